@@ -111,11 +111,12 @@ chaos: as-root build ## kill a server repeatedly for two minutes and check that 
 lint: ## run the linters
 	@$(LINT) run ./...
 
-generate: ## generate code from schema.graphqls; fails if a field has no access rule
+generate: ## generate code from schema.graphqls, and pages of docs/reference; fails if a field has no access rule
 	@$(FAST) go tool gqlgen generate
 	@$(FAST) go generate ./client
 	@$(FAST) go test -vet=off -run '^TestEvery(FieldHasARule|TypeIsGuarded)$$' ./graph
 	@cd examples/go && $(FAST) go generate
+	@$(FAST) go test -vet=off -run '^TestReferenceIsCurrent$$' . -update
 
 baseline: ## record the schema as the promise to clients (BREAKING=yes: accept breaking changes)
 	@BREAKING=$(BREAKING) scripts/conformance baseline

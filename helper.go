@@ -26,11 +26,11 @@ import (
 )
 
 type helperCommand struct {
-	User         string `env:"ROCKPOOL_HELPER_USER" default:"rockpool" placeholder:"NAME" help:"The server's user, by name or number: nobody else can use the socket. (${default}; $$${env})"`
-	Socket       string `env:"ROCKPOOL_HELPER_SOCKET" default:"/run/rockpool/sandbox.sock" placeholder:"PATH" help:"Socket to listen on, where only root can make one; the server's --sandbox-helper. One that systemd hands over goes before. (${default}; $$${env})"`
-	State        string `env:"ROCKPOOL_HELPER_STATE" default:"/var/lib/rockpool-helper" placeholder:"DIR" help:"Directory for what the helper keeps, root's alone, on a file system that isn't mounted noexec. (${default}; $$${env})"`
+	User         string `env:"ROCKPOOL_HELPER_USER" default:"rockpool" placeholder:"NAME" help:"The server's user, by name or number. Only this user can use the socket. (${default}; $$${env})"`
+	Socket       string `env:"ROCKPOOL_HELPER_SOCKET" default:"/run/rockpool/sandbox.sock" placeholder:"PATH" help:"Socket to listen on, in a directory where only root can create files. It is the server's --sandbox-helper. A socket from systemd overrides it. (${default}; $$${env})"`
+	State        string `env:"ROCKPOOL_HELPER_STATE" default:"/var/lib/rockpool-helper" placeholder:"DIR" help:"Directory for the helper's files. Only root can read it. Its file system must not be mounted noexec. (${default}; $$${env})"`
 	Data         string `env:"ROCKPOOL_DATA" default:"/var/lib/rockpool" placeholder:"DIR" help:"The server's --data. (${default}; $$${env})"`
-	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network; the server's --network. ($$${env})"`
+	Network      bool   `env:"ROCKPOOL_NETWORK" help:"Let environments have a network. Set the server's --network too. ($$${env})"`
 	CgroupParent string `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"The server's --cgroup-parent. (${default}; $$${env})"`
 
 	Disk     config.Disk     `embed:"" prefix:"disk-"`
@@ -38,23 +38,22 @@ type helperCommand struct {
 	Runtimes config.Runtimes `embed:""`
 }
 
-// Help is what rockpool helper --help says beyond the flags.
+// Help returns the long text of rockpool helper --help.
 func (helperCommand) Help() string {
-	return `Makes and removes sandboxes for a server that isn't root. Only this needs root then:
+	return `Makes and removes sandboxes for a server without root. Only the helper needs root:
 
     sudo rockpool helper --user rockpool
     sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
 
-It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, names, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/guides/isolation-tiers.md has units for systemd.`
+The helper writes its programs to --state and then becomes the small program rockpool-sandbox. That program accepts only ids, names, digests and numbers, and only from --user. Runners keep running when the helper or the server ends, and survive a restart of either. Use the same version for both. docs/guides/isolation-tiers.md has units for systemd.`
 }
 
-// An imageWorkerCommand is what a helper starts, or an ordinary user's server, to
-// work on an image.
+// An imageWorkerCommand works on an image; a helper, or a server without root, starts it.
 type imageWorkerCommand struct {
 	AwaitUsers bool `hidden:""`
 }
 
-// Run works until its stdin, a connection to the server, ends.
+// Run works until stdin, a connection to the server, is closed.
 func (c imageWorkerCommand) Run(cli.Streams) error {
 	if c.AwaitUsers {
 		if err := launch.BecomeOwner(); err != nil {
@@ -68,7 +67,7 @@ func (c imageWorkerCommand) Run(cli.Streams) error {
 	return image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
 }
 
-// Run becomes rockpool-sandbox.
+// Run installs the helper's parts, and executes rockpool-sandbox in place of this program.
 func (c *helperCommand) Run(cli.Streams) error {
 	helps, err := c.daemon()
 	if err != nil {
@@ -86,10 +85,10 @@ func (c *helperCommand) Run(cli.Streams) error {
 	}
 	program := filepath.Join(helps.Dir, daemon.Program)
 	err = syscall.Exec(program, []string{daemon.Program, helper.Listen, string(text)}, []string{})
-	return fmt.Errorf("%s can't be executed: let --state be on a file system that isn't mounted noexec: %w", program, err)
+	return fmt.Errorf("%s can't be executed: move --state to a file system that isn't mounted noexec: %w", program, err)
 }
 
-// daemon checks the flags, and returns what they come to.
+// daemon checks the flags, and returns the helper's configuration.
 func (c *helperCommand) daemon() (daemon.Config, error) {
 	uid, err := strconv.ParseUint(c.User, 10, 31)
 	if err != nil {
@@ -102,7 +101,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 		}
 	}
 	if uid == 0 {
-		return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user other than root, whose server needs no helper that listens"}
+		return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user other than root: a server that runs as root needs no helper"}
 	}
 	for flag, path := range map[string]string{"socket": c.Socket, "state": c.State, "data": c.Data} {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
@@ -114,7 +113,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 		return daemon.Config{}, &config.Error{Flag: "cgroup-parent", Value: c.CgroupParent, Allowed: "rockpool, or a path below it, for example rockpool/test"}
 	}
 	data := c.Data
-	if there, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
+	if there, err := filepath.EvalSymlinks(data); err == nil { // the daemon follows no links
 		data = there
 	}
 	helps := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
@@ -143,7 +142,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 	return helps, nil
 }
 
-// install puts the helper and the agent where only root can.
+// install writes the helper and the agent to where only root can write.
 func (c *helperCommand) install() error {
 	agent, err := embedded.Binary(goruntime.GOARCH)
 	if err != nil {
@@ -156,7 +155,7 @@ func (c *helperCommand) install() error {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return err
 	}
-	if err := roots.Alone(c.State); err != nil { // what is there is executed
+	if err := roots.RootOnly(c.State); err != nil { // these files will be executed
 		return err
 	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {

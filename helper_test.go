@@ -10,13 +10,14 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// parseHelper returns what a command line of rockpool helper comes to.
+// parseHelper returns the command of a command line of rockpool helper.
 func parseHelper(t *testing.T, arguments ...string) (helperCommand, error) {
 	t.Helper()
 	var all commands
-	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}))
+	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}), quantity.Flags())
 	if err != nil {
 		t.Fatal(err)
 	}

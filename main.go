@@ -1,5 +1,5 @@
-// Rockpool runs other people's programs in isolated runners. This package is
-// the program: its commands, each over the packages that do the work.
+// Command rockpool runs other people's programs in isolated runners. This package wires the
+// commands to the packages that do the work.
 package main
 
 import (
@@ -24,18 +24,18 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
-const description = `Rockpool runs other people's programs, each in an isolated runner that is warm already.
+const description = `Rockpool runs other people's programs, each in an isolated runner that is already warm.
 
-First start a server, then run something on it:
+Start a server, then run a program on it:
 
     rockpool serve
     rockpool run hello.py
 
-Every command has examples in its own help: rockpool COMMAND --help`
+The help of each command has examples: rockpool COMMAND --help`
 
 type commands struct {
-	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine, which needs root, or on Nomad."`
-	Helper      helperCommand      `cmd:"" help:"Make the sandboxes of a server that isn't root; only this is, then."`
+	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine (as root) or on Nomad."`
+	Helper      helperCommand      `cmd:"" help:"Make sandboxes for a server without root. Only the helper needs root."`
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
 	Doctor      doctor.Command     `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
 	cli.Commands
@@ -48,26 +48,25 @@ func main() {
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// probePidfds makes Go's one probe for pidfds before anything handles signals. The
-// probe's child shares our memory and our signal handlers (syscall.doCheckClonePidfd of
-// Go 1.26). If Ctrl-C ends that child inside of a handler, we crash with "morestack on
-// gsignal".
+// probePidfds triggers Go's single probe for pidfds before anything handles signals. The probe's
+// child shares this process's memory and signal handlers (syscall.doCheckClonePidfd of Go 1.26). If
+// Ctrl-C ended that child inside a handler, this process would crash with "morestack on gsignal".
 func probePidfds() {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Release()
 	}
 }
 
-// execute runs one command and returns the program's exit code.
+// execute runs one command, and returns the program's exit code.
 func execute(arguments []string, in io.Reader, out, errs io.Writer) int {
 	return cli.Execute(&commands{}, description, arguments, cli.Streams{In: in, Out: out, Err: errs},
 		kong.Vars{"version": server.Version()}, kong.Bind(cli.Private{Use: usePrivate}))
 }
 
-// A versionFlag is --version, for those who know it from other programs.
+// A versionFlag is --version, in addition to the command version.
 type versionFlag bool
 
-// BeforeReset prints the version and ends the program, for kong.
+// BeforeReset prints the version and ends the program; kong calls it.
 func (versionFlag) BeforeReset(app *kong.Kong, s cli.Streams) error {
 	err := versionCommand{}.Run(s)
 	app.Exit(0)
@@ -82,8 +81,8 @@ func (versionCommand) Run(s cli.Streams) error {
 	return err
 }
 
-// usePrivate is cli.Private's: a server with the environment that is asked for, which keeps no runner warm, since one is
-// all that is needed.
+// usePrivate implements cli.Private: it runs use with a server of its own that has the requested
+// environment. The server keeps no warm runners, because one runner is enough.
 func usePrivate(ctx context.Context, environment, file string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
 	settings, err := config.Private("")
 	if err != nil {
@@ -98,11 +97,11 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting one for this run alone\n", connection.DefaultServer)
+	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting a temporary one\n", connection.DefaultServer)
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
-		if lost := srv.Lost(); lost != "" {
+		if lost := srv.Limitations(); lost != "" {
 			say("%s", lost)
 		}
 		for _, input := range inputs {
@@ -120,14 +119,15 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	}
 	var exit cli.ExitError
 	if errors.As(used, &exit) && err != nil {
-		_, _ = fmt.Fprintf(s.Err, "rockpool: end the server of this run: %v\n", err)
+		_, _ = fmt.Fprintf(s.Err, "rockpool: stop the temporary server: %v\n", err)
 		return exit
 	}
 	return errors.Join(used, err)
 }
 
-// privateEnvironments returns the environment with an id, or with "" those that the machine has the starters' programs for,
-// and one for the language of the file that none of them serves. None keeps idle runners.
+// privateEnvironments returns the environment with an id. With "" it returns the first environments
+// whose programs are installed, and one for the file's language if none of those serves it. None of
+// them keeps idle runners.
 func privateEnvironments(id runtime.EnvironmentID, file string, recipes *language.Set) (inputs []engine.PutEnvironmentInput, err error) {
 	var names []runtime.EnvironmentID
 	for _, s := range server.Starters() {
@@ -149,13 +149,13 @@ func privateEnvironments(id runtime.EnvironmentID, file string, recipes *languag
 	case len(inputs) > 0:
 		return inputs, nil
 	case id == "":
-		return nil, fmt.Errorf("no server listens at %s, and this machine has no programs for one for this run alone: start one with `rockpool serve`", connection.DefaultServer)
+		return nil, fmt.Errorf("no server listens at %s, and this machine lacks the programs for a temporary one: start one with `rockpool serve`", connection.DefaultServer)
 	}
-	return nil, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+	return nil, fmt.Errorf("no server listens at %s, and a temporary one has no environment %q, only %q: start one with `rockpool serve` and put the environment there", connection.DefaultServer, id, names)
 }
 
-// fromRecipe returns what makes the environment with an id, or with "" the preferred one for the language of a file, unless
-// one of those that are there will do.
+// fromRecipe returns the environment with an id, or with "" the preferred one for a file's
+// language, unless an existing one serves it.
 func fromRecipe(id runtime.EnvironmentID, file string, recipes *language.Set, there []runtime.EnvironmentID) (engine.PutEnvironmentInput, bool) {
 	recipe, known := recipes.ByFile(file)
 	wanted := recipe.Environments

@@ -21,36 +21,36 @@ import (
 
 type serveCommand struct {
 	config.Config `embed:""`
-	File          string      `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"Read settings from this YAML file. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, where there is one; $$${env})"`
+	File          string      `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"YAML file with settings. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, if one exists; $$${env})"`
 	EndWithStdin  bool        `hidden:""` // for a program whose server must end with it
 	settings      config.File // that was read
 }
 
-// Help is what rockpool serve --help says beyond the flags.
+// Help returns the long text of rockpool serve --help.
 func (serveCommand) Help() string {
-	return `Serves the GraphQL API at http://ADDRESS/graphql until SIGINT or SIGTERM, which end it within --stop-within; a second one ends it at once.
+	return `Serves the GraphQL API at http://ADDRESS/graphql until it gets SIGINT or SIGTERM. Then it stops within --stop-within. A second signal ends it immediately.
 
-Runners outlive the server, however it ends, unless it is stopped with --on-stop remove: the next start on the same data takes them over, idle and claimed ones as they were. To end them all, start the server with --on-stop remove and stop it.
+On first start it creates an environment for each language that it finds on this machine: shell, and python, node and c if they are installed. On Nomad it creates none. When the first runner is ready, it prints a line to stdout. Everything else is logged to stderr.
 
-With --cluster nomad they are jobs of a Nomad cluster; docs/guides/nomad.md shows how.
+Runners keep running when the server ends, for whatever reason, unless it is stopped with --on-stop=remove. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop=remove and stop it.
 
-A first start makes environments for what it finds on this machine: shell, and where they are installed python, node and c (none on Nomad). A line on stdout says when the first runner is ready; everything else is logged to stderr.
-
-Every setting is a flag, or the variable named beside it, or a key of the settings file with the flag's name; a flag wins over a variable, and that over the file. docs/config.example.yaml has them all.
+With --cluster=nomad, runners are jobs of a Nomad cluster. docs/guides/nomad.md shows how to set it up.
 
     rockpool serve
     rockpool serve --listen 127.0.0.1:9000 --data /srv/rockpool
     rockpool serve --config rockpool.yaml
-    rockpool serve --listen :8080 --token-file token --allowed-hosts pool.example.org
+    rockpool serve --listen :8080 --token-file token --allowed-hosts pool.example.org --behind-proxy
     rockpool serve --cluster nomad --nomad-address http://127.0.0.1:4646 --advertise-url http://127.0.0.1:8080
 
+Each setting is a flag, a variable, or a key of the settings file with the flag's name. A flag overrides a variable, and a variable overrides the file. docs/reference/settings.md explains all settings; docs/config.example.yaml is a file with the defaults.
+
 Exit codes:
-    0    it was asked to end
-    125  it could not start, or failed, or a setting is out of its range; stderr says why
-    2    the command line or the settings file can't be understood`
+    0    a signal stopped it
+    2    the command line or the settings file is invalid
+    125  it couldn't start, a setting is out of range, or it failed; stderr says why`
 }
 
-// BeforeResolve reads the settings file, for kong.
+// BeforeResolve reads the settings file; kong calls it.
 func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	serve := parsed.Selected()
 	named := ""
@@ -67,7 +67,7 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	return nil
 }
 
-// Run serves.
+// Run serves until a signal.
 func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	if err := c.Check(); err != nil {
 		var wrong *config.Error
@@ -89,7 +89,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
-		go func() { // until the program ends, since a read can't be given up
+		go func() { // never waited for: a read from stdin can't be cancelled
 			_, _ = io.Copy(io.Discard, s.In)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
@@ -97,9 +97,10 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	return server.Serve(ctx, c.Config, logger, s.Out)
 }
 
-// stopOnSignals returns a context that the first SIGINT or SIGTERM ends. The
-// second, or the time to stop within after the first, ends the program, which then says what is
-// left. Without any time it ends at once, and stops nothing.
+// stopOnSignals returns a context that the first SIGINT or SIGTERM ends. A second signal, or the
+// time within after the first, ends the program, which then prints left. If within is 0, the first
+// signal ends the program immediately, and nothing is stopped. The returned function ends the
+// watch, and waits for its goroutine.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -109,7 +110,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	group.Go(func() {
 		select {
 		case <-signals:
-			if within > 0 { // else nothing is to be stopped
+			if within > 0 { // with 0 nothing is stopped
 				cancel(server.ErrStopping)
 			}
 		case <-done:
@@ -117,11 +118,11 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		}
 		select {
 		case <-signals:
-			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server at once; "+left)
+			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server immediately; "+left)
 		case <-time.After(within):
 			why := "stopping took too long"
 			if within == 0 {
-				why = "ended at once, as --stop-within says"
+				why = "ended immediately because of --stop-within 0s"
 			}
 			_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
 		case <-done:
@@ -137,10 +138,10 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	}
 }
 
-// leftover says what becomes of runners when the server ends before it has stopped.
+// leftover says what happens to runners when the server ends before it has stopped.
 func leftover(onStop string) string {
 	if onStop == config.StopRemoves {
-		return "the runners that it hasn't removed go on running. To end them, start the server with --on-stop remove again, and then stop it"
+		return "runners that it hasn't removed keep running. To remove them, start the server with --on-stop remove again, and stop it"
 	}
-	return "the next start takes over what there is"
+	return "the next start takes over its runners"
 }

@@ -75,7 +75,7 @@ func TestNamedFileIsRead(t *testing.T) {
 		t.Errorf("%+v %v", got.Config, err)
 	}
 	if _, err := parseServe(t, "--config", "/nonesuch.yaml"); err == nil || !strings.Contains(err.Error(), "/nonesuch.yaml") {
-		t.Errorf("a file that isn't there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 
@@ -120,9 +120,8 @@ func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 	}
 }
 
-// What is wrong is named with the place that it stands in, before anything is
-// opened.
-func TestServeNamesThePlaceOfAWrongSetting(t *testing.T) {
+// An error names the place of the wrong setting, before anything is opened.
+func TestServeReportsWhereAWrongSettingStands(t *testing.T) {
 	t.Setenv("ROCKPOOL_LOG_FORMAT", "xml")
 	for _, test := range []struct {
 		arguments []string

@@ -25,14 +25,14 @@ func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 		_, _ = fmt.Fprintln(os.Stdout, "serving")
 		<-ctx.Done()
 		_, _ = fmt.Fprintln(os.Stdout, "stopping")
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, whatever becomes of it
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 		return
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for onStop, left := range map[string]string{config.StopRemoves: "go on running. To end them, start the server with --on-stop remove again", config.StopKeeps: "the next start takes over"} {
+	for onStop, left := range map[string]string{config.StopRemoves: "keep running. To remove them, start the server with --on-stop remove again", config.StopKeeps: "the next start takes over"} {
 		var errs bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$")
 		cmd.Env, cmd.Stderr = append(os.Environ(), stopping+"="+onStop), &errs

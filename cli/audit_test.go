@@ -76,7 +76,7 @@ func TestAuditCommand(t *testing.T) {
 	if got := entries(t, followed.out.String()); !slices.Equal(got, []string{"createToken", "putTenant", "putTenant"}) {
 		t.Errorf("followed: %q", got)
 	}
-	s.fails("no tenant nobody", "token", "create", "x", "--role", "CLIENT", "--tenant", "nobody")
+	s.fails("tenant nobody doesn't exist", "token", "create", "x", "--role", "CLIENT", "--tenant", "nobody")
 	if got := audit("--failed"); !slices.Equal(got, []string{"createToken"}) {
 		t.Errorf("failed: %q", got)
 	}

@@ -46,7 +46,7 @@ func TestTokenAndTenantCommands(t *testing.T) {
 		t.Errorf("quotas are left: %q", got)
 	}
 	s.fails("0 to 1000000", "tenant", "put", "physics", "--runners=-1")
-	s.fails("small letters", "tenant", "put", "Physics")
+	s.fails("lower-case letters", "tenant", "put", "Physics")
 
 	var made struct {
 		Secret string
@@ -57,7 +57,7 @@ func TestTokenAndTenantCommands(t *testing.T) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	for says, arguments := range map[string][]string{
-		"no tenant chemistry": {"--role", "CLIENT", "--tenant", "chemistry"}, "belongs to one tenant": {"--role", "CLIENT"}, "whole seconds": {"--role", "ADMIN", "--expires", "1500ms"},
+		"tenant chemistry doesn't exist": {"--role", "CLIENT", "--tenant", "chemistry"}, "belong to one tenant": {"--role", "CLIENT"}, "whole seconds": {"--role", "ADMIN", "--expires", "1500ms"},
 		"0 to 87600h": {"--role", "ADMIN", "--expires", "999999h"}, "--role": {"--role", "ROOT"},
 	} {
 		s.fails(says, append([]string{"token", "create", "t"}, arguments...)...)

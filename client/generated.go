@@ -1359,44 +1359,58 @@ func (v *EnvironmentWarm) GetInterpreter() runtime.Interpreter { return v.Interp
 // GetModules returns EnvironmentWarm.Modules, and is useful for accessing the field via an interface.
 func (v *EnvironmentWarm) GetModules() []string { return v.Modules }
 
-// What `extensions.code` of an error can be. `extensions.retryable` says whether the same request can succeed later without a change.
-// QUOTA_EXCEEDED for a quota of the caller's tenant, or for its share of what the server has for all, also has `quota` (its name in `Quotas`; for a share `batches`, `tickets` or `waiting`), `limit`, `used`, for `runners` also `pending` (claims that took one and wait; left out if 0) and, where that is known, `retryAfter` in seconds, which is the header Retry-After too.
+// The values of `extensions.code` in an error. `extensions.retryable` says whether the same request can
+// succeed later without a change.
+// QUOTA_EXCEEDED for a quota of the caller's tenant, or for the tenant's share of a server-wide limit, has
+// further extensions: `quota` (the name in `Quotas`; for a share `batches`, `tickets` or `waiting`),
+// `limit` and `used`. For `runners` it also has `pending`: claims that reserved a runner and wait for it.
+// `used` doesn't include them, and `pending` is missing if 0. If known, it has `retryAfter` in seconds,
+// which is also the header Retry-After.
 type ErrorCode string
 
 const (
-	// The request can't be carried out as it is; `extensions.field` names the part, and the message says what is allowed.
+	// The input is invalid. `extensions.field` names the part, and the message says what is allowed. Correct
+	// the input.
 	ErrorCodeInvalidInput ErrorCode = "INVALID_INPUT"
-	// No environment has this id.
+	// No environment has this id. List the environments, or create it.
 	ErrorCodeEnvironmentNotFound ErrorCode = "ENVIRONMENT_NOT_FOUND"
-	// No execution has this id, or it isn't kept any more.
+	// No execution has this id, or it was deleted after its retention time.
 	ErrorCodeExecutionNotFound ErrorCode = "EXECUTION_NOT_FOUND"
-	// No batch has this id, or it was collected.
+	// No batch has this id, or it was deleted after its retention time.
 	ErrorCodeBatchNotFound ErrorCode = "BATCH_NOT_FOUND"
-	// The runner isn't there, or not any more.
+	// The runner doesn't exist, or it has ended. Claim another runner.
 	ErrorCodeRunnerGone ErrorCode = "RUNNER_GONE"
-	// No ticket has this id, it ended more than 5 minutes ago, or the server restarted.
+	// No ticket has this id, it ended more than 5 minutes ago, or the server restarted. Claim again.
 	ErrorCodeTicketNotFound ErrorCode = "TICKET_NOT_FOUND"
-	// No runner was idle, and none became so for as long as the caller waited.
+	// No runner was idle, and none became idle while the caller waited. Try again, wait longer with
+	// `waitFor`, or make the pool larger.
 	ErrorCodeNoRunnerAvailable ErrorCode = "NO_RUNNER_AVAILABLE"
-	// What is stored isn't what the caller believes.
+	// The stored state differs from the one that the caller expects, for example another revision, an id
+	// that is taken, or an idempotency key with another input. Read the current state, then decide.
 	ErrorCodeConflict ErrorCode = "CONFLICT"
-	// A file isn't there, or isn't of the right kind.
+	// A file doesn't exist, has the wrong type, or can't be used; the message names it. Correct the path.
 	ErrorCodeFileError ErrorCode = "FILE_ERROR"
-	// A fixed bound of the server was reached.
+	// The request exceeds a fixed limit of the server; the message names it. Ask for less, or split the
+	// request. If the message says that a mutation was carried out, don't repeat it: query its result.
 	ErrorCodeLimitExceeded ErrorCode = "LIMIT_EXCEEDED"
-	// A quota of the tenant, or a bound of this caller or of all callers, is used up. Try again later; the message names the quota or setting.
+	// A quota of the tenant, or a limit for this caller or for all callers, is used up. Try again later. The
+	// message names the quota or setting.
 	ErrorCodeQuotaExceeded ErrorCode = "QUOTA_EXCEEDED"
-	// The disk, or the workspace, is full.
+	// The server's disk or the runner's workspace is full. Free space, then try again.
 	ErrorCodeStorageFull ErrorCode = "STORAGE_FULL"
-	// A watcher read too slowly and was cut off; it can resume from its last cursor.
+	// A subscriber read too slowly, and its subscription was ended. Subscribe again with the last cursor as
+	// `after`.
 	ErrorCodeSlowConsumer ErrorCode = "SLOW_CONSUMER"
-	// No valid token was given.
+	// The request has no valid token. Send one as `Authorization: Bearer …`.
 	ErrorCodeUnauthenticated ErrorCode = "UNAUTHENTICATED"
-	// The caller may not do this.
+	// The caller may not do this: its token lacks the role, the tenant or the right, or a web page of
+	// another site sent the request. The message says which.
 	ErrorCodeForbidden ErrorCode = "FORBIDDEN"
-	// The place where runners live doesn't answer.
+	// The cluster, the runner's agent or the database doesn't answer, or the server is stopping. Try again
+	// later; `health` says more.
 	ErrorCodeClusterUnavailable ErrorCode = "CLUSTER_UNAVAILABLE"
-	// The server's own fault; its log has the detail under `extensions.id`.
+	// The server failed. Its log has the details under `extensions.id`. Try again, and report the error with
+	// that id if it returns.
 	ErrorCodeInternal ErrorCode = "INTERNAL"
 )
 
@@ -3489,21 +3503,25 @@ func (v *Output) GetLostBytes() int64 { return v.LostBytes }
 // GetChunks returns Output.Chunks, and is useful for accessing the field via an interface.
 func (v *Output) GetChunks() []Chunk { return v.Chunks }
 
-// Why output is lost. Each cause rests on evidence, also after a restart of the server; without any it is UNKNOWN.
+// Why output is lost. Rockpool needs evidence for each cause, also after a restart. Without evidence the
+// cause is UNKNOWN.
 type OutputLossCause string
 
 const (
-	// When it was printed, the server's disk was full, or what --keep-bytes leaves for output.
+	// When the output was printed, the server's disk was full, or the space that --keep-bytes leaves for
+	// output.
 	OutputLossCauseStorageFull OutputLossCause = "STORAGE_FULL"
-	// When it was printed, the server could not write it: its disk failed or was read-only, or the server had no file descriptors left.
+	// When the output was printed, the server couldn't write it: its disk failed or was read-only, or the
+	// server had no free file descriptors.
 	OutputLossCauseUnwritable OutputLossCause = "UNWRITABLE"
-	// It was kept until the execution was collected, by --keep-executions or --keep-bytes.
+	// It was kept until --keep-executions or --keep-bytes deleted the execution.
 	OutputLossCauseRetention OutputLossCause = "RETENTION"
-	// It was kept, and then its file in the server's data directory was deleted, not by the server.
+	// It was kept, and then something other than the server deleted its file in the data directory.
 	OutputLossCauseDeleted OutputLossCause = "DELETED"
-	// It was kept, and then its file was cut off or changed: a power cut can take a file's end. What comes after the damage is lost with it.
+	// It was kept, and then its file was truncated or changed; a power failure can remove a file's end.
+	// Everything after the damage is lost too.
 	OutputLossCauseDamaged OutputLossCause = "DAMAGED"
-	// The output isn't there, and nothing is left that says why.
+	// The output is missing, and there is no evidence of the reason.
 	OutputLossCauseUnknown OutputLossCause = "UNKNOWN"
 )
 

@@ -1,5 +1,6 @@
-// Package config has a server's settings: their flags, variables and keys in the
-// settings file, their defaults, and their checks. No other package knows a default.
+// Package config has a server's settings: their flags, variables and keys in the settings file, their
+// defaults, and their checks. No other package has a default of a setting. The flags' help is the text of
+// docs/reference/settings.md and docs/config.example.yaml; "Allowed: …." comes last in it.
 package config
 
 import (
@@ -23,40 +24,40 @@ import (
 // Config are a server's settings. Each is a flag of rockpool serve, a variable,
 // or a key of the settings file.
 type Config struct {
-	Listen           string        `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, on loopback unless --token-file is set, and --tls-cert or --behind-proxy. Port 0: any free port. (${default}; $$${env})"`
-	Data             string        `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool, else ~/.local/state/rockpool; $$${env})"`
-	TokenFile        string        `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the first administrator's token, at least 16 characters; needed to serve beyond loopback. Other tokens: rockpool token create. ($$${env})"`
-	Cluster          string        `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners are: local, on this machine, or nomad. (${default}; $$${env})"`
-	AdvertiseURL     string        `env:"ROCKPOOL_ADVERTISE_URL" placeholder:"URL" help:"This server's address as Nomad's clients reach it, to fetch the agent. ($$${env})"`
-	Database         string        `env:"ROCKPOOL_DATABASE" placeholder:"URL" help:"PostgreSQL database that the servers on one Nomad share, for example postgres://rockpool@db/rockpool: each that leads has the executions and output of those before it. A password is best in ~/.pgpass. Empty: what a server ran is in its --data. ($$${env})"`
-	PeerListen       string        `env:"ROCKPOOL_PEER_LISTEN" placeholder:"ADDRESS" help:"IP address of this machine and port for other servers on the same Nomad: they pass their requests on to the server that leads. Only servers should reach it. Empty: nothing is passed on, and a server waits until it leads. ($$${env})"`
-	AllowedHosts     []string      `env:"ROCKPOOL_ALLOWED_HOSTS" placeholder:"NAME,…" help:"Names that requests may have in the Host header, beside localhost and the address itself. ($$${env})"`
-	AllowedOrigins   []string      `env:"ROCKPOOL_ALLOWED_ORIGINS" placeholder:"ORIGIN,…" help:"Origins of web pages that may use the API, beside the server's own, for example https://admin.example.org. ($$${env})"`
-	NoIntrospection  bool          `env:"ROCKPOOL_NO_INTROSPECTION" help:"Don't show the schema, and suggest no names of it. ($$${env})"`
-	MaxBody          int64         `env:"ROCKPOOL_MAX_BODY" default:"33554432" type:"size" placeholder:"SIZE" help:"Bytes of a request at most, 1024 to 1073741824; uploaded files don't count. (${default}; $$${env})"`
-	Parallel         int           `env:"ROCKPOOL_PARALLEL" default:"0" placeholder:"N" help:"Runners started at once, 1 to 64; 0: as many as there are CPUs. (${default}; $$${env})"`
-	CPUOvercommit    float64       `name:"cpu-overcommit" env:"ROCKPOOL_CPU_OVERCOMMIT" default:"250" placeholder:"FACTOR" help:"How often the machine's CPU is promised to runners, 0.1 to 1000. What has no room waits, and says so. (${default}; $$${env})"`
-	MemoryOvercommit float64       `env:"ROCKPOOL_MEMORY_OVERCOMMIT" default:"8" placeholder:"FACTOR" help:"How often its memory is, 0.1 to 1000; what runners use together must fit in it all the same. (${default}; $$${env})"`
-	AlertThreshold   float64       `env:"ROCKPOOL_ALERT_THRESHOLD" default:"0.5" placeholder:"SHARE" help:"Share of a pool's size, 0 to 1, under which its idle runners are too few. (${default}; $$${env})"`
-	AlertTimeout     int           `env:"ROCKPOOL_ALERT_TIMEOUT" default:"60" type:"time" placeholder:"TIME" help:"How long they must be too few until the pool alerts, and the cluster is asked again, 0 to 86400; 0: no alerts. (${default}; $$${env})"`
-	KeepExecutions   int           `env:"ROCKPOOL_KEEP_EXECUTIONS" default:"604800" type:"time" placeholder:"TIME" help:"How long finished executions and their output are kept, 0 to 315360000; 0: for ever. (${default}; $$${env})"`
-	KeepBytes        int64         `env:"ROCKPOOL_KEEP_BYTES" default:"10737418240" type:"size" placeholder:"SIZE" help:"Bytes that executions and their output may take, 16777216 to 1125899906842624: the oldest finished ones go first; where none is left, output is lost and says so. 0: any. (${default}; $$${env})"`
-	AuditLog         string        `env:"ROCKPOOL_AUDIT_LOG" default:"off" placeholder:"FILE" complete:"file" help:"Where lines of JSON copy the audit log, which is in the database: off, a file, or - for stdout. Renaming the file starts a new one. (${default}; $$${env})"`
-	KeepAudit        int           `env:"ROCKPOOL_KEEP_AUDIT" default:"31536000" type:"time" placeholder:"TIME" help:"How long entries of the audit log are kept, 0 to 315360000; 0: for ever. (${default}; $$${env})"`
-	KeepEvaluations  int           `env:"ROCKPOOL_KEEP_EVALUATIONS" default:"300" type:"time" placeholder:"TIME" help:"How long the scheduler's evaluations can be looked at after they ended, 1 to 86400. (${default}; $$${env})"`
-	KeepAllocations  int           `env:"ROCKPOOL_KEEP_ALLOCATIONS" default:"300" type:"time" placeholder:"TIME" help:"How long places that runners had, and the wishes for them, can be, 1 to 86400: some 5.5 KB of memory for each runner that came and went. (${default}; $$${env})"`
-	CgroupParent     string        `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
-	SandboxHelper    string        `env:"ROCKPOOL_SANDBOX_HELPER" placeholder:"PATH" help:"Socket of a rockpool helper, which makes the sandboxes of a server that isn't root. Else the server makes them, and must be root. ($$${env})"`
-	Network          bool          `env:"ROCKPOOL_NETWORK" help:"Let environments of this machine have a network: egress to what is public, and exposed ports. ($$${env})"`
-	AcceptMissing    bool          `name:"accept-missing-limits" env:"ROCKPOOL_ACCEPT_MISSING_LIMITS" help:"Let a server that isn't root start runners without the limits of memory, processes or CPU time that it can't set, for want of a control group. Else it says so, and doesn't start. ($$${env})"`
-	OnStop           string        `env:"ROCKPOOL_ON_STOP" default:"keep" placeholder:"WHAT" help:"What becomes of runners when the server stops: keep leaves them running for the next start on the same data, remove ends them. (${default}; $$${env})"`
-	StopWithin       time.Duration `env:"ROCKPOOL_STOP_WITHIN" default:"4500ms" placeholder:"TIME" help:"How long a stop may take, 0s to 1h. After that the server exits with 125, and the next start takes over, or cleans up, what is left. Removing many runners may take longer. (4500ms; $$${env})"`
-	LogLevel         string        `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
-	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
-	AccessLog        string        `env:"ROCKPOOL_ACCESS_LOG" default:"off" placeholder:"FILE" help:"Where each request is logged as a line of JSON: off, a file, or - for stdout. Renaming the file starts a new one. (${default}; $$${env})"`
-	Doors            []string      `env:"ROCKPOOL_DOORS" placeholder:"DOOR,…" help:"APIs of other systems to serve beside the own one: poseidon (for CodeOcean), jobe (for Moodle CodeRunner), mcp (for AI agents). ($$${env})"`
-	Languages        string        `env:"ROCKPOOL_LANGUAGES" placeholder:"FILE" complete:"file" help:"YAML file of languages beside those that Rockpool knows, and of changes of those: how programs are built and run, and in which environments. ($$${env})"`
-	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
+	Listen           string        `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port of the API, the dashboard and the metrics. Port 0: any free port. An address beyond loopback needs --token-file, and --tls-cert or --behind-proxy. (${default}; $$${env})"`
+	Data             string        `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that the server keeps. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool, else ~/.local/state/rockpool; $$${env})"`
+	TokenFile        string        `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the first administrator's token: 16 to 4096 visible ASCII characters. Callers send it as Authorization: Bearer TOKEN. Make other tokens with rockpool token create. Empty: the server listens on loopback only, and callers need no token until the first one is made or --oidc-issuer is set. ($$${env})"`
+	Cluster          string        `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners run. Allowed: local (on this machine), nomad. (${default}; $$${env})"`
+	AdvertiseURL     string        `env:"ROCKPOOL_ADVERTISE_URL" placeholder:"URL" help:"This server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080. They fetch the agent from /agent/ below it. ($$${env})"`
+	Database         string        `env:"ROCKPOOL_DATABASE" placeholder:"URL" help:"PostgreSQL database that all servers on one Nomad cluster share, for example postgres://rockpool@db/rockpool. Each leader finds the executions and output of earlier leaders there. Put the password into ~/.pgpass. Empty: each server keeps what it ran in its own --data. ($$${env})"`
+	PeerListen       string        `env:"ROCKPOOL_PEER_LISTEN" placeholder:"ADDRESS" help:"IP address of this machine and port, for example 10.0.0.5:8081. Other servers on the same Nomad cluster forward their requests there while this server leads. Let only servers reach it. Empty: servers forward nothing, and a standby waits until it leads. ($$${env})"`
+	AllowedHosts     []string      `env:"ROCKPOOL_ALLOWED_HOSTS" placeholder:"NAME,…" help:"Further names that requests may have in the Host header, for example pool.example.org. localhost and the address in --listen are always allowed. ($$${env})"`
+	AllowedOrigins   []string      `env:"ROCKPOOL_ALLOWED_ORIGINS" placeholder:"ORIGIN,…" help:"Further origins of web pages that may use the API, for example https://admin.example.org. The server's own origin is always allowed. ($$${env})"`
+	NoIntrospection  bool          `env:"ROCKPOOL_NO_INTROSPECTION" help:"Refuse introspection of the schema, and suggest no names of it in errors. ($$${env})"`
+	MaxBody          int64         `env:"ROCKPOOL_MAX_BODY" default:"32MiB" type:"size" placeholder:"SIZE" help:"Largest body of a request. Uploaded files don't count. Allowed: 1KiB to 1GiB. (${default}; $$${env})"`
+	Parallel         int           `env:"ROCKPOOL_PARALLEL" default:"0" placeholder:"N" help:"Runners that start concurrently. Allowed: 1 to 64; 0: as many as the machine has CPUs. (${default}; $$${env})"`
+	CPUOvercommit    float64       `name:"cpu-overcommit" env:"ROCKPOOL_CPU_OVERCOMMIT" default:"250" placeholder:"FACTOR" help:"How many times the machine's CPU is promised to runners. Runners that don't fit wait in the queue, and the pool's reason says why. Allowed: 0.1 to 1000. (${default}; $$${env})"`
+	MemoryOvercommit float64       `env:"ROCKPOOL_MEMORY_OVERCOMMIT" default:"8" placeholder:"FACTOR" help:"How many times the machine's memory is promised to runners. All runners together still can't use more memory than the machine has. Allowed: 0.1 to 1000. (${default}; $$${env})"`
+	AlertThreshold   float64       `env:"ROCKPOOL_ALERT_THRESHOLD" default:"0.5" placeholder:"SHARE" help:"Share of a pool's size. If fewer runners are idle, the pool has too few. Allowed: 0 to 1. (${default}; $$${env})"`
+	AlertTimeout     int           `env:"ROCKPOOL_ALERT_TIMEOUT" default:"1m" type:"time" placeholder:"TIME" help:"How long a pool can have too few idle runners before it raises an alert and lists the cluster's runners again. Allowed: 1s to 1d; 0: no alerts. (${default}; $$${env})"`
+	KeepExecutions   int           `env:"ROCKPOOL_KEEP_EXECUTIONS" default:"7d" type:"time" placeholder:"TIME" help:"How long finished executions and their output are kept. Allowed: 1s to 3650d; 0: forever. (${default}; $$${env})"`
+	KeepBytes        int64         `env:"ROCKPOOL_KEEP_BYTES" default:"10GiB" type:"size" placeholder:"SIZE" help:"Disk space for executions and their output. If it is full, the oldest finished executions are deleted. If none is left to delete, output is lost, and the execution reports that. Allowed: 16MiB to 1PiB; 0: no limit. (${default}; $$${env})"`
+	AuditLog         string        `env:"ROCKPOOL_AUDIT_LOG" default:"off" placeholder:"FILE" complete:"file" help:"File for a copy of the audit log, as lines of JSON. The audit log itself is in the database. If you rename the file, the server starts a new one. Allowed: off, a file, - for stdout. (${default}; $$${env})"`
+	KeepAudit        int           `env:"ROCKPOOL_KEEP_AUDIT" default:"365d" type:"time" placeholder:"TIME" help:"How long entries of the audit log are kept. Allowed: 1s to 3650d; 0: forever. (${default}; $$${env})"`
+	KeepEvaluations  int           `env:"ROCKPOOL_KEEP_EVALUATIONS" default:"5m" type:"time" placeholder:"TIME" help:"How long the scheduler's evaluations stay visible after they ended. Allowed: 1s to 1d. (${default}; $$${env})"`
+	KeepAllocations  int           `env:"ROCKPOOL_KEEP_ALLOCATIONS" default:"5m" type:"time" placeholder:"TIME" help:"How long ended allocations, and the requests for them, stay visible. Each ended runner takes about 5.5 KB of memory. Allowed: 1s to 1d. (${default}; $$${env})"`
+	CgroupParent     string        `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup that contains the cgroups of the runners. Allowed: rockpool, or a path below it, for example rockpool/test. (${default}; $$${env})"`
+	SandboxHelper    string        `env:"ROCKPOOL_SANDBOX_HELPER" placeholder:"PATH" help:"Socket of a rockpool helper, for example /run/rockpool/sandbox.sock. The helper runs as root and makes the sandboxes; the server doesn't need root. Empty: the server makes the sandboxes, and needs root for all limits. ($$${env})"`
+	Network          bool          `env:"ROCKPOOL_NETWORK" help:"Let environments on this machine have a network: access to public addresses, and exposed ports. The machine must forward packets (sysctl net.ipv4.ip_forward, for IPv6 net.ipv6.conf.all.forwarding). ($$${env})"`
+	AcceptMissing    bool          `name:"accept-missing-limits" env:"ROCKPOOL_ACCEPT_MISSING_LIMITS" help:"Let a server without root start runners without those limits of memory, processes or CPU time that it can't set, because it has no control group. Otherwise such a server reports this and doesn't start. ($$${env})"`
+	OnStop           string        `env:"ROCKPOOL_ON_STOP" default:"keep" placeholder:"WHAT" help:"Whether runners keep running when the server stops. Allowed: keep (the next start on the same data takes them over), remove (they end). (${default}; $$${env})"`
+	StopWithin       time.Duration `env:"ROCKPOOL_STOP_WITHIN" default:"4500ms" placeholder:"TIME" help:"How long a stop may take. After that the server exits with 125, and the next start takes over or cleans up the rest. Removing many runners may take longer. 0s: the server exits immediately and stops nothing. Allowed: 0s to 1h. (4500ms; $$${env})"`
+	LogLevel         string        `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Lowest level to log. Allowed: debug, info, warn, error. (${default}; $$${env})"`
+	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"Format of the log, which goes to stderr. Allowed: console, json. (${default}; $$${env})"`
+	AccessLog        string        `env:"ROCKPOOL_ACCESS_LOG" default:"off" placeholder:"FILE" help:"File for the access log, which has a line of JSON for each request. If you rename the file, the server starts a new one. Allowed: off, a file, - for stdout. (${default}; $$${env})"`
+	Doors            []string      `env:"ROCKPOOL_DOORS" placeholder:"DOOR,…" help:"APIs of other systems to serve in addition to GraphQL. Allowed: poseidon (CodeOcean), jobe (Moodle CodeRunner), mcp (AI agents). ($$${env})"`
+	Languages        string        `env:"ROCKPOOL_LANGUAGES" placeholder:"FILE" complete:"file" help:"YAML file that adds languages or changes Rockpool's own: how programs are built and run, and in which environments. See docs/guides/languages.md. ($$${env})"`
+	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port for Go's profiles, which are at /debug/pprof/. Empty: they aren't served. ($$${env})"`
 
 	TLS      TLS      `embed:"" prefix:"tls-"`
 	Proxies  Proxies  `embed:""`
@@ -85,11 +86,10 @@ const (
 	DoorPoseidon = "poseidon"
 )
 
-// AllDoors returns what Config.Doors can have.
+// AllDoors returns the allowed values of Config.Doors.
 func AllDoors() []string { return []string{DoorPoseidon, DoorJobe, DoorMCP} }
 
-// Check completes the configuration, and returns a Error for the
-// first setting that can't be used.
+// Check completes the configuration. It returns an [Error] for the first setting that is invalid.
 func (c *Config) Check() error {
 	host, err := c.checkListen()
 	if err != nil {
@@ -124,11 +124,11 @@ func (c *Config) Check() error {
 		flag  string
 		value float64
 	}{{"cpu-overcommit", c.CPUOvercommit}, {"memory-overcommit", c.MemoryOvercommit}} {
-		if !(factor.value >= 0.1 && factor.value <= 1000) { // not a number is neither
+		if !(factor.value >= 0.1 && factor.value <= 1000) { // NaN fails every comparison
 			return &Error{factor.flag, strconv.FormatFloat(factor.value, 'g', -1, 64), "0.1 to 1000, a factor"}
 		}
 	}
-	if !(c.AlertThreshold >= 0 && c.AlertThreshold <= 1) { // not a number is neither
+	if !(c.AlertThreshold >= 0 && c.AlertThreshold <= 1) { // NaN fails every comparison
 		return &Error{"alert-threshold", strconv.FormatFloat(c.AlertThreshold, 'g', -1, 64), "0 to 1, a share of the pool's size"}
 	}
 	if c.CgroupParent != "rockpool" && !strings.HasPrefix(c.CgroupParent, "rockpool/") {
@@ -199,13 +199,12 @@ func (c *Config) Check() error {
 		return err
 	}
 	if c.Cluster == ClusterNomad && len(c.Images.Registries) > 0 {
-		return &Error{"image-registries", strings.Join(c.Images.Registries, ","), "left out with --cluster nomad, whose nodes fetch images by themselves"}
+		return &Error{"image-registries", strings.Join(c.Images.Registries, ","), "left out with --cluster nomad: its nodes fetch the images"}
 	}
 	return c.Images.check(c.Data)
 }
 
-// LocalURL returns where a server with these settings is reached on its own machine; "" if
-// the kernel chooses its port.
+// LocalURL returns the server's URL on its own machine, or "" if the kernel chooses its port.
 func (c *Config) LocalURL() string {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "0" {
@@ -220,7 +219,8 @@ func (c *Config) LocalURL() string {
 	return c.TLS.Scheme() + "://" + net.JoinHostPort(host, port)
 }
 
-// Loopback checks an address and a port, and returns the address.
+// Loopback checks that an address with a port is a loopback address, and returns it without the port. An
+// error ends with why.
 func Loopback(flag, address, why string) (string, error) {
 	host, err := splitAddress(flag, address)
 	if err != nil {
@@ -244,14 +244,13 @@ func splitAddress(flag, address string) (string, error) {
 	return host, nil
 }
 
-// Bounds of Config.KeepBytes: the least is what one execution may print by
-// default.
+// Bounds of Config.KeepBytes. The minimum is the default output limit of one execution.
 const (
 	minKeepBytes = runtime.DefaultOutputLimit
 	maxKeepBytes = 1 << 50
 )
 
-// Locate makes Data absolute. Where it is empty, Locate chooses the directory. Check calls it.
+// Locate makes Data absolute. If Data is empty, Locate chooses the directory. Check calls Locate.
 func (c *Config) Locate() error {
 	if c.Data == "" {
 		state := os.Getenv("XDG_STATE_HOME")

@@ -123,7 +123,7 @@ func wrongServers(file, token string, write func(name, text string) string) []wr
 		{"log format", func(c *Config) { c.LogFormat = "xml" }, "console or json"},
 		{"data is a file", func(c *Config) { c.Data = file }, "--data"},
 		{"a token that is short", func(c *Config) { c.TokenFile = write("short", "123456789012345\n") }, "--token-file"},
-		{"no languages' file", func(c *Config) { c.Languages = "/nonesuch" }, `--languages is "/nonesuch", but must be a file of languages: can't be read: no such file`},
+		{"no languages' file", func(c *Config) { c.Languages = "/nonesuch" }, `--languages is "/nonesuch", but must be a file of languages: is unreadable: no such file`},
 		{"a language without a command", func(c *Config) { c.Languages = write("languages", "languages: [{id: zig, fileName: a.zig}]") }, "a file of languages: language zig: run must be a command"},
 		{"a token of two words", func(c *Config) { c.TokenFile = write("words", "1234567890 1234567890") }, "--token-file"},
 		{"no token's file", func(c *Config) { c.TokenFile = "/nonesuch" }, `--token-file is "/nonesuch", but must be a file that can be read: no such file`},
@@ -172,7 +172,7 @@ func wrongNomads(file string) []wrongSetting {
 	}
 }
 
-func TestGoodSettingsAreTaken(t *testing.T) {
+func TestValidSettingsPass(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "localhost:8080", "[::1]:8080", "127.8.9.10:80"} {
 		c := valid(t)
 		c.Listen = listen
@@ -240,7 +240,7 @@ func TestPeerListenIsAnAddressThatOthersReach(t *testing.T) {
 	}
 }
 
-func TestSettingsOfNomadAreTaken(t *testing.T) {
+func TestValidNomadSettingsPass(t *testing.T) {
 	c := valid(t)
 	onNomad(func(c *Config) { c.AdvertiseURL = "https://pool.example.org:8443/" })(&c)
 	if err := c.Check(); err != nil {
@@ -301,7 +301,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-func TestWhereAServerIsReachedOnItsOwnMachine(t *testing.T) {
+func TestLocalURL(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:8080": "http://127.0.0.1:8080", "localhost:81": "http://localhost:81", "192.0.2.1:81": "http://192.0.2.1:81",
 		"0.0.0.0:81": "http://127.0.0.1:81", ":81": "http://127.0.0.1:81", "[::]:81": "http://[::1]:81", "[::1]:81": "http://[::1]:81",

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// An Error says which setting is wrong, and what is allowed.
+// An Error is a setting with an invalid value.
 type Error struct {
 	Flag    string // without dashes
 	Value   string
@@ -20,8 +20,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("--%s is %q, but must be %s", e.Flag, e.Value, e.Allowed)
 }
 
-// At returns an error that names the place of the wrong value: the flag if it was
-// given, else the variable, else the file.
+// At returns an error that names where the value is from: the flag, the variable, or the file's line.
 func (e *Error) At(selected *kong.Context, file File) error {
 	place := "the default of --" + e.Flag
 	variable := "ROCKPOOL_" + strings.ToUpper(strings.ReplaceAll(e.Flag, "-", "_"))

@@ -16,10 +16,9 @@ import (
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// A File is a YAML file of settings; its keys are the flags' names. A
-// flag and a variable win over it.
+// A File is a YAML file of settings. Its keys are the flags' names. Flags and variables override it.
 type File struct {
-	Path   string // "": there is none
+	Path   string // "": no file was read
 	values map[string]setting
 }
 
@@ -28,7 +27,7 @@ type setting struct {
 	line  int
 }
 
-// settingsPaths are the usual places, in order.
+// settingsPaths returns the default paths, in the order in which they are tried.
 func settingsPaths() []string {
 	home := os.Getenv("XDG_CONFIG_HOME")
 	if home == "" {
@@ -41,8 +40,8 @@ func settingsPaths() []string {
 	return append(paths, "/etc/rockpool/config.yaml")
 }
 
-// ReadFile reads the named file, or else the first of the usual places that exists. An
-// error names file, line and key.
+// ReadFile reads the named file, or without a name the first default path that exists. An error names file,
+// line and key.
 func ReadFile(named string, flags []*kong.Flag) (File, error) {
 	if named != "" {
 		text, err := os.ReadFile(named)
@@ -90,8 +89,7 @@ func parseFile(path string, text []byte, flags []*kong.Flag) (File, error) {
 	return s, nil
 }
 
-// pairsOf returns the keys and values of a file; one of comments alone has
-// none.
+// pairsOf returns the keys and values of a file. A file with only comments has none.
 func pairsOf(body ast.Node) ([]*ast.MappingValueNode, error) {
 	switch node := body.(type) {
 	case nil, *ast.NullNode, *ast.CommentGroupNode:
@@ -129,7 +127,7 @@ func (s *File) take(pair *ast.MappingValueNode, flags []*kong.Flag) error {
 	return fmt.Errorf("%s:%d: there is no setting %q; there are %s", s.Path, line, key, strings.Join(names, ", "))
 }
 
-// flagValue is settingValue for a flag's value, which may be a time or a size.
+// flagValue is settingValue, also for times and sizes.
 func flagValue(node ast.Node, flag *kong.Flag) (value any, wanted string) {
 	if !quantity.Is(flag.Value) {
 		return settingValue(node, flag.Target.Type())
@@ -142,13 +140,13 @@ func flagValue(node ast.Node, flag *kong.Flag) (value any, wanted string) {
 	case *ast.StringNode:
 		value = n.Value
 	default:
-		value = node.String() // what is wrong says quantity
+		value = node.String() // quantity.Wrong reports the error
 	}
 	return value, quantity.Wrong(flag.Value, value.(string))
 }
 
-// settingValue returns a value as kong takes it, or what would be one. Null is
-// none, as if the key weren't there.
+// settingValue returns a value for kong, or else wanted: the form that the value should have. Null means that
+// the key is missing.
 func settingValue(node ast.Node, kind reflect.Type) (value any, wanted string) {
 	if _, null := node.(*ast.NullNode); null {
 		return nil, ""
@@ -197,8 +195,7 @@ func settingValue(node ast.Node, kind reflect.Type) (value any, wanted string) {
 	}
 }
 
-// Resolve gives kong the file's value of a flag that neither the command line
-// nor a variable sets.
+// Resolve implements kong.Resolver: it returns the file's value of a flag that no variable sets.
 func (s File) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, name := range flag.Envs {
 		if _, set := os.LookupEnv(name); set {
@@ -208,6 +205,5 @@ func (s File) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, erro
 	return s.values[flag.Name].value, nil
 }
 
-// Validate implements kong.Resolver; what there is to be said was said when
-// the file was read.
+// Validate implements kong.Resolver. ReadFile has already reported all errors.
 func (File) Validate(*kong.Application) error { return nil }

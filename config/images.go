@@ -12,14 +12,14 @@ import (
 
 // Images are the settings for container images of runners on this machine.
 type Images struct {
-	CacheBytes int64    `env:"ROCKPOOL_IMAGE_CACHE_BYTES" default:"21474836480" type:"size" placeholder:"SIZE" help:"Bytes that images may take on this machine, 67108864 to 1125899906842624: those that nobody uses go first, those in use never. (${default}; $$${env})"`
-	Bytes      int64    `env:"ROCKPOOL_IMAGE_BYTES" default:"10737418240" type:"size" placeholder:"SIZE" help:"Bytes that one image may have when it is unpacked, 1048576 to 1125899906842624. (${default}; $$${env})"`
-	Timeout    int      `env:"ROCKPOOL_IMAGE_TIMEOUT" default:"1800" type:"time" placeholder:"TIME" help:"How long one try to pull an image may take, 1 to 86400. (${default}; $$${env})"`
-	Files      string   `env:"ROCKPOOL_IMAGE_FILES" placeholder:"DIR" complete:"file" help:"Directory of archives and layouts that environments may name as file:NAME. (image-files in the data directory; $$${env})"`
-	Registries []string `env:"ROCKPOOL_IMAGE_REGISTRIES" placeholder:"HOST,…" help:"Registries that may be asked for images, with ports where those aren't 443, and hosts that they lead to, as for tokens and layers; *.example.org are all below it. (any; $$${env})"`
-	CACert     string   `name:"ca-cert" env:"ROCKPOOL_IMAGE_CA_CERT" placeholder:"FILE" complete:"file" help:"Certificates of authorities that registries' are by, beside the machine's. ($$${env})"`
-	Stall      int      `env:"ROCKPOOL_IMAGE_STALL" default:"60" type:"time" placeholder:"TIME" help:"How long a registry may take for 64 KiB, 1 to 240: what comes more slowly has stalled, and is tried again. (${default}; $$${env})"`
-	PlainHTTP  []string `name:"plain-http" env:"ROCKPOOL_IMAGE_PLAIN_HTTP" placeholder:"HOST:PORT,…" help:"Registries that have no TLS, beside those on this machine's loopback. ($$${env})"`
+	CacheBytes int64    `env:"ROCKPOOL_IMAGE_CACHE_BYTES" default:"20GiB" type:"size" placeholder:"SIZE" help:"Disk space for container images on this machine. Unused images are deleted first, images in use never. Allowed: 64MiB to 1PiB. (${default}; $$${env})"`
+	Bytes      int64    `env:"ROCKPOOL_IMAGE_BYTES" default:"10GiB" type:"size" placeholder:"SIZE" help:"Largest size of one unpacked image. Allowed: 1MiB to 1PiB. (${default}; $$${env})"`
+	Timeout    int      `env:"ROCKPOOL_IMAGE_TIMEOUT" default:"30m" type:"time" placeholder:"TIME" help:"How long one attempt to pull an image may take. Allowed: 1s to 1d. (${default}; $$${env})"`
+	Files      string   `env:"ROCKPOOL_IMAGE_FILES" placeholder:"DIR" complete:"file" help:"Directory of image archives and OCI layouts that environments can name as file:NAME. (image-files in the data directory; $$${env})"`
+	Registries []string `env:"ROCKPOOL_IMAGE_REGISTRIES" placeholder:"HOST,…" help:"Registries that the server may contact for images, and the hosts that these lead to, for example for tokens and layers. Name the port if it isn't 443. *.example.org: all hosts below example.org. With --cluster=nomad the nodes fetch images, so leave this out. (any; $$${env})"`
+	CACert     string   `name:"ca-cert" env:"ROCKPOOL_IMAGE_CA_CERT" placeholder:"FILE" complete:"file" help:"PEM file with authorities that sign registries' certificates, in addition to the machine's. ($$${env})"`
+	Stall      int      `env:"ROCKPOOL_IMAGE_STALL" default:"1m" type:"time" placeholder:"TIME" help:"How long a registry may take to send 64 KiB. A slower pull has stalled, and is tried again. Allowed: 1s to 4m. (${default}; $$${env})"`
+	PlainHTTP  []string `name:"plain-http" env:"ROCKPOOL_IMAGE_PLAIN_HTTP" placeholder:"HOST:PORT,…" help:"Registries without TLS, for example registry.example.org:5000. Registries on this machine's loopback need no entry. ($$${env})"`
 }
 
 // check completes the settings; data is the server's directory.
@@ -64,7 +64,7 @@ func (c *Images) check(data string) error {
 	return nil
 }
 
-// isHost reports whether a text is a host, with a port or not.
+// isHost reports whether a text is a host, with or without a port.
 func isHost(text string) bool {
 	u, err := url.Parse("//" + text)
 	return err == nil && u.Hostname() != "" && u.Host == text

@@ -10,11 +10,11 @@ import (
 
 // TLS are the settings for serving by TLS.
 type TLS struct {
-	Cert       string `env:"ROCKPOOL_TLS_CERT" placeholder:"FILE" complete:"file" help:"PEM file with the server's certificate, then those of intermediate authorities. A changed file is used within a second. ($$${env})"`
-	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"PEM file with the certificate's private key. ($$${env})"`
-	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Lowest version of TLS that clients may use: 1.3 or 1.2. (${default}; $$${env})"`
-	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"PEM file with the authorities that sign clients' certificates. Empty: clients need no certificate. ($$${env})"`
-	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"With --tls-client-ca: require: each client needs a certificate; optional: a client may have none. Clients need a token all the same. (${default}; $$${env})"`
+	Cert       string `env:"ROCKPOOL_TLS_CERT" placeholder:"FILE" complete:"file" help:"PEM file with the server's certificate, then those of intermediate authorities. A changed file is used within a second, without a restart. Empty: the server doesn't speak TLS. ($$${env})"`
+	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"PEM file with the private key of --tls-cert. A changed file is used within a second, without a restart. ($$${env})"`
+	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Lowest version of TLS that clients may use. Allowed: 1.3, 1.2. (${default}; $$${env})"`
+	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"PEM file with the authorities that sign clients' certificates. A certificate doesn't identify the caller: clients still need a token. Empty: clients need no certificate. ($$${env})"`
+	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"Whether clients need a certificate, with --tls-client-ca. Allowed: require, optional (a client may have none). (${default}; $$${env})"`
 }
 
 // The values of TLS.ClientAuth.
@@ -42,8 +42,7 @@ func (t *TLS) Version() uint16 {
 	return tls.VersionTLS13
 }
 
-// check refuses settings that don't go together. What is in the files is checked when they are
-// read.
+// check returns an [Error] for settings that exclude each other. The files are checked when they are read.
 func (t *TLS) check() error {
 	switch {
 	case t.Cert != "" && t.Key == "":
@@ -62,8 +61,8 @@ func (t *TLS) check() error {
 
 // Proxies are the settings for a server behind proxies.
 type Proxies struct {
-	Behind  bool     `name:"behind-proxy" env:"ROCKPOOL_BEHIND_PROXY" help:"Serve without TLS beyond loopback: a proxy in front speaks TLS with clients. Trust the network between the proxy and the server. ($$${env})"`
-	Trusted []string `name:"trusted-proxies" env:"ROCKPOOL_TRUSTED_PROXIES" placeholder:"NETWORK,…" help:"Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, for example 127.0.0.1,10.0.0.0/24. Nobody else's are. ($$${env})"`
+	Behind  bool     `name:"behind-proxy" env:"ROCKPOOL_BEHIND_PROXY" help:"Serve beyond loopback without TLS, because a proxy in front speaks TLS with clients. Use it only if you trust the network between the proxy and the server. ($$${env})"`
+	Trusted []string `name:"trusted-proxies" env:"ROCKPOOL_TRUSTED_PROXIES" placeholder:"NETWORK,…" help:"Addresses or networks of proxies, for example 127.0.0.1,10.0.0.0/24. The server believes X-Forwarded-For and X-Forwarded-Proto from these, and from nobody else. ($$${env})"`
 }
 
 // Networks returns the trusted proxies.
@@ -82,12 +81,11 @@ func (p *Proxies) Networks() (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// leastToken is how many characters a token of this server must have: as many as
-// 96 random bits take.
+// leastToken is the minimum length of this server's token: 96 random bits need 16 characters of base64.
 const leastToken = 16
 
-// checkListen checks whom the server is for, and returns its address without the
-// port.
+// checkListen checks that a server that others can reach has a token and TLS. It returns the address without
+// the port.
 func (c *Config) checkListen() (host string, err error) {
 	if err := c.TLS.check(); err != nil {
 		return "", err
@@ -107,7 +105,7 @@ func (c *Config) checkListen() (host string, err error) {
 	return splitAddress("listen", c.Listen)
 }
 
-// The values of Config.AccessLog and Config.AuditLog that are no file.
+// The values of Config.AccessLog and Config.AuditLog that don't name a file.
 const (
 	AccessLogOff    = "off"
 	AccessLogStdout = "-"

@@ -9,30 +9,30 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// An Offer says what runners on this machine may have of the network. With
-// a helper that listens it is the helper's.
+// An Offer are the settings for runners' network access. With a rockpool helper they are the helper's
+// settings.
 type Offer struct {
-	Pool4     string   `name:"pool4" env:"ROCKPOOL_NETWORK_POOL4" default:"10.213.0.0/16" placeholder:"NETWORK" help:"Private IPv4 network that runners' addresses are from, of 8 to 16 bits. (${default}; $$${env})"`
-	Pool6     string   `name:"pool6" env:"ROCKPOOL_NETWORK_POOL6" default:"fd52:6f63:6b70:6f6f::/64" placeholder:"NETWORK" help:"And the IPv6 network, within fc00::/7. (${default}; $$${env})"`
-	Permit    []string `env:"ROCKPOOL_NETWORK_PERMIT" placeholder:"NETWORK,…" help:"Private networks that runners with network access may reach, such as that of a package mirror; else none. ($$${env})"`
-	Bandwidth int      `env:"ROCKPOOL_NETWORK_BANDWIDTH" default:"100" placeholder:"MBIT" help:"Megabits a second that one runner may send, and as many that it may receive, 1 to 100000; environments can ask for less. (${default}; $$${env})"`
+	Pool4     string   `name:"pool4" env:"ROCKPOOL_NETWORK_POOL4" default:"10.213.0.0/16" placeholder:"NETWORK" help:"Private IPv4 network of runners' addresses, with a prefix of 8 to 16 bits. Each server on a machine needs its own. (${default}; $$${env})"`
+	Pool6     string   `name:"pool6" env:"ROCKPOOL_NETWORK_POOL6" default:"fd52:6f63:6b70:6f6f::/64" placeholder:"NETWORK" help:"IPv6 network of runners' addresses, within fc00::/7, with a prefix of at most 112 bits. Each server on a machine needs its own. (${default}; $$${env})"`
+	Permit    []string `env:"ROCKPOOL_NETWORK_PERMIT" placeholder:"NETWORK,…" help:"Private networks that runners with network access may reach, for example that of a package mirror; at most 64. Empty: none. ($$${env})"`
+	Bandwidth int      `env:"ROCKPOOL_NETWORK_BANDWIDTH" default:"100" placeholder:"MBIT" help:"Megabits per second that one runner may send, and as many that it may receive. Environments can request less. Allowed: 1 to 100000. (${default}; $$${env})"`
 }
 
 // Network are the settings for the network of runners on this machine.
 type Network struct {
 	Offer
-	Resolver []string `env:"ROCKPOOL_NETWORK_RESOLVER" placeholder:"ADDRESS,…" help:"Name servers that runners' questions are passed on to. (those of /etc/resolv.conf; $$${env})"`
-	Address  string   `env:"ROCKPOOL_NETWORK_ADDRESS" default:"127.0.0.1" placeholder:"ADDRESS" help:"Address of this machine's at which runners' exposed ports are reached. (${default}; $$${env})"`
-	Ports    string   `env:"ROCKPOOL_NETWORK_PORTS" default:"20000-29999" placeholder:"FIRST-LAST" help:"Ports of this machine's that runners' ports are mapped to. (${default}; $$${env})"`
+	Resolver []string `env:"ROCKPOOL_NETWORK_RESOLVER" placeholder:"ADDRESS,…" help:"Name servers that receive runners' DNS queries: addresses, with a port if it isn't 53. (those of /etc/resolv.conf; $$${env})"`
+	Address  string   `env:"ROCKPOOL_NETWORK_ADDRESS" default:"127.0.0.1" placeholder:"ADDRESS" help:"Address of this machine where runners' exposed ports are reached. 0.0.0.0: all addresses. (${default}; $$${env})"`
+	Ports    string   `env:"ROCKPOOL_NETWORK_PORTS" default:"20000-29999" placeholder:"FIRST-LAST" help:"Ports of this machine that runners' exposed ports are mapped to. Allowed: a range within 1 to 65535. (${default}; $$${env})"`
 }
 
-// A Range is what an [Offer] comes to.
+// A Range is a parsed [Offer].
 type Range struct {
 	Pool4, Pool6 netip.Prefix
 	Permit       []netip.Prefix
 }
 
-// Parse returns what the settings come to, or an [Error].
+// Parse returns the parsed settings, or an [Error].
 func (c Offer) Parse() (r Range, err error) {
 	if r.Pool4, err = netip.ParsePrefix(c.Pool4); err != nil {
 		return r, &Error{"network-pool4", c.Pool4, "a network such as 10.213.0.0/16"}
@@ -65,14 +65,14 @@ func (c Offer) Parse() (r Range, err error) {
 	return r, nil
 }
 
-// Addresses are what a [Network] comes to, beside its [Range].
+// Addresses are a parsed [Network], without its [Range].
 type Addresses struct {
 	Resolvers   []netip.AddrPort
 	Address     netip.Addr
-	First, Last int // port
+	First, Last int // ports
 }
 
-// Parse returns what the settings come to, or an [Error].
+// Parse returns the parsed settings, or an [Error].
 func (c Network) Parse() (r Range, a Addresses, err error) {
 	if r, err = c.Offer.Parse(); err != nil {
 		return r, a, err

@@ -21,47 +21,47 @@ const (
 	ClusterNomad = "nomad"
 )
 
-// Nomad are the settings of a server whose runners are on Nomad. What it
-// doesn't name is taken from Nomad's own variables, NOMAD_ADDR and so on.
+// Nomad are the settings of a server whose runners are on Nomad. Nomad's own variables (NOMAD_ADDR and so on)
+// replace empty settings.
 type Nomad struct {
-	Address       string   `env:"ROCKPOOL_NOMAD_ADDRESS" placeholder:"URL" help:"Nomad's address. ($$NOMAD_ADDR, else http://127.0.0.1:4646; $$${env})"`
-	Namespace     string   `env:"ROCKPOOL_NOMAD_NAMESPACE" placeholder:"NAME" help:"Namespace that has the runners. ($$NOMAD_NAMESPACE, else default; $$${env})"`
-	Region        string   `env:"ROCKPOOL_NOMAD_REGION" placeholder:"NAME" help:"Region that has them. ($$NOMAD_REGION, else the server's own; $$${env})"`
-	TokenFile     string   `env:"ROCKPOOL_NOMAD_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the ACL token; docs/guides/nomad.md has its policy. (the token in $$NOMAD_TOKEN; $$${env})"`
-	CACert        string   `name:"ca-cert" env:"ROCKPOOL_NOMAD_CA_CERT" placeholder:"FILE" complete:"file" help:"Certificate of the authority that Nomad's is by. ($$NOMAD_CACERT; $$${env})"`
-	ClientCert    string   `env:"ROCKPOOL_NOMAD_CLIENT_CERT" placeholder:"FILE" complete:"file" help:"Certificate to show to Nomad. ($$NOMAD_CLIENT_CERT; $$${env})"`
-	ClientKey     string   `env:"ROCKPOOL_NOMAD_CLIENT_KEY" placeholder:"FILE" complete:"file" help:"Its key. ($$NOMAD_CLIENT_KEY; $$${env})"`
+	Address       string   `env:"ROCKPOOL_NOMAD_ADDRESS" placeholder:"URL" help:"Nomad's address. Set a user and password with NOMAD_HTTP_AUTH, not here. ($$NOMAD_ADDR, else http://127.0.0.1:4646; $$${env})"`
+	Namespace     string   `env:"ROCKPOOL_NOMAD_NAMESPACE" placeholder:"NAME" help:"Namespace of the runners' jobs. ($$NOMAD_NAMESPACE, else default; $$${env})"`
+	Region        string   `env:"ROCKPOOL_NOMAD_REGION" placeholder:"NAME" help:"Region of the runners' jobs. ($$NOMAD_REGION, else the server's own; $$${env})"`
+	TokenFile     string   `env:"ROCKPOOL_NOMAD_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the ACL token. docs/guides/nomad.md has its policy. (the token in $$NOMAD_TOKEN; $$${env})"`
+	CACert        string   `name:"ca-cert" env:"ROCKPOOL_NOMAD_CA_CERT" placeholder:"FILE" complete:"file" help:"PEM file with the authority that signed Nomad's certificate. ($$NOMAD_CACERT; $$${env})"`
+	ClientCert    string   `env:"ROCKPOOL_NOMAD_CLIENT_CERT" placeholder:"FILE" complete:"file" help:"PEM file with the certificate that the server shows to Nomad. ($$NOMAD_CLIENT_CERT; $$${env})"`
+	ClientKey     string   `env:"ROCKPOOL_NOMAD_CLIENT_KEY" placeholder:"FILE" complete:"file" help:"PEM file with the private key of --nomad-client-cert. ($$NOMAD_CLIENT_KEY; $$${env})"`
 	TLSServerName string   `name:"tls-server-name" env:"ROCKPOOL_NOMAD_TLS_SERVER_NAME" placeholder:"NAME" help:"Name that Nomad's certificate must have. ($$NOMAD_TLS_SERVER_NAME; $$${env})"`
-	UIURL         string   `name:"ui-url" env:"ROCKPOOL_NOMAD_UI_URL" placeholder:"URL" help:"Nomad's own pages as browsers reach them, for links from the dashboard. (Nomad's address; $$${env})"`
-	Prefix        string   `env:"ROCKPOOL_NOMAD_PREFIX" default:"rockpool" placeholder:"NAME" help:"What the names of jobs and variables begin with; one server works with one prefix and namespace. (${default}; $$${env})"`
-	Driver        string   `env:"ROCKPOOL_NOMAD_DRIVER" default:"docker" placeholder:"NAME" help:"Task driver: docker, podman, exec, or raw_exec, which is unsafe. (${default}; $$${env})"`
-	User          string   `env:"ROCKPOOL_NOMAD_USER" placeholder:"NAME" help:"User of the task; the agent needs root, or what it takes to become it. (root for docker and podman, else the driver's own; $$${env})"`
+	UIURL         string   `name:"ui-url" env:"ROCKPOOL_NOMAD_UI_URL" placeholder:"URL" help:"Address of Nomad's web UI as browsers reach it, for links from the dashboard, for example https://nomad.example.org. (Nomad's address; $$${env})"`
+	Prefix        string   `env:"ROCKPOOL_NOMAD_PREFIX" default:"rockpool" placeholder:"NAME" help:"Prefix of the names of jobs and variables. One server at a time works with one prefix and namespace. Further servers wait until it is gone, or forward their requests to it (--peer-listen). (${default}; $$${env})"`
+	Driver        string   `env:"ROCKPOOL_NOMAD_DRIVER" default:"docker" placeholder:"NAME" help:"Task driver. Allowed: docker, podman, exec, raw_exec (unsafe). (${default}; $$${env})"`
+	User          string   `env:"ROCKPOOL_NOMAD_USER" placeholder:"NAME" help:"User of the task. The agent needs root, or the rights to become root, to give programs their own user. (root for docker and podman, else the driver's own; $$${env})"`
 	Datacenters   []string `env:"ROCKPOOL_NOMAD_DATACENTERS" placeholder:"NAME,…" help:"Datacenters to run in. (all; $$${env})"`
 	NodePool      string   `env:"ROCKPOOL_NOMAD_NODE_POOL" placeholder:"NAME" help:"Node pool to run in. (Nomad's default; $$${env})"`
-	Constraints   []string `sep:";" env:"ROCKPOOL_NOMAD_CONSTRAINTS" placeholder:"TEXT;…" help:"What nodes must have, each an attribute, an operator and a value, as in Nomad's jobs. ($$${env})"`
-	NetworkMode   string   `env:"ROCKPOOL_NOMAD_NETWORK_MODE" placeholder:"MODE" help:"Network of runners that have one: bridge, host or cni/NAME. (the driver's own; $$${env})"`
-	NoNetworkMode string   `env:"ROCKPOOL_NOMAD_NO_NETWORK_MODE" default:"none" placeholder:"MODE" help:"Network of runners that are to have none, with the driver exec alone: none, on which Nomad 1.11 fails; cni/NAME of one with no more than a loopback interface; or host, which leaves them the machine's. (${default}; $$${env})"`
-	Workspace     string   `env:"ROCKPOOL_NOMAD_WORKSPACE" default:"tmpfs" placeholder:"KIND" help:"What /workspace and /tmp are with the driver docker: tmpfs, in which nothing can be executed by its own name, or volume, in which it can, on clients that allow volumes. (${default}; $$${env})"`
-	NodeImages    bool     `env:"ROCKPOOL_NOMAD_NODE_IMAGES" help:"Have nodes run what they have by an image's name: without it the image is looked up at its registry, and pinned for all of them. ($$${env})"`
-	ForcePull     bool     `env:"ROCKPOOL_NOMAD_FORCE_PULL" help:"Pull images anew for each runner. ($$${env})"`
-	MemoryReserve float64  `env:"ROCKPOOL_NOMAD_MEMORY_RESERVE" default:"1" placeholder:"SHARE" help:"Share of its memory limit that a runner reserves, 0.01 to 1; less needs oversubscription. (${default}; $$${env})"`
-	Priority      int      `env:"ROCKPOOL_NOMAD_PRIORITY" default:"50" placeholder:"N" help:"Priority of jobs that refill a pool, 1 to 90; a waiting claim's are 10 above. (${default}; $$${env})"`
-	Restarts      int      `env:"ROCKPOOL_NOMAD_RESTARTS" default:"0" placeholder:"N" help:"Restarts of a task until it is given up, 0 to 10. (${default}; $$${env})"`
-	Reschedules   int      `env:"ROCKPOOL_NOMAD_RESCHEDULES" default:"0" placeholder:"N" help:"Reschedules of a runner until it is given up, 0 to 10. (${default}; $$${env})"`
-	Template      string   `env:"ROCKPOOL_NOMAD_TEMPLATE" placeholder:"FILE" complete:"file" help:"Job, in HCL or JSON, to make runners from instead of the built-in one. ($$${env})"`
-	AgentPath     string   `env:"ROCKPOOL_NOMAD_AGENT_PATH" placeholder:"PATH" help:"Where images have the agent already; else Nomad fetches it from --advertise-url. ($$${env})"`
-	StreamAgent   bool     `env:"ROCKPOOL_NOMAD_STREAM_AGENT" help:"Stream the agent into runners by alloc exec, where Nomad's clients can't reach --advertise-url. ($$${env})"`
-	Arch          string   `env:"ROCKPOOL_NOMAD_ARCH" placeholder:"NAME" help:"Architecture of the nodes: amd64 or arm64. (the server's own; $$${env})"`
-	Bridges       int      `env:"ROCKPOOL_NOMAD_BRIDGES" default:"80" placeholder:"N" help:"Connections for runners, 1 to 100000, claimed ones first; below Nomad's http_max_conns_per_client, which is 100 unless it is raised. (${default}; $$${env})"`
-	Calls         int      `env:"ROCKPOOL_NOMAD_CALLS" default:"16" placeholder:"N" help:"Other calls of Nomad at once, 4 to 256. (${default}; $$${env})"`
-	DirectTimeout int      `env:"ROCKPOOL_NOMAD_DIRECT_TIMEOUT" default:"0" type:"time" unit:"ms" placeholder:"TIME" help:"Milliseconds to try to reach a node itself, 0 to 60000, before all goes through Nomad's servers; 0: it isn't tried. (${default}; $$${env})"`
-	LockTTL       int      `name:"lock-ttl" env:"ROCKPOOL_NOMAD_LOCK_TTL" default:"10" type:"time" placeholder:"TIME" help:"After how long a standby takes over from a server that died, 10 to 3600. (${default}; $$${env})"`
+	Constraints   []string `sep:";" env:"ROCKPOOL_NOMAD_CONSTRAINTS" placeholder:"TEXT;…" help:"Constraints on nodes, each an attribute, an operator and a value, as in Nomad's jobs. ($$${env})"`
+	NetworkMode   string   `env:"ROCKPOOL_NOMAD_NETWORK_MODE" placeholder:"MODE" help:"Network of runners with network access. Allowed: bridge, host, cni/NAME. (the driver's own; $$${env})"`
+	NoNetworkMode string   `env:"ROCKPOOL_NOMAD_NO_NETWORK_MODE" default:"none" placeholder:"MODE" help:"Network of runners without network access, for the driver exec only. Allowed: none (fails on Nomad 1.11), cni/NAME (of a network with only a loopback interface), host (runners keep the machine's network). (${default}; $$${env})"`
+	Workspace     string   `env:"ROCKPOOL_NOMAD_WORKSPACE" default:"tmpfs" placeholder:"KIND" help:"Kind of /workspace and /tmp with the driver docker. Allowed: tmpfs (files in it can't be executed by their own name), volume (they can; Nomad's clients must allow volumes). (${default}; $$${env})"`
+	NodeImages    bool     `env:"ROCKPOOL_NOMAD_NODE_IMAGES" help:"Let each node run the image that it has under the image's name. Otherwise the server looks the image up at its registry when an environment is put, and pins it for all nodes. ($$${env})"`
+	ForcePull     bool     `env:"ROCKPOOL_NOMAD_FORCE_PULL" help:"Pull the image again for each runner. ($$${env})"`
+	MemoryReserve float64  `env:"ROCKPOOL_NOMAD_MEMORY_RESERVE" default:"1" placeholder:"SHARE" help:"Share of its memory limit that a runner reserves. Less than 1 needs Nomad's memory oversubscription. Allowed: 0.01 to 1. (${default}; $$${env})"`
+	Priority      int      `env:"ROCKPOOL_NOMAD_PRIORITY" default:"50" placeholder:"N" help:"Priority of jobs that refill a pool. Jobs for waiting claims have 10 more. Allowed: 1 to 90. (${default}; $$${env})"`
+	Restarts      int      `env:"ROCKPOOL_NOMAD_RESTARTS" default:"0" placeholder:"N" help:"Restarts of a task before it is given up. Allowed: 0 to 10. (${default}; $$${env})"`
+	Reschedules   int      `env:"ROCKPOOL_NOMAD_RESCHEDULES" default:"0" placeholder:"N" help:"Reschedules of a runner before it is given up. Allowed: 0 to 10. (${default}; $$${env})"`
+	Template      string   `env:"ROCKPOOL_NOMAD_TEMPLATE" placeholder:"FILE" complete:"file" help:"File with a job, in HCL or JSON, that replaces the built-in job of runners. ($$${env})"`
+	AgentPath     string   `env:"ROCKPOOL_NOMAD_AGENT_PATH" placeholder:"PATH" help:"Path of the agent in images that already have it. Empty: Nomad fetches the agent from --advertise-url. ($$${env})"`
+	StreamAgent   bool     `env:"ROCKPOOL_NOMAD_STREAM_AGENT" help:"Stream the agent into runners with alloc exec, if Nomad's clients can't reach --advertise-url. ($$${env})"`
+	Arch          string   `env:"ROCKPOOL_NOMAD_ARCH" placeholder:"NAME" help:"Architecture of the nodes. Allowed: amd64, arm64. (the server's own; $$${env})"`
+	Bridges       int      `env:"ROCKPOOL_NOMAD_BRIDGES" default:"80" placeholder:"N" help:"Connections to Nomad for runners; claimed runners go first. Keep it below Nomad's http_max_conns_per_client, which is 100 by default. Allowed: 1 to 100000. (${default}; $$${env})"`
+	Calls         int      `env:"ROCKPOOL_NOMAD_CALLS" default:"16" placeholder:"N" help:"Other concurrent calls to Nomad. Allowed: 4 to 256. (${default}; $$${env})"`
+	DirectTimeout int      `env:"ROCKPOOL_NOMAD_DIRECT_TIMEOUT" default:"0" type:"time" unit:"ms" placeholder:"TIME" help:"How long to try to reach a node directly, before all traffic goes through Nomad's servers. Allowed: 1ms to 60s; 0: never directly. (${default}; $$${env})"`
+	LockTTL       int      `name:"lock-ttl" env:"ROCKPOOL_NOMAD_LOCK_TTL" default:"10s" type:"time" placeholder:"TIME" help:"Time to live of the server's lock. A server that can't renew it for this long exits. A standby takes over from a dead server after twice this time, because Nomad doubles it. Allowed: 10s to 1h. (${default}; $$${env})"`
 
 	Token string `kong:"-"` // Check reads it from TokenFile
 	Job   []byte `kong:"-"` // Check reads it from Template
 }
 
-// checkCluster checks what is about the cluster.
+// checkCluster checks the settings of the cluster.
 func (c *Config) checkCluster() error {
 	switch c.Cluster {
 	case ClusterLocal, ClusterNomad:
@@ -100,7 +100,7 @@ func (c *Config) checkCluster() error {
 	return c.Nomad.check()
 }
 
-// redacted returns a URL without what could be a password.
+// redacted returns a URL without the part that can have a password.
 func redacted(url string) string {
 	if at := strings.LastIndexByte(url, '@'); at >= 0 {
 		return "…" + url[at:]
@@ -108,7 +108,7 @@ func redacted(url string) string {
 	return url
 }
 
-// checkAdvertised checks where Nomad fetches the agent.
+// checkAdvertised checks the URL from which Nomad's clients fetch the agent.
 func (c *Config) checkAdvertised() error {
 	if c.Nomad.StreamAgent && c.Nomad.AgentPath != "" {
 		return &Error{"nomad-agent-path", c.Nomad.AgentPath, "left out with --nomad-stream-agent"}
@@ -169,7 +169,7 @@ func (n *Nomad) check() (err error) {
 	for _, b := range []struct {
 		flag             string
 		value, low, high int
-	}{ // 0 would be the default
+	}{ // 0 would select a default of package nomad
 		{"nomad-priority", n.Priority, 1, 90}, {"nomad-bridges", n.Bridges, 1, 100_000}, {"nomad-calls", n.Calls, 4, 256},
 	} {
 		if b.value < b.low || b.value > b.high {
@@ -179,8 +179,8 @@ func (n *Nomad) check() (err error) {
 	return nil
 }
 
-// readToken reads a file's secret of at least so many characters. An error never
-// has any of it.
+// readToken reads a secret of at least this many characters from a file. An error never has any part of the
+// secret.
 func readToken(flag, path string, least int) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -194,7 +194,7 @@ func readToken(flag, path string, least int) (string, error) {
 	return token, nil
 }
 
-// reason is the error below a path that was named already.
+// reason returns an error's text without the path, which the caller has already named.
 func reason(err error) string {
 	var at *os.PathError
 	if errors.As(err, &at) {

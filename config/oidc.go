@@ -13,24 +13,24 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// OIDC are the settings of sign-in with OpenID Connect. Without an Issuer there is none.
+// OIDC are the settings of sign-in with OpenID Connect. Without an Issuer, sign-in is off.
 type OIDC struct {
-	Issuer           string        `env:"ROCKPOOL_OIDC_ISSUER" placeholder:"URL" help:"URL of the OpenID Connect provider with which people sign in to the dashboard, as in its discovery document. Empty: no sign-in. ($$${env})"`
+	Issuer           string        `env:"ROCKPOOL_OIDC_ISSUER" placeholder:"URL" help:"URL of the OpenID Connect provider for signing in to the dashboard, as in its discovery document, for example https://login.example.org. http is for loopback only. Empty: no sign-in. ($$${env})"`
 	ClientID         string        `name:"client-id" env:"ROCKPOOL_OIDC_CLIENT_ID" placeholder:"ID" help:"This server's client ID at the provider. ($$${env})"`
 	ClientSecretFile string        `env:"ROCKPOOL_OIDC_CLIENT_SECRET_FILE" placeholder:"FILE" complete:"file" help:"File with the client's secret. Empty: a public client, which only PKCE protects. ($$${env})"`
 	RedirectURL      string        `name:"redirect-url" env:"ROCKPOOL_OIDC_REDIRECT_URL" placeholder:"URL" help:"Address of /auth/callback as browsers reach it, for example https://pool.example.org/auth/callback. http is for loopback only. ($$${env})"`
-	Scopes           []string      `env:"ROCKPOOL_OIDC_SCOPES" default:"openid,profile,email,groups" placeholder:"NAME,…" help:"Scopes to request, openid among them. (${default}; $$${env})"`
+	Scopes           []string      `env:"ROCKPOOL_OIDC_SCOPES" default:"openid,profile,email,groups" placeholder:"NAME,…" help:"Scopes to request. openid must be one of them. (${default}; $$${env})"`
 	RoleClaim        string        `env:"ROCKPOOL_OIDC_ROLE_CLAIM" default:"groups" placeholder:"PATH" help:"Claim of the ID token that decides the role: text or a list. Dots lead into objects, for example realm_access.roles. (${default}; $$${env})"`
-	Roles            []string      `env:"ROCKPOOL_OIDC_ROLES" placeholder:"VALUE=ROLE,…" help:"Roles by the claim's values: ADMIN, OPERATOR, CLIENT or OBSERVER. The highest that matches holds. Without a match sign-in is refused. ($$${env})"`
-	TenantClaim      string        `env:"ROCKPOOL_OIDC_TENANT_CLAIM" placeholder:"PATH" help:"Claim of the ID token with the tenant's name. Empty: people act for all tenants, with the role CLIENT for the default one. ($$${env})"`
-	Session          time.Duration `env:"ROCKPOOL_OIDC_SESSION" default:"8h" placeholder:"TIME" help:"How long a sign-in holds, 1m to 720h. (8h; $$${env})"`
-	CAFile           string        `name:"ca-file" env:"ROCKPOOL_OIDC_CA_FILE" placeholder:"FILE" complete:"file" help:"PEM file with further authorities that may have signed the provider's certificate. ($$${env})"`
+	Roles            []string      `env:"ROCKPOOL_OIDC_ROLES" placeholder:"VALUE=ROLE,…" help:"Roles by the claim's values, for example pool-admins=ADMIN,staff=OBSERVER. The highest role that matches applies. Without a match, sign-in is refused. Allowed roles: ADMIN, OPERATOR, CLIENT, OBSERVER. ($$${env})"`
+	TenantClaim      string        `env:"ROCKPOOL_OIDC_TENANT_CLAIM" placeholder:"PATH" help:"Claim of the ID token with the tenant's name. Empty: people act for all tenants; with the role CLIENT, for the default tenant. ($$${env})"`
+	Session          time.Duration `env:"ROCKPOOL_OIDC_SESSION" default:"8h" placeholder:"TIME" help:"How long a sign-in lasts. Allowed: 1m to 720h. (8h; $$${env})"`
+	CAFile           string        `name:"ca-file" env:"ROCKPOOL_OIDC_CA_FILE" placeholder:"FILE" complete:"file" help:"PEM file with authorities that sign the provider's certificate, in addition to the machine's. ($$${env})"`
 
 	ClientSecret string `kong:"-"` // Check reads it from ClientSecretFile
 	CA           []byte `kong:"-"` // Check reads it from CAFile
 }
 
-// An OIDCRole is the role of those whose claim has a value.
+// An OIDCRole is the role of people whose claim has the value.
 type OIDCRole struct {
 	Value string
 	Role  access.Role
@@ -55,8 +55,7 @@ const (
 	maxSession = 720 * time.Hour
 )
 
-// check checks what is about sign-in. It returns the host that browsers know the server by; "" without
-// sign-in.
+// check checks the settings of sign-in. It returns the host in RedirectURL, or "" without sign-in.
 func (o *OIDC) check() (host string, err error) {
 	if o.Issuer == "" {
 		for _, s := range []struct{ flag, value string }{
@@ -118,7 +117,7 @@ func (o *OIDC) check() (host string, err error) {
 	return redirect.Hostname(), nil
 }
 
-// protected reports whether nobody on the way can read what is sent to a URL: it is https, or on loopback.
+// protected reports whether requests to a URL can't be read on the way: it is https, or on loopback.
 func protected(u *url.URL) bool {
 	host := u.Hostname()
 	ip := net.ParseIP(host)

@@ -20,7 +20,7 @@ func validOIDC(t *testing.T) Config {
 	return c
 }
 
-func TestSignInSettingsAreTaken(t *testing.T) {
+func TestValidSignInSettingsPass(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// Default returns the settings of a server for which nobody set any.
+// Default returns the default settings.
 func Default() Config {
 	var c Config
 	parser, err := kong.New(&c, quantity.Flags())
@@ -26,9 +26,9 @@ func Default() Config {
 	return c
 }
 
-// Read returns checked settings of rockpool serve, from the variables and a file, after change,
-// which learns which settings were given. File is as in [ReadFile]; "" is $ROCKPOOL_CONFIG,
-// if set.
+// Read returns the checked settings of rockpool serve from the variables and a file. Before the check it calls
+// change, where given reports whether a variable or the file has a setting. File is as in [ReadFile]; "" means
+// $ROCKPOOL_CONFIG, if that is set.
 func Read(file string, change func(c *Config, given func(name string) bool)) (Config, error) {
 	var c Config
 	parser, err := kong.New(&c, quantity.Flags())
@@ -62,8 +62,8 @@ func Read(file string, change func(c *Config, given func(name string) bool)) (Co
 	return c, err
 }
 
-// Private returns the settings of a server that one process starts for itself: those
-// of rockpool serve, without what is about a server that others use.
+// Private returns the settings of a server that one process starts for itself: the settings of rockpool serve,
+// without those for a server that others use.
 func Private(file string) (Config, error) {
 	return Read(file, func(c *Config, given func(name string) bool) {
 		c.Listen, c.DebugAddress, c.OnStop = "127.0.0.1:0", "", StopRemoves
@@ -71,12 +71,12 @@ func Private(file string) (Config, error) {
 		c.OIDC = OIDC{}
 		c.TLS, c.Proxies, c.AccessLog = Default().TLS, Proxies{}, AccessLogOff
 		c.AuditLog = AccessLogOff
-		c.SandboxHelper = "" // it is root's
+		c.SandboxHelper = "" // it serves the installed server only
 		if os.Geteuid() != 0 {
-			c.AcceptMissing = true // it is reported, and the program is its user's own
+			c.AcceptMissing = true // the missing limits are reported, and the user runs their own program
 		}
 		if !given("log-level") {
-			c.LogLevel = "error" // the program's own output is what its user wants to see
+			c.LogLevel = "error" // the user wants to see the program's output
 		}
 	})
 }

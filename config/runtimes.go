@@ -11,14 +11,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Disk are the settings for what runners of this machine may take of its disks.
+// Disk are the limits for runners' use of this machine's disks.
 type Disk struct {
-	Read int `env:"ROCKPOOL_DISK_READ" default:"128" type:"size" unit:"MiB" placeholder:"SIZE" help:"MiB a second that a runner may read from each disk, 1 to 1048576, where the kernel can limit that; 0: any. (${default}; $$${env})"`
+	Read int `env:"ROCKPOOL_DISK_READ" default:"128MiB" type:"size" unit:"MiB" placeholder:"SIZE" help:"How much a runner may read from each disk in a second, if the kernel can limit that. With --sandbox-helper this is a flag of rockpool helper. Allowed: 1MiB to 1TiB; 0: no limit. (${default}; $$${env})"`
 }
 
-const mostDiskRead = 1 << 20 // MiB a second
+const mostDiskRead = 1 << 20 // MiB per second
 
-// Check returns an [Error] for a setting that is out of its range.
+// Check returns an [Error] for a setting out of range.
 func (c Disk) Check() error {
 	if c.Read < 0 || c.Read > mostDiskRead {
 		return &Error{"disk-read", strconv.Itoa(c.Read), fmt.Sprintf("1 to %d MiB a second, or 0 for any", mostDiskRead)}
@@ -26,11 +26,10 @@ func (c Disk) Check() error {
 	return nil
 }
 
-// Runtimes are the settings for other programs that make sandboxes on this
-// machine.
+// Runtimes are the settings for other programs that make sandboxes on this machine.
 type Runtimes struct {
-	GVisor string   `name:"gvisor-runtime" env:"ROCKPOOL_GVISOR_RUNTIME" placeholder:"PATH" complete:"file" help:"Program runsc of gVisor, for environments with the isolation GVISOR, and flags for it after spaces, for example \"/usr/local/bin/runsc --platform=kvm\". ($$${env})"`
-	OCI    []string `name:"oci-runtimes" env:"ROCKPOOL_OCI_RUNTIMES" placeholder:"NAME=PATH,…" help:"Programs that environments may name as their runtime, each with flags after spaces, for example \"runc=/usr/bin/runc\". They must know runc's command line. ($$${env})"`
+	GVisor string   `name:"gvisor-runtime" env:"ROCKPOOL_GVISOR_RUNTIME" placeholder:"PATH" complete:"file" help:"gVisor's program runsc, for environments with the isolation GVISOR. Flags for it follow after spaces, for example \"/usr/local/bin/runsc --platform=kvm\". With --sandbox-helper this is a flag of rockpool helper. Empty: this isolation is unavailable. ($$${env})"`
+	OCI    []string `name:"oci-runtimes" env:"ROCKPOOL_OCI_RUNTIMES" placeholder:"NAME=PATH,…" help:"Programs that environments can name as their runtime, each with flags after spaces, for example \"runc=/usr/bin/runc\". They must have runc's command line. With --sandbox-helper this is a flag of rockpool helper. ($$${env})"`
 }
 
 // Programs returns the programs with their flags, by name, or an [Error].

@@ -60,7 +60,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
-		if lost := srv.Lost(); lost != "" {
+		if lost := srv.Limitations(); lost != "" {
 			tell(finding.Warning("without root", "see docs/guides/isolation-tiers.md, \"An ordinary user\"", "%s", lost))
 		}
 		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
@@ -245,7 +245,7 @@ func (p *patient) readBack() []finding.Finding {
 	} {
 		tree, ok := trees.Controller(l.controller)
 		if !ok {
-			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel shows no such cgroup controller"))
+			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel has no such cgroup controller"))
 			continue
 		}
 		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1

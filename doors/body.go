@@ -17,7 +17,7 @@ type holdKey struct{}
 // holding returns a context with a Hold: the resources that the request takes of its caller's
 // limits.
 func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
-	p := access.Of(ctx)
+	p := access.FromContext(ctx)
 	shown := peers.Shown{Token: p.ID}
 	if p.Grant != nil {
 		shown.Grant = p.Grant.ID

@@ -27,7 +27,7 @@ func (d *testDoor) Register(host Host, routes *Routes) {
 		Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusUnauthorized) },
 	}
 	routes.Handle("GET /test/{id}", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.called = access.Of(r.Context())
+		d.called = access.FromContext(r.Context())
 		switch r.PathValue("id") {
 		case "panic":
 			panic(http.ErrAbortHandler)

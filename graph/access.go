@@ -55,7 +55,7 @@ func (r token) Tenant(_ context.Context, of *access.Token) (*string, error) {
 }
 
 func (r mutation) CreateToken(ctx context.Context, in generated.CreateTokenInput) (generated.CreateTokenPayload, error) {
-	asked, err := newToken(access.Of(ctx), in)
+	asked, err := newToken(access.FromContext(ctx), in)
 	if err != nil {
 		return generated.CreateTokenPayload{}, err
 	}

@@ -136,7 +136,7 @@ func (r subscription) BatchEvents(ctx context.Context, id string, after *string)
 	out := make(chan model.BatchEvent)
 	err = r.guard.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer r.guard.Watching(engine.WatchExecution)()
+		defer r.guard.CountSubscription(engine.WatchExecution)()
 		sendBatchEvents(ctx, events, out)
 		_ = events.Close() // it was only read
 	})

@@ -62,7 +62,7 @@ func (f *follower) followFiles(ctx context.Context, op *graphql.OperationContext
 	if err != nil {
 		return nil, at(field, err)
 	}
-	s := &changeStream{watch: watch, left: f.resolver.guard.Watching(engine.WatchFileChanges), field: field, changes: make(chan runtime.FileChange, 1)}
+	s := &changeStream{watch: watch, left: f.resolver.guard.CountSubscription(engine.WatchFileChanges), field: field, changes: make(chan runtime.FileChange, 1)}
 	exec := newExecutor(f.presenter, generated.Config{Resolvers: watchedFiles{f.resolver, s.changes}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil

@@ -227,7 +227,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 // TestFirstTokenEndsTheOpenServer: who showed nothing before may do nothing after it.
 func TestFirstTokenEndsTheOpenServer(t *testing.T) {
 	h := newHolder(t, "")
-	h.endsWith("", "needs tokens now", []string{watching}, func() {
+	h.endsWith("", "requires tokens", []string{watching}, func() {
 		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
 		if err != nil {
 			t.Error(err)

@@ -182,7 +182,7 @@ func (r subscription) ExecutionEvents(ctx context.Context, id string, after *str
 	out := make(chan model.ExecutionEvent)
 	err = r.guard.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer r.guard.Watching(engine.WatchExecution)()
+		defer r.guard.CountSubscription(engine.WatchExecution)()
 		sendEvents(ctx, events, out)
 		_ = events.Close() // it was only read
 	})

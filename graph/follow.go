@@ -67,7 +67,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	if err != nil {
 		return nil, at(field, err)
 	}
-	s := &eventStream{watcher: watcher, left: f.resolver.guard.Watching(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
+	s := &eventStream{watcher: watcher, left: f.resolver.guard.CountSubscription(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
 	exec := newExecutor(f.presenter, generated.Config{Resolvers: followed{f.resolver, s.events}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil

@@ -94,7 +94,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	follower := &follower{resolver: resolver, presenter: present}
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
 	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.FailureRecorder()}
-	settings.Admit, settings.Subscribing = admission.Admit, guarded.Subscribing
+	settings.Admit, settings.Subscribing = admission.Admit, guarded.AcquireSubscription
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(options.Languages)})
 	settings.Fields = func(op *graphql.OperationContext) int {
 		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)

@@ -83,7 +83,7 @@ func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, 
 	}
 	claim := of.Claim
 	claim.Labels = seen(ctx, claim.Labels)
-	if !access.Of(ctx).SeesLabels() {
+	if !access.FromContext(ctx).SeesLabels() {
 		claim.Holder = ""
 	}
 	return &claim, nil
@@ -111,7 +111,7 @@ func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan runn
 
 // seen returns what the caller sees of labels.
 func seen(ctx context.Context, labels []runtime.Label) []runtime.Label {
-	if !access.Of(ctx).SeesLabels() {
+	if !access.FromContext(ctx).SeesLabels() {
 		return nil
 	}
 	return labels

@@ -115,7 +115,7 @@ func TestWhatHappenedToARunnerIsTold(t *testing.T) {
 			told = append(told, event.Kind+" "+event.Message)
 		}
 	}
-	want := []string{"PLACED It got its place.", "GONE It is gone: killed by a test.", "ENDED Nothing of it runs any more."}
+	want := []string{"PLACED It was placed on a machine.", "GONE It is gone: killed by a test.", "ENDED All its processes have ended."}
 	if diff := cmp.Diff(want, told); diff != "" || got.Cluster.Never == nil || len(got.Cluster.Never) > 0 {
 		t.Errorf("%s, and of one that never was %v", diff, got.Cluster.Never)
 	}

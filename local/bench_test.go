@@ -17,7 +17,7 @@ func median(all []time.Duration) float64 {
 	return float64(all[len(all)/2].Nanoseconds()) / 1e6
 }
 
-// BenchmarkAlone makes and removes one runner after the other.
+// BenchmarkAlone makes and removes runners one after the other.
 func BenchmarkAlone(b *testing.B) {
 	bench := running(b)
 	var starts, removes []time.Duration
@@ -35,8 +35,8 @@ func BenchmarkAlone(b *testing.B) {
 	b.ReportMetric(median(removes), "ms/remove(p50)")
 }
 
-// BenchmarkTogether fills a pool of 50, looks how large idle agents are, marks
-// them, and ends.
+// BenchmarkTogether fills a pool of 50, measures the memory of idle agents, marks the runners, and
+// ends.
 func BenchmarkTogether(b *testing.B) {
 	const runners = 50
 	for b.Loop() {
@@ -98,8 +98,7 @@ func BenchmarkTogether(b *testing.B) {
 	}
 }
 
-// BenchmarkRestore is how long New takes over 50 runners, of which 10 are
-// claimed.
+// BenchmarkRestore measures how long New takes for 50 runners, 10 of them claimed.
 func BenchmarkRestore(b *testing.B) {
 	const runners, claimed = 50, 10
 	bench := newBench(b)
@@ -140,7 +139,7 @@ func BenchmarkRestore(b *testing.B) {
 	b.ReportMetric(median(restores), "ms/restore(p50)")
 }
 
-// privateKiB returns what of a process's memory no other process shares.
+// privateKiB returns the memory of a process that it shares with no other one.
 func privateKiB(b *testing.B, pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Check finds out by trying whether this machine can keep programs apart. Its
-// error names everything that is missing, one per line, with what to do. It
-// makes and removes one sandbox, which no list shows. STORAGE_FULL: only the
-// disk's room is missing, without which nothing new can be made.
+// Check tests whether this machine can isolate programs: it makes one sandbox, starts the agent in
+// it and removes it. The sandbox appears in no list. The error names everything that is missing,
+// one per line, with what to do. STORAGE_FULL: only disk space is missing, so nothing new can be
+// created.
 func (c *Cluster) Check(ctx context.Context) error {
 	missing := c.host.Missing()
 	if len(missing) > 0 {
@@ -21,16 +21,16 @@ func (c *Cluster) Check(ctx context.Context) error {
 	}
 	err := c.trySandbox(ctx)
 	if host.IsFull(err) {
-		return runtime.Wrap(runtime.CodeStorageFull, err, "no runner can be started, since the server's disk is full: free some room in its data directory")
+		return runtime.Wrap(runtime.CodeStorageFull, err, "no runner can start because the server's disk is full: free some space in its data directory")
 	}
 	if err != nil {
-		return fmt.Errorf("a sandbox can't be made on this machine, although all it needs seems to be there: %w", err)
+		return fmt.Errorf("a sandbox can't be made on this machine, although everything that it needs was found: %w", err)
 	}
 	return nil
 }
 
-// trySandbox starts a runner as its task would, waits for its agent, and
-// removes it. The next server removes what this one can't.
+// trySandbox starts a runner as its task would, waits for its agent, and removes it. If the removal
+// fails, the next server removes what is left.
 func (c *Cluster) trySandbox(ctx context.Context) error {
 	env := runtime.Environment{
 		ID: "check", Revision: 1, RunnerRevision: 1,
@@ -52,7 +52,7 @@ func (c *Cluster) trySandbox(ctx context.Context) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
 	if left := d.Destroy(clean); left != nil {
-		return errors.Join(err, left) // the next server finds it by its directory, which keeps its user ids
+		return errors.Join(err, left) // the next server finds the directory, which keeps the user ids reserved
 	}
 	return errors.Join(err, d.Unplace(values))
 }

@@ -2,8 +2,7 @@ package local
 
 import "testing"
 
-// cloner calls clone3 as a program could, for a user namespace and for nothing
-// special, and clone for a user namespace.
+// cloner calls clone3 as a program could, with and without a user namespace, and clone with one.
 const cloner = `
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,9 +27,9 @@ int main(void) {
 }
 `
 
-// TestClone3IsTheAgentsAlone: where the agent starts commands with clone3, they
-// can't call it, whichever way they are started.
-func TestClone3IsTheAgentsAlone(t *testing.T) {
+// TestCommandsCannotCallClone3: if the agent starts commands with clone3, they can't call it,
+// however they are started.
+func TestCommandsCannotCallClone3(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	id := b.begin(hostEnvironment())

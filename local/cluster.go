@@ -1,12 +1,11 @@
-// Package local is runtime.Cluster on this machine: runners are sandboxes
-// (package sandbox) with Rockpool's agent as their first process.
+// Package local implements runtime.Cluster on this machine: a runner is a sandbox (package sandbox)
+// with Rockpool's agent as its first process. A runner that has started survives the server.
 //
-// A runner's record is stored before anything of it is made, and everything
-// that is made can be found and removed from its id alone. Each runner's life
-// is led by a task (package taskrunner), whose driver and hooks are package driver's,
-// and whose state is in the record. So the next server takes over what lives of a
-// server that was killed or stopped, as it is, and cleans up the rest. The
-// truth about runners is in memory, fed by the kernel (a pidfd per runner) and
+// A runner's record is stored before anything of the runner is made. Everything that is made can be
+// found and removed by the runner's id alone. A task (package taskrunner) leads each runner's life:
+// its driver and hooks are in package driver, and its state is in the record. So the next server
+// takes over the live runners of a server that was killed or stopped, and cleans up the rest. The
+// current state of runners is in memory, is updated by the kernel (one pidfd per runner), and is
 // written through to the [Store].
 package local
 
@@ -37,30 +36,29 @@ import (
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-// Config says where a Cluster lives and what it runs.
+// Config configures a Cluster: its directory, its store, and what its runners may use.
 type Config struct {
-	host.Config // its Offer and Removals are the Cluster's to say
+	host.Config // Offer and Removals are set by the Cluster
 
 	Store      Store
-	Network    *access.Config       // what runners may have of the machine's; nil: nothing
-	Parallel   int                  // sandboxes made at once; 0: as many as there are CPUs
-	Overcommit scheduler.Overcommit // how often the machine is promised; 0: see scheduler.DefaultOvercommit
-	Collect    scheduler.Collect    // how long what its scheduler did can be looked at; 0: see there
-	Keep       bool                 // the end of Run leaves runners running, for the next server
-	Images     image.Config         // its Limits, Files, Plain, Bytes and Within; the rest is the Cluster's to say
+	Network    *access.Config       // the network that runners may use; nil: none
+	Parallel   int                  // sandboxes made concurrently; 0: one per CPU
+	Overcommit scheduler.Overcommit // 0: scheduler.DefaultOvercommit
+	Collect    scheduler.Collect    // how long ended evaluations and allocations are kept; 0: its defaults
+	Keep       bool                 // Run leaves runners running at its end, for the next server
+	Images     image.Config         // the Cluster sets its Dir, Logger, Skeleton, Worker, Owners, Used and Changed
 }
 
-// A Store keeps what must outlive the server. Its methods may be called at
-// once; its errors are of type runtime.Error; what it returned nil for
-// survives a SIGKILL.
+// A Store keeps the data that must outlive the server. Its methods are safe for concurrent use. Its
+// errors are of type runtime.Error. A write that returned nil survives a SIGKILL of the server.
 type Store interface {
-	// Environments and Runners call each with what is stored; of what can't be
-	// read only the id is known.
+	// Environments and Runners call each for every stored record. If a record can't be read,
+	// unreadable says why, and only the id is set.
 	Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error
-	PutEnvironment(ctx context.Context, env runtime.Environment) error // as runtime.Cluster's
+	PutEnvironment(ctx context.Context, env runtime.Environment) error // the contract of runtime.Cluster.PutEnvironment
 	DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error
-	// PutFirst stores all of them, or none, where no environment is stored. It
-	// reports whether it did.
+	// PutFirst stores all environments if none is stored yet, else it stores none. It reports
+	// whether it stored them.
 	PutFirst(ctx context.Context, environments []runtime.Environment) (bool, error)
 
 	Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error
@@ -68,12 +66,13 @@ type Store interface {
 	MarkRunner(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error
 	DeleteRunner(ctx context.Context, id runtime.RunnerID) error
 
-	// Draining returns since when the machine is being drained; zero: it isn't.
+	// Draining returns since when the machine has been draining; zero: it isn't draining.
 	Draining(ctx context.Context) (time.Time, error)
 	SetDraining(ctx context.Context, since time.Time) error
 }
 
-// Cluster is this machine as a runtime.Cluster. Starts wait until Run runs.
+// Cluster is this machine as a runtime.Cluster. Its methods are safe for concurrent use. Runners
+// are registered by Start at any time, but none is made before Run runs.
 type Cluster struct {
 	config       Config
 	host         *host.Host
@@ -83,31 +82,31 @@ type Cluster struct {
 	images       *image.Cache
 	environments *environments
 	counts       *tasks.Counts
-	tiers        []string // as they were at the start, in words
+	tiers        []string // descriptions, as of the server's start
 	problems     *problems.List
 
-	mu       sync.Mutex // guards all below; never held across I/O
+	mu       sync.Mutex // guards the fields below; never held across I/O
 	entries  map[runtime.RunnerID]*entry
-	leaks    map[runtime.RunnerID]bool // of which something could not be removed, though some are forgotten
+	leaks    map[runtime.RunnerID]bool // runners of which something couldn't be removed; some are no longer in entries
 	past     past.Runners
 	stopping bool
-	restored bool // entries has all that the last server left
+	restored bool // entries holds everything that the last server left
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
 
-// restoreWithin bounds what New does with the last server's runners.
+// restoreWithin bounds how long New spends on removing the last server's dead runners.
 const restoreWithin = time.Minute
 
-// New opens the cluster below config.Dir and takes over the runners of the
-// last server that live: what was idle is idle, what was claimed is claimed, and
-// what it had not begun to make waits for its place as it did. It removes what is
-// left of the others: sandboxes, groups, directories and user ids. One of those that
-// was claimed stays listed, GONE with STOPPED_OUTSIDE, until it is removed. What
-// can't be restored stops nothing else; Status reports it. But New returns an error
-// where it can't read whether a runner lives, and leaves that runner as it is for the
-// next server. Where ctx ends before all of that is done, New returns its cause, and
-// the rest is left as it is for the next server.
+// New opens the cluster in config.Dir and takes over the last server's live runners in the state
+// that they had. If the last server hadn't begun to make a runner, it stays queued for its
+// allocation. New removes what is left of the others: sandboxes, groups, directories and user ids.
+// A dead runner that was claimed stays listed as GONE with STOPPED_OUTSIDE until Remove is called.
+//
+// A runner that can't be cleaned up doesn't stop New; Status reports it. If New can't find out
+// whether a runner is alive, it returns an error and leaves that runner as it is for the next
+// server. If ctx ends first, New returns its cause and leaves the rest as it is for the next
+// server.
 func New(ctx context.Context, config Config) (*Cluster, error) {
 	if config.CgroupParent == "" {
 		config.CgroupParent = "rockpool"
@@ -148,8 +147,8 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// realDir makes dir and returns it without links, since a sandbox's directory
-// must be the same wherever it is looked at from.
+// realDir makes dir and returns its path without symbolic links: a sandbox's directory must have
+// the same path from everywhere.
 func realDir(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -157,12 +156,14 @@ func realDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
+// open opens the parts of the cluster in the order in which they depend on each other. After an
+// error, close closes those that were opened.
 func (c *Cluster) open(ctx context.Context) (err error) {
 	if c.host, err = host.Open(ctx, c.config.Config); err != nil {
 		return err
 	}
 	c.config.Agent, c.config.Helper = nil, nil // the host's
-	c.lookAtTiers(ctx)
+	c.probeTiers(ctx)
 	c.openNetwork()
 	c.placer, err = placing.Open(ctx, placing.Config{
 		Logger: c.config.Logger, Store: c.config.Store, CoreMHz: c.host.Machine.CoreMHz, Parallel: c.config.Parallel,
@@ -175,20 +176,20 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := c.openImages(); err != nil {
-		return fmt.Errorf("the images: %w", err)
+		return fmt.Errorf("open the image cache: %w", err)
 	}
 	if err := c.restore(ctx); err != nil {
 		return fmt.Errorf("restore what the last server left: %w", err)
 	}
-	if err := c.placer.GoOnDraining(ctx); err != nil {
+	if err := c.placer.ResumeDraining(ctx); err != nil {
 		return err
 	}
 	c.host.PrepareRoot(ctx)
 	return nil
 }
 
-// lookAtTiers has Status report them, as they are at the server's start.
-func (c *Cluster) lookAtTiers(ctx context.Context) {
+// probeTiers records the isolation tiers as they are at the server's start, for Status.
+func (c *Cluster) probeTiers(ctx context.Context) {
 	for _, t := range tiers.Probe(ctx, c.host) {
 		if c.host.Direct != nil {
 			r := c.host.Direct.Config.Runtimes[t.Name()]
@@ -202,13 +203,14 @@ func (c *Cluster) lookAtTiers(ctx context.Context) {
 	}
 }
 
-// Tiers returns the settings' tiers as they are now.
+// Tiers probes the configured isolation tiers and returns them as they are now.
 func (c *Cluster) Tiers(ctx context.Context) []tiers.Tier { return tiers.Probe(ctx, c.host) }
 
-// openNetwork opens the networks that the sandbox helper offers.
+// openNetwork opens the networks that the sandbox helper offers. An error of the helper is kept: it
+// disables networks, not the cluster.
 func (c *Cluster) openNetwork() {
-	made := access.Helper{Ask: func(ctx context.Context, group string, q helper.Request) error {
-		return c.host.Launcher.Ask(ctx, group, q)
+	made := access.Helper{Do: func(ctx context.Context, group string, q helper.Request) error {
+		return c.host.Launcher.Do(ctx, group, q)
 	}}
 	if c.config.Network != nil {
 		made.Offer, made.Err = c.host.Offer()
@@ -216,13 +218,13 @@ func (c *Cluster) openNetwork() {
 	c.network = access.Open(c.config.Network, made, c.config.Logger, c.problems)
 }
 
-// Close lets go of the directory and of the runners, where Run isn't called. It
-// removes no runner.
+// Close releases the directory and the tasks. Call it if Run isn't called. It removes no runner.
 func (c *Cluster) Close() {
 	c.host.Prune()
 	c.close()
 }
 
+// close closes what open has opened, and releases tasks that Run hasn't taken over.
 func (c *Cluster) close() {
 	if c.placer != nil {
 		c.placer.Close()
@@ -238,8 +240,9 @@ func (c *Cluster) close() {
 	}
 }
 
-// Dial returns RUNNER_GONE for a runner that isn't there, and
-// CLUSTER_UNAVAILABLE while it starts.
+// Dial connects to a runner's agent. RUNNER_GONE: the runner doesn't exist or is ending.
+// CLUSTER_UNAVAILABLE: it is starting, or its agent can't be reached. The caller closes the
+// connection.
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	c.mu.Lock()
 	state := runtime.RunnerGone
@@ -260,20 +263,21 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s can't be reached", id)
+		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s is unreachable", id)
 	}
 	return conn, nil
 }
 
 func gone(id runtime.RunnerID) error {
-	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)
+	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
 }
 
-// Lost says what runners of an ordinary user don't have, in a line; "": nothing.
-func (c *Cluster) Lost() string { return c.host.Lost() }
+// Limitations describes in one line which isolation features runners lack because the server isn't
+// root; "": none.
+func (c *Cluster) Limitations() string { return c.host.Limitations() }
 
-// Watch gives a first hint for all as soon as it watches, and none for a Mark:
-// who marked knows.
+// Watch implements runtime.Cluster. The first hint, for all environments, comes as soon as it
+// watches. Mark causes no hint: its caller knows of the change.
 func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
 	return c.changes.Watch(ctx, hint)
 }

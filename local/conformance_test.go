@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// The suite runs over the store that the server uses.
+// The suite runs with the store that the server uses.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	clustertest.Suite(t, hostEnvironment(), func(t *testing.T) runtime.Cluster {

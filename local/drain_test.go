@@ -19,7 +19,7 @@ func (b *bench) drain(draining bool) {
 	}
 }
 
-// wantDraining waits until a draining has come so far.
+// wantDraining waits until draining has this progress.
 func (b *bench) wantDraining(claimed, leaving int) runtime.Draining {
 	b.t.Helper()
 	var d *runtime.Draining
@@ -65,7 +65,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("it drains since %v, and was begun at %v", again, began)
 	}
 
-	// The next server goes on with it, and what it finds goes too.
+	// The next server continues draining, and also ends the runners that it finds.
 	b.stop()
 	b.reopened()
 	if since := b.wantDraining(1, 0).Since; !since.Equal(began) {
@@ -82,7 +82,7 @@ func TestDrain(t *testing.T) {
 
 	b.drain(false)
 	if r := b.await(waits, runtime.RunnerIdle); r.State != runtime.RunnerIdle {
-		t.Errorf("what waited: %+v", r)
+		t.Errorf("the queued runner: %+v", r)
 	}
 	if status, err := b.Status(t.Context()); err != nil || status.Draining != nil || len(status.Problems) > 0 || b.Draining() {
 		t.Errorf("afterwards: %+v %v", status, err)
@@ -95,8 +95,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What is on its way to be idle never comes to be.
-func TestDrainEndsWhatStarts(t *testing.T) {
+// A starting runner never becomes idle.
+func TestDrainEndsStartingRunners(t *testing.T) {
 	b := running(t)
 	var ids []runtime.RunnerID
 	for range 8 {
@@ -121,9 +121,8 @@ func TestDrainEndsWhatStarts(t *testing.T) {
 	t.Logf("%d of %d had their place when it was drained", len(ids)-waited, len(ids))
 }
 
-// What has its place, but nobody has looked yet what to do about that, is never
-// made.
-func TestDrainEndsWhatWasJustPlaced(t *testing.T) {
+// A runner with an allocation that hasn't been carried out yet is never made.
+func TestDrainEndsRunnersPlacedConcurrently(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	id := runtime.NewRunnerID()
@@ -144,8 +143,7 @@ func TestDrainEndsWhatWasJustPlaced(t *testing.T) {
 	}
 }
 
-// A server that was killed when it had stored the draining, and done nothing
-// about it: the next one does.
+// A server is killed after it stored the draining, before it acted on it. The next one acts.
 func TestRestoredIdleRunnersAreDrained(t *testing.T) {
 	b := newBench(t)
 	b.runKept()
@@ -161,7 +159,7 @@ func TestRestoredIdleRunnersAreDrained(t *testing.T) {
 	b.wantDraining(0, 0)
 }
 
-// A markingStore stores a claim when the test says so.
+// A markingStore stores a claim only when the test lets it.
 type markingStore struct {
 	*memoryStore
 	began, goOn chan struct{}
@@ -173,8 +171,8 @@ func (s *markingStore) MarkRunner(ctx context.Context, id runtime.RunnerID, clai
 	return s.memoryStore.MarkRunner(ctx, id, claim)
 }
 
-// Who is being given a runner while the draining begins keeps it.
-func TestDrainSparesAClaimUnderWay(t *testing.T) {
+// A claim that is being stored when draining begins keeps its runner.
+func TestDrainKeepsRunnerOfAnUnfinishedClaim(t *testing.T) {
 	b := newBench(t)
 	b.Close()
 	store := &markingStore{b.store, make(chan struct{}), make(chan struct{})}

@@ -16,33 +16,33 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// An entry is one runner that the cluster knows.
+// An entry is one runner that the cluster knows. Its first fields never change after newEntry.
 type entry struct {
 	id          runtime.RunnerID
 	environment runtime.EnvironmentID
 	driver      *driver.Driver
 	task        *taskrunner.Task
-	recorded    chan struct{} // closed when Start has stored the record, or failed
+	recorded    chan struct{} // closed when the record is stored, or Start failed
 	place       *placing.Place
-	turn        turns.Slots // of who writes the record: store, then memory
-	untouched   bool        // the last server wished for it, and had not begun to make it
+	turn        turns.Slots // capacity 1: held while the record is written to the store, then to memory
+	untouched   bool        // the last server registered it and hadn't begun to make it
 
-	// Guarded by Cluster.mu.
+	// The fields below are guarded by Cluster.mu.
 	runner   runtime.Runner
-	removing bool                // Remove was called, or the server's end removes it
-	forget   bool                // with removing: nothing is to be left of it, not even its record
-	events   []runtime.TaskEvent // the latest; never changed in place
+	removing bool                // Remove was called, or the ending server removes it
+	forget   bool                // with removing: the record is deleted, too
+	events   []runtime.TaskEvent // the latest; replaced, never changed in place
 }
 
-// private is what the record of a runner says beside the runner itself: all
-// that is needed to find again, or remove, what there is of it.
+// private is the part of a runner's record that only this cluster reads: what it needs to find or
+// remove everything of the runner.
 type private struct {
-	Group string           `json:"group"` // as it was when the runner was made: the parent is a setting
+	Group string           `json:"group"` // as of the runner's creation: the parent is a setting and may change
 	Task  taskrunner.State `json:"task"`
 }
 
-// newEntry returns the entry of a runner. One without a group gets one below this
-// server's parent, and one without a task's state a task that is PENDING.
+// newEntry returns the entry of a runner. Without a group it gets one below this server's parent;
+// without a stored task state its task is PENDING.
 func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p private) *entry {
 	if p.Task.Phase == "" {
 		p.Task.Phase = taskrunner.Pending
@@ -68,20 +68,20 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 	e.task = c.newTask(e, p.Task)
 	e.place.Task = e.task
 	for _, event := range p.Task.Events {
-		e.tell(event)
+		e.record(event)
 	}
 	return e
 }
 
-// tell notes an event that clients are told of. The caller holds Cluster.mu.
-func (e *entry) tell(event taskrunner.Event) {
-	if told, is := event.Told(); is {
-		e.events = append(slices.Clone(e.events[max(0, len(e.events)-runtime.KeptTaskEvents+1):]), told)
+// record adds an event that clients may see. The caller holds Cluster.mu.
+func (e *entry) record(event taskrunner.Event) {
+	if public, ok := event.Public(); ok {
+		e.events = append(slices.Clone(e.events[max(0, len(e.events)-runtime.KeptTaskEvents+1):]), public)
 	}
 }
 
-// held reports whether somebody holds a runner. It takes its turn after a claim that is
-// being stored: a client that got its answer keeps the runner.
+// held reports whether a claim holds a runner. It waits for a claim that is being stored: a client
+// whose claim was confirmed keeps the runner.
 func (c *Cluster) held(ctx context.Context, e *entry) (held bool, err error) {
 	err = e.turn.Do(ctx, func() error {
 		c.mu.Lock()
@@ -92,29 +92,29 @@ func (c *Cluster) held(ctx context.Context, e *entry) (held bool, err error) {
 	return held, err
 }
 
-// An owner shows in a runner what becomes of its network and its interpreter.
+// An owner shows a runner's network ports and preloaded interpreter in its entry.
 type owner struct {
 	c *Cluster
 	e *entry
 }
 
-// Reached implements access.Owner.
-func (o *owner) Reached(at []runtime.PortMapping) {
+// PortsMapped implements access.Owner.
+func (o *owner) PortsMapped(at []runtime.PortMapping) {
 	o.c.mu.Lock()
 	o.e.runner.Ports = at
 	o.c.mu.Unlock()
 	o.c.changes.Send(o.e.environment)
 }
 
-// Loaded notes what the runner has loaded.
+// Loaded records the interpreter that the runner has preloaded.
 func (o *owner) Loaded(what runtime.Loaded) {
 	o.c.mu.Lock()
 	o.e.runner.Loaded = &what
 	o.c.mu.Unlock()
 }
 
-// Leaving implements access.Owner.
-func (o *owner) Leaving() bool {
+// Ending implements access.Owner.
+func (o *owner) Ending() bool {
 	o.c.mu.Lock()
 	defer o.c.mu.Unlock()
 	return o.e.removing || !o.e.runner.State.Before(runtime.RunnerStopping)
@@ -134,7 +134,7 @@ func (c *Cluster) TaskEvents(_ context.Context, id runtime.RunnerID) ([]runtime.
 	return gone.Events, nil
 }
 
-// put stores r, with its task's state, as e's record.
+// put stores r with its task's state as e's record. The caller holds e.turn, or is Start.
 func (c *Cluster) put(ctx context.Context, e *entry, r runtime.Runner, state taskrunner.State) error {
 	text, err := json.Marshal(private{Group: e.driver.Group, Task: state})
 	if err != nil {

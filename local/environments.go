@@ -14,13 +14,14 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// environments are those that are stored, in memory.
+// environments is the stored environments, cached in memory. Its methods are safe for concurrent
+// use.
 type environments struct {
 	store    Store
 	problems *problems.List
-	turn     turns.Slots // of who writes one: store, then memory
+	turn     turns.Slots // capacity 1: held while an environment is written to the store, then to memory
 
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards the fields below
 	known      map[runtime.EnvironmentID]runtime.Environment
 	unreadable map[runtime.EnvironmentID]bool
 }
@@ -32,15 +33,15 @@ func newEnvironments(store Store, problems *problems.List) *environments {
 	}
 }
 
-// restore reads those that are stored. One that can't be read is skipped, and
-// reported, and stays stored until it is put again.
+// restore reads the stored environments. One that can't be read is skipped and reported, and stays
+// stored until it is put again.
 func (s *environments) restore(ctx context.Context) error {
 	return s.store.Environments(ctx, func(env runtime.Environment, unreadable error) error {
 		if unreadable == nil {
 			s.keep(env)
 			return nil
 		}
-		s.problems.Report(environmentSubject(env.ID), fmt.Sprintf("its record can't be read, so it isn't served: put it again (%v)", unreadable))
+		s.problems.Report(environmentSubject(env.ID), fmt.Sprintf("its record can't be read, so it is unavailable until you put it again: %v", unreadable))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.unreadable[env.ID] = true
@@ -50,7 +51,7 @@ func (s *environments) restore(ctx context.Context) error {
 
 func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
-// keep has some in memory that are stored.
+// keep caches stored environments.
 func (s *environments) keep(all ...runtime.Environment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,12 +66,13 @@ func (s *environments) all() []runtime.Environment {
 	return slices.Collect(maps.Values(s.known))
 }
 
+// put stores an environment, then caches it. An unreadable record is deleted first.
 func (s *environments) put(ctx context.Context, env runtime.Environment) error {
 	return s.turn.Do(ctx, func() error {
 		s.mu.Lock()
 		unreadable := s.unreadable[env.ID]
 		s.mu.Unlock()
-		if unreadable { // so nobody knows its revision; it is replaced as a whole
+		if unreadable { // its revision is unknown: it is replaced as a whole
 			if err := s.store.DeleteEnvironment(ctx, env.ID); err != nil {
 				return err
 			}
@@ -89,9 +91,9 @@ func (s *environments) put(ctx context.Context, env runtime.Environment) error {
 	})
 }
 
-// PutEnvironment returns INVALID_INPUT, too, for an environment that can't be
-// run here: an isolation that is unavailable now, a network that isn't offered. It has
-// the environment's image pulled.
+// PutEnvironment implements runtime.Cluster, and starts pulling the environment's image.
+// INVALID_INPUT also names an environment that this machine can't run, such as one with an
+// isolation tier that is unavailable now, or with a network while none is offered.
 func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	if err := c.supported(env); err != nil {
 		return err
@@ -107,8 +109,8 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 	return nil
 }
 
-// supported returns INVALID_INPUT, naming the field, for an environment that
-// can't be run here.
+// supported returns INVALID_INPUT, naming the field, for an environment that this cluster's
+// configuration can't run.
 func (c *Cluster) supported(env runtime.Environment) error {
 	if err := sandbox.Supported(env); err != nil {
 		return err
@@ -116,8 +118,8 @@ func (c *Cluster) supported(env runtime.Environment) error {
 	return c.network.Supported(env.Network)
 }
 
-// PutFirst stores environments where there is none at all, all of them or none.
-// They need no image, network or runtime of the machine's.
+// PutFirst stores all of the environments if none is stored yet, else none. They must need no
+// image, network or runtime.
 func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environment) error {
 	s := c.environments
 	return s.turn.Do(ctx, func() error {

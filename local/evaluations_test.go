@@ -8,9 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// What is reported goes on across a restart: places that were found are the oldest,
-// and nobody's evaluation put them there.
-func TestSchedulingIsToldByPages(t *testing.T) {
+// Reports continue across a restart: restored allocations are the oldest, and have no evaluation.
+func TestEvaluationsAndAllocationsArePaged(t *testing.T) {
 	b := newBench(t)
 	env := b.config.tight(t)
 	b.runKept()
@@ -47,7 +46,7 @@ func TestSchedulingIsToldByPages(t *testing.T) {
 		t.Errorf("blocked: %+v", blocked)
 	}
 	for count, f := range map[int]runtime.EvaluationFilter{
-		2: {RunnerID: waits}, // the one that found no room, and the one that waits
+		2: {RunnerID: waits}, // the one without room, and the waiting one
 		1: {Statuses: []runtime.EvaluationStatus{runtime.EvaluationBlocked, runtime.EvaluationFailed}},
 		0: {EnvironmentID: "another"},
 	} {

@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Evidence implements runtime.Cluster. What was counted last stays known until
-// the runner is removed.
+// Evidence implements runtime.Cluster. The last counters stay available until the runner is
+// removed.
 func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Evidence, error) {
 	if ctx.Err() != nil {
 		return runtime.Evidence{}, context.Cause(ctx)
@@ -32,26 +32,26 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	case errors.Is(err, evidence.ErrNone):
 		return runtime.Evidence{}, gone(id)
 	case err != nil:
-		return runtime.Evidence{}, runtime.Wrap(runtime.CodeInternal, err, "runner %s can't be observed; the server's log says why", id)
+		return runtime.Evidence{}, runtime.Wrap(runtime.CodeInternal, err, "the counters of runner %s can't be read; the server's log says why", id)
 	}
-	c.outlived(ctx, e, now)
+	c.noteSurvivor(ctx, e, now)
 	return now, nil
 }
 
-// answerAfterKill is how long an agent may take to show that it outlived a kill for
-// memory.
+// answerAfterKill bounds how long an agent may take to answer after the kernel killed something in
+// its runner for memory.
 const answerAfterKill = 2 * time.Second
 
-// outlived notes that a runner outlived what the kernel killed in it for memory.
-// That may have been its agent, or the runner's own kernel, whose end takes its
-// time: only the agent's answer shows that it wasn't.
-func (c *Cluster) outlived(ctx context.Context, e *entry, now runtime.Evidence) {
+// noteSurvivor records that a runner survived an out-of-memory kill. The kernel may have killed the
+// agent, or the runner's own kernel, whose end takes a while: only an answer of the agent proves
+// that it lives.
+func (c *Cluster) noteSurvivor(ctx context.Context, e *entry, now runtime.Evidence) {
 	if !e.driver.Counters.Killed(now) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerAfterKill)
 	defer cancel()
-	if e.driver.Ping(ctx) == nil && e.driver.Counters.Outlived(now) {
-		c.config.Logger.Info("the agent outlived what the kernel killed for memory", zap.String("runner", string(e.id)))
+	if e.driver.Ping(ctx) == nil && e.driver.Counters.Survived(now) {
+		c.config.Logger.Info("the kernel killed a process for memory, and the runner's agent survived", zap.String("runner", string(e.id)))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// launch starts a shell script; what it returns follows that to its end.
+// launch starts a shell script. The returned function follows it to its end.
 func (b *bench) launch(id runtime.RunnerID, script string) (follow func() (string, agent.Exit)) {
 	b.t.Helper()
 	conn, err := b.Dial(b.t.Context(), id)
@@ -48,7 +48,7 @@ func (b *bench) launch(id runtime.RunnerID, script string) (follow func() (strin
 	}
 }
 
-// guarded begins a runner, and ends the test unless its commands are limited.
+// guarded starts a runner, and ends the test unless its commands have limits.
 func (b *bench) guarded() runtime.RunnerID {
 	b.t.Helper()
 	if err := b.host.Machine.Undivided; err != nil {
@@ -66,15 +66,14 @@ func (b *bench) guarded() runtime.RunnerID {
 	return id
 }
 
-// most returns the limit of processes that commands have together, where they
-// may be so many.
+// most returns the commands' common limit of processes, given the runner's.
 func (b *bench) most(processes int64) string { return fmt.Sprint(processes + b.host.Trees.Launchers()) }
 
-// waits runs until there is a file, and starts nothing. It leaves the processor
-// to its neighbours meanwhile, which a shell couldn't without starting one.
+// waits runs until a file exists, and starts nothing. It uses no CPU meanwhile, which a shell
+// couldn't without starting a process.
 const waits = `exec perl -e 'select undef, undef, undef, 0.05 until -e "/workspace/go"'`
 
-// bomb forks until it is refused; what it forked waits.
+// bomb forks until it is refused; its children wait.
 const bomb = `exec python3 -c '
 import os, signal
 for i in range(300):
@@ -86,7 +85,7 @@ for i in range(300):
 signal.pause()
 '`
 
-func TestTheOneThatTakesTheMemoryIsNamed(t *testing.T) {
+func TestMemoryLimitNamesTheCommand(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
@@ -103,7 +102,7 @@ func TestTheOneThatTakesTheMemoryIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
+func TestProcessLimitNamesTheCommand(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
@@ -120,22 +119,21 @@ func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
 	}
 }
 
-// TestAFullRunnerEndsItsBomb has one fork on as fast as it can while it is ended,
-// by an agent that has no more processor time than the bomb leaves it.
-func TestAFullRunnerEndsItsBomb(t *testing.T) {
+// TestForkBombIsEndedInAFullRunner ends a program that forks as fast as it can, with an agent that
+// gets only the CPU time that the bomb leaves.
+func TestForkBombIsEndedInAFullRunner(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 1000")()
-	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause == agent.CauseTimeLimit { // it may end by itself, of a refused fork
+	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause == agent.CauseTimeLimit { // it may end after a refused fork
 		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
 	}
 	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell
 }
 
-// TestAgentLivesInAFullRunner has more commands than groups fill the runner, so
-// that the bomb in the shared one isn't ended, and asks much of the agent
-// meanwhile.
-func TestAgentLivesInAFullRunner(t *testing.T) {
+// TestAgentSurvivesAFullRunner runs more commands than there are cgroups, so that the bomb in the
+// shared one isn't ended, and sends many requests to the agent meanwhile.
+func TestAgentSurvivesAFullRunner(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	pid := b.agentOf(id)
@@ -182,7 +180,7 @@ func TestAgentLivesInAFullRunner(t *testing.T) {
 	b.expect(id, "echo still here", "still here")
 }
 
-func TestManyCommandsAtOnce(t *testing.T) {
+func TestManyConcurrentCommands(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	var all sync.WaitGroup
@@ -218,9 +216,9 @@ func TestManyCommandsAtOnce(t *testing.T) {
 	b.expect(id, "echo still here", "still here")
 }
 
-// TestWhereCommandsAre: the command and all that leaves it are in a group of its
-// own, which is empty afterwards, and used again.
-func TestWhereCommandsAre(t *testing.T) {
+// TestCommandsHaveTheirOwnCgroups: a command and its descendants are in a cgroup of their own,
+// which is empty afterwards and used again.
+func TestCommandsHaveTheirOwnCgroups(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	tree, _ := b.host.Trees.Controller("pids")
@@ -232,7 +230,7 @@ func TestWhereCommandsAre(t *testing.T) {
 		}
 		return strings.TrimSpace(string(text))
 	}
-	launcher := min(1, b.host.Trees.Launchers()) // its thread, where that is there
+	launcher := min(1, b.host.Trees.Launchers()) // the agent's thread, in version 1
 	for range 3 {
 		follow := b.launch(id, "(setsid sh -c 'sleep 100 & sleep 101' & ) ; "+waits)
 		wait.For(b.t, "one that waits, a shell and two that sleep are in "+group, func() bool { return count() == fmt.Sprint(4+launcher) })
@@ -248,7 +246,7 @@ func TestWhereCommandsAre(t *testing.T) {
 func TestUsage(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
-	// The parent ignores SIGCHLD, so that nobody waits for the one that works.
+	// The parent ignores SIGCHLD, so that nobody waits for the working child.
 	_, worked := b.sh(id, `exec python3 -c '
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -270,7 +268,7 @@ except ChildProcessError: pass
 	if worked.BytesRead == nil || worked.BytesWritten == nil || *worked.BytesWritten != 0 {
 		t.Errorf("read %v, written %v", worked.BytesRead, worked.BytesWritten)
 	}
-	// What the group held before is not the next one's.
+	// Counts of the previous command in the cgroup aren't the next one's.
 	b.expect(id, "head -c 10000000 /dev/zero >/workspace/file", "")
 	if _, exit := b.sh(id, "true"); exit.PeakMemory > 9<<20 || exit.User+exit.System > (worked.User+worked.System)/2 {
 		t.Errorf("true used %d bytes, %v", exit.PeakMemory, exit.User+exit.System)

@@ -31,7 +31,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// withRuntimes opens a cluster that has these runtimes, and doesn't run yet.
+// withRuntimes opens a cluster with these runtimes, which doesn't run yet.
 func withRuntimes(t testing.TB, all oci.Runtimes) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -63,7 +63,7 @@ func TestGVisorConformance(t *testing.T) {
 	})
 }
 
-// sentry returns the process that is a runner's kernel, as its record says.
+// sentry returns the process of a runner's gVisor kernel, from its record.
 func (b *bench) sentry(id runtime.RunnerID) int {
 	b.t.Helper()
 	task := b.privateOf(id).Task
@@ -76,8 +76,8 @@ func (b *bench) sentry(id runtime.RunnerID) int {
 	return pid
 }
 
-// What programs see is another kernel, in which they have no more than elsewhere.
-func TestGVisorInside(t *testing.T) {
+// Programs see another kernel, and have no more rights in it than elsewhere.
+func TestGVisorShowsItsOwnKernel(t *testing.T) {
 	b := withGVisor(t).run()
 	id := b.begin(gvisorEnvironment())
 	machine, err := os.ReadFile("/proc/version")
@@ -106,7 +106,7 @@ func TestGVisorInside(t *testing.T) {
 	}
 }
 
-// A recorder is a connection that keeps what a client says before it reads.
+// A recorder is a connection that keeps what a client writes before it reads.
 type recorder struct {
 	net.Conn
 	said bytes.Buffer
@@ -119,7 +119,7 @@ func (r *recorder) SetDeadline(time.Time) error      { return nil }
 func (r *recorder) SetReadDeadline(time.Time) error  { return nil }
 func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// pingBytes returns what a client says that asks an agent whether it is there.
+// pingBytes returns what a client writes to ping an agent.
 func pingBytes(t *testing.T) []byte {
 	t.Helper()
 	var conn recorder
@@ -129,9 +129,8 @@ func pingBytes(t *testing.T) []byte {
 	return conn.said.Bytes()
 }
 
-// The agent serves who comes from the machine, and no command, also not one with
-// root's rights. The server follows nothing that a runner leaves in the socket's
-// place.
+// The agent serves connections from the machine, and none from commands, not even with root's
+// rights. The server follows nothing that a runner puts in the socket's place.
 func TestGVisorSocket(t *testing.T) {
 	b := withGVisor(t).run()
 	id, other := b.begin(gvisorEnvironment()), b.begin(hostEnvironment())
@@ -164,7 +163,7 @@ func TestGVisorSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.asRoot(id, "chmod 777 /.rockpool; chown 0 /.rockpool") // only seems to do something
+	b.asRoot(id, "chmod 777 /.rockpool; chown 0 /.rockpool") // has no effect on the machine
 	for _, try := range []string{"touch /.rockpool/x", "mkdir /.rockpool/d", "rm -f /.rockpool/agent.sock", "rm -f /.rockpool/agent", "mv /.rockpool/agent.sock /.rockpool/b", "echo x >>/.rockpool/agent"} {
 		if out, exit := b.asRoot(id, "{ "+try+"; } 2>/dev/null && echo done"); out != "" {
 			t.Errorf("root of the runner: %s: %s (%+v)", try, out, exit)
@@ -189,14 +188,14 @@ func TestGVisorSocket(t *testing.T) {
 	}
 }
 
-// The machine's control groups hold all that makes the sandbox: its kernel, its
-// helpers, and what runs there. The test reads them before it leans on them. CI
-// runs it on version 1 of cgroups alone: gVisor is too slow for make test-vm.
+// The machine's cgroups contain everything of the sandbox: its kernel, its helpers, and the
+// programs in it. The test checks that before it relies on it. CI runs it on cgroups version 1
+// only: gVisor is too slow for make test-vm.
 func TestGVisorLimits(t *testing.T) {
 	b := withGVisor(t).run()
 	env := gvisorEnvironment()
 	id := b.begin(env)
-	takes := spec.TakenByGVisor(spec.Resources(env.Resources))
+	takes := spec.GVisorFootprint(spec.Resources(env.Resources))
 	pid := b.sentry(id)
 	if got := limitOf(t, pid, "pids", "pids.max"); got != strconv.Itoa(takes.Processes) {
 		t.Fatalf("pids.max is %s, want %d", got, takes.Processes)
@@ -212,9 +211,9 @@ func TestGVisorLimits(t *testing.T) {
 	group := filepath.Join(tree.Mount, b.privateOf(id).Group)
 	pids, err := cgroup.Processes(group)
 	if err != nil || len(pids) < 3 {
-		t.Errorf("in the group are %v, %v: want the kernel, a gofer and what runs inside", pids, err)
+		t.Errorf("the cgroup has %v, %v: want the kernel, a gofer and the programs inside", pids, err)
 	}
-	scores := map[string]int{} // what stands for those inside goes first when memory is full
+	scores := map[string]int{} // processes of programs are killed first when memory is full
 	for _, other := range pids {
 		score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", other))
 		if text := strings.TrimSpace(string(score)); err == nil && (other != pid || text != "0") {
@@ -235,7 +234,7 @@ func TestGVisorLimits(t *testing.T) {
 		}
 		return *exit.Own
 	}
-	// Of processes there are as many as were promised, and no more.
+	// The number of processes is exactly the limit.
 	count := "i=0; while [ $i -lt %n% ]; do sleep 60 & i=$((i+1)); done; echo all"
 	if got, exit := b.sh(id, strings.ReplaceAll(count, "%n%", "47")); !strings.Contains(got, "all") || own(exit).ForksRefused != 0 {
 		t.Errorf("48 processes: %q, %+v, %+v", got, exit, own(exit))
@@ -251,7 +250,7 @@ func TestGVisorLimits(t *testing.T) {
 	if got, exit := b.sh(id, "head -c 20M /dev/zero >/workspace/x; wc -c </workspace/x; rm /workspace/x"); !strings.Contains(got, "No space left") || exit.Code != 0 {
 		t.Errorf("20 MB into 16: %q, %+v", got, exit)
 	}
-	// Memory that is full ends the command, or the runner; the machine tells which.
+	// Full memory ends the command or the runner; the machine's counters say which.
 	before, err := b.Evidence(t.Context(), id)
 	if err != nil || !before.OwnKernel {
 		t.Fatal(before, err)
@@ -283,13 +282,13 @@ func TestGVisorLimits(t *testing.T) {
 	}
 }
 
-// Why a runner ended is reported from what the machine counted, whatever was asked
-// meanwhile, and not from what it outlived.
-func TestGVisorEndsOfFullMemory(t *testing.T) {
+// The reported reason is from the machine's counters, whatever was requested meanwhile, and not
+// from an earlier kill that the runner survived.
+func TestGVisorReportsWhyARunnerEnded(t *testing.T) {
 	b := withGVisor(t).run()
 	dies, lives := b.begin(gvisorEnvironment()), b.begin(gvisorEnvironment())
 
-	// One whose kernel doesn't answer after a kill, as while it is dying itself.
+	// One whose kernel doesn't answer after a kill, as if it were ending.
 	pid := b.sentry(dies)
 	groups, err := b.host.Trees.Of(pid)
 	if err != nil {
@@ -310,14 +309,14 @@ func TestGVisorEndsOfFullMemory(t *testing.T) {
 		t.Errorf("its memory was full when it died, and it is %+v", r)
 	}
 
-	// One that outlived that, and ends of something else soon after.
+	// One that survived a kill, and soon ends for another reason.
 	if _, exit := b.sh(lives, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal == "" {
 		t.Fatalf("a program that needs 1 GiB of 128 MiB: %+v", exit)
 	}
 	b.mu.Lock()
 	counters := b.entries[lives].driver.Counters
 	b.mu.Unlock()
-	wait.For(t, "it has answered since", func() bool { // each look gives it a moment for that
+	wait.For(t, "it has answered since", func() bool { // each call gives it some time for that
 		e, err := b.Evidence(t.Context(), lives)
 		if err != nil || e.OOMKills == 0 {
 			t.Fatal(e, err)
@@ -332,7 +331,7 @@ func TestGVisorEndsOfFullMemory(t *testing.T) {
 	}
 }
 
-// The next server finds the runners of one that ended, and removes all of them.
+// The next server finds the runners of a server that ended, and removes all of them.
 func TestGVisorOutlivesTheServer(t *testing.T) {
 	b := withGVisor(t)
 	b.runKept()
@@ -363,9 +362,8 @@ func TestGVisorOutlivesTheServer(t *testing.T) {
 	b.noRunnerLeft()
 }
 
-// A helper that is killed while it makes a sandbox leaves nothing that its removal
-// doesn't find.
-func TestGVisorMakingIsKilled(t *testing.T) {
+// If a helper is killed while it makes a sandbox, removing that finds everything.
+func TestGVisorKilledCreateLeavesNothing(t *testing.T) {
 	b := withGVisor(t).run()
 	for range 10 {
 		r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: gvisorEnvironment(), State: runtime.RunnerStarting}
@@ -384,9 +382,8 @@ func TestGVisorMakingIsKilled(t *testing.T) {
 	b.noRunnerLeft()
 }
 
-// An isolation that can't be had is refused, with why, and nothing else is made
-// in its place.
-func TestRuntimeThatIsMissing(t *testing.T) {
+// An unavailable isolation is refused with the reason, and no other isolation replaces it.
+func TestUnavailableIsolationIsRefused(t *testing.T) {
 	t.Parallel()
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -406,10 +403,10 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 		"not there":            {oci.Runtimes{oci.GVisor: {Path: dir + "/none"}}, "isn't installed"},
 		"no program":           {oci.Runtimes{oci.GVisor: {Path: write("text", "x", 0o644)}}, "can't be executed"},
 		"another program":      {oci.Runtimes{oci.GVisor: {Path: "/usr/bin/true"}}, "isn't runsc"},
-		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "no program for this machine"},
-		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "others than root"},
+		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "isn't a program for this machine"},
+		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "users other than root"},
 		"an old one":           {oci.Runtimes{oci.GVisor: {Path: write("old", "#!/bin/sh\necho unknown flag >&2; exit 2\n", 0o755)}}, "unknown flag"},
-		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "in 4s"},
+		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "within 4s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -418,13 +415,13 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%v, want INVALID_INPUT with %q", err, test.says)
 			}
-			// It was there when the environment was made.
+			// It was available when the environment was put.
 			id := runtime.NewRunnerID()
 			if err := b.Start(t.Context(), id, gvisorEnvironment(), runtime.PriorityRefill); err != nil {
 				t.Fatal(err)
 			}
 			if name == "it hangs" {
-				return // the helper is given up after 30 s
+				return // the helper is abandoned after 30 s
 			}
 			if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "runtime gvisor") {
 				t.Errorf("a runner of it is %+v", r)

@@ -14,14 +14,16 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// What images may take where the configuration doesn't say.
+// Defaults of the image limits.
 const (
-	DefaultImageBytes   = 10 << 30 // of one
-	DefaultImageEntries = 1 << 20  // files of one
-	DefaultCacheBytes   = 20 << 30 // of all
+	DefaultImageBytes   = 10 << 30 // bytes of one unpacked image
+	DefaultImageEntries = 1 << 20  // files of one image
+	DefaultCacheBytes   = 20 << 30 // bytes of all images
 	DefaultImageTimeout = 30 * time.Minute
 )
 
+// openImages opens the image cache, and starts pulling the images of all environments. Without
+// root, or with a listening helper, it uses a worker that may give files to other users.
 func (c *Cluster) openImages() (err error) {
 	config := c.config.Images
 	config.Dir = filepath.Join(c.config.Dir, "images")
@@ -36,7 +38,7 @@ func (c *Cluster) openImages() (err error) {
 	switch {
 	case c.host.Direct == nil:
 		config.Worker = launch.Remote{Socket: c.config.HelperSocket}.Work
-	case c.host.Ordinary():
+	case c.host.Rootless():
 		users := c.host.Direct.Users
 		config.Worker, config.Alone = c.host.Direct.Work, users.Count == 0
 		config.Owners = fmt.Sprintf("%d users from %d and %d", min(users.Count, spec.UIDs), users.UID, users.GID)
@@ -71,18 +73,19 @@ func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	return c.images.Status(pin.Digest)
 }
 
+// wantImage starts pulling an environment's image, if it has one.
 func (c *Cluster) wantImage(env runtime.Environment) {
 	if env.Pin.Digest != "" {
 		c.images.Want(env.Image, env.Pin.Digest)
 	}
 }
 
-// usedImages returns the digests of the images that environments and runners are
-// made from; nil while some runner's isn't known.
+// usedImages returns the digests of the images that environments and runners use. It returns nil
+// while the environment of a restored runner is unknown: then no image may be deleted.
 func (c *Cluster) usedImages() map[string]bool {
 	used := map[string]bool{}
 	var awaited []runtime.Environment
-	for _, env := range c.environments.all() { // before the runners, which are made from them
+	for _, env := range c.environments.all() { // before the runners: a new runner's environment is one of these
 		used[env.Pin.Digest] = true
 		if env.Previous != nil {
 			awaited = append(awaited, env)
@@ -98,7 +101,7 @@ func (c *Cluster) usedImages() map[string]bool {
 	if !known {
 		return nil
 	}
-	for _, env := range awaited { // its previous revision is served until then
+	for _, env := range awaited { // until the new image is ready, runners are made from the previous revision
 		if c.images.Status(env.Pin.Digest).State != runtime.ImageReady {
 			used[env.Previous.Pin.Digest] = true
 		}
@@ -106,7 +109,7 @@ func (c *Cluster) usedImages() map[string]bool {
 	return used
 }
 
-// imageChanged hints at those whose runners are made from an image.
+// imageChanged sends a hint for each environment whose runners are made from an image.
 func (c *Cluster) imageChanged(digest string) {
 	for _, env := range c.environments.all() {
 		if env.Pin.Digest == digest {
@@ -115,11 +118,11 @@ func (c *Cluster) imageChanged(digest string) {
 	}
 }
 
-// RemoveImages deletes the images of an ordinary user's cluster that nobody uses any
-// more: others' ids may have files there. Dir is its Config's, and worker its
-// ImageWorker.
+// RemoveImages deletes all images of a cluster that ran without root. Files of images may belong to
+// subordinate ids, so removing the directory isn't enough. dir is the cluster's Config.Dir, and
+// worker its ImageWorker. No server may be using dir.
 func RemoveImages(ctx context.Context, dir, worker string) error {
-	users, _ := launch.FindSubordinate() // without any, all is this user's
+	users, _ := launch.FindSubordinate() // without any, all files belong to this user
 	direct := launch.Direct{Users: users, Worker: worker, Working: new(sync.WaitGroup)}
 	defer direct.Working.Wait()
 	return image.Remove(ctx, image.Config{Dir: filepath.Join(dir, "images"), Worker: direct.Work})

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// imageEnvironment returns an environment of an image, whose image is here.
+// imageEnvironment returns an environment of an image that is stored.
 func (b *bench) imageEnvironment(id runtime.EnvironmentID, reference string) runtime.Environment {
 	b.t.Helper()
 	env := hostEnvironment()
@@ -31,7 +31,7 @@ func (b *bench) imageEnvironment(id runtime.EnvironmentID, reference string) run
 	return env
 }
 
-// awaitImage waits until an image is here, or its pull failed.
+// awaitImage waits until an image is stored or its pull has failed.
 func (b *bench) awaitImage(pin runtime.ImagePin) (s runtime.ImageStatus) {
 	b.t.Helper()
 	wait.For(b.t, "the image is pulled, or failed", func() bool {
@@ -44,11 +44,11 @@ func (b *bench) awaitImage(pin runtime.ImagePin) (s runtime.ImageStatus) {
 func TestRunnerFromImage(t *testing.T) {
 	b := running(t)
 	b.runnersFromImage(runtime.IsolationNamespaces)
-	// What sandboxes share is there, whichever was made first.
+	// Shared mounts exist, whichever sandbox was made first.
 	b.expect(b.begin(hostEnvironment()), "test -d /usr/lib && echo there", "there")
 }
 
-// What an image has is the same where its programs have a kernel of their own.
+// Images work the same for programs with a kernel of their own.
 func TestGVisorRunnerFromImage(t *testing.T) {
 	withGVisor(t).run().runnersFromImage(runtime.IsolationGVisor)
 }
@@ -81,8 +81,8 @@ func (b *bench) runnersFromImage(isolation runtime.Isolation) {
 	b.expect(other, "cat /srv/secret; ls /workspace", "mine")
 }
 
-// What a runner is made from stays, also when nothing but that runner, which
-// outlived its server, needs it and another image finds no room.
+// The image of a runner is kept, even if only that runner uses it, its server has ended, and
+// another image doesn't fit.
 func TestImageInUseOutlivesItsServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -126,6 +126,6 @@ func TestImageInUseOutlivesItsServer(t *testing.T) {
 	b.wantImage(other)
 	wait.For(t, "there is room for the other image", func() bool { return b.ImageStatus(pin).State == runtime.ImageReady })
 	if s := b.ImageStatus(env.Pin); s.State == runtime.ImageReady {
-		t.Error("what nobody uses any more is still there, without room")
+		t.Error("an unused image is still stored, without room")
 	}
 }

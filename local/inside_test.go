@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// One runner serves these tests: none leaves anything in it.
-func TestInside(t *testing.T) {
+// All of these tests use one runner, and leave nothing in it.
+func TestIsolationInsideARunner(t *testing.T) {
 	b := running(t)
 	began := time.Now()
 	id := b.begin(hostEnvironment())
@@ -44,7 +44,7 @@ func TestInside(t *testing.T) {
 		b.expect(id, "cut -d: -f1 /etc/passwd | tr '\\n' ' '", "root runner nobody")
 		b.expect(id, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo")
 		up, _ := b.sh(id, "cut -d. -f1 /proc/uptime")
-		if seconds, err := strconv.Atoi(strings.TrimSpace(up)); err != nil || time.Duration(seconds-1)*time.Second > time.Since(began) { // it begins at a whole second of the machine's
+		if seconds, err := strconv.Atoi(strings.TrimSpace(up)); err != nil || time.Duration(seconds-1)*time.Second > time.Since(began) { // it starts at a whole second of the machine's clock
 			t.Errorf("a runner that was made %v ago says that it is up for %q s", time.Since(began), up)
 		}
 		b.expect(id, "ls /proc | grep -c '^[0-9]' | awk '{print ($1 < 9)}'", "1") // its own processes only
@@ -59,7 +59,7 @@ func TestInside(t *testing.T) {
 		b.expect(id, "awk '$2 == \"/usr\"' /proc/mounts | grep -c 'ro,nosuid,nodev'", "1")
 	})
 	t.Run("the root is read-only for its root user too", func(t *testing.T) {
-		// The agent is that user, so look at its mounts.
+		// The agent has that user's id, so its mounts show them.
 		for line := range strings.Lines(host(fmt.Sprintf("/proc/%d/mountinfo", b.agentOf(id)))) {
 			f := strings.Fields(line)
 			at, options := f[4], ","+f[5]+","

@@ -78,14 +78,14 @@ func TestMark(t *testing.T) {
 		t.Errorf("the runner is %+v", r)
 	}
 	if err := b.Mark(t.Context(), runtime.NewRunnerID(), claims[0]); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("a runner that isn't there: %v", err)
+		t.Errorf("a missing runner: %v", err)
 	}
 }
 
 func TestRemoveAtAnyTime(t *testing.T) {
 	b := running(t)
 	var removing sync.WaitGroup
-	for i := range 12 { // the later ones are still queued, or being made
+	for i := range 12 { // later runners are still queued or being made
 		id := runtime.NewRunnerID()
 		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 			t.Fatal(err)
@@ -113,11 +113,11 @@ func TestRemoveAtAnyTime(t *testing.T) {
 	}
 }
 
-// A gathering launcher lets no removal go on before some are at work together.
+// A gathering launcher blocks removals until several run concurrently.
 type gathering struct {
 	host.Launcher
 	missing atomic.Int64
-	all     chan struct{} // closed when none is missing
+	all     chan struct{} // closed when all have arrived
 }
 
 func (g *gathering) Remove(ctx context.Context, id, group string) error {
@@ -132,9 +132,8 @@ func (g *gathering) Remove(ctx context.Context, id, group string) error {
 	}
 }
 
-// TestManyAtOnce also shows that many end together: no removal waits for another's
-// end.
-func TestManyAtOnce(t *testing.T) {
+// TestManyConcurrentRunners also shows that removals run concurrently.
+func TestManyConcurrentRunners(t *testing.T) {
 	b := newBench(t)
 	b.stop()
 	b.config.Parallel = 2
@@ -147,7 +146,7 @@ func TestManyAtOnce(t *testing.T) {
 	var starting sync.WaitGroup
 	for i := range ids {
 		ids[i] = runtime.NewRunnerID()
-		for range 2 { // the second one finds it known
+		for range 2 { // the second call finds a known runner
 			starting.Go(func() {
 				if err := b.Start(t.Context(), ids[i], hostEnvironment(), runtime.PriorityRefill); err != nil {
 					t.Error(err)
@@ -166,7 +165,7 @@ func TestManyAtOnce(t *testing.T) {
 	if len(slots) != len(ids) {
 		t.Errorf("%d runners share %d ranges of user ids", len(ids), len(slots))
 	}
-	b.stop() // which fails where a removal does
+	b.stop() // stop fails if a removal failed
 }
 
 func TestLongDirectory(t *testing.T) {
@@ -206,9 +205,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// What is wrong with the server's own files is tried again, and then told with
-// what to do.
-func TestHelperIsMissing(t *testing.T) {
+// An error in the server's own files is retried, then reported with what to do.
+func TestMissingHelperIsReported(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	if err := os.Rename(b.host.Direct.Path, b.host.Direct.Path+".hidden"); err != nil {
@@ -226,7 +224,7 @@ func TestHelperIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := b.Remove(t.Context(), id)
-	if err != nil { // a try that began without the helper may have failed meanwhile
+	if err != nil { // an attempt that started without the helper may have failed meanwhile
 		err = b.Remove(t.Context(), id)
 	}
 	if err != nil {
@@ -234,8 +232,7 @@ func TestHelperIsMissing(t *testing.T) {
 	}
 }
 
-// A repairing launcher repairs something when a create has failed, before the server
-// knows that.
+// A repairing launcher repairs something after a failed create, before the server sees the error.
 type repairing struct {
 	host.Launcher
 	repair func()
@@ -249,8 +246,8 @@ func (r *repairing) Create(ctx context.Context, group string, q helper.Request, 
 	return answer, err
 }
 
-// A helper that comes back between two attempts is enough.
-func TestHelperComesBack(t *testing.T) {
+// The start succeeds if the helper is restored between two attempts.
+func TestRestoredHelperEndsTheRetries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	move := func(from, to string) {
@@ -266,12 +263,12 @@ func TestHelperComesBack(t *testing.T) {
 	said := b.store.said[id]
 	b.store.mu.Unlock()
 	if r, _ := b.runner(id); r.Message != "" || b.privateOf(id).Task.Restarts != 1 || b.Stats().Tasks.Restarts != 1 || !strings.Contains(said, "rockpool-sandbox") {
-		t.Errorf("while it waited %q was told, and then it is %+v", said, r)
+		t.Errorf("its message was %q while it waited, and now it is %+v", said, r)
 	}
 }
 
-// A leak is reported while it stands.
-func TestLeakIsTold(t *testing.T) {
+// A leak is reported while it exists.
+func TestLeakIsReported(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()
 	e := b.newEntry(runtime.Runner{ID: "a"}, 0, private{})
@@ -279,7 +276,7 @@ func TestLeakIsTold(t *testing.T) {
 	k := &keeper{b.Cluster, e}
 	for leak, problems := range map[string]int{"busy": 1, "": 0} {
 		if leak == "" {
-			b.tellLeak(e, "busy")
+			b.reportLeak(e, "busy")
 		}
 		if err := k.Save(t.Context(), taskrunner.State{Phase: taskrunner.Stopping, Leak: leak}); err != nil {
 			t.Fatal(err)
@@ -294,8 +291,8 @@ func TestLeakIsTold(t *testing.T) {
 	}
 }
 
-// The status says what one runner can have: with more, none is ever placed.
-func TestStatusTellsWhatFits(t *testing.T) {
+// The status reports the largest runner that can ever be placed.
+func TestStatusReportsTheLargestRunner(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()
 	status, err := b.Status(t.Context())
@@ -359,8 +356,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The socket belongs to the agent alone: nobody else accepts when it is dead,
-// and only the server's user gets to it.
+// Only the agent holds the socket: nobody else accepts connections when it is dead, and only the
+// server's user can connect.
 func TestSocket(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
@@ -368,7 +365,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.await(id, runtime.RunnerGone)
-	// Its directory goes at any moment now.
+	// The runner's directory may be deleted at any moment from now on.
 	if conn, err := net.Dial("unix", b.host.SocketPath(id, spec.SocketName)); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("connected to a dead agent: %v, %v", conn, err)
 	}

@@ -21,8 +21,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// limitOf reads one limit of a process as an outsider would: the path from
-// /proc, the value from there.
+// limitOf reads one limit of a process from outside: the path from /proc, the value from there.
 func limitOf(t testing.TB, pid int, controller, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -51,8 +50,8 @@ func limitOf(t testing.TB, pid int, controller, file string) string {
 	return strings.TrimSpace(string(value))
 }
 
-// TestLimitsHold reads the file of the version of cgroups that the machine has; make
-// test-vm runs it on version 2.
+// TestLimitsHold reads the files of the machine's version of cgroups; make test-vm runs it on
+// version 2.
 func TestLimitsHold(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
@@ -69,9 +68,8 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// What is read back must be of the process that was asked for, in the group
-// that was asked for.
-func TestCheckRefuses(t *testing.T) {
+// The values that are read back must be of this process, in this cgroup.
+func TestCheckRefusesOtherProcessesAndGroups(t *testing.T) {
 	b := running(t)
 	one, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	pid, group := b.agentOf(one), b.privateOf(one).Group
@@ -95,12 +93,12 @@ func TestCheckRefuses(t *testing.T) {
 	}{
 		"a process outside":             {os.Getpid(), group, want},
 		"a process of another runner":   {b.agentOf(other), group, want}, // with the same limits
-		"a group that isn't there":      {pid, group + "x", want},
+		"a missing group":               {pid, group + "x", want},
 		"the parent":                    {pid, "/" + b.config.CgroupParent, want},
 		"other memory":                  {pid, group, less(func(l *cgroup.Limits) { l.Memory++ })},
 		"another number of processes":   {pid, group, less(func(l *cgroup.Limits) { l.Processes-- })},
 		"another share of CPU time":     {pid, group, less(func(l *cgroup.Limits) { l.CPUQuota++ })},
-		"a process that isn't there":    {1 << 30, group, want},
+		"a missing process":             {1 << 30, group, want},
 		"the first process of all, too": {1, group, want},
 	} {
 		if _, err := b.host.Trees.Check(check.pid, check.group, check.want); err == nil {
@@ -109,8 +107,8 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// A process that isn't in its group when the limits are read back is refused
-// and killed. The helper of this test moves it out before.
+// A process that isn't in its cgroup when the limits are read back is refused and killed. This
+// test's helper moves it out before.
 func TestEscapeIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -133,13 +131,13 @@ func TestEscapeIsRefused(t *testing.T) {
 	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed {
 		t.Errorf("the runner is %s (%s)", r.State, r.GoneReason)
 	}
-	if events := fmt.Sprint(b.privateOf(id).Task.Events); !strings.Contains(events, "the limits didn't take") || !strings.Contains(events, "elsewhere") {
+	if events := fmt.Sprint(b.privateOf(id).Task.Events); !strings.Contains(events, "check the limits") || !strings.Contains(events, "elsewhere") {
 		t.Errorf("it ended of something else: %s", events)
 	}
 	if err := b.Remove(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	wait.For(t, "what escaped ends", func() bool { return os.Remove(elsewhere) == nil })
+	wait.For(t, "the escaped process ends", func() bool { return os.Remove(elsewhere) == nil })
 }
 
 func TestMemoryLimit(t *testing.T) {
@@ -155,8 +153,8 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// The runner's limit is read here before anything is forked, and the forks
-// are bounded, so that no mistake can freeze the machine.
+// The runner's limit is checked before anything forks, and the number of forks is bounded, so that
+// a bug can't freeze the machine.
 func TestProcessLimit(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
@@ -184,7 +182,7 @@ os.kill(0, signal.SIGKILL)
 	b.expect(id, "echo still here", "still here")
 }
 
-// Files without a byte take no room, but the runner's memory.
+// Empty files take no space, but memory of the runner.
 func TestInodesRunOut(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
@@ -203,9 +201,9 @@ except OSError as e:
 	}
 }
 
-// Two processes that work all the time get a quarter of a core together, of the
-// time that the agent's own clock says. On a busy machine they get less.
-func TestRateOfCPU(t *testing.T) {
+// Two busy processes together get a quarter of a core, by the agent's own clock; on a busy machine
+// less.
+func TestCPULimit(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	env := hostEnvironment()
@@ -217,8 +215,8 @@ func TestRateOfCPU(t *testing.T) {
 	}
 }
 
-// TestSwapIsNoMemory: version 1 limits memory and swap together, version 2 each.
-func TestSwapIsNoMemory(t *testing.T) {
+// Version 1 limits memory and swap together, version 2 each.
+func TestSwapDoesNotExtendMemory(t *testing.T) {
 	b := running(t)
 	if !b.host.Machine.Swap || b.host.Machine.Undivided != nil {
 		need.Lacks(t, "the kernel doesn't count swap")
@@ -235,9 +233,9 @@ func TestSwapIsNoMemory(t *testing.T) {
 	}
 }
 
-// TestCoresStayInside: a program of the machine's that takes cores from a pipe gets
-// none of a runner's, though the kernel doesn't ask for a limit of 0 there. It gets one
-// of the machine's own, to show that it would.
+// TestCoresStayInside: a program of the machine that gets core dumps from a pipe gets none of a
+// runner's, although the kernel doesn't check for a limit of 0 there. It does get one of the
+// machine's own processes, which shows that it works.
 func TestCoresStayInside(t *testing.T) {
 	b := running(t)
 	const setting = "/proc/sys/kernel/core_pattern"
@@ -246,10 +244,10 @@ func TestCoresStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	const ours = "rockpool-cores-"
-	if bytes.Contains(before, []byte(ours)) { // a test that was killed left it
+	if bytes.Contains(before, []byte(ours)) { // left by a killed test
 		before = []byte("core\n") // the kernel's default
 	}
-	dir, err := os.MkdirTemp("/tmp", ours) // which the kernel's helper reaches
+	dir, err := os.MkdirTemp("/tmp", ours) // the kernel's helper can reach it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,11 +280,11 @@ func TestCoresStayInside(t *testing.T) {
 		t.Fatalf("it didn't crash: %v", err)
 	}
 	own := filepath.Join(dir, fmt.Sprintf("core.%d.%d", os.Getuid(), crash.Process.Pid))
-	wait.For(t, "the machine's own core is taken", func() bool { // the kernel doesn't wait for who takes it
+	wait.For(t, "the machine's own core is taken", func() bool { // the kernel doesn't wait for its helper
 		info, err := os.Stat(own)
 		return err == nil && info.Size() > 0
 	})
-	// What is taken is in the order of the crashes. Others of the machine may crash, too.
+	// Core dumps arrive in the order of the crashes. Other programs of the machine may crash, too.
 	cores, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -299,8 +297,8 @@ func TestCoresStayInside(t *testing.T) {
 	}
 }
 
-// TestSharedLimitsHold reads back what a runner's groups may take of what all share;
-// make test-vm runs it on version 2, where buffers of sockets count as memory.
+// TestSharedLimitsHold reads a runner's limits of shared resources back; make test-vm runs it on
+// version 2, where socket buffers count as memory.
 func TestSharedLimitsHold(t *testing.T) {
 	need.Sandboxes(t)
 	b := newBench(t)
@@ -336,9 +334,9 @@ func TestSharedLimitsHold(t *testing.T) {
 		}
 	}
 	if len(disks) == 0 || !b.host.Trees.LimitsReads() {
-		need.Lacks(t, "no group can limit what is read from the disk of /usr")
+		need.Lacks(t, "no cgroup can limit reads from the disk of /usr")
 	}
-	// Past the cache: no more than the rate allows, however long it takes.
+	// Reading past the cache: at most the rate of the limit, however long it takes.
 	var large string
 	_ = filepath.WalkDir("/usr/bin", func(path string, e fs.DirEntry, err error) error {
 		if info, infoErr := e.Info(); err == nil && infoErr == nil && info.Mode().IsRegular() && info.Size() > 2<<20 {

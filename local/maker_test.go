@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Runners don't notice that their maker is killed, and the next one is made by another.
+// Runners survive the kill of their maker, and another maker makes the next one.
 func TestRunnersOutliveTheirMaker(t *testing.T) {
 	t.Parallel()
 	b := running(t)
@@ -45,11 +45,11 @@ func TestRunnersOutliveTheirMaker(t *testing.T) {
 	b.noRunnerLeft()
 }
 
-// Runners that are made at once get no descriptors of each other or of the maker.
-func TestRunnersMadeAtOnceShareNoDescriptors(t *testing.T) {
+// Runners that are made concurrently get no descriptors of each other or of the maker.
+func TestConcurrentRunnersShareNoDescriptors(t *testing.T) {
 	t.Parallel()
 	b := running(t)
-	first := b.begin(hostEnvironment()) // alone
+	first := b.begin(hostEnvironment()) // before all others
 	const count = 6
 	ids := make([]runtime.RunnerID, count)
 	var making sync.WaitGroup
@@ -67,7 +67,7 @@ func TestRunnersMadeAtOnceShareNoDescriptors(t *testing.T) {
 			t.Fatalf("the runner is %s: %s", r.State, r.Message)
 		}
 	}
-	// An agent has some more for a moment, as for a connection. What leaked stays.
+	// An agent has some more for a moment, for example for a connection. A leaked descriptor stays.
 	var all []string
 	defer func() { t.Log(all) }()
 	wait.For(t, "all have the same descriptors", func() bool {
@@ -79,7 +79,8 @@ func TestRunnersMadeAtOnceShareNoDescriptors(t *testing.T) {
 	})
 }
 
-// descriptorsOf returns what a process has open, by kind, without what names one sandbox.
+// descriptorsOf returns a process's open descriptors by kind, without names that differ between
+// sandboxes.
 func descriptorsOf(t *testing.T, pid int) string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Mark costs one write of the store. It returns CONFLICT for a runner that
-// still starts.
+// Mark implements runtime.Cluster at the cost of one write to the store. CONFLICT: the runner is
+// still starting.
 func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	c.mu.Lock()
 	e, err := c.markable(id)
@@ -17,7 +17,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 		return err
 	}
 	return e.turn.Do(ctx, func() error {
-		// It may have ended, or been removed, while another write had its turn.
+		// It may have ended or been removed while this call waited for its turn.
 		c.mu.Lock()
 		_, err := c.markable(id)
 		c.mu.Unlock()
@@ -35,19 +35,18 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	})
 }
 
-// markable returns the entry of a runner that can be claimed, or is. The
-// caller holds mu.
+// markable returns the entry of a runner that is claimed or can be. The caller holds mu.
 func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
 	e, ok := c.entries[id]
 	switch {
 	case c.stopping:
 		return nil, errStopping()
 	case ok && !e.runner.Claim.Held() && c.Draining():
-		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained")
+		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
 	case !ok || e.removing || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone:
 		return nil, gone(id)
 	case e.runner.State == runtime.RunnerStarting:
-		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready", id)
+		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", id)
 	}
 	return e, nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// ask is a program that prints what an address answers.
+// ask is a program that prints an address's answer.
 const ask = `import socket, sys
 kind, to, port, patience = sys.argv[1:]
 family = socket.AF_INET6 if ":" in to else socket.AF_INET
@@ -31,7 +31,7 @@ except OSError as e:
     print("refused" if isinstance(e, (ConnectionRefusedError, PermissionError)) else e)
 `
 
-// networked opens a cluster in the world of the test that offers a network.
+// networked opens a cluster with a network, in the test's world.
 func networked(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -85,7 +85,7 @@ func networkEnvironment(n runtime.Network) runtime.Environment {
 	return env
 }
 
-// noRoute is what a program hears of a datagram that is denied.
+// noRoute is the error that a program gets for a denied datagram.
 const noRoute = "[Errno 113] No route to host"
 
 func (b *bench) tells(id runtime.RunnerID, protocol, to string, port int, want string) {
@@ -94,13 +94,13 @@ func (b *bench) tells(id runtime.RunnerID, protocol, to string, port int, want s
 	if (want == "refused" || want == noRoute) && !networktest.Refuses(b.t) {
 		want = "timed out"
 	}
-	if want == "timed out" { // nothing else shows it inside
+	if want == "timed out" { // inside, nothing else shows it
 		patience = 2 * time.Second
 	}
 	b.expect(id, fmt.Sprintf("python3 -c '%s' %s %s %d %f", ask, protocol, to, port, patience.Seconds()), want)
 }
 
-// noNetworkLeft fails the test if there is a link or a table of a runner's.
+// noNetworkLeft fails the test if a runner's link or table is left.
 func (b *bench) noNetworkLeft() {
 	b.t.Helper()
 	links, err := netlink.LinkList()

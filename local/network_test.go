@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestNetwork has one world, and one process, for all of its parts.
+// TestNetwork has one world and one process for all its parts.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	if !networktest.Alone(t) {
@@ -63,8 +63,8 @@ func TestGVisorNetwork(t *testing.T) {
 	}, "timed out")
 }
 
-// testPolicy tests runners that a runtime makes of environments with a network.
-// A program that asks a name server of its own in vain gets its kernel's error.
+// testPolicy tests runners with a network of one runtime. inVain is the error that a program gets
+// from its kernel if it queries another name server.
 func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) runtime.Environment, inVain string) {
 	b := networked(t)
 	b.stop()
@@ -74,7 +74,7 @@ func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) 
 	open := b.begin(with(runtime.Network{Access: true}))
 	none := b.begin(with(runtime.Network{}))
 
-	t.Run("what is public is reached", func(t *testing.T) {
+	t.Run("public addresses are reached", func(t *testing.T) {
 		for to, as := range map[string]string{networktest.Public4: networktest.MachinePublic4, networktest.Public6: networktest.MachinePublic6} {
 			b.tells(open, "tcp", to, networktest.Port, "you are "+as)
 			b.tells(open, "udp", to, networktest.Port, "you are "+as)
@@ -82,7 +82,7 @@ func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) 
 		b.tells(open, "tcp", "public.example", networktest.Port, "you are "+networktest.MachinePublic4)
 		b.expect(open, "ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | sort", "eth0\nlo")
 	})
-	t.Run("what is denied isn't", func(t *testing.T) {
+	t.Run("denied addresses aren't", func(t *testing.T) {
 		other := b.begin(with(runtime.Network{ExposedPorts: []int{networktest.Port}}))
 		other4, other6, err := network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}.Addresses(b.slotOf(other))
 		if err != nil {
@@ -100,9 +100,9 @@ func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) 
 		b.expect(none, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; cat /etc/resolv.conf", "lo")
 		b.tells(none, "udp", networktest.Public4, networktest.Port, "[Errno 101] Network is unreachable")
 	})
-	t.Run("nobody inside changes it", func(t *testing.T) {
+	t.Run("programs can't change it", func(t *testing.T) {
 		b.expect(open, "ip link set eth0 down 2>/dev/null || echo refused; ip addr add 10.213.0.9/32 dev eth0 2>/dev/null || echo refused; ip route add 1.1.1.1 dev lo 2>/dev/null || echo refused; nft flush ruleset 2>/dev/null || echo refused", "refused\nrefused\nrefused\nrefused")
-		b.expect(open, `python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' 2>&1 | tail -1 | cut -d: -f1`, "OSError") // no such family, says the seccomp filter
+		b.expect(open, `python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' 2>&1 | tail -1 | cut -d: -f1`, "OSError") // the seccomp filter denies the family
 	})
 	t.Run("names narrow", func(t *testing.T) {
 		id := b.begin(with(runtime.Network{Access: true, AllowNames: []string{"Public.example", "private.example"}}))
@@ -151,14 +151,13 @@ func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) 
 	})
 }
 
-// greet greets who connects to port 8000.
+// greet is a program that greets clients on port 8000.
 const greet = `python3 -c '
 import socket
 s = socket.create_server(("", 8000))
 conn, peer = s.accept(); conn.sendall(b"hello from inside"); print("from", peer[0])'`
 
-// greets fails the test unless a runner greets who connects to an address, with the
-// machine's address.
+// greets fails the test unless a runner greets a client with the machine's address.
 func (b *bench) greets(id runtime.RunnerID, address string) {
 	b.t.Helper()
 	follow := b.launch(id, greet)
@@ -169,7 +168,7 @@ func (b *bench) greets(id runtime.RunnerID, address string) {
 			b.t.Fatal(err)
 		}
 		defer conn.Close()
-		said, _ = io.ReadAll(conn) // nothing, before it listens
+		said, _ = io.ReadAll(conn) // empty before it listens
 		return len(said) > 0
 	})
 	if output, _ := follow(); string(said) != "hello from inside" || output != "from 10.213.0.1\n" {
@@ -177,13 +176,13 @@ func (b *bench) greets(id runtime.RunnerID, address string) {
 	}
 }
 
-// The next server goes on with what it finds, and removes what isn't kept to its
-// policy any more.
+// The next server takes over the runners that it finds, and removes those whose policy is no longer
+// enforced.
 func testNextServer(t *testing.T) {
 	b := networked(t)
 	b.runKept()
 	env := networkEnvironment(runtime.Network{Access: true, AllowNames: []string{"public.example"}, ExposedPorts: []int{8000}})
-	bared, kept := b.begin(env), b.begin(env) // so the kept port isn't the first that is free
+	bared, kept := b.begin(env), b.begin(env) // so that the kept port isn't the first free one
 	was, _ := b.runner(kept)
 	conn, err := nftables.New()
 	if err != nil {
@@ -205,7 +204,7 @@ func testNextServer(t *testing.T) {
 	}
 	b.tells(kept, "tcp", "public.example", networktest.Port, "you are "+networktest.MachinePublic4)
 	b.greets(kept, r.Ports[0].Address)
-	// Nor does it keep one whose filter is gone later, as after another's `flush`.
+	// It also removes one whose filter is removed later, as by another program's `flush`.
 	flushed := b.begin(networkEnvironment(runtime.Network{Access: true}))
 	b.network.Verify(t.Context())
 	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: "rockpool-" + network.Name("/"+b.config.CgroupParent+"/"+string(flushed))})
@@ -219,7 +218,7 @@ func testNextServer(t *testing.T) {
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("one that is kept to its policy is %+v", r)
 	}
-	// Where nobody can tell, none is ended.
+	// While the state is unknown, none is ended.
 	whole := b.host.Launcher
 	b.host.Launcher = unable{whole}
 	b.network.Verify(t.Context())
@@ -227,7 +226,7 @@ func testNextServer(t *testing.T) {
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle {
 		t.Errorf("while its filter couldn't be read it became %+v", r)
 	}
-	// One whose port another program has by now isn't said to be reached there.
+	// If another program uses the port now, the runner isn't reported as reachable there.
 	b.stop()
 	taken, err := net.Listen("tcp", was.Ports[0].Address)
 	if err != nil {
@@ -238,7 +237,8 @@ func testNextServer(t *testing.T) {
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle || len(r.Ports) != 0 {
 		t.Errorf("with its port taken it is %+v", r)
 	}
-	// A server that can't answer for names keeps what runs, and still sees to its filter.
+	// A server that can't answer DNS queries keeps running runners, and still verifies their
+	// filters.
 	b.stop()
 	names, err := net.ListenPacket("udp4", "0.0.0.0:53")
 	if err != nil {
@@ -255,24 +255,24 @@ func testNextServer(t *testing.T) {
 		t.Errorf("without answers for names it is %+v", r)
 	}
 	b.network.Verify(t.Context())
-	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // its lease goes on
-	// A server that offers no network any more keeps none of them.
+	b.tells(kept, "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // its lease continues
+	// A server that no longer offers a network keeps none of them.
 	b.stop()
 	b.config.Network, b.config.Keep = nil, false
 	b.open()
 	b.run()
 	if r, ok := b.runner(kept); ok {
-		t.Errorf("a runner whose network can't be looked after is %+v", r)
+		t.Errorf("a runner whose network can't be verified is %+v", r)
 	}
 	b.noNetworkLeft()
 }
 
-// Another program's flush of all rules ends whoever has a network, at once; and so
-// does a rule too many.
+// Another program's flush of all rules immediately ends all runners with a network; so does an
+// additional rule.
 func testFlush(t *testing.T) {
 	b := networked(t)
 	b.stop()
-	b.config.Network.VerifyEvery = time.Hour // it is the kernel that reports changes
+	b.config.Network.VerifyEvery = time.Hour // only the kernel reports changes
 	b.open()
 	b.run()
 	conn, err := nftables.New()
@@ -302,17 +302,17 @@ func testFlush(t *testing.T) {
 	if r, _ := b.runner(none); r.State != runtime.RunnerIdle {
 		t.Errorf("one without a network is %+v", r)
 	}
-	b.tells(b.begin(env), "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // and others are made
+	b.tells(b.begin(env), "tcp", networktest.Public4, networktest.Port, "you are "+networktest.MachinePublic4) // new ones can be made
 }
 
 // An unable launcher's helper can't read filters.
 type unable struct{ host.Launcher }
 
-func (unable) Ask(context.Context, string, helper.Request) error {
+func (unable) Do(context.Context, string, helper.Request) error {
 	return &launch.RefusalError{Line: "fork: resource temporarily unavailable"}
 }
 
-// Whatever a create that is killed has made is removed with its runner.
+// Everything that a killed create has made is removed with its runner.
 func testKilledCreates(t *testing.T) {
 	b := networked(t)
 	tables := 0
@@ -324,7 +324,7 @@ func testKilledCreates(t *testing.T) {
 		tables = all
 	})
 	b.stop()
-	b.open() // the next server finds their directories
+	b.open() // the next server finds the directories
 	b.run()
 	b.noNetworkLeft()
 }
@@ -340,7 +340,7 @@ func testRefused(t *testing.T) {
 		}
 	}
 	put(runtime.Network{Access: true, Allow: []string{"20.0.0.0/8", "192.168.0.0/24"}}, "network.allow.1", "--network-permit")
-	put(runtime.Network{Access: true, Allow: []string{"10.213.0.3"}}, "network.allow.0", "no runner reaches")
+	put(runtime.Network{Access: true, Allow: []string{"10.213.0.3"}}, "network.allow.0", "no runner can reach")
 	put(runtime.Network{Access: true, BandwidthMbit: 1001}, "network.bandwidthMbit", "1000")
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0); err != nil {
 		t.Fatal(err)
@@ -356,8 +356,8 @@ func testRefused(t *testing.T) {
 	if err := b.Start(t.Context(), id, networkEnvironment(runtime.Network{ExposedPorts: []int{80}, BandwidthMbit: 1500}), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "more than the 1000") {
-		t.Errorf("what can't be limited is %+v", r)
+	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "exceeds the limit of 1000") {
+		t.Errorf("a runner with too much bandwidth is %+v", r)
 	}
 	b.stop()
 	b.config.Network = nil

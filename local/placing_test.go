@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// tight lets a machine promise a tenth of its memory, and returns an environment
-// of which two runners have room there, and half a one more.
+// tight lets the machine promise a tenth of its memory. It returns an environment of which two and
+// a half runners fit.
 func (c *Config) tight(t *testing.T) runtime.Environment {
 	t.Helper()
 	machine, err := placing.Measure(1000)
@@ -30,7 +30,7 @@ func (c *Config) tight(t *testing.T) runtime.Environment {
 	return env
 }
 
-// wish starts a runner that can't have its place yet, and returns its id and why.
+// wish starts a runner that doesn't fit yet, and returns its id and the reason.
 func (b *bench) wish(env runtime.Environment, priority runtime.Priority) (runtime.RunnerID, string) {
 	b.t.Helper()
 	id := runtime.NewRunnerID()
@@ -40,11 +40,11 @@ func (b *bench) wish(env runtime.Environment, priority runtime.Priority) (runtim
 	return id, b.whyWaiting(id)
 }
 
-// whyWaiting waits until a runner says what it waits for.
+// whyWaiting waits until a runner has a reason for waiting.
 func (b *bench) whyWaiting(id runtime.RunnerID) string {
 	b.t.Helper()
 	var r runtime.Runner
-	wait.For(b.t, "it says what it waits for", func() bool { // which the scheduler's state alone doesn't
+	wait.For(b.t, "it has a reason for waiting", func() bool { // the scheduler's state alone doesn't show it
 		if r, _ = b.runner(id); r.State != runtime.RunnerStarting {
 			b.t.Fatalf("it doesn't wait: %+v", r)
 		}
@@ -53,7 +53,7 @@ func (b *bench) whyWaiting(id runtime.RunnerID) string {
 	return r.Message
 }
 
-func TestRunnersWaitForRoom(t *testing.T) {
+func TestRunnersWaitForCapacity(t *testing.T) {
 	b := newBench(t)
 	b.Close()
 	env := b.config.tight(t)
@@ -71,16 +71,16 @@ func TestRunnersWaitForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := b.await(claimed, runtime.RunnerIdle); r.State != runtime.RunnerIdle || r.Message != "" {
-		t.Errorf("what a claim waits for: %+v", r)
+		t.Errorf("the runner that a claim waits for: %+v", r)
 	}
 	if r, _ := b.runner(refill); r.State != runtime.RunnerStarting {
 		t.Errorf("a refill went before: %+v", r)
 	}
-	// Asked for again, more urgently, the younger of two refills goes first.
+	// Requested again with a higher priority, the younger of two refills goes first.
 	if err := b.Start(t.Context(), never, env, runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it waits in its new place", func() bool { // its old one is cancelled after that
+	wait.For(t, "it waits in its new place", func() bool { // its old evaluation is cancelled after that
 		for e := range b.placer.Scheduler.Snapshot().EachEvaluation(never) {
 			if e.Status == runtime.EvaluationCancelled {
 				return true
@@ -93,19 +93,19 @@ func TestRunnersWaitForRoom(t *testing.T) {
 	}
 	b.await(never, runtime.RunnerIdle)
 	b.whyWaiting(refill)
-	if err := b.Remove(t.Context(), refill); err != nil { // it never had a place
+	if err := b.Remove(t.Context(), refill); err != nil { // it never had an allocation
 		t.Fatal(err)
 	}
 	if _, there := b.runner(refill); there {
-		t.Error("what was removed while it waited is listed")
+		t.Error("a runner that was removed from the queue is listed")
 	}
 	if used := b.placer.Scheduler.Snapshot().Node().Used.MemoryMiB; used != 2*env.Resources.MemoryMiB {
 		t.Errorf("%d MiB are promised", used)
 	}
 }
 
-// What outlived the server has its room, and what didn't has none.
-func TestRestoredRunnersHaveTheirRoom(t *testing.T) {
+// A runner that survived the server keeps its room; a dead one frees it.
+func TestRestoredRunnersKeepTheirAllocations(t *testing.T) {
 	b := newBench(t)
 	env := b.config.tight(t)
 	b.runKept()
@@ -120,13 +120,13 @@ func TestRestoredRunnersHaveTheirRoom(t *testing.T) {
 	if r, there := b.runner(lives); !there || r.State != runtime.RunnerIdle {
 		t.Errorf("it lived: %+v", r)
 	}
-	b.await(waits, runtime.RunnerIdle) // it has the room of the one that died
+	b.await(waits, runtime.RunnerIdle) // it gets the dead runner's room
 	b.wish(env, runtime.PriorityRefill)
 }
 
-// A wish outlives the server that had no room for it: it isn't made anew, nor
-// removed as if something of it ran.
-func TestRestoreOfAWish(t *testing.T) {
+// The registration of a runner that didn't fit survives the server: it isn't registered again, nor
+// removed like a started runner.
+func TestQueuedRunnerSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Close()
@@ -139,7 +139,7 @@ func TestRestoreOfAWish(t *testing.T) {
 	if r, ok := b.runner(waits); !ok || r.State != runtime.RunnerStarting {
 		t.Fatalf("the wish is %+v", r)
 	}
-	// Its plan was refused, or it was looked at, once the others were restored.
+	// Its plan was refused, or it was evaluated, after the others were restored.
 	if why := b.whyWaiting(waits); !strings.Contains(why, "memory exhausted") {
 		t.Errorf("it waits for: %s", why)
 	}
@@ -165,9 +165,9 @@ func first[T any](all iter.Seq[T]) (zero T) {
 	return zero
 }
 
-// A refill that a claim comes to wait for is made before those that have their
-// places too, and came before it.
-func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
+// A refill that a claim waits for is made before refills that also have allocations and were
+// registered earlier.
+func TestClaimedRefillStartsFirst(t *testing.T) {
 	b := newBench(t)
 	b.stop()
 	b.config.Parallel = 1
@@ -198,8 +198,8 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// A machine that has more than before wakes what waits for that.
-func TestMachineIsMeasuredAgain(t *testing.T) {
+// Added resources of the machine wake waiting runners.
+func TestAddedCapacityWakesWaitingRunners(t *testing.T) {
 	b := running(t)
 	machine := b.placer.Scheduler.Snapshot().Node().Machine
 	small := machine

@@ -26,21 +26,21 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// runKept lets a cluster run that leaves its runners at its end.
+// runKept runs a cluster that keeps its runners at its end.
 func (b *bench) runKept() {
 	b.t.Helper()
 	b.stop()
 	b.config.Keep = true
 	b.open()
 	b.run()
-	b.config.Keep = false // the next one removes
-	b.t.Cleanup(func() {  // whatever became of the test
+	b.config.Keep = false // the next one removes them
+	b.t.Cleanup(func() {  // whatever the test's result
 		b.reopened()
 		b.stop()
 	})
 }
 
-// reopened starts the next server, which removes at its end.
+// reopened starts the next server, which removes the runners at its end.
 func (b *bench) reopened() {
 	b.t.Helper()
 	b.stop()
@@ -48,7 +48,7 @@ func (b *bench) reopened() {
 	b.run()
 }
 
-func TestRestoreKeepsWhatLives(t *testing.T) {
+func TestRestoreKeepsLiveRunners(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.runKept()
@@ -61,13 +61,13 @@ func TestRestoreKeepsWhatLives(t *testing.T) {
 		}
 	}
 	b.expect(claimed, "echo kept > file; cat file", "kept")
-	// A kill that was counted before isn't what ends the agent later.
+	// A kill that was counted before isn't the reason of a later end.
 	if _, exit := b.sh(idle, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" {
 		t.Errorf("a program that needs 1 GiB of 128 MiB ended with %d %q", exit.Code, exit.Signal)
 	}
 	pid, victims := b.agentOf(claimed), []int{b.agentOf(dead), b.agentOf(deadIdle)}
 	b.stop()
-	for _, victim := range victims { // while nobody watches
+	for _, victim := range victims { // while no server runs
 		if err := unix.Kill(victim, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestRestoreKeepsWhatLives(t *testing.T) {
 	b.expect(claimed, "cat file", "kept")
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
 
-	// They are watched, removed and counted as any other.
+	// They are watched, removed and counted like any other runner.
 	if err := unix.Kill(b.agentOf(idle), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -118,9 +118,8 @@ func TestRestoreKeepsWhatLives(t *testing.T) {
 	}
 }
 
-// An agent that doesn't answer is of no use, and doesn't hold up the others. While it
-// is waited for, the planner is disabled: what the scheduler has to do about a runner
-// that is dead is tried again.
+// A runner whose agent doesn't answer is useless, and must not delay the others. Meanwhile the
+// planner is disabled, and evaluations of dead runners are retried.
 func TestRestoreOfASilentAgent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -157,8 +156,8 @@ func TestRestoreOfASilentAgent(t *testing.T) {
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
 }
 
-// A server that is asked to end while it restores ends nothing else.
-func TestRestoreIsGivenUp(t *testing.T) {
+// A server that must end while it restores ends no runner.
+func TestInterruptedRestoreEndsNoRunner(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.runKept()
@@ -177,8 +176,8 @@ func TestRestoreIsGivenUp(t *testing.T) {
 	if c, err := New(ctx, config); !errors.Is(err, asked) {
 		t.Errorf("New returned %v, %v", c, err)
 	}
-	if said := logs.FilterMessageSnippet("isn't there").All(); len(said) > 0 {
-		t.Errorf("it was said, though nobody knows: %+v", said)
+	if said := logs.FilterMessageSnippet("a runner of the last server").All(); len(said) > 0 {
+		t.Errorf("it was logged, although that is unknown: %+v", said)
 	}
 	b.reopened()
 	if r, _ := b.runner(idle); r.State != runtime.RunnerIdle || b.agentOf(idle) != pid {
@@ -192,8 +191,8 @@ func TestRestoreIsGivenUp(t *testing.T) {
 	}
 }
 
-// What a server removed at its end is no news to the next one.
-func TestRestoreOfWhatWasRemoved(t *testing.T) {
+// Runners that a server removed at its end don't appear at the next one.
+func TestRestoreIgnoresRemovedRunners(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	held := b.begin(hostEnvironment())
@@ -207,13 +206,13 @@ func TestRestoreOfWhatWasRemoved(t *testing.T) {
 	if r, ok := b.runner(held); !ok || r.State != runtime.RunnerGone {
 		t.Errorf("the runner that was held is %+v", r)
 	}
-	if said := logs.FilterMessageSnippet("isn't there").All(); len(said) > 0 {
+	if said := logs.FilterMessageSnippet("a runner of the last server").All(); len(said) > 0 {
 		t.Errorf("it is said to be lost: %+v", said)
 	}
 }
 
-// A runner that was found again is found the next time, too, and its root
-// stays while that of no runner goes.
+// A runner that was taken over once is taken over again, and keeps its root directory, while unused
+// root directories are deleted.
 func TestRestoreTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -230,8 +229,8 @@ func TestRestoreTwice(t *testing.T) {
 	b.reopened()
 }
 
-// What only looks like the process that was started isn't.
-func TestReattachRefuses(t *testing.T) {
+// A process that only resembles the started one is refused.
+func TestReattachRefusesOtherProcesses(t *testing.T) {
 	b := running(t)
 	id, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	stranger := os.Getpid()
@@ -266,7 +265,7 @@ func TestReattachRefuses(t *testing.T) {
 	}
 }
 
-// A record that can't be read stops nothing else, and is reported.
+// An unreadable record doesn't affect other runners, and is reported.
 func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -291,8 +290,7 @@ func TestUnreadableRecord(t *testing.T) {
 	}
 }
 
-// A runner that can't be removed is tried again, is reported meanwhile, and doesn't
-// hold up the server's start.
+// A failing removal is retried and reported, and doesn't delay the server's start.
 func TestRemovalThatFails(t *testing.T) {
 	b := newBench(t)
 	b.runKept()
@@ -308,15 +306,15 @@ func TestRemovalThatFails(t *testing.T) {
 	if r, _ := b.runner(id); r.State != runtime.RunnerStopping {
 		t.Errorf("the runner is %+v", r)
 	}
-	b.stop() // in the pause before the next try
+	b.stop() // during the pause before the next try
 	b.reopened()
 	if r, ok := b.runner(id); ok {
 		t.Errorf("it is listed after the next start: %+v", r)
 	}
 }
 
-// create makes a sandbox of an environment, as a start does, and records nothing. When
-// ctx ends, the helper gets SIGKILL.
+// create makes an environment's sandbox like a start, without a record. When ctx ends, the helper
+// gets SIGKILL.
 func (b *bench) create(ctx context.Context, env runtime.Environment) error {
 	b.t.Helper()
 	pending := taskrunner.State{Phase: taskrunner.Pending}
@@ -331,17 +329,17 @@ func (b *bench) create(ctx context.Context, env runtime.Environment) error {
 	return err
 }
 
-// atSomeMoment returns a context that ends at some moment of what takes about so
-// long. Creates are killed at moments that nobody has thought of, too: what they
-// left, if anything, is to be removed.
+// atSomeMoment returns a context that ends at a random moment of an action that takes about so
+// long. So creates are also killed at moments that nobody thought of; what they left must be
+// removed.
 func atSomeMoment(t testing.TB, about time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), rand.N(about))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// killCreates has helpers die in creates: at each place where something is left, and
-// at some moments.
+// killCreates kills helpers during creates: at each place where something is left, and at random
+// moments.
 func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
 	b.t.Helper()
 	for _, place := range sandboxtest.Deaths {
@@ -362,11 +360,11 @@ func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
 	}
 	whole := time.Since(began)
 	for range 10 {
-		_ = b.create(atSomeMoment(b.t, whole), env) // the error is the kill
+		_ = b.create(atSomeMoment(b.t, whole), env) // the error is due to the kill
 	}
 }
 
-// The helper and the server die in the middle of a create.
+// The helper and the server die during a create.
 func TestKilledCreates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -378,7 +376,7 @@ func TestKilledCreates(t *testing.T) {
 			t.Errorf("killed at %q it left %d groups after %d (%v)", place, len(all), groups, err)
 		}
 		groups = len(all)
-		// Before it is the agent, a first process ends with the maker.
+		// A first process that isn't the agent yet ends with the maker.
 		wait.For(t, "first processes end", func() bool { return len(b.processes()) == 0 || place == "running" })
 		if place == "running" && len(b.processes()) == 0 {
 			t.Error("the agent didn't outlive its maker")
@@ -391,8 +389,8 @@ func TestKilledCreates(t *testing.T) {
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
 }
 
-// A record that can be read and makes no sense, as of an older server, stops
-// nothing else either.
+// A readable but invalid record, for example of an older server, doesn't affect other runners
+// either.
 func TestRecordWithoutLimits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -417,8 +415,8 @@ func TestRecordWithoutLimits(t *testing.T) {
 	}
 }
 
-// What can't be cleaned up is reported, and stops nothing.
-func TestRootThatCantBeRemoved(t *testing.T) {
+// A root directory that can't be removed is reported, and stops nothing.
+func TestUnremovableRootIsReported(t *testing.T) {
 	b := newBench(t)
 	b.stop()
 	at := filepath.Join(filepath.Join(b.config.Dir, "roots"), "old", "usr")
@@ -442,14 +440,14 @@ func TestRootThatCantBeRemoved(t *testing.T) {
 	}
 }
 
-// A runner that lives is taken over however long the others took.
-func TestRestoreOutOfTime(t *testing.T) {
+// A live runner is taken over however long the others took.
+func TestLiveRunnersAreRestoredAfterTheTimeLimit(t *testing.T) {
 	b := newBench(t)
 	b.runKept()
 	id := b.begin(hostEnvironment())
 	b.stop()
 	b.open()
-	for _, place := range b.placer.Placed() { // this is looked at once more, too late
+	for _, place := range b.placer.Placed() { // this one is checked again, after the time limit
 		place.Task.Close()
 	}
 	left, err := b.recorded(t.Context())
@@ -462,9 +460,9 @@ func TestRestoreOutOfTime(t *testing.T) {
 	b.expect(id, "echo hi", "hi")
 }
 
-// Check's sandbox outlives a removal that fails: a Ctrl-C reaches a helper that has
-// just been forked and isn't in a session of its own yet. The next server removes it.
-func TestWhatCheckLeavesIsFound(t *testing.T) {
+// Check's sandbox survives a failing removal: a Ctrl-C can reach a helper that was just forked and
+// isn't in its own session yet. The next server removes the sandbox.
+func TestNextServerRemovesTheSandboxOfCheck(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	once := &failsOnce{Launcher: b.host.Launcher, err: errors.New("signal: interrupt")}
@@ -476,13 +474,13 @@ func TestWhatCheckLeavesIsFound(t *testing.T) {
 		t.Error("the removal that failed left no process")
 	}
 	if held, err := b.host.Ranges.Held(b.host.RunnersDir()); err != nil || len(held) != 1 {
-		t.Errorf("user ids of what is left: %v (%v), want its own", held, err)
+		t.Errorf("user ids of the remaining runner: %v (%v), want its own", held, err)
 	}
 	b.run().reopened()
 	b.noRunnerLeft()
 }
 
-// A failsOnce launcher's first Remove fails and does nothing.
+// The first Remove of a failsOnce launcher fails and does nothing.
 type failsOnce struct {
 	host.Launcher
 	err   error

@@ -9,9 +9,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/past"
 )
 
-// Remove implements runtime.Cluster. It goes on when ctx ends; another Remove
-// joins it. One that fails is tried again by itself, for some minutes; after
-// that each Remove is one more try.
+// Remove implements runtime.Cluster. It continues in the background when ctx ends; a concurrent
+// Remove joins it. A removal that fails is retried for some minutes; after that each call of Remove
+// is one more try.
 func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	c.mu.Lock()
 	e, ok := c.entries[id]
@@ -28,19 +28,20 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	select {
 	case <-e.recorded:
 	default:
-		first = false // Start sees that it is to go when it has recorded it
+		first = false // Start deregisters it after storing the record
 	}
 	c.mu.Unlock()
 	switch {
 	case again:
 		e.task.Stop(taskrunner.End{})
 	case first:
-		e.place.Unwish()
+		e.place.Deregister()
 	}
 	return c.awaitRemoval(ctx, e)
 }
 
-// awaitRemoval waits until nothing is left of a runner that is to be forgotten.
+// awaitRemoval waits until nothing is left of a runner that is to be forgotten. It returns ctx's
+// cause when ctx ends, and CLUSTER_UNAVAILABLE when the removal failed.
 func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
 	if there, err := c.awaitRecord(ctx, e); err != nil || !there {
 		return err
@@ -59,11 +60,11 @@ func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
 			return nil
 		}
 		defer c.changes.Send(e.environment)
-		return c.delete(ctx, e) // it had ended before it was to be forgotten
+		return c.delete(ctx, e) // it ended before Remove was called, so the task kept its record
 	})
 }
 
-// awaitRecord waits until Start has stored e, and reports whether it could.
+// awaitRecord waits until Start has stored e, and reports whether that succeeded.
 func (c *Cluster) awaitRecord(ctx context.Context, e *entry) (bool, error) {
 	select {
 	case <-e.recorded:
@@ -75,7 +76,7 @@ func (c *Cluster) awaitRecord(ctx context.Context, e *entry) (bool, error) {
 	return c.entries[e.id] == e, nil
 }
 
-// delete forgets a runner. The caller has its turn to write the record.
+// delete deletes a runner's record and entry. The caller holds e.turn.
 func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	if err := c.config.Store.DeleteRunner(ctx, e.id); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	e.driver.Counters.Close()
 	e.place.Forget()
 	if parent := path.Dir(e.driver.Group); parent != "/"+c.config.CgroupParent {
-		c.host.Trees.Prune(parent) // it was the parent by an earlier setting
+		c.host.Trees.Prune(parent) // the parent of an earlier configuration
 	}
 	return nil
 }

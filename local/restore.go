@@ -19,14 +19,13 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// restoreAtOnce is how many runners are looked at together: one whose agent
-// doesn't answer must not hold up the others.
+// restoreAtOnce is how many runners are checked concurrently: an agent that doesn't answer must not
+// delay the others.
 const restoreAtOnce = 64
 
-// restore takes over the runners of the last server whose sandboxes live, as
-// they were, and the wishes for those that it had not begun to make, and removes
-// what is left of the others. Each has a record or at least a directory,
-// whatever that server was doing when it ended.
+// restore takes over the last server's live runners, and the registrations of those that it hadn't
+// begun to make, and removes what is left of the others. Each runner has a record or at least a
+// directory, at whatever point that server was killed.
 func (c *Cluster) restore(ctx context.Context) error {
 	left, err := c.recorded(ctx)
 	if err != nil {
@@ -48,31 +47,32 @@ func (c *Cluster) restore(ctx context.Context) error {
 	c.mu.Unlock()
 	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(c.knows), "root directories": c.host.SweepRoots(c.roots())} {
 		if err != nil { // the next server tries again
-			c.problems.Report(what, fmt.Sprintf("what the last server left of them isn't removed: %v", err))
+			c.problems.Report(what, fmt.Sprintf("the last server's leftovers can't be removed; the next start tries again: %v", err))
 		}
 	}
 	return nil
 }
 
-// restorePlaces gives the runners that the last server left the places that they had,
-// as far as their records tell.
+// restorePlaces restores the allocations of the last server's runners, as far as their records say.
 func (c *Cluster) restorePlaces(left []*entry) error {
 	var places []*placing.Place
 	for _, e := range left {
 		if e.runner.Environment.ID == "" || e.runner.State == runtime.RunnerGone {
-			continue // nobody knows what it was promised, or it takes nothing any more
+			continue // its allocation is unknown, or it takes no room
 		}
-		if !e.untouched { // else it had no place, or hadn't begun to use it
-			e.place.Found(runtime.RunnerStarting.Before(e.runner.State))
+		if !e.untouched { // an untouched one had no allocation, or hadn't begun to use it
+			e.place.RestoreAllocation(runtime.RunnerStarting.Before(e.runner.State))
 		}
 		places = append(places, e.place)
 	}
 	return c.placer.Restore(places)
 }
 
+// restoreRunners restores up to restoreAtOnce runners concurrently, and waits for all. Untouched
+// ones only get their entries.
 func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
 	until := time.Now().Add(restoreWithin)
-	g, ctx := errgroup.WithContext(ctx) // after an error the others are left as they are, too
+	g, ctx := errgroup.WithContext(ctx) // an error cancels the others, which stay as they are
 	g.SetLimit(restoreAtOnce)
 	for _, e := range left {
 		close(e.recorded)
@@ -87,21 +87,22 @@ func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
 	return g.Wait()
 }
 
-// recorded returns the entries of all that the last server left.
+// recorded returns the entries of everything that the last server left: records, and directories
+// without a record.
 func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 	var left []*entry
 	known := map[string]bool{}
 	err := c.config.Store.Runners(ctx, func(r runtime.Runner, text []byte, unreadable error) error {
 		known[string(r.ID)] = true
 		if !helper.ValidID(string(r.ID)) {
-			c.problems.Report(fmt.Sprintf("runner %q", r.ID), "its record has an unknown id: it was skipped")
+			c.problems.Report(fmt.Sprintf("runner %q", r.ID), "its record has an invalid id, so it was skipped")
 			return nil
 		}
 		var p private
 		if unreadable == nil {
 			unreadable = json.Unmarshal(text, &p)
 		}
-		if unreadable == nil { // one that makes no sense would stop the others
+		if unreadable == nil { // one invalid record would stop the restore of all others
 			unreadable = placing.Check(r)
 		}
 		if unreadable != nil {
@@ -130,20 +131,19 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 		}
 	}
 	for _, e := range left {
-		// The directory is what is made first.
+		// The directory is the first thing that is made.
 		e.untouched = e.runner.State == runtime.RunnerStarting && e.runner.Environment.ID != "" && !begun[string(e.id)]
 	}
 	return left, nil
 }
 
-// notThere is the end of a runner that a client held, and that didn't outlive
-// the server.
+// notThere is the end of a claimed runner that didn't survive the server.
 var notThere = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"}
 
-// restoreRunner takes over one runner, however long others took, or removes what
-// is left of it until a time. One that was claimed stays listed, GONE, until it
-// is removed; the others are forgotten. An error: nobody knows whether it lives, so
-// it was left as it is, and the server can't start without it.
+// restoreRunner takes over one live runner, however long others take, or removes what is left of a
+// dead one before until. A dead runner that was claimed stays listed as GONE until it is removed;
+// the others are forgotten. It returns an error if it can't find out whether the runner lives: then
+// the runner is left as it is, and the server must not start.
 func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) error {
 	log := c.config.Logger.With(zap.String("runner", string(e.id)))
 	err := e.task.Restore(ctx)
@@ -155,15 +155,16 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		return nil
 	}
 	if ctx.Err() != nil {
-		return nil // nobody knows whether it lives: the next server finds out
+		return nil // whether it lives is unknown: the next server finds out
 	}
-	if errors.Is(err, driver.ErrUnread) { // its processes, user ids and record must stay together
-		return fmt.Errorf("runner %s was left as it is; mend the cause and start the server again: %w", e.id, err)
+	if errors.Is(err, driver.ErrUnread) { // its processes, user ids and record must be kept together
+		return fmt.Errorf("can't tell whether runner %s is alive, so it was left as it is; fix the cause and start the server again: %w", e.id, err)
 	}
-	e.place.Lose()
+	e.place.MarkLost()
 	e.removing, e.forget = true, !e.runner.Claim.Held()
-	if runtime.RunnerStarting.Before(e.runner.State) && e.runner.State.Before(runtime.RunnerStopping) { // the others were being made, or removed
-		log.Info("a runner of the last server isn't there any more", zap.String("was", string(e.runner.State)), zap.Error(err))
+	// One that wasn't ready yet, or was being removed, needs no log line.
+	if runtime.RunnerStarting.Before(e.runner.State) && e.runner.State.Before(runtime.RunnerStopping) {
+		log.Info("a runner of the last server has ended", zap.String("was", string(e.runner.State)), zap.Error(err))
 	}
 	c.mu.Lock()
 	c.entries[e.id] = e
@@ -174,16 +175,16 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.tellLeak(e, fmt.Sprintf("what the last server left of it isn't removed yet: %v", err))
+		c.reportLeak(e, fmt.Sprintf("the last server's leftovers of it aren't removed yet: %v", err))
 		e.task.Stop(notThere)
 		e.place.HandOver()
 		return nil
 	}
-	c.freed(e) // also where it was known to be dead
-	e.place.Ended()
+	c.freed(e) // also if it was known to be dead
+	e.place.MarkEnded()
 	if e.forget {
-		if err := c.awaitRemoval(within, e); err != nil { // nothing else is left of it; its pool tries again
-			log.Warn("the record of a runner that isn't there any more wasn't deleted", zap.Error(err))
+		if err := c.awaitRemoval(within, e); err != nil { // only the record is left; its pool tries again
+			log.Warn("the record of an ended runner wasn't deleted; it is retried", zap.Error(err))
 		}
 	}
 	return nil
@@ -195,7 +196,7 @@ func (c *Cluster) knows(id runtime.RunnerID) bool {
 	return c.entries[id] != nil
 }
 
-// roots returns the names of the root directories that runners were made around.
+// roots returns the names of the root directories that runners use.
 func (c *Cluster) roots() (used []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Run makes runners until ctx ends. Then it removes them all with their
-// processes, mounts and groups, and returns what could not be removed; a
-// runner that was claimed stays recorded, so that the next server lists it as
-// GONE. With Config.Keep it leaves them running instead, for the next server.
-// The Cluster can't be used afterwards.
+// Run runs the cluster until ctx ends. Then it removes all runners with their processes, mounts and
+// groups, and returns what couldn't be removed. The record of a claimed runner stays, so the next
+// server lists it as GONE. With Config.Keep it leaves all runners running for the next server
+// instead. Run waits for every goroutine that it started. It is called once; the Cluster can't be
+// used afterwards.
 func (c *Cluster) Run(ctx context.Context) error {
 	watching, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)
@@ -37,27 +37,27 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if !c.config.Keep {
 		for _, e := range ending {
 			<-e.recorded
-			e.place.HandOver() // also what has no place: to end it
+			e.place.HandOver() // also without an allocation: its task must run to end it
 		}
 		c.lead(watching, &tasks)
 		errs = c.removeAll(ending)
 	}
 	leave(errStopping())
 	tasks.Wait()
-	images.Wait() // only now: what it still deletes holds no runner's end up
+	images.Wait() // last: deleting images must not delay the end of runners
 	c.Close()
 	return errors.Join(errs...)
 }
 
-// lead leads the tasks that were placed since it was last called.
+// lead starts a goroutine for each task that was handed over since the last call; Run waits for
+// them.
 func (c *Cluster) lead(ctx context.Context, tasks *sync.WaitGroup) {
 	for _, place := range c.placer.Placed() {
 		tasks.Go(func() { place.Task.Run(ctx) })
 	}
 }
 
-// stopStarting refuses what is asked for from now on, and returns what there
-// is.
+// stopStarting makes Start, Mark and Remove refuse from now on, and returns all entries.
 func (c *Cluster) stopStarting() []*entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *Cluster) stopStarting() []*entry {
 	return slices.Collect(maps.Values(c.entries))
 }
 
-// removeAll removes runners, and forgets those that nobody claimed.
+// removeAll removes runners concurrently, and forgets those that aren't claimed.
 func (c *Cluster) removeAll(all []*entry) []error {
 	errs := make([]error, len(all))
 	var group sync.WaitGroup
@@ -93,6 +93,5 @@ func (c *Cluster) removeAll(all []*entry) []error {
 	return errs
 }
 
-// stoppedOutside is the end of a runner that a client held, and that the
-// server's end removed.
+// stoppedOutside is the end of a claimed runner that the ending server removed.
 var stoppedOutside = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "the server was restarted"}

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// withRunc opens a cluster that has the machine's own runc, and doesn't run yet.
+// withRunc opens a cluster with the machine's own runc, which doesn't run yet.
 func withRunc(t testing.TB) (*bench, runtime.Environment) {
 	t.Helper()
 	need.Sandboxes(t)
@@ -67,13 +67,13 @@ func TestRuntime(t *testing.T) {
 		t.Errorf("a program that needs 1 GiB of 128 MiB: %+v", exit)
 	}
 	status, err := b.Status(t.Context())
-	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc can be had (runc version") {
+	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc is available (runc version") {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
 
-// Of a runtime that leaves programs with the machine's network nothing is run.
-func TestRuntimeThatKeepsNothingApart(t *testing.T) {
+// No program runs with a runtime that leaves it in the machine's network namespace.
+func TestRuntimeWithoutIsolationIsRefused(t *testing.T) {
 	b, env := withRunc(t)
 	b.stop()
 	careless := filepath.Join(t.TempDir(), "careless")
@@ -91,7 +91,7 @@ exec %s "$@"
 	if err := b.Start(t.Context(), id, env, runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "no net namespace of its own") {
+	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "made no net namespace") {
 		t.Errorf("a runner of it is %+v", r)
 	}
 	if err := b.Remove(t.Context(), id); err != nil {
@@ -100,8 +100,8 @@ exec %s "$@"
 	b.noRunnerLeft()
 }
 
-// What the settings don't name can't be asked for, and a runner goes on with the
-// next server as any other does.
+// Only configured runtimes can be requested. Their runners are taken over by the next server like
+// any other.
 func TestRuntimeOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	b, env := withRunc(t)
@@ -109,7 +109,7 @@ func TestRuntimeOutlivesTheServer(t *testing.T) {
 	other := env
 	other.Runtime = "crun"
 	if err := b.PutEnvironment(t.Context(), other); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "(runc)") {
-		t.Errorf("crun isn't there: %v", err)
+		t.Errorf("crun is missing: %v", err)
 	}
 	id := b.begin(env)
 	pid := b.agentOf(id)

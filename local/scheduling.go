@@ -7,20 +7,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// SetDraining drains the machine, or ends that; what is so already is success.
-// While it drains, durably, nothing is placed and nobody new can claim: runners that
-// are wished for keep their turns in the scheduler. Runners that nobody holds go, with
-// DRAINED; the others end as they would. After an error it may be so or not, and
-// calling it again makes it so.
+// SetDraining starts or ends draining the machine; if it is already so, that is success. The
+// setting is stored, so it survives a restart. While the machine drains, nothing is placed and no
+// idle runner can be claimed; registered runners keep their turns in the scheduler. Unclaimed
+// runners are removed with DRAINED; claimed ones end as usual. After an error the setting may have
+// changed or not: call it again.
 func (c *Cluster) SetDraining(ctx context.Context, draining bool) error {
 	return c.placer.SetDraining(ctx, draining)
 }
 
-// Draining reports whether the machine is being drained.
+// Draining reports whether the machine is draining.
 func (c *Cluster) Draining() bool { return !c.placer.Draining().IsZero() }
 
-// drainingStatus returns how far it has come; nil: the machine isn't being drained.
-// The caller holds mu.
+// drainingStatus returns the progress of draining; nil: the machine isn't draining. The caller
+// holds mu.
 func (c *Cluster) drainingStatus() *runtime.Draining {
 	d := &runtime.Draining{Since: c.placer.Draining()}
 	if d.Since.IsZero() {
@@ -38,25 +38,25 @@ func (c *Cluster) drainingStatus() *runtime.Draining {
 	return d
 }
 
-// drainingRemark has health say so. It is meant, and no fault.
+// drainingRemark returns the remark for the health status: draining is intended and no problem.
 func drainingRemark(d runtime.Draining) string {
-	left := "no runner is left"
+	left := "no runners are left"
 	if d.Claimed+d.Leaving > 0 {
-		left = fmt.Sprintf("%d claimed runners are left, and %d others that go", d.Claimed, d.Leaving)
+		left = fmt.Sprintf("%d claimed runners are left, and %d others are being removed", d.Claimed, d.Leaving)
 	}
-	return "draining: no runner starts until that is ended (rockpool drain --off); " + left
+	return "draining: no runner starts until you run rockpool drain --off; " + left
 }
 
-// Evaluations returns a page of the scheduler's evaluations, the youngest first,
-// and how many the filter picks in all.
+// Evaluations returns a page of the scheduler's evaluations, newest first, and how many match the
+// filter in all.
 func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	page, total := c.placer.Evaluations(filter)
 	return page, total, nil
 }
 
-// Allocations returns a page of the scheduler's allocations, the youngest first,
-// and how many the filter picks in all. Those that a restart found have the
-// runner's id, so they are the oldest.
+// Allocations returns a page of the scheduler's allocations, newest first, and how many match the
+// filter in all. An allocation restored after a restart has its runner's id, so it sorts as the
+// oldest.
 func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
 	page, total := c.placer.Allocations(filter)
 	return page, total, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Start implements runtime.Cluster. The record is stored before anything is
-// made.
+// Start implements runtime.Cluster. The record is stored before anything is made. Start returns
+// when the runner is registered with the scheduler, not when it has started.
 func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
 	if !helper.ValidID(string(id)) {
 		return runtime.Invalid("id", "must be 1 to 64 letters, digits, '_' and '-'")
@@ -20,7 +20,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		return err
 	}
 	if err := c.host.Ready(); err != nil {
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "this machine can't start runners")
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "this machine can't start runners now")
 	}
 	r := runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
 	e := c.newEntry(r, priority, private{})
@@ -43,31 +43,31 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		delete(c.entries, id)
 		c.mu.Unlock()
 	} else {
-		err = e.place.Wish()
+		err = e.place.Register()
 	}
 	c.mu.Lock()
 	close(e.recorded)
 	removing := e.removing && err == nil
 	c.mu.Unlock()
-	if removing { // meanwhile; see Remove
-		e.place.Unwish()
+	if removing { // Remove was called while the record was being stored
+		e.place.Deregister()
 	}
 	c.changes.Send(e.environment)
 	return err
 }
 
-// joinStart waits until another Start of the same runner stored it, and gives it
-// this one's priority.
+// joinStart waits until a concurrent Start of the same runner has stored it, and then applies this
+// call's priority.
 func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Priority) error {
 	there, err := c.awaitRecord(ctx, e)
 	switch {
 	case err != nil:
 		return err
 	case !there:
-		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s could not be recorded", e.id)
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "the record of runner %s couldn't be stored; try again", e.id)
 	}
-	e.place.SetPriority(priority) // it may have its place, and wait for its turn
-	return e.place.Wish()
+	e.place.SetPriority(priority) // it may have an allocation and wait for its turn to be started
+	return e.place.Register()
 }
 
 func errStopping() error {

@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-// Status implements runtime.Cluster. Runners that wait for a place take nothing;
-// those that are being removed count until their processes are gone.
+// Status implements runtime.Cluster. Runners without an allocation use no capacity; runners that
+// are being removed use theirs until their processes have ended.
 func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	node := c.placer.Node()
 	status := runtime.ClusterStatus{
@@ -27,11 +27,11 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	}
 	status.Capacity.Take(node.Used)
 	remarks := slices.Clone(c.tiers)
-	if lost := c.host.Lost(); lost != "" {
+	if lost := c.host.Limitations(); lost != "" {
 		remarks = append(remarks, lost)
 	}
 	if why := c.host.Machine.Undivided; why != nil && len(c.host.Machine.Lacks) == 0 {
-		remarks = append(remarks, fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why))
+		remarks = append(remarks, fmt.Sprintf("commands share their runner's cgroups because %v: if several run concurrently, an exceeded memory or process limit can look like a failure", why))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,8 +44,8 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	return status, nil
 }
 
-// visible returns the problems that Status tells: what was reported, and the oldest
-// of those about counters of runners that live. The caller holds mu.
+// visible returns the problems that Status reports: those of the list, and the oldest one about the
+// counters of a live runner. The caller holds mu.
 func (c *Cluster) visible() []runtime.Problem {
 	all := c.problems.All()
 	var oldest *runtime.Problem
@@ -60,17 +60,16 @@ func (c *Cluster) visible() []runtime.Problem {
 	return all
 }
 
-// Stats count what a Cluster has done since it was made, and say what it has
-// now.
+// Stats is what a Cluster has counted since New, and its current load.
 type Stats struct {
 	Scheduler scheduler.Stats
 	Node      scheduler.Node
 	Tasks     tasks.Stats
-	Leaked    int // runners of which something could not be removed
-	Problems  int // that Status tells
+	Leaked    int // runners of which something couldn't be removed
+	Problems  int // as in Status
 }
 
-// Stats returns what was counted up to now. It asks nothing of the machine.
+// Stats returns the counters and the current load. It reads memory only.
 func (c *Cluster) Stats() Stats {
 	s := Stats{Scheduler: c.placer.Scheduler.Stats(), Node: c.placer.Node(), Tasks: c.counts.Read()}
 	s.Tasks.Phases[tasks.Place] = c.placer.Waited()

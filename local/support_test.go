@@ -34,17 +34,17 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Slow: it makes many real sandboxes, some in networks of their own, and gives silent agents the 5 s that they have.
+// Slow: it makes many real sandboxes, some in their own networks, and waits 5 s for silent agents.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memoryStore is a Store that outlives clusters, not processes.
+// memoryStore is a Store that outlives clusters, but not processes.
 type memoryStore struct {
 	mu           sync.Mutex // guards all below
 	environments map[runtime.EnvironmentID]runtime.Environment
 	runners      map[runtime.RunnerID]storedRunner
 	draining     time.Time
-	said         map[runtime.RunnerID]string // all messages that runners had
+	said         map[runtime.RunnerID]string // all messages of runners
 }
 
 type storedRunner struct {
@@ -153,7 +153,7 @@ func (s *memoryStore) SetDraining(_ context.Context, since time.Time) error {
 	return nil
 }
 
-// A bench is a cluster with its own directory and groups.
+// A bench is a cluster with its own directory and cgroups.
 type bench struct {
 	*Cluster
 	t      testing.TB
@@ -213,8 +213,7 @@ func running(t testing.TB) *bench {
 	return newBench(t).run()
 }
 
-// nothingLeft fails the test if there is anything that the cluster or its
-// runners made, after its end.
+// nothingLeft fails the test if anything that the cluster or its runners made is left.
 func (b *bench) nothingLeft() {
 	b.t.Helper()
 	b.noRunnerLeft()
@@ -228,7 +227,7 @@ func (b *bench) nothingLeft() {
 	}
 }
 
-// noRunnerLeft fails the test if there is anything of a runner.
+// noRunnerLeft fails the test if anything of a runner is left.
 func (b *bench) noRunnerLeft() {
 	b.t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -266,8 +265,8 @@ func (b *bench) noRunnerLeft() {
 	}
 }
 
-// processes returns those of this machine that are in the bench's groups, or
-// run one of its programs, but for the maker, which ends with the server.
+// processes returns this machine's processes in the bench's cgroups or of its programs, except the
+// maker, which ends with the server.
 func (b *bench) processes() (found []string) {
 	found, _ = b.processesAndMakers()
 	return found
@@ -300,7 +299,7 @@ func hostEnvironment() runtime.Environment {
 	}
 }
 
-// begin starts a runner and returns when it is IDLE.
+// begin starts a runner, and returns when it is IDLE.
 func (b *bench) begin(env runtime.Environment) runtime.RunnerID {
 	b.t.Helper()
 	id := runtime.NewRunnerID()
@@ -313,7 +312,7 @@ func (b *bench) begin(env runtime.Environment) runtime.RunnerID {
 	return id
 }
 
-// await waits until a runner comes to state, or is GONE.
+// await waits until a runner has this state, or is GONE.
 func (b *bench) await(id runtime.RunnerID, state runtime.RunnerState) (r runtime.Runner) {
 	b.t.Helper()
 	wait.For(b.t, fmt.Sprintf("runner %s is %s, or gone", id, state), func() (ok bool) {
@@ -336,13 +335,13 @@ func (b *bench) runner(id runtime.RunnerID) (runtime.Runner, bool) {
 	return all[i], true
 }
 
-// sh runs a shell script in a runner and returns its outputs and its end.
+// sh runs a shell script in a runner, and returns its output and its exit.
 func (b *bench) sh(id runtime.RunnerID, script string) (string, agent.Exit) {
 	b.t.Helper()
 	return b.shell(id, script, false)
 }
 
-// asRoot is sh as root of the runner.
+// asRoot is sh as the runner's root user.
 func (b *bench) asRoot(id runtime.RunnerID, script string) (string, agent.Exit) {
 	b.t.Helper()
 	return b.shell(id, script, true)
@@ -400,7 +399,7 @@ func (b *bench) slotOf(id runtime.RunnerID) int {
 	return slot
 }
 
-// agentOf returns the agent's process, found through the group of processes.
+// agentOf returns the agent's process, found through the cgroup.
 func (b *bench) agentOf(id runtime.RunnerID) int {
 	b.t.Helper()
 	tree, _ := b.host.Trees.Controller("pids")
@@ -415,9 +414,8 @@ func (b *bench) agentOf(id runtime.RunnerID) int {
 	return pids[0]
 }
 
-// freeze stops a process, and returns when all its threads are stopped: on a busy
-// machine others of them can go on while the one that got the signal waits for a
-// processor.
+// freeze stops a process, and returns when all its threads are stopped. On a busy machine other
+// threads can continue while the one that got the signal waits for a CPU.
 func freeze(t testing.TB, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
@@ -446,7 +444,7 @@ func (b *bench) privateOf(id runtime.RunnerID) private {
 	return p
 }
 
-// placed has a runner placed, and returns what that needs to be undone.
+// placed allocates a runner's directory and user ids, and returns the values to undo that.
 func placed(t testing.TB, d *driver.Driver) taskrunner.Values {
 	t.Helper()
 	values, err := d.Place()
@@ -456,7 +454,7 @@ func placed(t testing.TB, d *driver.Driver) taskrunner.Values {
 	return values
 }
 
-// handleOf returns what is recorded of a sandbox whose first process is this one.
+// handleOf returns the record of a sandbox with this first process.
 func handleOf(pid int, start uint64) json.RawMessage {
 	return fmt.Appendf(nil, `{"pid":%d,"start":%d}`, pid, start)
 }

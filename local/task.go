@@ -11,19 +11,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A start that fails is tried twice more. What fails for good, such as a
-// sandbox whose limits don't take, isn't; the pool waits between runners that
-// could not be started.
+// restarts bounds the retries of a start that fails. An error that retrying can't fix, such as a
+// limit that the kernel refuses, isn't retried; the pool waits between runners that couldn't start.
 var restarts = taskrunner.Policy{Attempts: 2, Interval: 5 * time.Minute, Delay: 300 * time.Millisecond, Jitter: 0.5}
 
-// cleanWithin bounds how long a sandbox's removal is waited for.
+// cleanWithin bounds how long a caller waits for a sandbox's removal.
 const cleanWithin = 15 * time.Second
 
-// The first process is killed at once, and all of its pid namespace with it:
-// nothing in a runner that is removed is worth waiting for, and what runs
-// there is not to be asked. What outlives that is forced by its cgroup.
+// kill sends SIGKILL first: it ends the first process, and with it the whole pid namespace. Nothing
+// in a runner that is being removed is worth waiting for, and its programs get no say. Its cgroup
+// kills what survives that.
 var kill = taskrunner.Kill{Signal: unix.SIGKILL, Timeout: time.Second, Within: cleanWithin}
 
+// newTask returns the task of an entry, in a state.
 func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
 	return taskrunner.New(taskrunner.Config{
 		Driver: e.driver,
@@ -36,15 +36,14 @@ func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
 	}, state)
 }
 
-// A keeper keeps a task's state in the runner's record, and shows it in the
-// runner.
+// A keeper stores a task's state in the runner's record, and shows it in the entry.
 type keeper struct {
 	c *Cluster
 	e *entry
 }
 
-// Save implements taskrunner.Keeper. A runner that is dead and to be forgotten
-// is kept as no record.
+// Save implements taskrunner.Keeper. For a dead runner that is to be forgotten it deletes the
+// record.
 func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 	c, e := k.c, k.e
 	err := e.turn.Do(ctx, func() error {
@@ -63,9 +62,9 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 		e.runner.GoneReason, e.runner.Message = r.GoneReason, r.Message
 		return nil
 	})
-	c.tellLeak(e, state.Leak)
+	c.reportLeak(e, state.Leak)
 	if state.End != nil && (state.End.Reason == runtime.GoneStartFailed || state.End.Reason == runtime.GoneUnknown) {
-		c.config.Logger.Warn("a runner could not be started, or watched", zap.String("runner", string(e.id)), zap.Any("events", state.Events))
+		c.config.Logger.Warn("a runner couldn't be started or watched, and is removed", zap.String("runner", string(e.id)), zap.Any("events", state.Events))
 	}
 	switch {
 	case err == nil && state.Phase == taskrunner.Dead:
@@ -75,8 +74,8 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 			e.place.Running()
 		}
 		c.changes.Send(e.environment)
-	case state.Phase == taskrunner.Dead: // it has ended, stored or not
-		c.config.Logger.Warn("a runner's end wasn't stored", zap.String("runner", string(e.id)), zap.Error(err))
+	case state.Phase == taskrunner.Dead: // it has ended, even if that wasn't stored
+		c.config.Logger.Warn("a runner has ended, but its record couldn't be updated", zap.String("runner", string(e.id)), zap.Error(err))
 		c.mu.Lock()
 		e.runner = shown(e.runner, state)
 		c.mu.Unlock()
@@ -85,8 +84,9 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 	return err
 }
 
-// tellLeak has Status tell what could not be removed, while that is so.
-func (c *Cluster) tellLeak(e *entry, leak string) {
+// reportLeak reports in Status what couldn't be removed of a runner, and resolves that problem when
+// leak is "".
+func (c *Cluster) reportLeak(e *entry, leak string) {
 	subject := "runner " + string(e.id)
 	c.mu.Lock()
 	was := c.leaks[e.id]
@@ -106,14 +106,14 @@ func (c *Cluster) tellLeak(e *entry, leak string) {
 
 // Note implements taskrunner.Keeper.
 func (k *keeper) Note(event taskrunner.Event) {
-	k.c.config.Logger.Debug("something happened to a runner", zap.String("runner", string(k.e.id)),
+	k.c.config.Logger.Debug("runner event", zap.String("runner", string(k.e.id)),
 		zap.String("kind", string(event.Kind)), zap.String("detail", event.Detail), zap.String("message", event.Message))
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
-	k.e.tell(event)
+	k.e.record(event)
 }
 
-// shown returns r as it is with its task in a state.
+// shown returns r with the state, reason and message that follow from its task's state.
 func shown(r runtime.Runner, state taskrunner.State) runtime.Runner {
 	to := map[taskrunner.Phase]runtime.RunnerState{
 		taskrunner.Pending: runtime.RunnerStarting, taskrunner.Running: runtime.RunnerIdle,
@@ -130,11 +130,11 @@ func shown(r runtime.Runner, state taskrunner.State) runtime.Runner {
 	return r
 }
 
-// freed says that a runner takes no room any more: its processes are gone.
+// freed reports to the scheduler that a runner's processes have ended, so its room is free.
 func (c *Cluster) freed(e *entry) {
 	c.mu.Lock()
-	meant, message := e.removing || e.runner.GoneReason == runtime.GoneDrained, e.runner.Message
+	intended, message := e.removing || e.runner.GoneReason == runtime.GoneDrained, e.runner.Message
 	c.mu.Unlock()
-	e.place.Free(meant, message)
+	e.place.Free(intended, message)
 	c.changes.Send(e.environment)
 }

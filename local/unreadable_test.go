@@ -31,10 +31,10 @@ import (
 	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
-// TestUnreadableCountersAreAProblem: counters that can't be read say nothing about
+// TestUnreadableCountersAreReported: counters that can't be read say nothing about
 // the runner. It isn't GONE, what was counted before isn't given for what is
 // counted now, and health has the path until the counters of all runners are read.
-func TestUnreadableCountersAreAProblem(t *testing.T) {
+func TestUnreadableCountersAreReported(t *testing.T) {
 	broken := filepath.Join(sandboxtest.OpenDir(t), "closed", "a")
 	if err := errors.Join(os.MkdirAll(broken, 0o755), os.Chmod(filepath.Dir(broken), 0)); err != nil {
 		t.Fatal(err)
@@ -150,9 +150,9 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 	return c, e, handle, file
 }
 
-// TestRunnerThatCantBeReadIsLeftAsItIs: a file that can't be read says nothing about
+// TestUnreadableRunnerIsKept: a file that can't be read says nothing about
 // the runner. It isn't removed, and the server doesn't start without it.
-func TestRunnerThatCantBeReadIsLeftAsItIs(t *testing.T) {
+func TestUnreadableRunnerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, e, handle, file := unreadRunner(t)
 		before := e.runner
@@ -177,9 +177,9 @@ func TestRunnerThatCantBeReadIsLeftAsItIs(t *testing.T) {
 	})
 }
 
-// TestRunnerThatCanBeReadAgainIsTakenOver: an error that passes ends no runner, and
+// TestTemporarilyUnreadableRunnerIsTakenOver: an error that passes ends no runner, and
 // doesn't keep the server from starting.
-func TestRunnerThatCanBeReadAgainIsTakenOver(t *testing.T) {
+func TestTemporarilyUnreadableRunnerIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e, saved, file := unreadRunner(t)
 		time.AfterFunc(5100*time.Millisecond, func() { // between two tries

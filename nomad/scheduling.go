@@ -66,7 +66,7 @@ func (c *Cluster) Evaluations(ctx context.Context, f runtime.EvaluationFilter) (
 	if err != nil {
 		return nil, 0, err
 	}
-	page, total := runtime.Cut(picked(s.evaluations, func(x runtime.Evaluation) bool { return f.Picks(x.RunnerID, x.EnvironmentID, x.Status) }), f,
+	page, total := runtime.Paginate(picked(s.evaluations, func(x runtime.Evaluation) bool { return f.Matches(x.RunnerID, x.EnvironmentID, x.Status) }), f,
 		func(x runtime.Evaluation) string { return string(x.ID) })
 	return page, total, nil
 }
@@ -81,7 +81,7 @@ func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) (
 	if err != nil {
 		return nil, 0, err
 	}
-	page, total := runtime.Cut(picked(s.allocations, func(x runtime.Allocation) bool { return f.Picks(x.RunnerID, x.EnvironmentID, x.Status) }), f,
+	page, total := runtime.Paginate(picked(s.allocations, func(x runtime.Allocation) bool { return f.Matches(x.RunnerID, x.EnvironmentID, x.Status) }), f,
 		func(x runtime.Allocation) string { return string(x.ID) })
 	return page, total, nil
 }

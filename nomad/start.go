@@ -103,7 +103,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	index := e.registered
 	c.runners.mu.Unlock()
 	if index == 0 {
-		began = c.counts.tasks.Took(tasks.Turn, began)
+		began = c.counts.tasks.Observe(tasks.Turn, began)
 	}
 	template, err := c.environments.Template(ctx, env)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		return err
 	})
 	if err == nil && index == 0 {
-		c.counts.tasks.Took(tasks.Register, began)
+		c.counts.tasks.Observe(tasks.Register, began)
 	}
 	return registered, err
 }

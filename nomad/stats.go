@@ -106,7 +106,7 @@ func (c *counts) answered(e *entry, at time.Time) {
 	if e.start.answered.IsZero() {
 		e.start.answered = at
 		c.tasks.Starts.Add(1)
-		c.tasks.Took(tasks.Save, at)
+		c.tasks.Observe(tasks.Save, at)
 	}
 }
 

@@ -2,19 +2,19 @@ package runtime
 
 import "time"
 
-// A Batch is one build and many cases, which run one after the other. Each is an
-// execution. Cases are counted from 0; the build is BuildCase.
+// A Batch is an optional build followed by many cases, which run one after the other. Each of
+// them is an execution. Cases count from 0; the build has the number BuildCase.
 type Batch struct {
 	ID            BatchID       `json:"id"`
-	RunnerID      RunnerID      `json:"runnerId,omitempty"` // that all run in; "": each case has its own
+	RunnerID      RunnerID      `json:"runnerId,omitempty"` // shared by all steps; "": each case has its own runner
 	EnvironmentID EnvironmentID `json:"environmentId"`
 	Tenant        TenantID      `json:"tenant,omitempty"`
 	HasBuild      bool          `json:"hasBuild,omitempty"` // its first execution is a build
 	CaseCount     int           `json:"caseCount"`
 	StopOnFailure bool          `json:"stopOnFailure,omitempty"`
 	Key           string        `json:"key,omitempty"`
-	Input         string        `json:"input,omitempty"`   // digest of what was asked
-	Release       bool          `json:"release,omitempty"` // its runner goes when it ends
+	Input         string        `json:"input,omitempty"`   // digest of the request made with Key
+	Release       bool          `json:"release,omitempty"` // remove its runner when it ends
 	State         BatchState    `json:"state"`
 	Outcome       BatchOutcome  `json:"outcome,omitempty"` // "" until FINISHED
 	Message       string        `json:"message,omitempty"` // the outcome in words
@@ -23,14 +23,14 @@ type Batch struct {
 	FinishedAt    time.Time     `json:"finishedAt"`
 }
 
-// BatchProgress counts a batch's cases. Those that began are the first ones.
+// BatchProgress counts a batch's cases. Cases begin in order, so the first Begun ones have begun.
 type BatchProgress struct {
-	Begun  int `json:"begun"`  // ended ones included
+	Begun  int `json:"begun"`  // including ended ones
 	Ended  int `json:"ended"`  //
-	Failed int `json:"failed"` // ended otherwise than by exit status 0
+	Failed int `json:"failed"` // ended other than with exit status 0
 }
 
-// BuildCase stands for a batch's build where others have the number of their case.
+// BuildCase is the case number of a batch's build.
 const BuildCase = -1
 
 // MaxCases bounds the cases of a batch.
@@ -39,7 +39,7 @@ const MaxCases = 1000
 // FreshRunners reports whether each case has a runner of its own.
 func (b Batch) FreshRunners() bool { return b.RunnerID == "" }
 
-// Skipped is how many cases never began, and won't.
+// Skipped returns how many cases never began and never will. It is 0 until the batch is finished.
 func (b Batch) Skipped() int {
 	if b.State != BatchFinished {
 		return 0
@@ -47,10 +47,10 @@ func (b Batch) Skipped() int {
 	return b.CaseCount - b.Progress.Begun
 }
 
-// Steps are its executions, if all begin.
+// Steps returns the number of executions if all begin: the cases, and the build if there is one.
 func (b Batch) Steps() int { return b.CaseCount - b.First() }
 
-// First is the case that begins first.
+// First returns the number of the step that begins first: BuildCase or 0.
 func (b Batch) First() int {
 	if b.HasBuild {
 		return BuildCase
@@ -58,13 +58,13 @@ func (b Batch) First() int {
 	return 0
 }
 
-// A BatchState only moves forward.
+// A BatchState says where a batch is in its life: RUNNING → FINISHED.
 type BatchState string
 
 // The states.
 const (
-	BatchRunning  BatchState = "RUNNING"  // it builds, or runs its cases
-	BatchFinished BatchState = "FINISHED" // it has its one outcome
+	BatchRunning  BatchState = "RUNNING"  // the build or a case runs or waits
+	BatchFinished BatchState = "FINISHED" // it has its outcome, which never changes
 )
 
 // A BatchOutcome is how a batch ended.
@@ -72,41 +72,43 @@ type BatchOutcome string
 
 // The outcomes.
 const (
-	BatchCompleted   BatchOutcome = "COMPLETED"    // every case ended, well or not
-	BatchBuildFailed BatchOutcome = "BUILD_FAILED" // no case began
-	BatchStopped     BatchOutcome = "STOPPED"      // at a case that failed, as asked
-	BatchCancelled   BatchOutcome = "CANCELLED"    // somebody cancelled it
-	BatchRunnerGone  BatchOutcome = "RUNNER_GONE"  // its runner went
+	BatchCompleted   BatchOutcome = "COMPLETED"    // every case ended, passed or failed
+	BatchBuildFailed BatchOutcome = "BUILD_FAILED" // the build failed, so no case began
+	BatchStopped     BatchOutcome = "STOPPED"      // a case failed, and StopOnFailure was set
+	BatchCancelled   BatchOutcome = "CANCELLED"    // a caller cancelled it
+	BatchRunnerGone  BatchOutcome = "RUNNER_GONE"  // its runner was lost or removed
 	BatchFailed      BatchOutcome = "FAILED"       // a case could not be started
 )
 
+// A BatchPlace names an execution's batch and its case there.
 // A BatchPlace is where an execution stands in its batch.
 type BatchPlace struct {
 	ID   BatchID `json:"id"`
-	Case int     `json:"case"` // BuildCase: it is the build
+	Case int     `json:"case"` // BuildCase: the build
 }
 
-// A CaseState is what became of a case.
+// A CaseState says where a case is in its life.
+// A CaseState is the state of a case.
 type CaseState string
 
 // The states.
 const (
-	CaseWaiting   CaseState = "WAITING"   // for earlier ones
-	CaseRunning   CaseState = "RUNNING"   // it has its execution
+	CaseWaiting   CaseState = "WAITING"   // for earlier cases
+	CaseRunning   CaseState = "RUNNING"   // its execution exists
 	CasePassed    CaseState = "PASSED"    // it exited with status 0
-	CaseFailed    CaseState = "FAILED"    // it ended otherwise
+	CaseFailed    CaseState = "FAILED"    // it ended in any other way
 	CaseSkipped   CaseState = "SKIPPED"   // it never began
-	CaseCollected CaseState = "COLLECTED" // it ended, and isn't kept any more
+	CaseCollected CaseState = "COLLECTED" // it ended, and retention removed its execution
 )
 
 // A Case is one case of a batch.
 type Case struct {
 	Index     int
 	State     CaseState
-	Execution *Execution // nil: it hasn't one, or not any more
+	Execution *Execution // nil: it has none yet, or retention removed it
 }
 
-// CaseState returns what became of a case, by its execution, if that is known.
+// CaseState returns the state of a case. x is its execution; it is ignored unless known is set.
 func (b Batch) CaseState(number int, x Execution, known bool) CaseState {
 	switch {
 	case known && x.State != ExecutionFinished:

@@ -2,46 +2,44 @@ package runtime
 
 import "time"
 
-// A ClusterStatus says what a cluster is, how much of it is taken, and what is
-// wrong with it.
+// A ClusterStatus describes a cluster: its kind, its capacity, and its problems.
 type ClusterStatus struct {
 	Kind     string // "local" or "nomad"
 	Capacity Capacity
 	Problems []Problem // in the order in which they were found
-	Remark   string    // what is less than elsewhere, and no fault; "": nothing
-	Draining *Draining // nil: it isn't being drained
-	CoreMHz  int       // the clock of one core; 0: it isn't known, or machines differ
-	// LargestRunner is what one runner can be given at most; nil: that isn't known.
+	Remark   string    // a restriction of this cluster that is no fault; "": none
+	Draining *Draining // nil: not draining
+	CoreMHz  int       // clock of one core; 0: unknown, or machines differ
+	// LargestRunner is the most that one runner can be given; nil: unknown.
 	LargestRunner *Resources
-	// HostInterpreters are those of Interpreters that the image host has; none: that isn't known.
+	// HostInterpreters are those of Interpreters that the image "host" contains; none: unknown.
 	HostInterpreters []string
 }
 
-// Interpreters returns the programs that HostInterpreters looks for.
+// Interpreters returns the programs that are searched for to fill HostInterpreters.
 func Interpreters() []string {
 	return []string{"bash", "c++", "cc", "go", "java", "javac", "node", "python3", "sh"}
 }
 
-// Draining says how far a cluster's draining has come: it is done when nothing
-// is left.
+// Draining says what still keeps a cluster from being drained. All counts are 0 when it is done.
 type Draining struct {
 	Since      time.Time
-	Claimed    int // runners that somebody holds
-	Leaving    int // other runners, which go by themselves
-	Executions int // that haven't ended
+	Claimed    int // runners with a holder
+	Leaving    int // other runners, which are being removed
+	Executions int // that haven't finished
 }
 
-// A Problem is something that an operator has to know of, although the cluster
-// goes on without it: a record that can't be read, a runner that can't be
-// removed.
+// A Problem is a fault that an operator must know of although the cluster still works. Examples are
+// an unreadable record and a runner that can't be removed.
 type Problem struct {
 	Subject string // what it is about: "runner r1"
 	Message string
 	Since   time.Time
 }
 
-// A Capacity is what a cluster's machines have, what of it can be promised to runners, which is
-// more where it is overcommitted, and what runners were promised, used by them or not.
+// A Capacity is what a cluster's machines have, and how much of it can be promised to runners. That
+// is more where it is overcommitted. It also counts what has been promised, whether runners use it
+// or not.
 type Capacity struct {
 	CPUMHz              int
 	MemoryMiB           int64
@@ -51,7 +49,7 @@ type Capacity struct {
 	MemoryMiBUsed       int64
 }
 
-// Take counts a runner's resources as used.
+// Take counts a runner's resources as promised.
 func (c *Capacity) Take(r Resources) {
 	c.CPUMHzUsed += r.CPUMHz
 	c.MemoryMiBUsed += int64(r.MemoryMiB)

@@ -9,50 +9,49 @@ import (
 	"unicode/utf8"
 )
 
-// An Environment is what runners are made from. Put together with its
-// Revision it never changes: a change makes a new revision.
+// An Environment describes how its runners are made. An id and a Revision name one immutable
+// version; each change makes a new revision.
 type Environment struct {
 	ID       EnvironmentID `json:"id"`
-	Tenant   TenantID      `json:"tenant,omitempty"` // whose it is
-	Shared   bool          `json:"shared,omitempty"` // every tenant may see and claim it
+	Tenant   TenantID      `json:"tenant,omitempty"` // that owns it
+	Shared   bool          `json:"shared,omitempty"` // every tenant may see it and claim its runners
 	Revision int           `json:"revision"`         // 1, 2, 3 …: counts every change
-	// RunnerRevision is the newest revision that changed what runners are made
-	// from. A runner of an earlier revision is replaced when it is idle; a
-	// change of PoolSize alone leaves it where it is.
+	// RunnerRevision is the newest revision that changed how runners are made. A runner of an
+	// earlier revision is replaced once it is idle. A change of PoolSize alone replaces none.
 	RunnerRevision   int           `json:"runnerRevision"`
 	Image            string        `json:"image"`
-	Pin              ImagePin      `json:"pin,omitzero"` // what Image was when this revision was made
+	Pin              ImagePin      `json:"pin,omitzero"` // content of Image when this revision was made
 	PoolSize         int           `json:"poolSize"`     // idle runners to keep; 0: only on demand
 	Resources        Resources     `json:"resources"`
 	Network          Network       `json:"network"`
 	Isolation        Isolation     `json:"isolation"`
-	Runtime          string        `json:"runtime,omitempty"` // of those that the server's settings name; "": the isolation's own
+	Runtime          string        `json:"runtime,omitempty"` // named in the server's settings; "": the tier's own
 	Variables        []Variable    `json:"variables,omitempty"`
 	Warm             *Warm         `json:"warm,omitempty"`   // nil: each execution starts its own interpreter
-	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution that names none; 0: none
+	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution without one; 0: unlimited
 	OutputLimit      int64         `json:"outputLimit"`      // bytes per execution
-	// Previous is what runners are made from until the cluster has the pinned
-	// image; nil: nothing is. It has no Previous itself.
+	// Previous is the revision that runners are made from until the cluster has the pinned
+	// image; nil: none. It has no Previous itself.
 	Previous *Environment `json:"previous,omitempty"`
 }
 
-// Resources are the limits of one runner, shared by all that runs in it.
+// Resources are the limits of one runner, shared by everything that runs in it.
 type Resources struct {
-	CPUMHz       int `json:"cpuMHz"`       // as Nomad counts: a share of a core is its part of the core's clock
-	MemoryMiB    int `json:"memoryMiB"`    // without swap; what lies in the workspace counts too
-	Processes    int `json:"processes"`    // threads count too; the agent has 16 more
-	WorkspaceMiB int `json:"workspaceMiB"` // room in /workspace, and as much again in /tmp
+	CPUMHz       int `json:"cpuMHz"`       // as in Nomad: half of a 2000 MHz core is 1000
+	MemoryMiB    int `json:"memoryMiB"`    // without swap; files in the workspace count too
+	Processes    int `json:"processes"`    // including threads; the agent has 16 more
+	WorkspaceMiB int `json:"workspaceMiB"` // size of /workspace, and separately of /tmp
 }
 
-// Isolation is the tier that keeps a runner apart from the machine.
+// Isolation is the isolation tier: how a runner is isolated from the machine.
 type Isolation string
 
 // The tiers.
 const (
-	IsolationNamespaces Isolation = "NAMESPACES" // Linux namespaces, cgroups and seccomp; the kernel is shared
-	IsolationGVisor     Isolation = "GVISOR"     // gVisor's runsc: its own kernel in user space
-	IsolationNone       Isolation = "NONE"       // none; for programs that are trusted
-	IsolationCluster    Isolation = "CLUSTER"    // what the cluster's own driver gives
+	IsolationNamespaces Isolation = "NAMESPACES" // Linux namespaces, cgroups and seccomp; shared kernel
+	IsolationGVisor     Isolation = "GVISOR"     // gVisor's runsc: a kernel of its own in user space
+	IsolationNone       Isolation = "NONE"       // none; for trusted programs only
+	IsolationCluster    Isolation = "CLUSTER"    // that of the cluster's own task driver
 )
 
 // A Variable is one environment variable of a command.
@@ -61,33 +60,33 @@ type Variable struct {
 	Value string `json:"value"`
 }
 
-// What an environment is made of where its creator doesn't say.
+// Defaults of an environment's fields.
 const (
 	DefaultImage       = "host"
 	DefaultPoolSize    = 2
-	DefaultOutputLimit = 16 << 20
+	DefaultOutputLimit = 16 << 20 // bytes
 	DefaultTimeLimit   = 60 * time.Second
 )
 
-// DefaultResources are the limits of an environment that names none.
+// DefaultResources returns the limits of an environment that names none.
 func DefaultResources() Resources {
 	return Resources{CPUMHz: 2000, MemoryMiB: 256, Processes: 128, WorkspaceMiB: 64}
 }
 
-// Bounds of what a client may ask for.
+// Bounds of what a client may request.
 const (
 	MaxPoolSize    = 1000
 	MinMemoryMiB   = 16
 	MaxTimeLimit   = 24 * time.Hour
-	MinOutputLimit = 1 << 10
-	MaxOutputLimit = 1 << 40
+	MinOutputLimit = 1 << 10 // bytes
+	MaxOutputLimit = 1 << 40 // bytes
 	MaxVariables   = 256
-	MaxValueBytes  = 32 << 10
-	MaxAllValues   = 512 << 10 // of all variables together
+	MaxValueBytes  = 32 << 10  // of one variable
+	MaxAllValues   = 512 << 10 // bytes of all names and values together
 )
 
-// Validate returns INVALID_INPUT with the first field that is out of its
-// range, and nil for an environment that a cluster can be asked to keep.
+// Validate returns INVALID_INPUT with the first field that is out of range, and nil for an
+// environment that a cluster may store.
 func (e Environment) Validate() error {
 	if err := e.ID.Validate(); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (e Environment) Validate() error {
 		return Invalid("isolation", "must be NAMESPACES, GVISOR, NONE or CLUSTER")
 	}
 	if e.Runtime != "" && !ValidRuntime(e.Runtime) {
-		return Invalid("runtime", "must be 1 to 32 small letters, digits and '-', beginning with a letter, or empty")
+		return Invalid("runtime", "must be 1 to 32 lower-case letters, digits and '-', beginning with a letter, or empty")
 	}
 	if err := e.Warm.validate(e.Isolation, e.Runtime); err != nil {
 		return err
@@ -132,7 +131,7 @@ func (e Environment) Validate() error {
 	return ValidateVariables("variables", e.Variables)
 }
 
-// ValidRuntime reports whether name can be one of a runtime.
+// ValidRuntime reports whether name is a valid name of a runtime.
 func ValidRuntime(name string) bool {
 	for i, c := range name {
 		letter := 'a' <= c && c <= 'z'
@@ -143,10 +142,10 @@ func ValidRuntime(name string) bool {
 	return 1 <= len(name) && len(name) <= 32
 }
 
-// SameRunners reports whether runners made from e and from other are alike,
-// so that a change from one to the other replaces none.
+// SameRunners reports whether e and other make equal runners. If so, a change from one to the
+// other replaces no runner.
 func (e Environment) SameRunners(other Environment) bool {
-	return e.Tenant == other.Tenant && // idle runners belong to it
+	return e.Tenant == other.Tenant && // it owns the idle runners
 		e.Image == other.Image && e.Pin.Digest == other.Pin.Digest &&
 		e.Resources == other.Resources &&
 		e.Network.equal(other.Network) &&
@@ -173,11 +172,11 @@ func Between(field string, value, low, high int64, unit string) error {
 	return nil
 }
 
+// variableNames is the POSIX portable form, without which shells drop variables.
 var variableNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ValidateVariables returns INVALID_INPUT below field unless every variable
-// has a portable name (POSIX 8.1) and a value without NUL, and no name
-// stands twice.
+// ValidateVariables returns INVALID_INPUT below field unless every variable has a portable name
+// (POSIX 8.1), no name occurs twice, and no value contains NUL.
 func ValidateVariables(field string, variables []Variable) error {
 	if len(variables) > MaxVariables {
 		return Invalid(field, "must be at most %d variables, not %d", MaxVariables, len(variables))
@@ -186,14 +185,14 @@ func ValidateVariables(field string, variables []Variable) error {
 	total := 0
 	for i, v := range variables {
 		if total += len(v.Name) + len(v.Value); total > MaxAllValues {
-			return Invalid(field, "must be at most %d bytes in all", MaxAllValues)
+			return Invalid(field, "names and values must be at most %d bytes in total", MaxAllValues)
 		}
 		at := fmt.Sprintf("%s.%d", field, i)
 		switch {
 		case !variableNames.MatchString(v.Name) || len(v.Name) > 256:
 			return Invalid(at+".name", "must be 1 to 256 letters, digits and underscores, not beginning with a digit")
 		case seen[v.Name]:
-			return Invalid(at+".name", "%s is named twice", v.Name)
+			return Invalid(at+".name", "%s occurs twice", v.Name)
 		case len(v.Value) > MaxValueBytes || strings.ContainsRune(v.Value, 0):
 			return Invalid(at+".value", "must be at most %d bytes without NUL", MaxValueBytes)
 		}

@@ -2,38 +2,38 @@ package runtime
 
 import "time"
 
-// An Execution is one command in one runner, and what became of it.
+// An Execution is one command in one runner, and its outcome.
 type Execution struct {
 	ID            ExecutionID    `json:"id"`
 	RunnerID      RunnerID       `json:"runnerId"`
 	EnvironmentID EnvironmentID  `json:"environmentId"`
-	Tenant        TenantID       `json:"tenant,omitempty"` // its runner's, when it began
+	Tenant        TenantID       `json:"tenant,omitempty"` // of its runner when it began
 	Command       []string       `json:"command"`          // argv
-	Shell         bool           `json:"shell,omitempty"`  // the caller gave a command line, of which Command was made
-	Line          string         `json:"line,omitempty"`   // to show as the command line; "": it is made of Command
-	Labels        []Label        `json:"labels,omitempty"` // its claim's and its own, as WithLabels has them
+	Shell         bool           `json:"shell,omitempty"`  // Command was made from a command line
+	Line          string         `json:"line,omitempty"`   // command line for display; "": derived from Command
+	Labels        []Label        `json:"labels,omitempty"` // of its claim and its own, merged by WithLabels
 	TimeLimit     time.Duration  `json:"timeLimit"`
 	OutputLimit   int64          `json:"outputLimit"`
 	Stdin         bool           `json:"stdin"`
-	Terminal      *TerminalSize  `json:"terminal,omitempty"` // as it was at the start; nil: none
+	Terminal      *TerminalSize  `json:"terminal,omitempty"` // initial size; nil: no terminal
 	Privileged    bool           `json:"privileged,omitempty"`
 	Limits        Limits         `json:"limits"`
 	Key           string         `json:"key,omitempty"`
-	Input         string         `json:"input,omitempty"`   // digest of what was asked with Key
-	Release       bool           `json:"release,omitempty"` // its runner goes when it ends
-	Batch         *BatchPlace    `json:"batch,omitempty"`   // nil: it is part of none
+	Input         string         `json:"input,omitempty"`   // digest of the request made with Key
+	Release       bool           `json:"release,omitempty"` // remove its runner when it ends
+	Batch         *BatchPlace    `json:"batch,omitempty"`   // nil: not part of a batch
 	State         ExecutionState `json:"state"`
 	End           End            `json:"end"` // zero until FINISHED
 	Usage         Usage          `json:"usage"`
-	StartedWarm   *bool          `json:"startedWarm,omitempty"` // from its runner's interpreter (Warm); nil: the runner has none, or it hasn't started
-	ColdReason    *string        `json:"coldReason,omitempty"`  // why not, for people
+	StartedWarm   *bool          `json:"startedWarm,omitempty"` // nil: no interpreter is loaded, or not started
+	ColdReason    *string        `json:"coldReason,omitempty"`  // why it didn't start warm, for people
 	Marks         Marks          `json:"marks"`
 
-	Losses   []OutputLoss `json:"losses,omitempty"`   // by their offset
-	LogBytes *int64       `json:"logBytes,omitempty"` // that its log had when it ended; nil: it hasn't, or an older server ended it
+	Losses   []OutputLoss `json:"losses,omitempty"`   // ordered by offset
+	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil: unfinished, or ended by an older server
 }
 
-// A TerminalSize is in characters; each is 1 to MaxTerminalSize.
+// A TerminalSize is in characters; both numbers are 1 to MaxTerminalSize.
 type TerminalSize struct {
 	Columns int `json:"columns"`
 	Rows    int `json:"rows"`
@@ -42,28 +42,28 @@ type TerminalSize struct {
 // MaxTerminalSize bounds a terminal's columns and rows.
 const MaxTerminalSize = 4096
 
-// Limits are an execution's own, beside those of its runner; 0 is none.
+// Limits are an execution's own limits, in addition to its runner's; 0: none.
 type Limits struct {
-	CPU       time.Duration `json:"cpu,omitempty"`       // processor time of the command and all that it starts, whole seconds
-	Processes int           `json:"processes,omitempty"` // processes and threads at once
+	CPU       time.Duration `json:"cpu,omitempty"`       // processor time of the command and all its descendants, whole seconds
+	Processes int           `json:"processes,omitempty"` // concurrent processes and threads
 	OpenFiles int           `json:"openFiles,omitempty"` // descriptors of each process
-	FileSize  int64         `json:"fileSize,omitempty"`  // bytes of each file that is written
+	FileSize  int64         `json:"fileSize,omitempty"`  // bytes of each file written
 }
 
-// Bounds of Limits that are given.
+// Bounds of Limits that a client may request.
 const (
-	MinOpenFiles = 8 // fewer, and hardly any program can start
+	MinOpenFiles = 8 // with fewer, hardly any program starts
 	MaxOpenFiles = 1 << 20
-	MaxFileSize  = 1 << 40
+	MaxFileSize  = 1 << 40 // bytes
 	MaxProcesses = 1 << 16
 )
 
-// Passed reports whether it ended by itself, with exit status 0.
+// Passed reports whether the execution exited with status 0.
 func (x Execution) Passed() bool {
 	return x.State == ExecutionFinished && x.End.Outcome == OutcomeExited && x.End.ExitCode == 0
 }
 
-// Failed reports whether it ended otherwise than by exit status 0, and wasn't cancelled.
+// Failed reports whether the execution ended in any other way, except by being cancelled.
 func (x Execution) Failed() bool {
 	return x.State == ExecutionFinished && !x.Passed() && x.End.Outcome != OutcomeCancelled
 }
@@ -74,31 +74,31 @@ type ExecutionState string
 
 // The states.
 const (
-	ExecutionPending  ExecutionState = "PENDING"  // recorded; the agent hasn't said that it runs
+	ExecutionPending  ExecutionState = "PENDING"  // recorded; the agent hasn't reported its start
 	ExecutionRunning  ExecutionState = "RUNNING"  // the agent started it
-	ExecutionFinished ExecutionState = "FINISHED" // it has its one outcome
+	ExecutionFinished ExecutionState = "FINISHED" // it has its outcome, which never changes
 )
 
 // An Outcome is how an execution ended.
 type Outcome string
 
-// The outcomes. Each rests on evidence: a wait status, a counter of the
-// kernel, a limit that was enforced. Without any it is LOST.
+// The outcomes. Each rests on evidence: a wait status, a counter of the kernel, or an enforced
+// limit. Without evidence the outcome is LOST.
 const (
 	OutcomeExited       Outcome = "EXITED"        // with End.ExitCode
 	OutcomeSignaled     Outcome = "SIGNALED"      // by End.Signal
-	OutcomeTimeLimit    Outcome = "TIME_LIMIT"    // it ran for its whole wall time
+	OutcomeTimeLimit    Outcome = "TIME_LIMIT"    // it used up its wall time
 	OutcomeCPULimit     Outcome = "CPU_LIMIT"     // it used up its CPU time
 	OutcomeMemoryLimit  Outcome = "MEMORY_LIMIT"  // the kernel killed it for memory
-	OutcomeProcessLimit Outcome = "PROCESS_LIMIT" // it ran into the limit of processes
-	OutcomeOutputLimit  Outcome = "OUTPUT_LIMIT"  // it printed more than it may
-	OutcomeCancelled    Outcome = "CANCELLED"     // somebody cancelled it
-	OutcomeRunnerGone   Outcome = "RUNNER_GONE"   // its runner went, for End.GoneReason
+	OutcomeProcessLimit Outcome = "PROCESS_LIMIT" // it reached the limit of processes
+	OutcomeOutputLimit  Outcome = "OUTPUT_LIMIT"  // it printed more than its output limit
+	OutcomeCancelled    Outcome = "CANCELLED"     // a caller cancelled it
+	OutcomeRunnerGone   Outcome = "RUNNER_GONE"   // its runner is gone; see End.GoneReason
 	OutcomeLost         Outcome = "LOST"          // no evidence survived
-	OutcomeFailed       Outcome = "FAILED"        // it could not be started, or we failed
+	OutcomeFailed       Outcome = "FAILED"        // it could not be started, or Rockpool failed
 )
 
-// Outcomes are all.
+// Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{
 		OutcomeExited, OutcomeSignaled, OutcomeTimeLimit, OutcomeCPULimit, OutcomeMemoryLimit, OutcomeProcessLimit,
@@ -115,39 +115,38 @@ type End struct {
 	Message    string     `json:"message,omitempty"`    // the outcome in words
 }
 
-// Usage is what an execution used. A zero PeakMemory or PeakProcesses, and a nil,
-// mean that nobody could tell.
+// Usage is what an execution used. PeakMemory or PeakProcesses of 0, and nil, mean unknown.
 type Usage struct {
 	Wall        time.Duration `json:"wall"`
-	User        time.Duration `json:"user"`
-	System      time.Duration `json:"system"`
+	User        time.Duration `json:"user"`       // processor time in user mode
+	System      time.Duration `json:"system"`     // processor time in the kernel
 	PeakMemory  int64         `json:"peakMemory"` // bytes
 	OutputBytes int64         `json:"outputBytes"`
 
-	PeakProcesses int    `json:"peakProcesses,omitempty"` // and threads
+	PeakProcesses int    `json:"peakProcesses,omitempty"` // including threads
 	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
 	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
 }
 
-// UsageNow is what a running execution has used until At, and holds then. A zero Memory, PeakMemory,
-// Processes or PeakProcesses means that nobody could tell.
+// UsageNow is what a running execution has used until At, and what it holds then. A Memory,
+// PeakMemory, Processes or PeakProcesses of 0 means unknown.
 type UsageNow struct {
 	At                       time.Time
 	Wall, User, System       time.Duration
 	Memory, PeakMemory       int64 // bytes
-	Processes, PeakProcesses int   // and threads
+	Processes, PeakProcesses int   // including threads
 	OutputBytes              int64
 }
 
-// Marks are the times of what happened; zero means not yet, or never.
+// Marks are the times of an execution's transitions; zero: not yet, or never.
 type Marks struct {
-	QueuedAt      time.Time `json:"queuedAt"`
-	StartedAt     time.Time `json:"startedAt"`
+	QueuedAt      time.Time `json:"queuedAt"`  // accepted and stored
+	StartedAt     time.Time `json:"startedAt"` // the agent started the command
 	FirstOutputAt time.Time `json:"firstOutputAt"`
 	FinishedAt    time.Time `json:"finishedAt"`
 }
 
-// A Stream is one of a command's two outputs.
+// A Stream is one of a command's two output streams.
 type Stream byte
 
 // The streams.

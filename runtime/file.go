@@ -2,17 +2,17 @@ package runtime
 
 import "time"
 
-// A File is an entry of a runner's file system. Names are the bytes that the
-// runner has; they need not be valid UTF-8.
+// A File is an entry of a runner's file system. Names are the runner's bytes, which need not be
+// valid UTF-8.
 type File struct {
 	Runner     RunnerID
-	Path       string // below the directory that was asked for, or as it was asked for
-	At         string // the path by which the runner has it
+	Path       string // relative to the listed directory, or as requested
+	At         string // absolute path in the runner
 	Type       FileType
-	Size       int64
+	Size       int64 // bytes
 	ModifiedAt time.Time
 	Mode       uint32 // permission bits with setuid, setgid and sticky: 0 to 07777
-	Owner      string // a name where the runner's /etc/passwd has one, else the number
+	Owner      string // the name from the runner's /etc/passwd, or the number
 	Group      string
 	LinkTarget string // of a LINK
 }
@@ -28,9 +28,8 @@ const (
 	FileOther     FileType = "OTHER" // FIFO, socket or device
 )
 
-// A FileWrite is a file or directory to be made. A file is root-owned with
-// Mode (0: 0744), a directory root-owned 0755 unless Mode says otherwise;
-// missing parents are made as directories.
+// A FileWrite is a file or directory to create. A file is owned by root with Mode (0: 0744). A
+// directory is owned by root with Mode (0: 0755). Missing parents are created as directories.
 type FileWrite struct {
 	Path      string
 	Data      []byte
@@ -38,7 +37,7 @@ type FileWrite struct {
 	Mode      uint32
 }
 
-// A FileFailure is a file that could not be written, and why.
+// A FileFailure is a file that could not be written, and the reason.
 type FileFailure struct {
 	Path    string
 	Message string
@@ -47,18 +46,18 @@ type FileFailure struct {
 // A FileMatch is an entry that a search found, or a line of one.
 type FileMatch struct {
 	File File
-	Line int    // from 1 on; 0: it was searched by name only
-	Text string // the line, or the part of a long one that has the text
+	Line int    // from 1; 0: the search was by name only
+	Text string // the line, or the matching part of a long line
 }
 
-// A FileSearch is what a search found.
+// A FileSearch is the result of a search.
 type FileSearch struct {
-	Matches []FileMatch     // sorted by path, element by element, then by line
-	Limit   FileSearchLimit // at which it ended early; "": all was searched
-	Skipped int             // files and directories that weren't searched, or not to the end
+	Matches []FileMatch     // ordered by path, element by element, then by line
+	Limit   FileSearchLimit // that ended it early; "": everything was searched
+	Skipped int             // files and directories that weren't searched completely
 }
 
-// FileSearchLimit is a bound at which a search ends early.
+// FileSearchLimit is a limit that ends a search early.
 type FileSearchLimit string
 
 // The limits.
@@ -70,10 +69,10 @@ const (
 	SearchDepth   FileSearchLimit = "DEPTH"
 )
 
-// A FileChange is what happened to an entry of a directory that is watched.
+// A FileChange is a change of an entry in a watched directory.
 type FileChange struct {
 	Type FileChangeType
-	Path string // below that directory; of BEGAN and LOST ""
+	Path string // relative to that directory; "" with BEGAN and LOST
 }
 
 // FileChangeType is what happened.
@@ -81,9 +80,9 @@ type FileChangeType string
 
 // The types.
 const (
-	FilesBegan  FileChangeType = "BEGAN" // comes first: what happens from now on is reported
+	FilesBegan  FileChangeType = "BEGAN" // the first: later changes are reported
 	FileCreated FileChangeType = "CREATED"
 	FileChanged FileChangeType = "CHANGED"
 	FileRemoved FileChangeType = "REMOVED"
-	FilesLost   FileChangeType = "LOST" // there were more changes before: list to see what is there
+	FilesLost   FileChangeType = "LOST" // earlier changes were dropped: list the directory again
 )

@@ -10,8 +10,8 @@ import (
 // "10" or "python"; two ids are the same only if they are equal as strings.
 type EnvironmentID string
 
-// A RunnerID names a runner. It is chosen before the runner is started and is
-// never used again. Ids sort by the time at which they were made.
+// A RunnerID names a runner. It is chosen before the runner is started and never reused. Ids sort
+// by the time at which they were made.
 type RunnerID string
 
 // An ExecutionID names an execution; it sorts like a [RunnerID].
@@ -23,23 +23,23 @@ type BatchID string
 // A TicketID names a ticket; it sorts like a [RunnerID].
 type TicketID string
 
-// NewRunnerID returns an id that was never used before.
+// NewRunnerID returns a unique id.
 func NewRunnerID() RunnerID { return RunnerID(newID()) }
 
-// NewExecutionID returns an id that was never used before.
+// NewExecutionID returns a unique id.
 func NewExecutionID() ExecutionID { return ExecutionID(newID()) }
 
-// NewBatchID returns an id that was never used before.
+// NewBatchID returns a unique id.
 func NewBatchID() BatchID { return BatchID(newID()) }
 
-// NewTicketID returns an id that was never used before.
+// NewTicketID returns a unique id.
 func NewTicketID() TicketID { return TicketID(newID()) }
 
-// NewWaitingID returns an id of a claim that waits; it sorts like a [RunnerID].
+// NewWaitingID returns a unique id for a waiting claim; it sorts like a [RunnerID].
 func NewWaitingID() string { return newID() }
 
-// newID returns a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then
-// a counter and random bits, so that ids made later sort later.
+// newID returns a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then a counter and random
+// bits, so that later ids sort later.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 var environmentIDs = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

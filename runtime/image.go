@@ -1,36 +1,37 @@
 package runtime
 
-// An ImagePin says which bytes an environment's image is, and what they say of
-// how programs run there. The zero ImagePin is none: the image is the cluster's
-// own business.
+// An ImagePin identifies the bytes of an environment's image, and holds what the image says about
+// running programs. The zero ImagePin means that the cluster alone handles the image.
 type ImagePin struct {
-	Digest           string     `json:"digest,omitempty"` // "sha256:…"; nothing else ever has it
+	Digest           string     `json:"digest,omitempty"` // "sha256:…" of the content
 	Variables        []Variable `json:"variables,omitempty"`
 	WorkingDirectory string     `json:"workingDirectory,omitempty"` // "": the workspace
-	User             string     `json:"user,omitempty"`             // the name of the user that programs run as
-	Account          string     `json:"account,omitempty"`          // the image's own user, as it says: a name or a number; only where files can't be given to another
-	// Unpinned is why there is no digest: then each node runs what it has by the image's name.
+	User             string     `json:"user,omitempty"`             // name of the user that programs run as
+	// Account is the image's own USER, a name or a number. It is set only where files can't be
+	// given to another user.
+	Account string `json:"account,omitempty"`
+	// Unpinned is why there is no digest. Each node then runs its own version of the image.
 	Unpinned string `json:"unpinned,omitempty"`
 }
 
-// An ImageState is where a cluster is in having a pinned image.
+// An ImageState says whether a cluster has a pinned image.
 type ImageState string
 
 // The states.
 const (
-	ImagePulling ImageState = "PULLING" // it is on its way
-	ImageReady   ImageState = "READY"   // it is here, whatever becomes of where it came from
-	ImageFailed  ImageState = "FAILED"  // it isn't here; the reason says what to do
+	ImagePulling ImageState = "PULLING" // it is being pulled
+	ImageReady   ImageState = "READY"   // it is stored here; its registry is no longer needed
+	ImageFailed  ImageState = "FAILED"  // it is missing; Reason says what to do
 )
 
-// An ImageStatus says how far a cluster is with a pinned image. The zero
-// ImageStatus is that of an environment without one.
+// An ImageStatus is the progress of a cluster in getting a pinned image. It is zero for an
+// environment without one.
 type ImageStatus struct {
 	Digest     string
 	State      ImageState
-	Layers     int // that it has; 0: not known yet
+	Layers     int // in the image; 0: not known yet
 	LayersDone int
-	Bytes      int64 // of the layers as they come, mostly compressed
+	Bytes      int64 // of the layers as transferred, mostly compressed
 	BytesDone  int64
 	Reason     string // with FAILED: why, and what to do
 }

@@ -7,11 +7,11 @@ import (
 
 // Bounds of labels.
 const (
-	MaxLabels     = 32  // of a claim or, with its claim's, of an execution, and of those that a filter names
+	MaxLabels     = 32  // of a claim, of an execution including its claim's, or of a filter
 	MaxLabelBytes = 256 // of a name or a value
 )
 
-// A Label is a name and value that the claimer, or who started an execution, attached.
+// A Label is a name and a value that a caller attached to a claim or an execution.
 type Label struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -30,8 +30,8 @@ func ValidateLabels(labels []Label) error {
 	return nil
 }
 
-// WithLabels returns the labels of an execution: those of its claim and its own, which replace the
-// claim's of the same name. It returns INVALID_INPUT if these are too many.
+// WithLabels returns the labels of an execution: its claim's and its own. Its own replace those of
+// the claim with the same name. It returns INVALID_INPUT if there are more than MaxLabels.
 func WithLabels(claim, own []Label) ([]Label, error) {
 	if len(own) == 0 {
 		return claim, nil
@@ -43,19 +43,19 @@ func WithLabels(claim, own []Label) ([]Label, error) {
 		}
 	}
 	if all = append(all, own...); len(all) > MaxLabels {
-		return nil, Invalid("labels", "must be at most %d labels with those of the claim, not %d", MaxLabels, len(all))
+		return nil, Invalid("labels", "must be at most %d labels including those of the claim, not %d", MaxLabels, len(all))
 	}
 	return all, nil
 }
 
-// A LabelFilter selects what has a label of this name.
+// A LabelFilter selects objects with a label of this name.
 type LabelFilter struct {
 	Name  string
 	Value *string // and this value; nil: any
 }
 
-// Among reports whether one of the labels is selected.
-func (f LabelFilter) Among(labels []Label) bool {
+// MatchesAny reports whether labels contains one that the filter selects.
+func (f LabelFilter) MatchesAny(labels []Label) bool {
 	return slices.ContainsFunc(labels, func(l Label) bool { return l.Name == f.Name && (f.Value == nil || l.Value == *f.Value) })
 }
 

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAnExecutionsLabelsReplaceItsClaims(t *testing.T) {
+func TestExecutionLabelsOverrideClaimLabels(t *testing.T) {
 	claim := []Label{{"user", "ada"}, {"course", "c"}, {"user", "eve"}}
 	for name, test := range map[string]struct{ own, want []Label }{
 		"none":             {nil, claim},
@@ -44,7 +44,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-func TestCommandLineIsAsTyped(t *testing.T) {
+func TestCommandLineIsVerbatim(t *testing.T) {
 	for want, x := range map[string]Execution{
 		`echo "$HOME" | wc`:        {Command: []string{"/bin/sh", "-c", `echo "$HOME" | wc`}, Shell: true},
 		`./x "$@" 1 'two words'`:   {Command: []string{"/bin/sh", "-c", `./x "$@"`, "sh", "1", "two words"}, Shell: true},
@@ -65,7 +65,7 @@ func TestCommandLineIsAsTyped(t *testing.T) {
 	}
 }
 
-func TestCommandLinesThatCanBeShown(t *testing.T) {
+func TestValidateCommandLine(t *testing.T) {
 	for line, valid := range map[string]bool{
 		"": true, "ä 👩‍💻\u00a0\tx\ny": true, strings.Repeat("x", MaxCommandLineBytes): true,
 		strings.Repeat("x", MaxCommandLineBytes+1): false, "\x1b[31m": false, "a\x00": false, "a\rb": false, "\u0085": false, "\xff": false,
@@ -76,8 +76,8 @@ func TestCommandLinesThatCanBeShown(t *testing.T) {
 	}
 }
 
-// TestShellsReadCommandLines: as the same arguments.
-func TestShellsReadCommandLines(t *testing.T) {
+// TestQuotedCommandLinesParseInAShell checks that a shell reads the same arguments.
+func TestQuotedCommandLinesParseInAShell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		arguments := rapid.SliceOfN(rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 })), 1, 5).Draw(t, "arguments")
 		line := Execution{Command: append([]string{"printf", `%s\0`}, arguments...)}.CommandLine()

@@ -2,35 +2,34 @@ package runtime
 
 import "math"
 
-// A LossCause is why output isn't in the log of its execution.
+// A LossCause is the reason why output is missing from an execution's output log.
 type LossCause string
 
-// The causes. Each rests on evidence; without any it is UNKNOWN.
+// The causes. Each rests on evidence; without evidence the cause is UNKNOWN.
 const (
-	LossStorageFull LossCause = "STORAGE_FULL" // when it was printed, the disk or the room for output was full
-	LossUnwritable  LossCause = "UNWRITABLE"   // when it was printed, the log could not be written for another reason
-	LossRetention   LossCause = "RETENTION"    // it was kept, and then collected
-	LossDeleted     LossCause = "DELETED"      // it was kept, and then somebody else deleted the log
-	LossDamaged     LossCause = "DAMAGED"      // it was kept, and then the log was cut off or changed
+	LossStorageFull LossCause = "STORAGE_FULL" // the disk or the space for output was full when it was printed
+	LossUnwritable  LossCause = "UNWRITABLE"   // the log was unwritable for another reason when it was printed
+	LossRetention   LossCause = "RETENTION"    // it was stored, and retention removed it
+	LossDeleted     LossCause = "DELETED"      // it was stored, and something else deleted the log
+	LossDamaged     LossCause = "DAMAGED"      // it was stored, and the log was truncated or changed
 	LossUnknown     LossCause = "UNKNOWN"      // no evidence survived
 )
 
-// LossCauses are all.
+// LossCauses returns all causes.
 func LossCauses() []LossCause {
 	return []LossCause{LossStorageFull, LossUnwritable, LossRetention, LossDeleted, LossDamaged, LossUnknown}
 }
 
-// An OutputLoss is the cause for which output could not be written: what is missing
-// from From up to To. To is 0 while nothing was written after it, and in what older
-// servers stored; it then holds until the next OutputLoss.
+// An OutputLoss is a range of output that could not be written, [From, To), and why. To is 0 while
+// nothing was written after it, and in records of older servers; it then ends at the next OutputLoss.
 type OutputLoss struct {
 	From  int64     `json:"from"`
 	To    int64     `json:"to,omitempty"`
 	Cause LossCause `json:"cause"`
 }
 
-// LossAt returns the cause for which the output at an offset could not be written,
-// "" if none was recorded, and the offset up to which the answer is the same.
+// LossAt returns why the output at an offset could not be written, or "" if no loss is recorded
+// there. The answer holds up to the offset until.
 func (x Execution) LossAt(offset int64) (cause LossCause, until int64) {
 	until = math.MaxInt64
 	for _, loss := range x.Losses {
@@ -48,8 +47,7 @@ func (x Execution) LossAt(offset int64) (cause LossCause, until int64) {
 	return cause, until
 }
 
-// LossesBefore returns what is recorded of losses before an offset: nothing at or
-// after it is known to be lost.
+// LossesBefore returns the recorded losses before an offset. The last one is cut off at the offset.
 func (x Execution) LossesBefore(offset int64) []OutputLoss {
 	var losses []OutputLoss
 	for _, loss := range x.Losses {

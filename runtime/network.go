@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// Network says what a runner can reach and where it can be reached.
+// Network says what a runner can reach and which of its ports are exposed.
 type Network struct {
 	Access       bool  `json:"access"`
 	ExposedPorts []int `json:"exposedPorts,omitempty"`
-	// Allow and AllowNames are all that Access is to: networks (or addresses), and
-	// names; "*.x" is all below x. Both empty: to all that isn't denied anyway.
+	// Allow (networks or addresses) and AllowNames (names; "*.x" matches all names below x) restrict
+	// Access. If both are empty, everything that isn't denied anyway is reachable.
 	Allow         []string `json:"allow,omitempty"`
 	AllowNames    []string `json:"allowNames,omitempty"`
-	BandwidthMbit int      `json:"bandwidthMbit,omitempty"` // a second, each direction; 0: as much as the cluster gives
+	BandwidthMbit int      `json:"bandwidthMbit,omitempty"` // per second, each direction; 0: the cluster's default
 }
 
-// Used reports whether a runner has any of it.
+// Used reports whether a runner has network access or exposed ports.
 func (n Network) Used() bool { return n.Access || len(n.ExposedPorts) > 0 }
 
-// Narrow reports whether Access is only to what is named.
+// Narrow reports whether Access is restricted to named targets.
 func (n Network) Narrow() bool { return len(n.Allow) > 0 || len(n.AllowNames) > 0 }
 
 func (n Network) equal(o Network) bool {
@@ -29,12 +29,13 @@ func (n Network) equal(o Network) bool {
 		slices.Equal(n.AllowNames, o.AllowNames) && n.BandwidthMbit == o.BandwidthMbit
 }
 
-// Bounds of what a client may ask for.
+// Bounds of what a client may request.
 const (
-	MaxAllowed       = 64 // networks, and as many names
+	MaxAllowed       = 64 // networks, and separately names
 	MaxBandwidthMbit = 100_000
 )
 
+// validate checks the network's settings on their own, not whether the cluster can enforce them.
 func (n Network) validate() error {
 	if err := validatePorts(n.ExposedPorts); err != nil {
 		return err
@@ -60,10 +61,10 @@ func (n Network) validate() error {
 			return Invalid(fmt.Sprintf("network.allowNames.%d", i), "must be a domain name such as pypi.org, or *.pypi.org for all below it")
 		}
 	}
-	return Between("network.bandwidthMbit", int64(n.BandwidthMbit), 0, MaxBandwidthMbit, "megabits a second (0: as much as the cluster gives)")
+	return Between("network.bandwidthMbit", int64(n.BandwidthMbit), 0, MaxBandwidthMbit, "megabits per second (0: the cluster's default)")
 }
 
-// ParseNetwork returns the network that an element of Network.Allow is.
+// ParseNetwork parses an element of Network.Allow: a network, or an address as a network of one.
 func ParseNetwork(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -78,8 +79,10 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
+// domainNames matches a domain name, with *. before it for all names below.
 var domainNames = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
+// validatePorts checks that the ports are valid and distinct.
 func validatePorts(ports []int) error {
 	if len(ports) > 64 {
 		return Invalid("network.exposedPorts", "must be at most 64 ports")
@@ -91,7 +94,7 @@ func validatePorts(ports []int) error {
 			return err
 		}
 		if seen[port] {
-			return Invalid(field, "port %d is named twice", port)
+			return Invalid(field, "port %d occurs twice", port)
 		}
 		seen[port] = true
 	}

@@ -9,21 +9,21 @@ type PoolStatus struct {
 	Size          int // idle runners wanted
 	Idle          int
 	Starting      int
-	Claimed       int // claims being made durable count too
+	Claimed       int // including claims that are being stored
 	Stopping      int
 	Waiting       int    // claims that wait for a runner
-	Reason        string // why runners can't be had, or the pool stays short of its size; "" where neither is so
-	Deleted       bool   // the environment is gone, and this is the pool's last status
+	Reason        string // why runners are unavailable or the pool is below its size; "": neither
+	Deleted       bool   // the environment was deleted; this is the pool's last status
 	Image         ImageStatus
 }
 
-// A PoolAlertState is where an alert is in its life.
+// A PoolAlertState says where an alert is in its life.
 type PoolAlertState string
 
 // The states.
 const (
 	PoolAlertRaised    PoolAlertState = "RAISED"    // too few runners were idle for too long
-	PoolAlertReloading PoolAlertState = "RELOADING" // and the cluster is being asked for the truth
+	PoolAlertReloading PoolAlertState = "RELOADING" // and the pool is reading the cluster's state again
 	PoolAlertResolved  PoolAlertState = "RESOLVED"  // enough are idle again
 )
 
@@ -31,18 +31,18 @@ const (
 type PoolAlert struct {
 	EnvironmentID EnvironmentID
 	State         PoolAlertState
-	Since         time.Time // it was raised, or resolved
+	Since         time.Time // when it was raised or resolved
 	Idle, Size    int
-	Threshold     float64 // of Idle to Size, under which it is raised
+	Threshold     float64 // ratio of Idle to Size below which it is raised
 	Reason        string
 }
 
-// Standing reports whether the pool is still short of runners.
+// Standing reports whether the pool still has too few runners.
 func (a PoolAlert) Standing() bool {
 	return a.State == PoolAlertRaised || a.State == PoolAlertReloading
 }
 
-// An Activity is what goes on now, of what the caller sees.
+// An Activity counts what happens now, as far as the caller may see it.
 type Activity struct {
 	ExecutionsRunning int
 	ExecutionsPending int
@@ -51,28 +51,27 @@ type Activity struct {
 	Draining          bool // the cluster is being drained
 }
 
-// SampleEvery is how long after one another a pool's samples are.
+// SampleEvery is the interval between a pool's samples.
 const SampleEvery = 10 * time.Second
 
-// A PoolSample is what a pool was like at one moment.
+// A PoolSample is the state of a pool at one moment.
 type PoolSample struct {
 	At                               time.Time
 	Idle, Claimed, Starting, Waiting int
-	Claims                           int // that got a runner since the sample before
-	Warm                             int // of those, the ones that found it idle
+	Claims                           int // that got a runner since the previous sample
+	Warm                             int // of those, the ones that got an idle runner
 }
 
 // ClaimStats count a pool's claims.
 type ClaimStats struct {
 	Claimed int64 // got a runner
-	Warm    int64 // of those, the ones that found it idle
-	Failed  int64 // got none
+	Warm    int64 // of those, the ones that got an idle runner
+	Failed  int64 // got no runner
 	Took    Distribution
 }
 
-// A Distribution sums up durations of one kind: the quantiles are of the
-// latest thousand.
+// A Distribution summarizes durations. Its quantiles are of the latest thousand.
 type Distribution struct {
-	Count                   int64 // of all that there ever were
+	Count                   int64 // of all since the server started
 	Min, P50, P90, P99, Max time.Duration
 }

@@ -5,33 +5,32 @@ import (
 	"time"
 )
 
-// A Runner is one isolated place in which commands run. It serves at most one
-// claim in its life.
+// A Runner is one isolated place in which commands run. It serves at most one claim in its life.
 type Runner struct {
 	ID          RunnerID      `json:"id"`
-	Environment Environment   `json:"environment"` // as it was when the runner was started
+	Environment Environment   `json:"environment"` // as of the runner's start
 	State       RunnerState   `json:"state"`
-	GoneReason  GoneReason    `json:"goneReason,omitempty"` // with STOPPING and GONE only
-	Message     string        `json:"message,omitempty"`    // why it is gone, or what its start waits for
+	GoneReason  GoneReason    `json:"goneReason,omitempty"` // only with STOPPING and GONE
+	Message     string        `json:"message,omitempty"`    // why it is gone, or why its start waits
 	Claim       Claim         `json:"claim"`                // zero until it is claimed
 	Ports       []PortMapping `json:"ports,omitempty"`
-	Loaded      *Loaded       `json:"loaded,omitempty"` // nil: it has no interpreter loaded
+	Loaded      *Loaded       `json:"loaded,omitempty"` // nil: no interpreter is loaded
 	CreatedAt   time.Time     `json:"createdAt"`
-	URL         string        `json:"-"` // where the cluster's own pages show it; "": nowhere
+	URL         string        `json:"-"` // of the cluster's own page about it; "": none
 }
 
-// A RunnerUsage is a runner's usage at a time, and its limits. A zero Memory or Processes means that
-// nobody could tell.
+// A RunnerUsage is a runner's usage at a time, and its limits. A Memory or Processes of 0 means
+// unknown.
 type RunnerUsage struct {
-	CPU          time.Duration // processor time since it was made
+	CPU          time.Duration // processor time since it was created
 	Memory       int64         // bytes
 	MemoryLimit  int64
-	Processes    int // and threads
+	Processes    int // including threads
 	ProcessLimit int
 	At           time.Time
 }
 
-// A RunnerState is where a runner is in its life. It only moves forward:
+// A RunnerState says where a runner is in its life. It only moves forward:
 //
 //	STARTING → IDLE → CLAIMING → CLAIMED → STOPPING → GONE
 //	    └────────┴────────┴──────────┴────────┴─────────┘   (any may be skipped)
@@ -39,22 +38,23 @@ type RunnerState string
 
 // The states, in their order.
 const (
-	RunnerStarting RunnerState = "STARTING" // wished for; its agent hasn't answered yet
+	RunnerStarting RunnerState = "STARTING" // requested; its agent hasn't answered yet
 	RunnerIdle     RunnerState = "IDLE"     // warm: its agent answered
-	RunnerClaiming RunnerState = "CLAIMING" // the claim is being made durable
-	RunnerClaimed  RunnerState = "CLAIMED"  // someone holds it
+	RunnerClaiming RunnerState = "CLAIMING" // the claim is being stored
+	RunnerClaimed  RunnerState = "CLAIMED"  // a caller holds it
 	RunnerStopping RunnerState = "STOPPING" // being removed
-	RunnerGone     RunnerState = "GONE"     // not there any more
+	RunnerGone     RunnerState = "GONE"     // it no longer exists
 )
 
+// runnerOrder lists the states in the order in which a runner passes through them.
 var runnerOrder = []RunnerState{RunnerStarting, RunnerIdle, RunnerClaiming, RunnerClaimed, RunnerStopping, RunnerGone}
 
-// Before reports whether a runner in state s can still come to state t.
+// Before reports whether a runner in state s can still move to state t.
 func (s RunnerState) Before(t RunnerState) bool {
 	return slices.Index(runnerOrder, s) < slices.Index(runnerOrder, t)
 }
 
-// Advance moves the runner forward to a state, and reports whether it did.
+// Advance moves the runner forward to a state, and reports whether it did. It never moves backward.
 func (r *Runner) Advance(to RunnerState) bool {
 	if !r.State.Before(to) {
 		return false
@@ -83,28 +83,31 @@ const (
 	GoneUnknown            GoneReason = "UNKNOWN"
 )
 
-// A PortMapping says where a port of a runner is reached from outside.
+// A PortMapping is the address at which a runner's port is reachable from outside.
 type PortMapping struct {
 	ExposedPort int    `json:"exposedPort"`
 	Address     string `json:"address"`
 }
 
-// A Claim says who holds a runner and until when. The zero Claim is none.
+// A Claim is a lease on a runner: who holds it and until when. The zero Claim is none.
 type Claim struct {
-	Epoch             int           `json:"epoch"`            // 1 for the first; one more with every change
-	Tenant            TenantID      `json:"tenant,omitempty"` // who holds it
+	Epoch             int           `json:"epoch"`            // 1 at first; each change adds 1
+	Tenant            TenantID      `json:"tenant,omitempty"` // of the holder
 	Key               string        `json:"key,omitempty"`    // the client's idempotency key
-	Input             string        `json:"input,omitempty"`  // digest of what was asked with Key
+	Input             string        `json:"input,omitempty"`  // digest of the request made with Key
 	ClaimedAt         time.Time     `json:"claimedAt"`
 	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
 	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
 	Labels            []Label       `json:"labels,omitempty"`
-	Holder            string        `json:"holder,omitempty"`      // the caller's own name for what holds it: a claim with the same one resumes it; it may name a person
-	HolderScope       string        `json:"holderScope,omitempty"` // with the environment: in which Holder is unique
+	// Holder is the caller's own name for the holder. A claim with the same Holder resumes this
+	// one. It may name a person.
+	Holder string `json:"holder,omitempty"`
+	// HolderScope, together with the environment, is the scope in which Holder is unique.
+	HolderScope string `json:"holderScope,omitempty"`
 }
 
-// Tenant returns whose the runner is: its claim's, or while nobody holds it its
-// environment's.
+// Tenant returns the tenant that owns the runner: its claim's, or its environment's while it is
+// unclaimed.
 func (r Runner) Tenant() TenantID {
 	if r.Claim.Held() {
 		return r.Claim.Tenant
@@ -115,7 +118,7 @@ func (r Runner) Tenant() TenantID {
 // Held reports whether there is a claim.
 func (c Claim) Held() bool { return c.Epoch > 0 }
 
-// Equal reports whether c and other say the same.
+// Equal reports whether c and other are equal.
 func (c Claim) Equal(other Claim) bool {
 	return c.Epoch == other.Epoch && c.Tenant == other.Tenant && c.Key == other.Key && c.Input == other.Input &&
 		c.ClaimedAt.Equal(other.ClaimedAt) && c.ExpiresAt.Equal(other.ExpiresAt) &&

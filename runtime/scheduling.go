@@ -12,40 +12,40 @@ type EvaluationID string
 // An AllocationID names an allocation; it sorts like an [EvaluationID].
 type AllocationID string
 
-// An Evaluation is the work of a cluster's scheduler on one change of what is
-// wanted: that a runner get its place, or lose it. It is here to be shown.
+// An Evaluation is one decision of a cluster's scheduler: to place a runner or to stop it. It is
+// kept for display only.
 type Evaluation struct {
 	ID            EvaluationID
 	Type          EvaluationType
-	RunnerID      RunnerID      // "": it is about no single runner
-	EnvironmentID EnvironmentID // "" likewise
+	RunnerID      RunnerID      // "": not about a single runner
+	EnvironmentID EnvironmentID // "" not about a single environment
 	Priority      int
 	Trigger       EvaluationTrigger
 	Status        EvaluationStatus
 	Reason        string     // why it is BLOCKED, FAILED or CANCELLED
-	Shortages     []Shortage // the same of a BLOCKED one, in figures
+	Shortages     []Shortage // of a BLOCKED one, in numbers
 	Queued        int        // runners that it could not place
 	PreviousID    EvaluationID
 	NextID        EvaluationID
-	URL           string // where the cluster's own pages show it; "": nowhere
+	URL           string // of the cluster's own page about it; "": none
 
 	CreatedAt  time.Time
-	WaitUntil  time.Time // it isn't to be taken up before; zero: at once
-	DequeuedAt time.Time // it was taken up, the last time; zero: it wasn't yet
-	EndedAt    time.Time // zero: it hasn't
+	WaitUntil  time.Time // not dequeued before; zero: no delay
+	DequeuedAt time.Time // last time it was dequeued; zero: never
+	EndedAt    time.Time // zero: not ended
 }
 
-// An EvaluationType says what an evaluation is to achieve.
+// An EvaluationType is the purpose of an evaluation.
 type EvaluationType string
 
 // The types.
 const (
 	EvaluationPlace   EvaluationType = "PLACE"
 	EvaluationStop    EvaluationType = "STOP"
-	EvaluationCollect EvaluationType = "COLLECT" // what has ended is forgotten
+	EvaluationCollect EvaluationType = "COLLECT" // records of ended objects are removed
 )
 
-// An EvaluationTrigger says what made an evaluation.
+// An EvaluationTrigger is the event that created an evaluation.
 type EvaluationTrigger string
 
 // The triggers.
@@ -62,8 +62,8 @@ const (
 	TriggerOther          EvaluationTrigger = "OTHER"
 )
 
-// An EvaluationStatus is where an evaluation is in its life. It only moves
-// forward: PENDING, BLOCKED, then one of the others.
+// An EvaluationStatus says where an evaluation is in its life. It only moves forward: PENDING,
+// BLOCKED, then one of the others. BLOCKED may be skipped.
 type EvaluationStatus string
 
 // The statuses.
@@ -72,16 +72,16 @@ const (
 	EvaluationBlocked   EvaluationStatus = "BLOCKED" // it waits for room
 	EvaluationComplete  EvaluationStatus = "COMPLETE"
 	EvaluationFailed    EvaluationStatus = "FAILED"    // given up
-	EvaluationCancelled EvaluationStatus = "CANCELLED" // needless
+	EvaluationCancelled EvaluationStatus = "CANCELLED" // no longer needed
 )
 
-// Ended reports whether nothing more happens to an evaluation.
+// Ended reports whether the status is final.
 func (s EvaluationStatus) Ended() bool {
 	return s != EvaluationPending && s != EvaluationBlocked
 }
 
-// Waited returns how long an evaluation waited for its turn or for room: until
-// it was taken up for the last time, until it ended without, or until now.
+// Waited returns how long an evaluation waited for its turn or for room: until it was last
+// dequeued, until it ended without that, or until now.
 func (e Evaluation) Waited(now time.Time) time.Duration {
 	switch {
 	case e.EndedAt.IsZero():
@@ -93,8 +93,8 @@ func (e Evaluation) Waited(now time.Time) time.Duration {
 	}
 }
 
-// Worked returns how long the work on an evaluation took that has ended, and
-// false for one that hasn't, or ended without any.
+// Worked returns how long the work on an ended evaluation took. It returns false for one that
+// hasn't ended, or that ended without any work.
 func (e Evaluation) Worked() (time.Duration, bool) {
 	if e.EndedAt.IsZero() || !e.taken() {
 		return 0, false
@@ -102,21 +102,20 @@ func (e Evaluation) Worked() (time.Duration, bool) {
 	return e.EndedAt.Sub(e.DequeuedAt), true
 }
 
-// taken reports whether e itself was taken up: one that was made BLOCKED has the
-// time of the one that it goes on for.
+// taken reports whether e itself was dequeued. An evaluation that was created BLOCKED copies the
+// time of the one that it continues, which is before its own creation.
 func (e Evaluation) taken() bool { return !e.DequeuedAt.Before(e.CreatedAt) }
 
-// A Shortage says what a runner that isn't placed lacks, in one dimension: MHz,
-// MiB, or a number of processes.
+// A Shortage says what an unplaced runner lacks in one dimension, in MHz, MiB, or processes.
 type Shortage struct {
 	Dimension Dimension
 	Wanted    int64
 	Free      int64
-	Kept      int64 // for runners that go first
-	Capacity  int64 // that can be promised in all
+	Kept      int64 // reserved for runners that go first
+	Capacity  int64 // that can be promised in total
 }
 
-// A Dimension is one of the things that runners take from a machine.
+// A Dimension is one kind of a machine's resources.
 type Dimension string
 
 // The dimensions.
@@ -127,12 +126,12 @@ const (
 	DimensionWorkspace Dimension = "WORKSPACE"
 )
 
-// An Allocation is a runner's place on a machine. It is here to be shown.
+// An Allocation is a runner's place on a machine. It is kept for display only.
 type Allocation struct {
 	ID            AllocationID
 	RunnerID      RunnerID
 	EnvironmentID EnvironmentID
-	EvaluationID  EvaluationID // that placed it; "": one of an earlier server
+	EvaluationID  EvaluationID // that placed it; "": an earlier server placed it
 	Resources     Resources
 	Desired       DesiredState
 	Status        AllocationStatus
@@ -140,23 +139,23 @@ type Allocation struct {
 
 	CreatedAt time.Time
 	RunningAt time.Time // zero: it never ran
-	EndedAt   time.Time // zero: it hasn't
+	EndedAt   time.Time // zero: not ended
 }
 
-// A DesiredState is what is to become of an allocation.
+// A DesiredState says whether an allocation is to run or to stop.
 type DesiredState string
 
-// The two.
+// The desired states.
 const (
 	DesiredRun  DesiredState = "RUN"
 	DesiredStop DesiredState = "STOP"
 )
 
-// An AllocationStatus is where an allocation is in its life. It only moves
-// forward, and may skip RUNNING.
+// An AllocationStatus says where an allocation is in its life. It only moves forward, and may
+// skip RUNNING.
 type AllocationStatus string
 
-// The statuses; what has one of the last three takes no room.
+// The statuses. The last three are final and use no room.
 const (
 	AllocationPending  AllocationStatus = "PENDING"
 	AllocationRunning  AllocationStatus = "RUNNING"
@@ -165,31 +164,29 @@ const (
 	AllocationLost     AllocationStatus = "LOST"
 )
 
-// Ended reports whether there is nothing of an allocation any more.
+// Ended reports whether the status is final, so that nothing of the allocation is left.
 func (s AllocationStatus) Ended() bool {
 	return s == AllocationComplete || s == AllocationFailed || s == AllocationLost
 }
 
-// A SchedulingFilter asks for a page of evaluations or of allocations. Zero
-// fields pick all.
+// A SchedulingFilter selects a page of evaluations or of allocations. Zero fields select all.
 type SchedulingFilter[Status ~string] struct {
 	RunnerID      RunnerID
 	EnvironmentID EnvironmentID
 	Statuses      []Status
-	After         string // an id: only those that sort before it, since the youngest come first
-	Limit         int    // at most so many; 0: no limit
+	After         string // an id: only those that sort before it (the order is newest first)
+	Limit         int    // most results; 0: no limit
 }
 
-// Picks reports whether f picks what is of a runner and an environment, and has a
-// status.
-func (f SchedulingFilter[Status]) Picks(runner RunnerID, env EnvironmentID, status Status) bool {
+// Matches reports whether f selects an object of this runner and environment with this status.
+func (f SchedulingFilter[Status]) Matches(runner RunnerID, env EnvironmentID, status Status) bool {
 	return (f.RunnerID == "" || f.RunnerID == runner) && (f.EnvironmentID == "" || f.EnvironmentID == env) &&
 		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, status))
 }
 
-// Cut returns the page that f asks for of all that it picks, which come in
-// falling order of their ids, and their number.
-func Cut[T any, Status ~string](all iter.Seq[T], f SchedulingFilter[Status], id func(T) string) (page []T, total int) {
+// Paginate returns f's page of all, and the number of elements of all. all must contain exactly what f
+// selects, in descending order of id.
+func Paginate[T any, Status ~string](all iter.Seq[T], f SchedulingFilter[Status], id func(T) string) (page []T, total int) {
 	for row := range all {
 		total++
 		if (f.After == "" || id(row) < f.After) && (f.Limit == 0 || len(page) < f.Limit) {
@@ -199,8 +196,8 @@ func Cut[T any, Status ~string](all iter.Seq[T], f SchedulingFilter[Status], id 
 	return page, total
 }
 
-// An EvaluationFilter asks for a page of evaluations.
+// An EvaluationFilter selects a page of evaluations.
 type EvaluationFilter = SchedulingFilter[EvaluationStatus]
 
-// An AllocationFilter asks for a page of allocations.
+// An AllocationFilter selects a page of allocations.
 type AllocationFilter = SchedulingFilter[AllocationStatus]

@@ -2,21 +2,21 @@ package runtime
 
 import "time"
 
-// A TaskEvent is something that happened to a runner, for people to read.
-// Nothing of it is a secret or a detail of a machine.
+// A TaskEvent is an event in a runner's life, for people. It contains no secret and no detail of
+// a machine.
 type TaskEvent struct {
 	At     time.Time
 	Kind   TaskEventKind
-	Detail string // what its kind doesn't say: an exit code, a reason; often ""
+	Detail string // what Kind doesn't say: an exit code, a reason; often ""
 }
 
-// KeptTaskEvents is how many of the latest events of a runner are kept.
+// KeptTaskEvents is how many events are kept of each runner: the latest ones.
 const KeptTaskEvents = 10
 
-// A TaskEventKind says what happened.
+// A TaskEventKind is the kind of an event.
 type TaskEventKind string
 
-// The kinds, about in the order of a runner's life.
+// The kinds, roughly in the order of a runner's life.
 const (
 	TaskPlaced        TaskEventKind = "PLACED"
 	TaskPreparing     TaskEventKind = "PREPARING"
@@ -36,27 +36,27 @@ const (
 	TaskOther         TaskEventKind = "OTHER"
 )
 
-// sentences are what the kinds say, in words.
+// sentences describe the kinds in words.
 var sentences = map[TaskEventKind]string{
-	TaskPlaced:        "It got its place",
-	TaskPreparing:     "What it needs is being made",
-	TaskFetching:      "Its image, or its agent, is being fetched",
+	TaskPlaced:        "It was placed on a machine",
+	TaskPreparing:     "Its sandbox is being prepared",
+	TaskFetching:      "Its image or its agent is being fetched",
 	TaskStarted:       "Its first process was started",
 	TaskReady:         "Its agent answered, so it can be claimed",
 	TaskStartFailed:   "It could not be started",
-	TaskRestarting:    "It is started again",
-	TaskRestored:      "It went on while no server watched it",
-	TaskExited:        "Its agent ended",
-	TaskOutOfMemory:   "Its memory was full, and its agent was killed",
+	TaskRestarting:    "It is being restarted",
+	TaskRestored:      "It kept running while no server was connected",
+	TaskExited:        "Its agent exited",
+	TaskOutOfMemory:   "It ran out of memory, and its agent was killed",
 	TaskGone:          "It is gone",
-	TaskStopping:      "It is being ended",
-	TaskForced:        "It didn't end in time, and was killed",
-	TaskRemovalFailed: "Not all of it could be removed; that is tried again",
-	TaskEnded:         "Nothing of it runs any more",
-	TaskOther:         "Something else happened to it",
+	TaskStopping:      "It is being stopped",
+	TaskForced:        "It didn't stop in time and was killed",
+	TaskRemovalFailed: "It could not be removed completely; the server retries",
+	TaskEnded:         "All its processes have ended",
+	TaskOther:         "Another event",
 }
 
-// Message says what happened, in one sentence.
+// Message describes the event in one sentence.
 func (e TaskEvent) Message() string {
 	if e.Detail == "" {
 		return sentences[e.Kind] + "."

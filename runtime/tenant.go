@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// A TenantID names a tenant: a group of callers that see and use only what is
-// theirs. The zero value is the default tenant, so what was stored before there
-// were tenants belongs to that.
+// A TenantID names a tenant: a group of callers that see and use only their own objects. The zero
+// value is the default tenant, so objects stored before tenants existed belong to it.
 type TenantID string
 
-// DefaultTenant is the tenant of callers that name no other one.
+// DefaultTenant is the tenant of callers without another one.
 const DefaultTenant TenantID = ""
 
-// defaultTenantName is what people call DefaultTenant.
+// defaultTenantName is the name of DefaultTenant in the API.
 const defaultTenantName = "default"
 
 // String returns the tenant's name as the API spells it.
@@ -24,7 +23,7 @@ func (id TenantID) String() string {
 	return string(id)
 }
 
-// UnmarshalText reads what a person may have written by hand, as the API spells it.
+// UnmarshalText reads a name as the API spells it, which may be written by hand.
 func (id *TenantID) UnmarshalText(text []byte) error {
 	if *id = TenantID(text); *id == defaultTenantName {
 		*id = DefaultTenant
@@ -32,25 +31,25 @@ func (id *TenantID) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// tenantNames are valid as DNS labels.
 var tenantNames = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// ParseTenant returns the tenant with a name, and INVALID_INPUT for field unless
-// the name is 1 to 63 small letters, digits and hyphens that don't begin with a
-// hyphen.
+// ParseTenant returns the tenant with this name. It returns INVALID_INPUT for field unless the name
+// is 1 to 63 lower-case letters, digits and hyphens that don't begin with a hyphen.
 func ParseTenant(field, name string) (TenantID, error) {
 	if name == defaultTenantName {
 		return DefaultTenant, nil
 	}
 	if !tenantNames.MatchString(name) {
-		return "", Invalid(field, "must be 1 to 63 small letters, digits and '-', not beginning with '-'")
+		return "", Invalid(field, "must be 1 to 63 lower-case letters, digits and '-', not beginning with '-'")
 	}
 	return TenantID(name), nil
 }
 
-// A Tenant is what the server knows of one.
+// A Tenant is a tenant's stored settings.
 type Tenant struct {
 	ID        TenantID  `json:"id"`
-	Weight    int       `json:"weight"` // turns that its waiting claims get for each turn of a tenant of weight 1
+	Weight    int       `json:"weight"` // turns of its waiting claims per turn of a tenant with weight 1
 	Quotas    Quotas    `json:"quotas"`
 	CreatedAt time.Time `json:"createdAt"`
 }
@@ -61,19 +60,19 @@ const (
 	MaxWeight     = 1000
 )
 
-// Quotas bound what a tenant takes. A nil bounds nothing.
+// Quotas limit what a tenant uses. nil: no limit.
 type Quotas struct {
-	Runners           *int   `json:"runners,omitempty"`           // held at once
-	Waiting           *int   `json:"waiting,omitempty"`           // claims that wait at once
-	Executions        *int   `json:"executions,omitempty"`        // that haven't ended, at once
+	Runners           *int   `json:"runners,omitempty"`           // held concurrently
+	Waiting           *int   `json:"waiting,omitempty"`           // claims waiting concurrently
+	Executions        *int   `json:"executions,omitempty"`        // unfinished, concurrently
 	ClaimsPerMinute   *int   `json:"claimsPerMinute,omitempty"`   // in any 60 seconds
-	CPUSecondsPerDay  *int64 `json:"cpuSecondsPerDay,omitempty"`  // of executions that ended on a day (UTC)
+	CPUSecondsPerDay  *int64 `json:"cpuSecondsPerDay,omitempty"`  // of executions that ended on one day (UTC)
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay,omitempty"` // likewise
-	Subscriptions     *int   `json:"subscriptions,omitempty"`     // at once
+	Subscriptions     *int   `json:"subscriptions,omitempty"`     // open concurrently
 }
 
-// Validate returns INVALID_INPUT for the first quota, its name after prefix, that
-// is below 0 or beyond what can be counted.
+// Validate returns INVALID_INPUT for the first quota that is negative or too large. The field is
+// the quota's name after prefix.
 func (q Quotas) Validate(prefix string) error {
 	const most = 1 << 50
 	for _, of := range []struct {
@@ -81,8 +80,8 @@ func (q Quotas) Validate(prefix string) error {
 		value *int
 		unit  string
 	}{
-		{"runners", q.Runners, "at once"}, {"waiting", q.Waiting, "at once"}, {"executions", q.Executions, "at once"},
-		{"claimsPerMinute", q.ClaimsPerMinute, "a minute"}, {"subscriptions", q.Subscriptions, "at once"},
+		{"runners", q.Runners, "concurrently"}, {"waiting", q.Waiting, "concurrently"}, {"executions", q.Executions, "concurrently"},
+		{"claimsPerMinute", q.ClaimsPerMinute, "a minute"}, {"subscriptions", q.Subscriptions, "concurrently"},
 	} {
 		if of.value != nil {
 			if err := Between(prefix+of.name, int64(*of.value), 0, MaxQuota, of.unit); err != nil {
@@ -103,5 +102,5 @@ func (q Quotas) Validate(prefix string) error {
 	return nil
 }
 
-// MaxQuota bounds what is counted at once or a minute.
+// MaxQuota bounds the quotas of concurrent objects and of claims per minute.
 const MaxQuota = 1_000_000

@@ -8,13 +8,13 @@ import (
 // Workspace is the directory of a runner that its programs write to, by contract.
 const Workspace = "/workspace"
 
-// Shell is what a shell string is handed to, as one argument.
+// Shell is the program that runs a shell string, given to it as one argument.
 const Shell = "/bin/sh"
 
-// CommandVariables returns a command's whole environment: ours, then the image's, then the
-// environment's, then the execution's own; later ones win. But who runs it, and where that user is
-// at home, isn't the image's to say. Defaults are the names that have our value: where only the agent knows
-// the image, the image's own value replaces it.
+// CommandVariables returns all variables of a command. Rockpool's defaults come first, then the
+// image's variables, the environment's and own; later ones win. HOME, USER and LOGNAME override
+// the image's. defaults are the names that still have Rockpool's value: where only the agent knows
+// the image, the image's value replaces it.
 func (e Environment) CommandVariables(privileged, terminal bool, own []Variable) (all, defaults []string) {
 	user := cmp.Or(e.Pin.User, "runner")
 	if privileged {

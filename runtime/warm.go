@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// Warm is an interpreter that each runner loads, with modules, before it is IDLE. Executions of
-// that interpreter start from it.
+// Warm is an interpreter that each runner loads with modules before it is IDLE. Executions of that
+// interpreter start from it.
 type Warm struct {
 	Interpreter Interpreter `json:"interpreter"`
-	Modules     []string    `json:"modules,omitempty"` // in the order in which they are loaded; none twice
+	Modules     []string    `json:"modules,omitempty"` // in load order; none twice
 }
 
-// Loaded is what a runner has loaded.
+// Loaded describes the interpreter that a runner has loaded.
 type Loaded struct {
 	Version string `json:"version"` // of the interpreter: "3.11"
-	Memory  int64  `json:"memory"`  // bytes that it held then and no file backs
+	Memory  int64  `json:"memory"`  // bytes not backed by a file, after loading
 }
 
-// An Interpreter is one that can be loaded.
+// An Interpreter is an interpreter that runners can load.
 type Interpreter string
 
-// The interpreters. InterpreterNone stands for none in what callers ask for; it isn't stored.
+// The interpreters. InterpreterNone means none in requests; it is never stored.
 const (
 	InterpreterNone   Interpreter = "NONE"
 	InterpreterPython Interpreter = "PYTHON"
@@ -30,12 +30,13 @@ const (
 // MaxWarmModules is how many modules an environment can name.
 const MaxWarmModules = 64
 
-// maxModuleBytes bounds the name of one.
+// maxModuleBytes bounds the name of a module.
 const maxModuleBytes = 128
 
+// moduleNames matches the dotted name of a Python module.
 var moduleNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
-// validate returns INVALID_INPUT with the first field of an environment's that doesn't fit.
+// validate returns INVALID_INPUT with the first invalid field.
 func (w *Warm) validate(isolation Isolation, runtime string) error {
 	if w == nil {
 		return nil
@@ -48,14 +49,14 @@ func (w *Warm) validate(isolation Isolation, runtime string) error {
 	}
 	for i, name := range w.Modules {
 		if len(name) > maxModuleBytes || !moduleNames.MatchString(name) {
-			return Invalid("warm.modules", "must be names of modules such as numpy or os.path, of at most %d bytes; %q isn't", maxModuleBytes, name)
+			return Invalid("warm.modules", "must be module names of at most %d bytes, such as numpy or os.path, not %q", maxModuleBytes, name)
 		}
 		if slices.Contains(w.Modules[:i], name) {
 			return Invalid("warm.modules", "must not name %s twice", name)
 		}
 	}
 	if isolation != IsolationNamespaces || runtime != "" {
-		return Invalid("warm", "needs the isolation NAMESPACES on a single machine, and no runtime")
+		return Invalid("warm", "needs isolation NAMESPACES without a runtime, on a single machine")
 	}
 	return nil
 }

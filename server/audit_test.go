@@ -41,7 +41,7 @@ func TestUnstoredAuditEntriesAreLogged(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.audit.Run(ctx); err == nil || unlessStopping(err) == nil || !strings.Contains(err.Error(), "3 entries of the audit log can't be stored: store the audit log: it is away") {
+	if err := s.audit.Run(ctx); err == nil || unlessStopping(err) == nil || !strings.Contains(err.Error(), "3 entries of the audit log were not stored: store the audit log: it is away") {
 		t.Error(err)
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")

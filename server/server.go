@@ -47,7 +47,7 @@ type cluster interface {
 
 // What some clusters can beside that.
 type (
-	lossReporter interface{ Lost() string }
+	lossReporter interface{ Limitations() string }
 	tiered       interface {
 		Tiers(ctx context.Context) []tiers.Tier
 	}
@@ -184,10 +184,10 @@ func (s *Server) weight(id runtime.TenantID) int {
 	return max(t.Weight, runtime.DefaultWeight)
 }
 
-// Lost says what runners of this machine lack, since the server isn't root; "": nothing.
-func (s *Server) Lost() string {
+// Limitations says what runners of this machine lack, since the server isn't root; "": nothing.
+func (s *Server) Limitations() string {
 	if here, ok := s.cluster.(lossReporter); ok {
-		return here.Lost()
+		return here.Limitations()
 	}
 	return ""
 }

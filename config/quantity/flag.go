@@ -13,7 +13,7 @@ import (
 // Flags makes kong read quantities: every time.Duration, and numbers whose tag is
 // type:"time" or type:"size". The tag unit is the unit of a bare number and of the value:
 // by default seconds or bytes. The tags from and to bound the value. Without them the
-// caller checks it: a value that is too large for 64 bits is the largest one.
+// caller checks the value; one that is too large for 64 bits becomes the largest one.
 func Flags() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
 		mapper := kong.MapperFunc(decode)
@@ -46,12 +46,12 @@ func decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// A kind is what a flag's quantity is.
+// A kind describes a flag's quantity.
 type kind struct {
 	size     bool
-	unit     string // that a bare number has
-	counted  int64  // nanoseconds or bytes of what its number counts
-	from, to string // "": it isn't bounded here
+	unit     string // of a bare number
+	counted  int64  // nanoseconds or bytes of one of the flag's number
+	from, to string // "": the caller checks the bounds
 }
 
 // Is reports whether a flag has a quantity.
@@ -78,7 +78,7 @@ func of(value *kong.Value) kind {
 	return k
 }
 
-// bare returns the nanoseconds or bytes of its unit.
+// bare returns the nanoseconds or bytes of one unit.
 func (k kind) bare() int64 {
 	n, err := k.parse("1"+k.unit, 1)
 	if err != nil {
@@ -95,7 +95,7 @@ func (k kind) parse(text string, unit int64) (int64, error) {
 	return int64(d), err
 }
 
-// read returns the number that a text comes to.
+// read returns the flag's number for a text.
 func (k kind) read(text string) (int64, error) {
 	n, err := k.parse(text, k.bare())
 	if err != nil && !errors.Is(err, ErrRange) {
@@ -125,7 +125,7 @@ func (k kind) bounds() string {
 	return bounds
 }
 
-// name names its unit.
+// name returns the unit's name.
 func (k kind) name() string {
 	if name, ok := map[string]string{"B": "bytes", "s": "seconds", "ms": "milliseconds"}[k.unit]; ok {
 		return name
@@ -133,7 +133,7 @@ func (k kind) name() string {
 	return k.unit
 }
 
-// forms says how it may be written.
+// forms describes the allowed forms.
 func (k kind) forms() string {
 	if k.size {
 		return fmt.Sprintf("a size: a number of %s, or as in 512M, 512MB, 1GiB", k.name())
@@ -141,7 +141,7 @@ func (k kind) forms() string {
 	return fmt.Sprintf("a time: a number of %s, or as in 90s, 1m, 1h30m, 2d", k.name())
 }
 
-// Wrong returns what a text would have to be to be a flag's quantity; "" if it is one.
+// Wrong returns the form that a flag's quantity must have, or "" if the text has it.
 func Wrong(value *kong.Value, text string) string {
 	k := of(value)
 	if _, err := k.parse(text, k.bare()); err != nil && !errors.Is(err, ErrRange) {
@@ -150,7 +150,7 @@ func Wrong(value *kong.Value, text string) string {
 	return ""
 }
 
-// Help is a flag's help, with the forms of its quantity if it has one.
+// Help returns a flag's help, with the forms of its quantity if it has one.
 func Help(value *kong.Value) string {
 	help := kong.DefaultHelpValueFormatter(value)
 	if !Is(value) {
@@ -159,7 +159,7 @@ func Help(value *kong.Value) string {
 	return help + " " + Form(value) + "."
 }
 
-// Form says in short how a quantity may be written.
+// Form describes in short the forms of a flag's quantity.
 func Form(value *kong.Value) string {
 	if k := of(value); k.size {
 		return fmt.Sprintf("SIZE: 512 (%s), 512M, 512MB or 1GiB", k.name())
@@ -167,7 +167,7 @@ func Form(value *kong.Value) string {
 	return fmt.Sprintf("TIME: 90 (%s), 90s, 1h30m or 2d", of(value).name())
 }
 
-// Examples are values to complete a flag with; none for other flags.
+// Examples returns values for shell completion of a flag; none for flags without a quantity.
 func Examples(value *kong.Value) []string {
 	switch {
 	case !Is(value):

@@ -11,18 +11,16 @@ import (
 	"unicode"
 )
 
-// ErrRange says that a value is too large for 64 bits. The value beside it is the
-// nearest one that isn't.
+// ErrRange is returned for a value that is too large for 64 bits, together with the nearest value that fits.
 var ErrRange = errors.New("is too large")
 
-// errForm says that a text is no quantity.
+// errForm is returned for a text that isn't a quantity.
 var errForm = errors.New("isn't one")
 
 const day = 24 * time.Hour
 
-// Duration reads 90s, 1m, 1h30m, 1.5h, 2d or 1d12h; a bare number is in unit. It
-// returns ErrRange beside the largest or least duration, and another error for
-// anything else.
+// Duration reads 90s, 1m, 1h30m, 1.5h, 2d or 1d12h. A bare number is in unit. For a duration out of range it
+// returns ErrRange and the largest or smallest duration. For other texts it returns another error.
 func Duration(text string, unit time.Duration) (time.Duration, error) {
 	unsigned, sign := cutSign(text)
 	if digits(unsigned) {
@@ -55,8 +53,7 @@ func withUnits(text string) (int64, error) {
 	return days + int64(d), nil
 }
 
-// overflows reports whether a text that time.ParseDuration refuses would be one
-// with fewer digits.
+// overflows reports whether a text that time.ParseDuration refuses would be a duration with fewer digits.
 func overflows(text string) bool {
 	var short strings.Builder
 	digits := 0
@@ -74,13 +71,13 @@ func overflows(text string) bool {
 	return err == nil
 }
 
-// Size reads 512M, 512MB, 512MiB or 1.5G: bytes by powers of 1024, as containers' tools
-// read them. A bare number is in unit, which is of bytes. It returns ErrRange beside the largest or
-// least size, and another error for anything else.
+// Size reads 512M, 512MB, 512MiB or 1.5G: bytes in powers of 1024, as container tools read them. A bare number
+// counts units of unit bytes. For a size out of range it returns ErrRange and the largest or smallest size. For
+// other texts it returns another error.
 func Size(text string, unit int64) (bytes int64, err error) {
 	unsigned, sign := cutSign(text)
 	number := strings.TrimRightFunc(unsigned, unicode.IsLetter)
-	if !digits(unsigned) { // it has a unit of its own
+	if !digits(unsigned) { // the text has a unit
 		var ok bool
 		if unit, ok = scaleOf(unsigned[len(number):]); !ok {
 			return 0, errForm
@@ -111,7 +108,8 @@ func cutSign(text string) (unsigned string, sign int64) {
 	return text, 1
 }
 
-// decimal returns so many units, rounded down: digits, also with a point between them.
+// decimal returns a decimal number times unit, rounded down. The number has digits, and can have a point between
+// them.
 func decimal(text string, unit int64) (int64, error) {
 	whole, fraction, point := strings.Cut(text, ".")
 	if !digits(whole) || point && !digits(fraction) {

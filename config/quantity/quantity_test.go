@@ -123,7 +123,7 @@ func TestFlagsAreQuantities(t *testing.T) {
 	}
 }
 
-// What is read comes back as it was, and what is refused as too large is.
+// A duration reads back as it was formatted, and a refused one is really too large.
 func FuzzDuration(f *testing.F) {
 	for _, text := range []string{"1", "-1", "90s", "1h30m", "2d", "1d12h", "106751d23h", "99999999999999999999h", "1.5h", "1d-1h", "0x1", "1.5"} {
 		f.Add(text)

@@ -136,7 +136,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	id, owner := r.Header.Get(sessionHeader), ownerOf(r.Context())
 	s := d.find(id, owner)
 	switch {
-	case access.Of(r.Context()).Grant != nil:
+	case access.FromContext(r.Context()).Grant != nil:
 		http.Error(w, "a grant can't claim runners: use a token", http.StatusForbidden)
 		return
 	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")): // a batch would count as a single operation
@@ -190,7 +190,7 @@ type owner struct {
 }
 
 func ownerOf(ctx context.Context) owner {
-	p := access.Of(ctx)
+	p := access.FromContext(ctx)
 	return owner{p.Kind, p.ID}
 }
 

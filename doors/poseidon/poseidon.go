@@ -105,7 +105,7 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 // health reports the caller's pools with too few idle runners. A caller without a token only learns
 // whether such a pool exists, since the names of environments belong to their tenants.
 func (d *door) health(w http.ResponseWriter, r *http.Request) {
-	ctx, known := r.Context(), access.Of(r.Context()).Kind != ""
+	ctx, known := r.Context(), access.FromContext(r.Context()).Kind != ""
 	if !known {
 		ctx = access.With(ctx, access.Server())
 	}

@@ -52,7 +52,7 @@ func TestRefusedExecutionIsReported(t *testing.T) {
 		t.Fatalf("the first begins with %s", got)
 	}
 	got, code := frames(t, b.open(b.execute(runner, "cat")))
-	if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"1 executions of tenant one haven't ended`) || code != websocket.StatusNormalClosure {
+	if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"tenant one has 1 of at most 1 unfinished executions`) || code != websocket.StatusNormalClosure {
 		t.Errorf("the second gets %q, and %d", got, code)
 	}
 	if x, err := b.engine.Execution(t.Context(), b.execution(), 0); err != nil || x.State != runtime.ExecutionRunning {

@@ -54,7 +54,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	if err := doors.HoldOf(r).Subscribe(); err != nil {
 		return err
 	}
-	done, err := d.Guard.Subscribing(r.Context())
+	done, err := d.Guard.AcquireSubscription(r.Context())
 	if err != nil {
 		return err
 	}

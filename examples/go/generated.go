@@ -388,33 +388,40 @@ func (v *FollowResponse) __premarshalJSON() (*__premarshalFollowResponse, error)
 	return &retval, nil
 }
 
-// How an execution ended. Each outcome rests on evidence; without any it is LOST.
+// How an execution ended. Rockpool needs evidence for each outcome. Without evidence the outcome is LOST.
 type Outcome string
 
 const (
-	// It ended by itself, with `exitCode`.
+	// The program exited on its own, with `exitCode`.
 	OutcomeExited Outcome = "EXITED"
-	// A signal ended it that nobody here sent: see `signal`.
+	// A signal that Rockpool didn't send ended the program; see `signal`. Often the program crashed.
 	OutcomeSignaled Outcome = "SIGNALED"
-	// It ran for its whole time limit.
+	// The program ran for its whole time limit. Make it faster, or raise the limit.
 	OutcomeTimeLimit Outcome = "TIME_LIMIT"
-	// It used up its CPU time.
+	// The program used all of its CPU time. Make it faster, or raise the limit.
 	OutcomeCpuLimit Outcome = "CPU_LIMIT"
-	// The runner's memory was full, and the kernel killed it, or some of it, for that.
-	// Where each execution is counted for alone (the part `cluster` of `health` says where not), it is the one that was; else, while several run, the one that ended as who is killed for it.
-	// Also an execution whose programs hold more than 4096 locks of parts of files, or 16 MiB in connections that nobody accepted: the kernel counts that memory for nobody.
+	// The runner's memory was full, and the kernel killed the program or one of its processes. Use less
+	// memory, or raise the environment's limit.
+	// If the machine counts memory for each execution (the part `cluster` of `health` says if it doesn't),
+	// the execution that the kernel killed has this outcome. Otherwise, while several executions run, it is
+	// the one that ended in the way of a killed program.
+	// An execution also ends with it if its programs hold more than 4096 locks on parts of files, or 16 MiB
+	// in connections that no program accepted: the kernel charges that memory to nobody.
 	OutcomeMemoryLimit Outcome = "MEMORY_LIMIT"
-	// It ran into the runner's limit of processes. While several run, that can be told only where each is counted for alone (the part `cluster` of `health` says where not).
+	// The program reached the runner's limit of processes. While several executions run, this is known only
+	// if the machine counts processes for each execution (the part `cluster` of `health` says if it
+	// doesn't).
 	OutcomeProcessLimit Outcome = "PROCESS_LIMIT"
-	// It printed more than it may.
+	// The program printed more than its limit. Print less, or raise the limit.
 	OutcomeOutputLimit Outcome = "OUTPUT_LIMIT"
-	// Somebody cancelled it.
+	// A caller cancelled the execution.
 	OutcomeCancelled Outcome = "CANCELLED"
-	// Its runner went: see `goneReason`.
+	// The runner ended before the program; see `goneReason`. Start the execution again in another runner.
 	OutcomeRunnerGone Outcome = "RUNNER_GONE"
-	// Nobody knows: no evidence of its end survived.
+	// The end is unknown: no evidence of it survived. The program may have run; check its effects before you
+	// repeat it.
 	OutcomeLost Outcome = "LOST"
-	// It could not be started, or the server failed: see `message`.
+	// The program couldn't be started, or the server failed; see `message`.
 	OutcomeFailed Outcome = "FAILED"
 )
 

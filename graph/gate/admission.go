@@ -164,7 +164,7 @@ func (a *Admission) Guard(next http.Handler) http.Handler {
 // For serves next to callers who may use an operation.
 func (a *Admission) For(op access.Operation, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := access.Of(r.Context()).Allow(op); err != nil {
+		if err := access.FromContext(r.Context()).Allow(op); err != nil {
 			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden, "%s", err.Error()))
 			return
 		}

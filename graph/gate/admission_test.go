@@ -55,8 +55,8 @@ func TestConnectionInitCountsMoreThanACookie(t *testing.T) {
 				if (refusal != "") != (test.want == "") {
 					t.Fatalf("refused: %q", refusal)
 				}
-				if test.want != "" && access.Of(ctx).Kind != test.want {
-					t.Errorf("acts as %s, not %s", access.Of(ctx).Kind, test.want)
+				if test.want != "" && access.FromContext(ctx).Kind != test.want {
+					t.Errorf("acts as %s, not %s", access.FromContext(ctx).Kind, test.want)
 				}
 			})).ServeHTTP(httptest.NewRecorder(), r)
 		})

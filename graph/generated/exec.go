@@ -6285,7 +6285,7 @@ enum RunnerState {
 enum GoneReason {
   "Its holder released it."
   RELEASED
-  "Nobody used it for its inactivity timeout."
+  "No caller used it for its inactivity timeout."
   INACTIVITY
   "Its environment changed while it was idle."
   REPLACED
@@ -6293,21 +6293,21 @@ enum GoneReason {
   SHRUNK
   "Its environment was deleted."
   ENVIRONMENT_DELETED
-  "It could not be started."
+  "It couldn't be started."
   START_FAILED
-  "The agent inside it died."
+  "The agent in it died."
   AGENT_DIED
-  "It ran out of memory as a whole."
+  "The runner as a whole ran out of memory."
   OUT_OF_MEMORY
-  "The cluster took it away for want of room."
+  "The cluster removed it for lack of capacity."
   EVICTED
   "Its machine was drained."
   DRAINED
-  "The cluster started it again elsewhere, without what was in it."
+  "The cluster started it again on another machine, without its contents."
   RESCHEDULED
-  "Somebody stopped it without asking Rockpool."
+  "It was stopped by other means than Rockpool."
   STOPPED_OUTSIDE
-  "No evidence survived."
+  "The reason is unknown: no evidence survived."
   UNKNOWN
 }
 
@@ -6611,33 +6611,44 @@ enum ExecutionState {
   FINISHED
 }
 
-"How an execution ended. Each outcome rests on evidence; without any it is LOST."
+"How an execution ended. Rockpool needs evidence for each outcome. Without evidence the outcome is LOST."
 enum Outcome {
-  "It ended by itself, with ` + "`" + `exitCode` + "`" + `."
+  "The program exited on its own, with ` + "`" + `exitCode` + "`" + `."
   EXITED
-  "A signal ended it that nobody here sent: see ` + "`" + `signal` + "`" + `."
+  "A signal that Rockpool didn't send ended the program; see ` + "`" + `signal` + "`" + `. Often the program crashed."
   SIGNALED
-  "It ran for its whole time limit."
+  "The program ran for its whole time limit. Make it faster, or raise the limit."
   TIME_LIMIT
-  "It used up its CPU time."
+  "The program used all of its CPU time. Make it faster, or raise the limit."
   CPU_LIMIT
   """
-  The runner's memory was full, and the kernel killed it, or some of it, for that.
-  Where each execution is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not), it is the one that was; else, while several run, the one that ended as who is killed for it.
-  Also an execution whose programs hold more than 4096 locks of parts of files, or 16 MiB in connections that nobody accepted: the kernel counts that memory for nobody.
+  The runner's memory was full, and the kernel killed the program or one of its processes. Use less
+  memory, or raise the environment's limit.
+  If the machine counts memory for each execution (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says if it doesn't),
+  the execution that the kernel killed has this outcome. Otherwise, while several executions run, it is
+  the one that ended in the way of a killed program.
+  An execution also ends with it if its programs hold more than 4096 locks on parts of files, or 16 MiB
+  in connections that no program accepted: the kernel charges that memory to nobody.
   """
   MEMORY_LIMIT
-  "It ran into the runner's limit of processes. While several run, that can be told only where each is counted for alone (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says where not)."
+  """
+  The program reached the runner's limit of processes. While several executions run, this is known only
+  if the machine counts processes for each execution (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says if it
+  doesn't).
+  """
   PROCESS_LIMIT
-  "It printed more than it may."
+  "The program printed more than its limit. Print less, or raise the limit."
   OUTPUT_LIMIT
-  "Somebody cancelled it."
+  "A caller cancelled the execution."
   CANCELLED
-  "Its runner went: see ` + "`" + `goneReason` + "`" + `."
+  "The runner ended before the program; see ` + "`" + `goneReason` + "`" + `. Start the execution again in another runner."
   RUNNER_GONE
-  "Nobody knows: no evidence of its end survived."
+  """
+  The end is unknown: no evidence of it survived. The program may have run; check its effects before you
+  repeat it.
+  """
   LOST
-  "It could not be started, or the server failed: see ` + "`" + `message` + "`" + `."
+  "The program couldn't be started, or the server failed; see ` + "`" + `message` + "`" + `."
   FAILED
 }
 
@@ -6807,19 +6818,31 @@ type ExecutionOutputLost implements ExecutionEvent {
   reason: String!
 }
 
-"Why output is lost. Each cause rests on evidence, also after a restart of the server; without any it is UNKNOWN."
+"""
+Why output is lost. Rockpool needs evidence for each cause, also after a restart. Without evidence the
+cause is UNKNOWN.
+"""
 enum OutputLossCause {
-  "When it was printed, the server's disk was full, or what --keep-bytes leaves for output."
+  """
+  When the output was printed, the server's disk was full, or the space that --keep-bytes leaves for
+  output.
+  """
   STORAGE_FULL
-  "When it was printed, the server could not write it: its disk failed or was read-only, or the server had no file descriptors left."
+  """
+  When the output was printed, the server couldn't write it: its disk failed or was read-only, or the
+  server had no free file descriptors.
+  """
   UNWRITABLE
-  "It was kept until the execution was collected, by --keep-executions or --keep-bytes."
+  "It was kept until --keep-executions or --keep-bytes deleted the execution."
   RETENTION
-  "It was kept, and then its file in the server's data directory was deleted, not by the server."
+  "It was kept, and then something other than the server deleted its file in the data directory."
   DELETED
-  "It was kept, and then its file was cut off or changed: a power cut can take a file's end. What comes after the damage is lost with it."
+  """
+  It was kept, and then its file was truncated or changed; a power failure can remove a file's end.
+  Everything after the damage is lost too.
+  """
   DAMAGED
-  "The output isn't there, and nothing is left that says why."
+  "The output is missing, and there is no evidence of the reason."
   UNKNOWN
 }
 
@@ -6896,19 +6919,19 @@ enum BatchState {
   FINISHED
 }
 
-"How a batch ended. What became of each case is in ` + "`" + `cases` + "`" + `."
+"How a batch ended. ` + "`" + `cases` + "`" + ` has the result of each case."
 enum BatchOutcome {
-  "Every case ended, well or not: see ` + "`" + `failedCount` + "`" + `."
+  "Every case ended, successfully or not; see ` + "`" + `failedCount` + "`" + `."
   COMPLETED
-  "The build ended otherwise than by exit status 0. No case began."
+  "The build didn't exit with 0. No case began."
   BUILD_FAILED
-  "A case failed, and with ` + "`" + `stopOnFailure` + "`" + ` the later ones were skipped."
+  "A case failed, and ` + "`" + `stopOnFailure` + "`" + ` skipped the later ones."
   STOPPED
-  "Somebody cancelled it."
+  "A caller cancelled the batch."
   CANCELLED
-  "Its runner went."
+  "The batch's runner ended before the batch."
   RUNNER_GONE
-  "A case could not be started: see ` + "`" + `message` + "`" + `."
+  "A case couldn't be started; see ` + "`" + `message` + "`" + `."
   FAILED
 }
 
@@ -7703,43 +7726,75 @@ type ComponentHealth {
 }
 
 """
-What ` + "`" + `extensions.code` + "`" + ` of an error can be. ` + "`" + `extensions.retryable` + "`" + ` says whether the same request can succeed later without a change.
-QUOTA_EXCEEDED for a quota of the caller's tenant, or for its share of what the server has for all, also has ` + "`" + `quota` + "`" + ` (its name in ` + "`" + `Quotas` + "`" + `; for a share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `), ` + "`" + `limit` + "`" + `, ` + "`" + `used` + "`" + `, for ` + "`" + `runners` + "`" + ` also ` + "`" + `pending` + "`" + ` (claims that took one and wait; left out if 0) and, where that is known, ` + "`" + `retryAfter` + "`" + ` in seconds, which is the header Retry-After too.
+The values of ` + "`" + `extensions.code` + "`" + ` in an error. ` + "`" + `extensions.retryable` + "`" + ` says whether the same request can
+succeed later without a change.
+QUOTA_EXCEEDED for a quota of the caller's tenant, or for the tenant's share of a server-wide limit, has
+further extensions: ` + "`" + `quota` + "`" + ` (the name in ` + "`" + `Quotas` + "`" + `; for a share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `),
+` + "`" + `limit` + "`" + ` and ` + "`" + `used` + "`" + `. For ` + "`" + `runners` + "`" + ` it also has ` + "`" + `pending` + "`" + `: claims that reserved a runner and wait for it.
+` + "`" + `used` + "`" + ` doesn't include them, and ` + "`" + `pending` + "`" + ` is missing if 0. If known, it has ` + "`" + `retryAfter` + "`" + ` in seconds,
+which is also the header Retry-After.
 """
 enum ErrorCode {
-  "The request can't be carried out as it is; ` + "`" + `extensions.field` + "`" + ` names the part, and the message says what is allowed."
+  """
+  The input is invalid. ` + "`" + `extensions.field` + "`" + ` names the part, and the message says what is allowed. Correct
+  the input.
+  """
   INVALID_INPUT
-  "No environment has this id."
+  "No environment has this id. List the environments, or create it."
   ENVIRONMENT_NOT_FOUND
-  "No execution has this id, or it isn't kept any more."
+  "No execution has this id, or it was deleted after its retention time."
   EXECUTION_NOT_FOUND
-  "No batch has this id, or it was collected."
+  "No batch has this id, or it was deleted after its retention time."
   BATCH_NOT_FOUND
-  "The runner isn't there, or not any more."
+  "The runner doesn't exist, or it has ended. Claim another runner."
   RUNNER_GONE
-  "No ticket has this id, it ended more than 5 minutes ago, or the server restarted."
+  "No ticket has this id, it ended more than 5 minutes ago, or the server restarted. Claim again."
   TICKET_NOT_FOUND
-  "No runner was idle, and none became so for as long as the caller waited."
+  """
+  No runner was idle, and none became idle while the caller waited. Try again, wait longer with
+  ` + "`" + `waitFor` + "`" + `, or make the pool larger.
+  """
   NO_RUNNER_AVAILABLE
-  "What is stored isn't what the caller believes."
+  """
+  The stored state differs from the one that the caller expects, for example another revision, an id
+  that is taken, or an idempotency key with another input. Read the current state, then decide.
+  """
   CONFLICT
-  "A file isn't there, or isn't of the right kind."
+  "A file doesn't exist, has the wrong type, or can't be used; the message names it. Correct the path."
   FILE_ERROR
-  "A fixed bound of the server was reached."
+  """
+  The request exceeds a fixed limit of the server; the message names it. Ask for less, or split the
+  request. If the message says that a mutation was carried out, don't repeat it: query its result.
+  """
   LIMIT_EXCEEDED
-  "A quota of the tenant, or a bound of this caller or of all callers, is used up. Try again later; the message names the quota or setting."
+  """
+  A quota of the tenant, or a limit for this caller or for all callers, is used up. Try again later. The
+  message names the quota or setting.
+  """
   QUOTA_EXCEEDED
-  "The disk, or the workspace, is full."
+  "The server's disk or the runner's workspace is full. Free space, then try again."
   STORAGE_FULL
-  "A watcher read too slowly and was cut off; it can resume from its last cursor."
+  """
+  A subscriber read too slowly, and its subscription was ended. Subscribe again with the last cursor as
+  ` + "`" + `after` + "`" + `.
+  """
   SLOW_CONSUMER
-  "No valid token was given."
+  "The request has no valid token. Send one as ` + "`" + `Authorization: Bearer …` + "`" + `."
   UNAUTHENTICATED
-  "The caller may not do this."
+  """
+  The caller may not do this: its token lacks the role, the tenant or the right, or a web page of
+  another site sent the request. The message says which.
+  """
   FORBIDDEN
-  "The place where runners live doesn't answer."
+  """
+  The cluster, the runner's agent or the database doesn't answer, or the server is stopping. Try again
+  later; ` + "`" + `health` + "`" + ` says more.
+  """
   CLUSTER_UNAVAILABLE
-  "The server's own fault; its log has the detail under ` + "`" + `extensions.id` + "`" + `."
+  """
+  The server failed. Its log has the details under ` + "`" + `extensions.id` + "`" + `. Try again, and report the error with
+  that id if it returns.
+  """
   INTERNAL
 }
 `, BuiltIn: false},

@@ -44,7 +44,7 @@ type hold struct {
 
 // holdOf returns a hold for a request's or WebSocket's peer.
 func (s Settings) holdOf(ctx context.Context) *hold {
-	return &hold{Hold: s.Peers.Hold(ctx, shown(access.Of(ctx)))}
+	return &hold{Hold: s.Peers.Hold(ctx, shown(access.FromContext(ctx)))}
 }
 
 // shown returns what a caller shows.

@@ -1,5 +1,6 @@
-// Package driver makes and ends one runner's sandbox for its task: it is the task's driver
-// and the hooks around it. It finds again what an earlier server made.
+// Package driver makes and ends one runner's sandbox: it is the driver of the runner's task and the
+// hooks around it. It reattaches to a sandbox that an earlier server made, and only if it is
+// certain that it is the same one.
 package driver
 
 import (
@@ -26,40 +27,40 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// createWithin bounds how long the helper is waited for.
+// createWithin bounds how long the helper may take to make a sandbox.
 const createWithin = 30 * time.Second
 
-// Images are those that runners are made from; see package image.
+// Images are the images that runners are made from; see package image.
 type Images interface {
 	Root(digest string) (string, error)
 	Want(reference, digest string)
 }
 
-// Config is what a Driver works with. Its fields don't change.
+// Config configures a Driver. Its fields don't change.
 type Config struct {
 	ID          runtime.RunnerID
 	Environment runtime.Environment
-	Group       string // its control group
+	Group       string // its cgroup, as a path below the mount
 	Host        *host.Host
 	Images      Images
 	Network     *access.Runner
 	Counters    *evidence.Counters
-	Loaded      func(runtime.Loaded) // notes what the runner has loaded
+	Loaded      func(runtime.Loaded) // called with the interpreter that the runner has preloaded
 }
 
 // A Driver starts one runner: a sandbox with the agent as its first process.
 type Driver struct {
 	Config
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards root
 	root string
 }
 
-// New returns the driver of a runner.
+// New returns the driver of a runner. It makes nothing yet.
 func New(config Config) *Driver { return &Driver{Config: config} }
 
-// Root returns the name of the directory that the sandbox was made around; "": none was
-// made or found.
+// Root returns the name of the root directory that the sandbox uses; "": no sandbox was made or
+// found.
 func (d *Driver) Root() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,11 +69,11 @@ func (d *Driver) Root() string {
 
 // Start implements taskrunner.Driver.
 func (d *Driver) Start(ctx context.Context, request taskrunner.StartRequest) (taskrunner.Handle, error) {
-	slot := 0 // the helper's to choose, if it listens
+	slot := 0 // a listening helper chooses it
 	if d.Host.Direct != nil {
 		var err error
 		if slot, err = strconv.Atoi(request.Values[slotValue]); err != nil {
-			return nil, fmt.Errorf("the range of user ids: %w", err)
+			return nil, fmt.Errorf("read the number of its range of user ids: %w", err)
 		}
 	}
 	answer, err := d.create(ctx, slot)
@@ -82,12 +83,12 @@ func (d *Driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 	s := saved{PID: answer.PID, Start: answer.Start, Root: d.Host.Root, Slot: slot, Address: answer.Address}
 	first, err := process.Open(s.PID, s.Start)
 	if err != nil {
-		return nil, &taskrunner.Failure{Message: "its agent ended at once; the server's log says more", Err: err}
+		return nil, &taskrunner.Failure{Message: "its agent ended immediately; the server's log says more", Err: err}
 	}
 	return d.hold(first, s, answer.Groups, 0)
 }
 
-// create has the helper make the sandbox.
+// create lets the helper make the sandbox.
 func (d *Driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	file, err := d.Host.OpenSocket(d.ID, d.Environment)
 	if err != nil {
@@ -99,12 +100,12 @@ func (d *Driver) create(ctx context.Context, slot int) (helper.Answer, error) {
 	return d.Host.Launcher.Create(ctx, d.Group, sandbox.Request(string(d.ID), d.Environment, slot), file)
 }
 
-// Reattach implements taskrunner.Driver: the process must have the id and the
-// start time of the one that was started, and be in the runner's groups.
+// Reattach implements taskrunner.Driver. The process must have the recorded id and start time, and
+// be in the runner's cgroups. An error that wraps ErrUnread: whether it lives is unknown.
 func (d *Driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner.Handle, error) {
 	var s saved
 	if err := json.Unmarshal(text, &s); err != nil {
-		return nil, fmt.Errorf("what was recorded of its process: %w", err)
+		return nil, fmt.Errorf("read the record of its process: %w", err)
 	}
 	var first *process.Process
 	var groups cgroup.Groups
@@ -126,23 +127,23 @@ func (d *Driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	}
 	if err := d.Network.Restore(ctx, s.Slot); err != nil {
 		first.Close()
-		return nil, fmt.Errorf("its network: %w", err)
+		return nil, fmt.Errorf("restore its network: %w", err)
 	}
 	return d.hold(first, s, groups, kills)
 }
 
-// ErrUnread says that nobody knows whether a runner lives.
-var ErrUnread = errors.New("can't read whether it lives")
+// ErrUnread means that it can't be determined whether a runner is alive.
+var ErrUnread = errors.New("can't determine whether it is alive")
 
-// findOutWithin is how long a new server tries to find out whether a runner lives,
-// and findOutEvery how often.
+// findOutWithin bounds how long a new server tries to find out whether a runner is alive;
+// findOutEvery is the interval of the tries.
 const (
 	findOutWithin = 10 * time.Second
 	findOutEvery  = 200 * time.Millisecond
 )
 
-// untilRead calls read again while its error leaves open whether the runner lives.
-// After findOutWithin it returns that error with ErrUnread.
+// untilRead calls read until its error, or nil, says whether the runner is alive. After
+// findOutWithin it returns the last error with ErrUnread.
 func untilRead(ctx context.Context, read func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, findOutWithin)
 	defer cancel()
@@ -159,15 +160,15 @@ func untilRead(ctx context.Context, read func() error) error {
 	}
 }
 
-// unread reports whether an error of a system call leaves open whether the runner
-// lives, as EACCES and EMFILE do. The others say that its process or its groups aren't
-// there; EINVAL says that its id is now a thread's.
+// unread reports whether an error of a system call leaves open whether the runner is alive, such as
+// EACCES and EMFILE. Other errors say that its process or its cgroups no longer exist; EINVAL says
+// that its process id is now a thread's.
 func unread(err error) bool {
 	var number syscall.Errno
 	return errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !evidence.Gone(err)
 }
 
-// hold notes what is known of a sandbox that runs.
+// hold records a running sandbox and returns its handle.
 func (d *Driver) hold(first *process.Process, s saved, groups cgroup.Groups, kills int64) (taskrunner.Handle, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -182,13 +183,13 @@ func (d *Driver) hold(first *process.Process, s saved, groups cgroup.Groups, kil
 	return &handle{first, text}, nil
 }
 
-// Destroy implements taskrunner.Driver.
+// Destroy implements taskrunner.Driver. Host.Removals limits concurrent removals.
 func (d *Driver) Destroy(ctx context.Context) error {
 	return d.Host.Removals.Do(ctx, func() error { return d.destroy(ctx) })
 }
 
 func (d *Driver) destroy(ctx context.Context) error {
-	_, _ = d.Counters.Count() // the last look
+	_, _ = d.Counters.Count() // the last chance to read the counters
 	d.Network.Drop()
 	err := d.Host.Launcher.Remove(ctx, string(d.ID), d.Group)
 	if err == nil {
@@ -197,16 +198,16 @@ func (d *Driver) destroy(ctx context.Context) error {
 	return err
 }
 
-// saved is what is recorded of a sandbox that runs. It is short, since a claim
-// writes the record again.
+// saved is what the record keeps of a running sandbox. It is short, because every claim writes the
+// record again.
 type saved struct {
-	PID   int    `json:"pid"`   // of its first process, as this machine counts
-	Start uint64 `json:"start"` // when that started, in ticks since the machine's start
-	Root  string `json:"root"`  // the name of the directory that it was made around
+	PID   int    `json:"pid"`   // of its first process, in this machine's pid namespace
+	Start uint64 `json:"start"` // start time of that process, in clock ticks since boot
+	Root  string `json:"root"`  // name of its root directory
 
-	// With a network:
-	Slot    int        `json:"slot,omitempty"`   // of its user ids
-	Address netip.Addr `json:"address,omitzero"` // at which the machine reaches it
+	// With a network only:
+	Slot    int        `json:"slot,omitempty"`   // number of its range of user ids
+	Address netip.Addr `json:"address,omitzero"` // its address on the machine's side
 }
 
 // A handle is a sandbox's first process.

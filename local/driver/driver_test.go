@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestErrorsThatSayThatARunnerEnded: what the kernel answers of a process or
-// group that isn't there, beside what it answers where it couldn't look.
-func TestErrorsThatSayThatARunnerEnded(t *testing.T) {
+// TestErrorsThatProveTheEndOfARunner distinguishes errors of the kernel for a missing process or
+// cgroup from errors that prove nothing.
+func TestErrorsThatProveTheEndOfARunner(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EACCES: true, unix.EIO: true, unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true,
 		unix.ESRCH: false, unix.ENOENT: false, unix.ENODEV: false, unix.EINVAL: false, errors.New("it is another process"): false,

@@ -14,33 +14,33 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Hooks are the runner's, in their order.
+// Hooks returns the runner's hooks, in the order in which they start.
 func (d *Driver) Hooks() []taskrunner.Hook {
 	return []taskrunner.Hook{&placeHook{d}, &rootHook{d}, d.Network, &agentHook{d}, &warmHook{d}, &countHook{d}}
 }
 
-// slotValue is the number of a runner's range of user ids.
+// slotValue is the name of the value that holds the number of a runner's range of user ids.
 const slotValue = "slot"
 
-// Place gives the runner its directory and its range of user ids. What it returns is for
-// Start and Unplace.
+// Place allocates the runner's directory and range of user ids. Its result is for Start and
+// Unplace.
 func (d *Driver) Place() (taskrunner.Values, error) {
-	slot, err := d.Host.TakePlace(d.ID)
-	if err != nil || d.Host.Direct == nil { // the helper has the ranges
+	slot, err := d.Host.AcquirePlace(d.ID)
+	if err != nil || d.Host.Direct == nil { // a listening helper manages the ranges
 		return nil, err
 	}
 	return taskrunner.Values{slotValue: strconv.Itoa(slot)}, nil
 }
 
-// Unplace gives the runner's directory and user ids back.
+// Unplace releases the runner's directory and user ids.
 func (d *Driver) Unplace(values taskrunner.Values) error {
 	if slot, err := strconv.Atoi(values[slotValue]); err == nil {
-		return d.Host.GivePlace(d.ID, slot)
+		return d.Host.ReleasePlace(d.ID, slot)
 	}
-	return d.Host.GivePlace(d.ID) // a server died before it had recorded which
+	return d.Host.ReleasePlace(d.ID) // a server died before it recorded the range
 }
 
-// A placeHook has a runner placed.
+// A placeHook allocates a runner's directory and user ids, and releases them at its end.
 type placeHook struct{ d *Driver }
 
 func (h *placeHook) Name() string { return "place" }
@@ -54,16 +54,15 @@ func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) erro
 	return h.d.Unplace(request.Values)
 }
 
-// A rootHook ensures the directory that sandboxes are made around. It is there
-// since the server's start, unless the disk was full then; an image is there
-// before runners are asked for.
+// A rootHook ensures that the root directory for sandboxes exists. It was made at the server's
+// start, unless the disk was full then. An image was unpacked before runners were requested.
 type rootHook struct{ d *Driver }
 
 func (h *rootHook) Name() string { return "root" }
 
 func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _ *taskrunner.PrestartResponse) error {
 	env := h.d.Environment
-	if err := sandbox.Supported(env); err != nil { // any more, since it was put
+	if err := sandbox.Supported(env); err != nil { // it may have become unsupported since it was put
 		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
 	}
 	if err := h.d.Host.BuildRoot(ctx); err != nil {
@@ -74,17 +73,16 @@ func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _
 	}
 	if _, err := h.d.Images.Root(env.Pin.Digest); err != nil {
 		h.d.Images.Want(env.Image, env.Pin.Digest)
-		return &taskrunner.Failure{Message: "its image isn't here any more, and is pulled again", Err: err}
+		return &taskrunner.Failure{Message: "its image is missing and is being pulled again", Err: err}
 	}
 	return nil
 }
 
-// An agentHook finds out whether a runner's agent answers: without it the
-// runner is of no use.
+// An agentHook checks that a runner's agent answers; else the runner is unusable.
 type agentHook struct{ d *Driver }
 
-// Bounds of what an agent's answer is waited for: a new one may wait for its
-// turn on a busy machine, one that ran all the time holds up the server's start.
+// Bounds of the wait for an agent's answer. A new agent may wait for CPU on a busy machine. One
+// that ran all the time needs less, and delays the server's start.
 const (
 	answerWithin      = 10 * time.Second
 	answerAgainWithin = 5 * time.Second
@@ -100,16 +98,16 @@ func (h *agentHook) Poststart(ctx context.Context, request taskrunner.PoststartR
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err := h.d.Ping(ctx); err != nil {
-		message := "its agent ended at once, or didn't answer; the server's log says more"
+		message := "its agent ended immediately or didn't answer; the server's log says more"
 		if errors.Is(err, context.DeadlineExceeded) {
 			message = "its agent wasn't ready in time: the machine is too busy, or its CPU limit too low"
 		}
-		response.Unusable = &taskrunner.Failure{Message: message, Err: fmt.Errorf("its agent didn't answer: %w", err)}
+		response.Unusable = &taskrunner.Failure{Message: message, Err: fmt.Errorf("ping its agent: %w", err)}
 	}
 	return nil
 }
 
-// Ping returns nil once the runner's agent answers.
+// Ping connects to the runner's agent, and returns nil once it answers.
 func (d *Driver) Ping(ctx context.Context) error {
 	conn, err := d.Host.Dial(ctx, d.ID)
 	if err != nil {
@@ -119,7 +117,7 @@ func (d *Driver) Ping(ctx context.Context) error {
 	return err
 }
 
-// A countHook tells from what the kernel counted why an agent ended.
+// A countHook determines from the kernel's counters why an agent ended.
 type countHook struct{ d *Driver }
 
 func (h *countHook) Name() string { return "count" }
@@ -131,8 +129,8 @@ func (h *countHook) Exited(_ context.Context, _ taskrunner.ExitedRequest, respon
 	case err != nil:
 	case h.d.Counters.Killed(last):
 		response.End = &taskrunner.End{Reason: runtime.GoneOutOfMemory, Message: "the kernel killed the agent because the runner's memory was full"}
-	case last.OwnKernel && last.ProcessLimitHits > 0: // the commands' own limit is that kernel's, and met before
-		response.End.Message = "its kernel ended, after the machine's limit of processes around it was met"
+	case last.OwnKernel && last.ProcessLimitHits > 0: // gVisor's own limit for commands is lower and is met first
+		response.End.Message = "its gVisor kernel ended after it had reached the machine's process limit for the sandbox"
 	}
 	return err
 }

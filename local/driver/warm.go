@@ -11,17 +11,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// warmWithin is how long a runner may take to load its interpreter.
+// warmWithin bounds how long a runner may take to load its interpreter.
 const warmWithin = 2 * time.Minute
 
-// A warmHook has a new runner load the interpreter of its environment before it is of use.
+// A warmHook preloads the interpreter of the environment in a new runner, before the runner is
+// ready.
 type warmHook struct{ d *Driver }
 
 func (h *warmHook) Name() string { return "warm" }
 
 func (h *warmHook) Poststart(ctx context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
 	want := h.d.Environment.Warm
-	if want == nil || request.Restored { // one that ran is loaded: the agent has it
+	if want == nil || request.Restored { // a restored runner has it loaded
 		return nil
 	}
 	variables, _ := h.d.Environment.CommandVariables(false, false, nil)
@@ -42,7 +43,7 @@ func (h *warmHook) Poststart(ctx context.Context, request taskrunner.PoststartRe
 	return nil
 }
 
-// notWarm says for people why an interpreter isn't loaded.
+// notWarm returns the failure that explains to clients why an interpreter wasn't loaded.
 func notWarm(err error) *taskrunner.Failure {
 	message := "its interpreter couldn't be loaded; the server's log says more"
 	var known *agent.Error
@@ -52,7 +53,7 @@ func notWarm(err error) *taskrunner.Failure {
 	case errors.As(err, &known) && known.Field == "modules":
 		message = fmt.Sprintf("the module %s of warm.modules %s", known.Path, known.Message)
 	case errors.As(err, &known):
-		message = fmt.Sprintf("its interpreter (warm.interpreter %s) isn't loaded: %s", runtime.InterpreterPython, known.Error())
+		message = fmt.Sprintf("its interpreter (warm.interpreter %s) couldn't be loaded: %s", runtime.InterpreterPython, known.Error())
 	}
 	return &taskrunner.Failure{Message: message, Err: fmt.Errorf("warm up: %w", err)}
 }

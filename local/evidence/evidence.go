@@ -1,5 +1,5 @@
-// Package evidence reads what the kernel counted for one runner. What was counted
-// last stays known after the runner's control groups are gone.
+// Package evidence reads what the kernel counted for one runner. The last values stay available
+// after the runner's cgroups were removed.
 package evidence
 
 import (
@@ -16,36 +16,37 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// ErrNone says that nothing counts for the runner, and nothing did.
-var ErrNone = errors.New("nothing counts for the runner")
+// ErrNone means that there are no counters for the runner, and never were.
+var ErrNone = errors.New("the runner has no counters")
 
-// Counters are one runner's. Their methods may be called at once.
+// Counters are the counters of one runner. Their methods are safe for concurrent use.
 type Counters struct {
 	log       *zap.Logger
 	ownKernel bool
 
-	mu       sync.Mutex      // guards all below
-	counter  *cgroup.Counter // of the runner's groups; nil: it never had a sandbox
-	outlived int64           // OOM kills that its agent outlived
+	mu       sync.Mutex      // guards the fields below
+	counter  *cgroup.Counter // of the runner's cgroups; nil: it never had a sandbox
+	survived int64           // OOM kills that the agent is known to have survived
 	last     *runtime.Evidence
-	problem  *runtime.Problem // why they can't be read; nil: they can
+	problem  *runtime.Problem // why they can't be read; nil: they can be
 }
 
-// New returns the counters of a runner that has no sandbox yet. With ownKernel it
-// has a kernel of its own.
+// New returns the counters of a runner that has no sandbox yet. ownKernel: its sandbox has its own
+// kernel.
 func New(log *zap.Logger, ownKernel bool) *Counters { return &Counters{log: log, ownKernel: ownKernel} }
 
-// Hold has a new sandbox's groups counted. So many OOM kills were there before.
-func (c *Counters) Hold(groups cgroup.Groups, outlived int64) {
+// Hold starts reading the cgroups of a new sandbox. survived is the number of OOM kills that it
+// survived before.
+func (c *Counters) Hold(groups cgroup.Groups, survived int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counter != nil {
 		c.counter.Close()
 	}
-	c.counter, c.outlived, c.last = cgroup.NewCounter(groups), outlived, nil
+	c.counter, c.survived, c.last = cgroup.NewCounter(groups), survived, nil
 }
 
-// Close closes the files. What was counted last stays known.
+// Close closes the files. The last values stay available.
 func (c *Counters) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +55,8 @@ func (c *Counters) Close() {
 	}
 }
 
-// Count reads the counters, and keeps them. They never fall back: while groups
-// are being removed, those of commands go before the runner's own.
+// Count reads the counters, and stores the values. They never decrease: while cgroups are removed,
+// those of commands go before the runner's own.
 func (c *Counters) Count() (runtime.Evidence, error) {
 	c.mu.Lock()
 	counter := c.counter
@@ -78,9 +79,9 @@ func (c *Counters) Count() (runtime.Evidence, error) {
 	return now, nil
 }
 
-// Latest returns what is counted now, or what was counted last where the groups
-// are gone. ErrNone: nothing was counted. Any other error says nothing about the
-// runner: its counters can't be read, as Problem says until they can.
+// Latest returns the present values, or the last ones if the cgroups were removed. ErrNone: there
+// are none. Any other error only means that the counters can't be read; Problem reports it until
+// they can be.
 func (c *Counters) Latest() (runtime.Evidence, error) {
 	c.mu.Lock()
 	last := c.last
@@ -99,7 +100,7 @@ func (c *Counters) Latest() (runtime.Evidence, error) {
 	return *last, nil
 }
 
-// note keeps the problem of counters that can't be read.
+// note records whether the counters can be read.
 func (c *Counters) note(err error) {
 	c.mu.Lock()
 	news := false
@@ -116,15 +117,15 @@ func (c *Counters) note(err error) {
 	}
 }
 
-// Problem returns why the counters can't be read; nil: they could.
+// Problem returns why the counters can't be read; nil: they can be.
 func (c *Counters) Problem() *runtime.Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.problem
 }
 
-// Gone reports whether an error says that the runner has no groups. Any other error
-// of reading them says nothing about the runner.
+// Gone reports whether an error means that the runner's cgroups don't exist. Any other error says
+// nothing about the runner.
 func Gone(err error) bool {
 	for _, missing := range []error{ErrNone, fs.ErrNotExist, fs.ErrClosed, unix.ENODEV} {
 		if errors.Is(err, missing) {
@@ -134,20 +135,19 @@ func Gone(err error) bool {
 	return false
 }
 
-// Killed reports whether now has OOM kills that the runner isn't known to have
-// outlived.
+// Killed reports whether now has OOM kills that the runner isn't known to have survived.
 func (c *Counters) Killed(now runtime.Evidence) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return now.OOMKills > c.outlived
+	return now.OOMKills > c.survived
 }
 
-// Outlived notes that the runner outlived all OOM kills up to now, and reports
-// whether that is news.
-func (c *Counters) Outlived(now runtime.Evidence) bool {
+// Survived records that the runner survived all OOM kills up to now, and reports whether that is
+// new.
+func (c *Counters) Survived(now runtime.Evidence) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	news := now.OOMKills > c.outlived
-	c.outlived = max(c.outlived, now.OOMKills)
+	news := now.OOMKills > c.survived
+	c.survived = max(c.survived, now.OOMKills)
 	return news
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestEvidenceStaysWhileGroupsGo: what commands' groups counted is known after
-// they were removed, while the runner's own is still there. The files are those of
-// a kernel with the version, so both run on every machine.
-func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
+// TestCountersDoNotDecreaseDuringRemoval: counts of commands' cgroups stay known after those were
+// removed, while the runner's own cgroup still exists. The files imitate a kernel of each version,
+// so both run on every machine.
+func TestCountersDoNotDecreaseDuringRemoval(t *testing.T) {
 	for name, version := range map[string]struct {
 		v2     bool
 		file   string
 		used   string
 		groups []string
-		kills  string // of the runner's own group
+		kills  string // of the runner's own cgroup
 	}{
 		"version 1": {false, "memory.oom_control", "cpuacct.usage", []string{"", "run/x0", "run/x1", "run/rest"}, "oom_kill 0\n"},
-		// It counts what was killed in the groups below, too.
+		// It includes kills in the cgroups below.
 		"version 2": {true, "memory.events", "cpu.stat", []string{"", "agent", "run", "run/x0", "run/x1", "run/rest"}, "oom_kill 2\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,19 +77,19 @@ func evidenceStays(t *testing.T, group cgroup.Group) {
 	if got, err := c.Count(); err == nil || *c.last != want {
 		t.Errorf("%+v, %+v: it was %+v", got, c.last, want)
 	}
-	c.counter = cgroup.NewCounter(groups) // which finds the runner's own only
+	c.counter = cgroup.NewCounter(groups) // it finds only the runner's own cgroup
 	if got, err := c.Count(); err != nil || got != want || *c.last != want {
 		t.Errorf("%+v, %+v, %v: it was %+v", got, c.last, err, want)
 	}
 }
 
-// TestUnreadableCountersAreAProblem: what was counted before isn't given for what is
-// counted now, as long as a file can't be read. What is gone counted what it did.
-func TestUnreadableCountersAreAProblem(t *testing.T) {
+// TestUnreadableCountersAreReported: while a file can't be read, earlier values aren't returned as
+// present ones. Removed cgroups keep their values.
+func TestUnreadableCountersAreReported(t *testing.T) {
 	dir := t.TempDir()
 	group := cgroup.Group{Dir: dir, V2: true}
 	broken := filepath.Join(dir, "memory.events")
-	if err := os.Mkdir(broken, 0o700); err != nil { // which not even root can read
+	if err := os.Mkdir(broken, 0o700); err != nil { // not even root can read a directory as a file
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "pids.events"), []byte("max 1\n"), 0o600); err != nil {
@@ -120,8 +120,8 @@ func TestUnreadableCountersAreAProblem(t *testing.T) {
 	if err != nil || got != want || c.Problem() != nil {
 		t.Errorf("readable again: %+v, %v, %+v", got, err, c.Problem())
 	}
-	if !c.Killed(got) || !c.Outlived(got) || c.Outlived(got) || c.Killed(got) {
-		t.Error("it isn't outlived once")
+	if !c.Killed(got) || !c.Survived(got) || c.Survived(got) || c.Killed(got) {
+		t.Error("it isn't survived once")
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

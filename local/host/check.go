@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Missing returns what is known to be missing for sandboxes without making one, each
-// with what to do.
+// Missing returns what is known to be missing for sandboxes, each with what to do, without making
+// one.
 func (h *Host) Missing() []error {
 	var all []error
 	lacks := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
@@ -20,20 +20,20 @@ func (h *Host) Missing() []error {
 		lacks("%s: start the server with systemd-run --user --scope -p Delegate=yes, or as root, or give it a helper with --sandbox-helper; or accept it with --accept-missing-limits", lacking)
 	}
 	if text, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || strings.TrimSpace(string(text)) == "0" {
-		lacks("no user namespaces: set the sysctl user.max_user_namespaces to more than 0")
+		lacks("user namespaces are disabled: set the sysctl user.max_user_namespaces to more than 0")
 	}
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts", "net", "cgroup", "time"} {
 		if _, err := os.Stat("/proc/self/ns/" + kind); err != nil {
-			lacks("the kernel has no %s namespaces: use a kernel of version 5.6 or later that has them", kind)
+			lacks("the kernel has no %s namespaces: use Linux 5.6 or later with these namespaces enabled", kind)
 		}
 	}
 	controllers := []string{"memory", "pids", "cpu"}
 	if h.Direct == nil || rootless {
-		controllers = nil // only the helper can find out, and does for the sandbox that is tried
+		controllers = nil // only the helper can test them; it does when Check makes a sandbox
 	}
 	for _, controller := range controllers {
 		if err := h.tryController(controller); err != nil {
-			lacks("no limits of %s: %w; mount the cgroup controller so that root can write to it (a container needs --privileged and --cgroupns=private)", controller, err)
+			lacks("limits of %s are unavailable: %w; mount the cgroup controller so that root can write to it (a container needs --privileged and --cgroupns=private)", controller, err)
 		}
 	}
 	if h.unready != nil {
@@ -42,15 +42,15 @@ func (h *Host) Missing() []error {
 	return all
 }
 
-// checkGroup is the group that every server tries below its parent: the next server
-// removes what one left that was killed meanwhile.
+// checkGroup is the cgroup that every server makes for a test below its parent. If a server is
+// killed meanwhile, the next one removes it.
 const checkGroup = "check"
 
-// tryController makes and removes a group where a controller's are.
+// tryController makes and removes a cgroup of a controller.
 func (h *Host) tryController(name string) error {
 	tree, ok := h.Trees.Controller(name)
 	if !ok {
-		return errors.New("the kernel shows no such cgroup controller")
+		return errors.New("the kernel has no such cgroup controller")
 	}
 	group := path.Join("/", h.config.CgroupParent, checkGroup)
 	if err := tree.Prepare(group); err != nil {
@@ -58,7 +58,7 @@ func (h *Host) tryController(name string) error {
 	}
 	err := os.Remove(filepath.Join(tree.Mount, group))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another server that tries has removed it
+		return nil // another server that tests has removed it
 	}
 	return err
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 )
 
-// TestBrokenControllerIsReportedAlone: each controller is tried in its own tree.
-func TestBrokenControllerIsReportedAlone(t *testing.T) {
+// Each controller is tested in its own tree.
+func TestOnlyTheBrokenControllerIsReported(t *testing.T) {
 	h := &Host{config: Config{CgroupParent: "rockpool"}}
 	mounts := t.TempDir()
 	for _, name := range []string{"memory", "pids", "cpu"} {
 		mount := filepath.Join(mounts, name)
-		if name != "pids" { // else its tree isn't there
+		if name != "pids" { // else its tree is missing
 			if err := os.Mkdir(mount, 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -30,9 +30,8 @@ func TestBrokenControllerIsReportedAlone(t *testing.T) {
 	}
 }
 
-// TestCheckRemovesWhatAKilledServerLeft: a server that is killed while it tries a
-// controller leaves the group, which the next one's try removes.
-func TestCheckRemovesWhatAKilledServerLeft(t *testing.T) {
+// If a server is killed while it tests a controller, the next test removes the cgroup that it left.
+func TestCheckRemovesTheGroupOfAKilledServer(t *testing.T) {
 	mount := t.TempDir()
 	h := &Host{
 		config: Config{CgroupParent: "rockpool"},

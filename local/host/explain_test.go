@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/local/taskrunner"
 )
 
-// Messages for clients say what to do, and nothing of the machine.
-func TestExplained(t *testing.T) {
+// Messages for clients say what to do, and name no paths of the machine.
+func TestExplainedHidesPathsAndSaysWhatToDo(t *testing.T) {
 	refusal := func(line string, final bool) error {
 		return fmt.Errorf("create sandbox a: %w", &launch.RefusalError{Line: line, Final: final})
 	}
@@ -26,15 +26,15 @@ func TestExplained(t *testing.T) {
 	}{
 		{context.DeadlineExceeded, "too busy", false},
 		{refusal("run: container init was OOM-killed", false), "raise it", true},
-		{refusal("the spec has hooks", true), "could not be made: the spec has hooks", true},
-		{refusal("run: no room\nsecond line", false), "could not be made: run: no room", false},
+		{refusal("the spec has hooks", true), "couldn't be made: the spec has hooks", true},
+		{refusal("run: no room\nsecond line", false), "couldn't be made: run: no room", false},
 		{refusal("mkdir /srv/secret: no room", false), "log says why", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.ENOENT}, "restart the server", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EACCES}, "noexec", false},
-		{&fs.PathError{Op: "mkdir", Path: "/srv/secret", Err: unix.ENOSPC}, "free some room", false},
-		{refusal("mkdir /srv/secret: no space left on device", false), "free some room", false},
+		{&fs.PathError{Op: "mkdir", Path: "/srv/secret", Err: unix.ENOSPC}, "free some space", false},
+		{refusal("mkdir /srv/secret: no space left on device", false), "free some space", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EAGAIN}, "raise its limits", false},
-		{errors.New("what nobody thought of"), "log says why", false},
+		{errors.New("an unexpected error"), "log says why", false},
 	} {
 		var f *taskrunner.Failure
 		if !errors.As(Explained(test.err), &f) || !strings.Contains(f.Message, test.says) || f.Unrecoverable != test.forGood ||

@@ -9,17 +9,17 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 )
 
-// How long a helper that listens is waited for: it may be starting too. Where
-// systemd listens for it, the connection is there before it is.
+// Bounds of the wait for a listening helper. It may be starting, too. If systemd holds its socket,
+// a connection succeeds before the helper answers.
 const (
 	reachWithin = 5 * time.Second
 	greetWithin = 30 * time.Second
 )
 
-// greet finds out whether the helper that listens is the one that is meant.
+// greet checks that the listening helper is compatible with this server's settings.
 func (h *Host) greet(ctx context.Context) error {
 	remote := launch.Remote{Socket: h.config.HelperSocket}
-	silent := &launch.UnreachableError{Socket: remote.Socket, Err: fmt.Errorf("it has said nothing for %s", greetWithin)}
+	silent := &launch.UnreachableError{Socket: remote.Socket, Err: fmt.Errorf("it hasn't answered for %s", greetWithin)}
 	ctx, cancel := context.WithTimeoutCause(ctx, greetWithin, silent)
 	defer cancel()
 	reached := time.After(reachWithin)
@@ -28,11 +28,11 @@ func (h *Host) greet(ctx context.Context) error {
 		var away *launch.UnreachableError
 		switch parent := "/" + h.config.CgroupParent; {
 		case err == nil && answer.Parent != parent:
-			return fmt.Errorf("the sandbox helper makes runners' groups below %s, not below %s: let --cgroup-parent be the same for both", answer.Parent, parent)
+			return fmt.Errorf("the sandbox helper makes runners' cgroups below %s, not below %s: set the same --cgroup-parent for both", answer.Parent, parent)
 		case err == nil:
-			// Else New would fail later, with the first runner of the last server.
+			// Otherwise New would fail later, at the first restored runner.
 			if err := h.Trees.Readable(parent); err != nil {
-				return fmt.Errorf("this server can't read the cgroups below %s: restart the sandbox helper, which makes them readable: %w", parent, err)
+				return fmt.Errorf("this server can't read the cgroups below %s: restart the sandbox helper to make them readable: %w", parent, err)
 			}
 			h.offered, h.Runtimes = answer.Network, answer.Runtimes
 			return nil
@@ -40,7 +40,7 @@ func (h *Host) greet(ctx context.Context) error {
 			return err
 		}
 		select {
-		case <-time.After(100 * time.Millisecond): // whether it listens can't be waited for otherwise
+		case <-time.After(100 * time.Millisecond): // there is no other way to wait until it listens
 		case <-reached:
 			return err
 		case <-ctx.Done():

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
-// unreadableGroups returns a tree of version 2 whose group /rockpool only its
-// owner may search, as a root server with a strict umask left it.
+// unreadableGroups returns a version 2 tree whose cgroup /rockpool only its owner may search, as
+// made by a root server with a strict umask.
 func unreadableGroups(t *testing.T) cgroup.Hierarchies {
 	t.Helper()
 	mount := sandboxtest.OpenDir(t)
@@ -35,10 +35,9 @@ func unreadableGroups(t *testing.T) cgroup.Hierarchies {
 	return cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}
 }
 
-// TestServerWithUnreadableGroupsDoesNotStart: it would take each runner of the
-// last server for dead, and remove it.
-func TestServerWithUnreadableGroupsDoesNotStart(t *testing.T) {
-	need.Sandboxes(t) // a server takes a helper of root's only
+// Otherwise the server would take each runner of the last server for dead, and remove it.
+func TestServerDoesNotStartWithUnreadableCgroups(t *testing.T) {
+	need.Sandboxes(t) // a server accepts only a helper that runs as root
 	trees := unreadableGroups(t)
 	socket := filepath.Join(sandboxtest.OpenDir(t), "s")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
@@ -49,7 +48,7 @@ func TestServerWithUnreadableGroupsDoesNotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := make(chan struct{})
-	go func() { // a helper that only says hello
+	go func() { // a helper that only answers Hello
 		defer close(served)
 		for {
 			conn, err := listener.AcceptUnix()

@@ -1,7 +1,6 @@
-// Package host is what this machine and a server's directory have for sandboxes: the
-// helper that makes them, control groups, ranges of user ids, the directory that they
-// are made around, and the sockets of their agents. What it makes for a runner is
-// found again by the runner's id alone.
+// Package host manages what sandboxes use of this machine and of a server's directory. That is the
+// helper that makes them, cgroups, ranges of user ids, the root directory, and the sockets of
+// agents. Everything that it makes for a runner can be found by the runner's id alone.
 package host
 
 import (
@@ -28,54 +27,55 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// Config is what a Host has.
+// Config configures a Host.
 type Config struct {
-	Dir           string // all that is on disk is below it; one server at a time
+	Dir           string // everything on disk is below it; one server at a time
 	Logger        *zap.Logger
 	Agent         []byte         // the agent's binary
 	Helper        []byte         // rockpool-sandbox's binary
-	Offer         *network.Offer // what runners may have of the machine's network; nil: nothing
-	ImageWorker   string         // a program that works as image.Work when helper.WorkerArgument is its argument, for a server that isn't root
-	HelperSocket  string         // of a rockpool-sandbox that listens, for a server that isn't root; "": one is started for each sandbox
-	CgroupParent  string         // "": "rockpool"; else one below it, such as "rockpool/test"
-	MissingLimits bool           // runners are started without limits that can't be set, which Lost reports
-	Removals      int            // of sandboxes, at once
-	DiskRead      int64          // bytes a second that a runner reads from each disk at most; 0: any; not used with HelperSocket
-	Runtimes      oci.Runtimes   // that make sandboxes beside Rockpool's own, by name; not used with HelperSocket: they are the helper's
+	Offer         *network.Offer // the network that runners may use; nil: none
+	ImageWorker   string         // without root: a program that runs image.Work for helper.WorkerArgument
+	HelperSocket  string         // socket of a listening sandbox helper, for a server that isn't root; "": none
+	CgroupParent  string         // "": "rockpool"; else a path below it, such as "rockpool/test"
+	MissingLimits bool           // start runners without limits that can't be set; Limitations reports them
+	Removals      int            // concurrent removals of sandboxes
+	DiskRead      int64          // bytes/s that a runner may read from each disk; 0: no limit; unused with HelperSocket
+	Runtimes      oci.Runtimes   // OCI runtimes by name; unused with HelperSocket: the helper has its own
 }
 
-// A Launcher makes and removes sandboxes; see package launch.
+// A Launcher makes and removes sandboxes; see package launch. Its methods are safe for concurrent
+// use.
 type Launcher interface {
 	Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error)
 	Remove(ctx context.Context, id, group string) error
-	Ask(ctx context.Context, group string, q helper.Request) error
+	Do(ctx context.Context, group string, q helper.Request) error
 	Probe(ctx context.Context, runtime string) (version string, noTime bool, err error)
 }
 
-// A Host is open until Close. Its fields don't change, and its methods may be called
-// at once.
+// A Host is open until Close. Its fields don't change, and its methods are safe for concurrent use.
 type Host struct {
 	Launcher Launcher
-	Direct   *launch.Direct // the Launcher; nil: a helper that listens is asked
+	Direct   *launch.Direct // the Launcher, if this server makes sandboxes itself; nil: a listening helper does
 	Machine  spec.Machine
 	Trees    cgroup.Hierarchies
-	Ranges   *uids.Ranges // of user ids; not used by a helper that listens
-	Runtimes []string     // the names of those that can be asked for, sorted
-	Root     string       // the name of the directory that this server's sandboxes are made around
+	Ranges   *uids.Ranges // ranges of user ids; unused with a listening helper
+	Runtimes []string     // names of the available OCI runtimes, sorted
+	Root     string       // name of the root directory of this server's sandboxes
 
-	Removals turns.Slots // for removals, which cost the machine something
+	Removals turns.Slots // limits concurrent removals, which are costly
 
 	config   Config
-	unready  error          // why nothing can be started
-	offered  *network.Offer // by a helper that listens
+	unready  error          // why no sandbox can be started; nil: it can
+	offered  *network.Offer // offered by a listening helper
 	rootless rootless
 	lock     *os.File
-	runners  *os.File // the directory of the runners' directories
-	rootTurn turns.Slots
+	runners  *os.File    // the open directory of the runners' directories
+	rootTurn turns.Slots // capacity 1: held while the root directory is built
 }
 
-// Open takes the directory, and finds out what there is. What is missing for
-// sandboxes is no error yet: Ready and Missing return it.
+// Open locks the directory, and inspects the machine. If something is missing for sandboxes, that
+// is no error yet: Ready and Missing return it. An error: another server uses the directory, or the
+// helper is unavailable.
 func Open(ctx context.Context, config Config) (*Host, error) {
 	h := &Host{
 		config:   config,
@@ -108,6 +108,7 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 	return h, nil
 }
 
+// open makes the directory, locks it, and installs the helper.
 func (h *Host) open(ctx context.Context) error {
 	for _, sub := range []string{"bin", "state", "runners", "roots"} {
 		if err := os.MkdirAll(filepath.Join(h.config.Dir, sub), 0o700); err != nil {
@@ -119,7 +120,7 @@ func (h *Host) open(ctx context.Context) error {
 		return err
 	}
 	if err := launch.TakeLock(h.lock); err != nil {
-		return fmt.Errorf("another server, or a rockpool-sandbox that one left, is using %s: %w", h.config.Dir, err)
+		return fmt.Errorf("%s is in use by another server, or by a rockpool-sandbox that one left: %w", h.config.Dir, err)
 	}
 	if h.runners, err = os.Open(h.RunnersDir()); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (h *Host) open(ctx context.Context) error {
 	return h.install(ctx)
 }
 
-// install puts the helper where it can be executed.
+// install writes the helper to where it can be executed.
 func (h *Host) install(ctx context.Context) error {
 	if h.Direct != nil && os.Geteuid() != 0 {
 		h.installRootless()
@@ -144,11 +145,11 @@ func (h *Host) install(ctx context.Context) error {
 		h.unready = errors.New(`the agent or rockpool-sandbox isn't built in: run "make build"`)
 		return nil
 	}
-	defer func() { h.config.Helper = nil }() // installed: bytes that the heap needn't hold
+	defer func() { h.config.Helper = nil }() // installed: free its memory
 	return launch.WriteProgram(h.Direct.Path, h.config.Helper)
 }
 
-// Close gives back the directory, once no helper works any more.
+// Close waits for running helpers, then unlocks the directory.
 func (h *Host) Close() {
 	if h.Direct != nil {
 		h.Direct.Working.Wait()
@@ -163,43 +164,42 @@ func (h *Host) Close() {
 	}
 }
 
-// Prune removes the groups that runners' groups were below, where they are empty.
+// Prune removes the cgroups above the runners' cgroups, if they are empty.
 func (h *Host) Prune() {
 	for group := "/" + h.config.CgroupParent; group != "/"; group = filepath.Dir(group) {
 		h.Trees.Prune(group)
 	}
 }
 
-// Ready returns why nothing can be started; nil: it can.
+// Ready returns why no sandbox can be started; nil: they can.
 func (h *Host) Ready() error { return h.unready }
 
-// Offer returns what the helper offers of the machine's network, and why it offers
-// nothing.
+// Offer returns the network that the helper offers, or an error that says why it offers none.
 func (h *Host) Offer() (network.Offer, error) {
 	offer := h.offered
 	switch {
-	case h.Ordinary():
-		return network.Offer{}, errors.New("only root can give runners one: run a sandbox helper as root")
+	case h.Rootless():
+		return network.Offer{}, errors.New("only root can give runners a network: run a sandbox helper as root")
 	case h.Direct != nil:
 		offer = h.config.Offer
 	case offer == nil:
-		return network.Offer{}, errors.New("the sandbox helper offers none: start it with --network, too")
+		return network.Offer{}, errors.New("the sandbox helper offers no network: start it with --network, too")
 	}
 	return *offer, nil
 }
 
-// RunnersDir has the runners' directories.
+// RunnersDir returns the directory of the runners' directories.
 func (h *Host) RunnersDir() string { return filepath.Join(h.config.Dir, "runners") }
 
-// RunnerDir is a runner's own.
+// RunnerDir returns a runner's directory.
 func (h *Host) RunnerDir(id runtime.RunnerID) string {
 	return filepath.Join(h.RunnersDir(), string(id))
 }
 
-// TakePlace makes a runner's directory, and returns the range of user ids that it
-// holds for the runner: so either is found from the runner's id. A helper that listens
-// has the ranges: 0.
-func (h *Host) TakePlace(id runtime.RunnerID) (slot int, err error) {
+// AcquirePlace makes a runner's directory, and returns the number of the range of user ids that it
+// reserves for the runner. Both can be found by the runner's id. With a listening helper, which
+// manages the ranges, it returns 0. Taking a place again returns the same one.
+func (h *Host) AcquirePlace(id runtime.RunnerID) (slot int, err error) {
 	dir := h.RunnerDir(id)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return 0, Explained(err)
@@ -213,10 +213,9 @@ func (h *Host) TakePlace(id runtime.RunnerID) (slot int, err error) {
 	return slot, nil
 }
 
-// GivePlace gives back a runner's user ids, which nothing uses any more, and deletes
-// its directory. Without slots they are looked for: a server may have died before it
-// had recorded them.
-func (h *Host) GivePlace(id runtime.RunnerID, slots ...int) error {
+// ReleasePlace releases a runner's user ids, which must be unused, and deletes its directory. Without
+// slots it searches for the ranges: a server may have died before it recorded them.
+func (h *Host) ReleasePlace(id runtime.RunnerID, slots ...int) error {
 	dir := h.RunnerDir(id)
 	if h.Direct == nil {
 		return os.RemoveAll(dir)
@@ -224,7 +223,7 @@ func (h *Host) GivePlace(id runtime.RunnerID, slots ...int) error {
 	if _, err := os.Lstat(dir); err == nil && len(slots) == 0 {
 		all, err := h.Ranges.Held(h.RunnersDir())
 		if err != nil {
-			return fmt.Errorf("find its user ids: %w", err)
+			return fmt.Errorf("find its ranges of user ids: %w", err)
 		}
 		for slot, holder := range all {
 			if holder == dir {
@@ -234,13 +233,13 @@ func (h *Host) GivePlace(id runtime.RunnerID, slots ...int) error {
 	}
 	for _, slot := range slots {
 		if err := h.Ranges.Release(slot, dir); err != nil {
-			return fmt.Errorf("release user ids %d: %w", slot, err)
+			return fmt.Errorf("release the range of user ids %d: %w", slot, err)
 		}
 	}
 	return os.RemoveAll(dir)
 }
 
-// SweepRanges gives back the ranges of user ids whose runner isn't known.
+// SweepRanges releases the ranges of user ids whose runner is unknown.
 func (h *Host) SweepRanges(known func(runtime.RunnerID) bool) error {
 	if h.Direct == nil {
 		return nil

@@ -16,24 +16,24 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// OutsideDir is the directory, in a runner's, of the socket that an agent with a
-// kernel of its own makes: it can't inherit one.
+// OutsideDir is the directory, in a runner's directory, of the socket of an agent with its own
+// kernel: such an agent can't inherit a socket.
 const OutsideDir = "outside"
 
-// SocketPath is a way to what is in a runner's directory that is short however
-// long Dir is: a socket's address holds 108 bytes.
+// SocketPath returns a path to a file in a runner's directory that is short even if Dir is long: a
+// socket address holds at most 108 bytes (see unix(7)).
 func (h *Host) SocketPath(id runtime.RunnerID, name string) string {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(h.runners.Fd())), string(id), name)
 }
 
-// OpenSocket returns what the helper gets as descriptor 3: a listening socket,
-// which only the agent holds afterwards, so that a connection is refused as soon as
-// it is dead; or an empty directory for the agent's.
+// OpenSocket returns the helper's descriptor 3. It is a listening socket that only the agent holds
+// afterwards, so that connections are refused as soon as the agent is dead. For an agent with its
+// own kernel it is an empty directory for its socket.
 func (h *Host) OpenSocket(id runtime.RunnerID, env runtime.Environment) (*os.File, error) {
 	at := h.SocketPath(id, spec.SocketName)
 	if env.Isolation == runtime.IsolationGVisor {
 		at = h.SocketPath(id, OutsideDir)
-		if err := os.RemoveAll(at); err != nil { // of an attempt before
+		if err := os.RemoveAll(at); err != nil { // left by an earlier attempt
 			return nil, err
 		}
 		if err := os.Mkdir(at, 0o700); err != nil {
@@ -41,7 +41,7 @@ func (h *Host) OpenSocket(id runtime.RunnerID, env runtime.Environment) (*os.Fil
 		}
 		return os.Open(at)
 	}
-	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) { // likewise
+	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by an earlier attempt
 		return nil, err
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: at})
@@ -60,8 +60,8 @@ func (h *Host) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) 
 	if !errors.Is(err, fs.ErrNotExist) {
 		return conn, err
 	}
-	// The directory is the runner's own to write to: nothing in it is followed to
-	// another socket of the machine.
+	// The runner can write to this directory, so no symbolic link in it is followed: it could lead
+	// to another socket of the machine.
 	fd, err := unix.Openat2(int(h.runners.Fd()), filepath.Join(string(id), OutsideDir, spec.SocketName), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})

@@ -24,60 +24,60 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Config says where a Cache is, and what it may take.
+// Config configures a Cache: its directory, its limits, and how it reaches registries.
 type Config struct {
-	Dir      string        // all that it keeps
-	Files    string        // where file: references lead to
-	Image    tree.Limits   // of one image
-	Bytes    int64         // that all images together take on the disk
-	Within   time.Duration // how long one try to pull an image may take
+	Dir      string        // directory of everything that the cache keeps
+	Files    string        // directory that file: references are relative to
+	Image    tree.Limits   // limits of one image
+	Bytes    int64         // limit of all images together on the disk
+	Within   time.Duration // limit of one attempt to pull an image
 	Skeleton tree.Skeleton
 
-	Plain      []string      // registries that are asked without TLS; loopback ones always may be
-	Registries []string      // hosts that may be asked, also where a registry leads to, or "*." and their domain; none: all
-	CACert     string        // file of authorities whose certificates registries may have, beside the machine's; "": none
-	Stall      time.Duration // how long 64 KiB of a registry's answer may take; 0: DefaultStall
+	Plain      []string      // registries to use without TLS; loopback ones are always allowed
+	Registries []string      // allowed hosts, also for redirects of registries, or "*." and a domain; none: all hosts
+	CACert     string        // file of certificate authorities, in addition to the machine's; "": none
+	Stall      time.Duration // longest time for 64 KiB of a registry's answer; 0: DefaultStall
 
-	// Worker starts a process that may give files to any user of a range, and has it
-	// work on a directory (see Work); nil: this process may itself, and does.
+	// Worker starts a process that may give files to any user of a range, and that works on a
+	// directory (see Work). nil: this process may do so itself.
 	Worker func(ctx context.Context, dir *os.File) (*net.UnixConn, error)
-	// Owners names the range that Worker has, where there can be several.
+	// Owners names the range of users of Worker, if there can be several.
 	Owners string
-	// Alone says that Worker has no range but one user, to whom it gives all files.
+	// Alone: the range of Worker is a single user, who owns all files.
 	Alone  bool
 	Logger *zap.Logger
-	// Used returns the digests of the images that something is, or is to be, made
-	// from; nil where that isn't known now.
+	// Used returns the digests of the images that environments or runners use; nil: unknown now, so
+	// nothing may be deleted. It is called without the Cache's lock.
 	Used func() map[string]bool
-	// Changed is called when the status of an image has changed.
+	// Changed is called when the status of an image has changed. It must not block.
 	Changed func(digest string)
 }
 
-// A Cache keeps images, and gets those that are wanted while Run runs. Its methods
-// may be called at once.
+// A Cache stores images, and pulls wanted ones while Run runs. Its methods are safe for concurrent
+// use.
 type Cache struct {
 	config     Config
 	registries *registries
-	leftovers  []string      // what an earlier process left half done
-	wake       chan struct{} // capacity 1: a pull was added
-	slots      chan struct{} // a token for each pull at work
+	leftovers  []string      // incomplete or old directories, which Run deletes
+	wake       chan struct{} // a hint, capacity 1: a pull was added
+	slots      chan struct{} // holds a value for each active pull
 
-	mu     sync.Mutex // guards all below; held across renames, and no other I/O
+	mu     sync.Mutex // guards the fields below; held across renames, but no other I/O
 	images map[string]*stored
 	pulls  map[string]*pull
-	added  []*pull // that Run is to lead
+	added  []*pull // pulls that Run hasn't started yet
 }
 
-// stored is an image that is there. It is its record, too.
+// stored is a stored image, and its record on the disk.
 type stored struct {
 	Pin       runtime.ImagePin `json:"pin"`
-	Reference string           `json:"reference"` // that it was pulled by
+	Reference string           `json:"reference"` // the reference that it was pulled by
 	Layers    int              `json:"layers"`
-	Transfer  int64            `json:"transfer"`          // bytes that its layers were
-	Bytes     int64            `json:"bytes"`             // that it takes
-	Shifted   bool             `json:"shifted,omitempty"` // its files' owners are those of Config.Worker's range
-	Owners    string           `json:"owners,omitempty"`  // and which range that is
-	used      time.Time        // when it was seen in use last
+	Transfer  int64            `json:"transfer"`          // bytes of its layers as transferred
+	Bytes     int64            `json:"bytes"`             // bytes on the disk
+	Shifted   bool             `json:"shifted,omitempty"` // its files belong to users of Config.Worker's range
+	Owners    string           `json:"owners,omitempty"`  // Config.Owners when it was pulled
+	used      time.Time        // when it was last seen in use
 }
 
 // Names in Config.Dir, and in an image's directory there.
@@ -87,11 +87,10 @@ const (
 	recordName = "image.json"
 )
 
-// pullsAtOnce bounds the images that are unpacked together.
+// pullsAtOnce bounds the concurrent pulls.
 const pullsAtOnce = 2
 
-// Open opens the cache at config.Dir. What is half done there is not looked at;
-// Run deletes it.
+// Open opens the cache in config.Dir. It deletes nothing: Run deletes incomplete images.
 func Open(config Config) (*Cache, error) {
 	registries, err := newRegistries(config)
 	if err != nil {
@@ -121,7 +120,7 @@ func Open(config Config) (*Cache, error) {
 			continue
 		}
 		if err := c.load(e.Name()); err != nil {
-			config.Logger.Warn("an image isn't whole, and is pulled again where it is wanted", zap.String("directory", e.Name()), zap.Error(err))
+			config.Logger.Warn("an image is incomplete; it is pulled again if it is wanted", zap.String("directory", e.Name()), zap.Error(err))
 			if err := c.discard(e.Name()); err != nil {
 				return nil, err
 			}
@@ -130,7 +129,7 @@ func Open(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// load takes in an image that is there.
+// load adds the image in a directory of the cache.
 func (c *Cache) load(name string) error {
 	at := filepath.Join(c.config.Dir, name, recordName)
 	text, err := os.ReadFile(at)
@@ -142,10 +141,10 @@ func (c *Cache) load(name string) error {
 		return err
 	}
 	if directoryName(s.Pin.Digest) != name {
-		return fmt.Errorf("it says that it is %q", s.Pin.Digest)
+		return fmt.Errorf("its record is of %q", s.Pin.Digest)
 	}
 	if s.Shifted != (c.config.Worker != nil) || s.Owners != c.config.Owners {
-		return errors.New("its owners are those of another way to run the server, as root or not, or of other users")
+		return errors.New("its files belong to other users: the server was started as another user or with other subordinate ids")
 	}
 	info, err := os.Stat(at)
 	if err != nil {
@@ -156,24 +155,25 @@ func (c *Cache) load(name string) error {
 	return nil
 }
 
-// discard makes an image's directory one that is to be deleted.
+// discard moves an image's directory to where Run deletes it.
 func (c *Cache) discard(name string) error {
 	to, err := os.MkdirTemp(c.temp(), "old-*")
 	if err != nil {
 		return err
 	}
 	c.leftovers = append(c.leftovers, to)
-	return os.Rename(filepath.Join(c.config.Dir, name), filepath.Join(to, name)) // it may be a file
+	// Into a new directory, because name may be a file.
+	return os.Rename(filepath.Join(c.config.Dir, name), filepath.Join(to, name))
 }
 
-// directoryName is where an image lies below Config.Dir.
+// directoryName returns the name of an image's directory in Config.Dir.
 func directoryName(digest string) string { return strings.Replace(digest, ":", "-", 1) }
 
 func (c *Cache) temp() string { return filepath.Join(c.config.Dir, tempName) }
 
-// Resolve returns what a reference means now. It asks nobody where that is an
-// image by its digest that is there. INVALID_INPUT names the field image;
-// CLUSTER_UNAVAILABLE means that the registry can't tell now.
+// Resolve returns the image that a reference refers to now. For the digest of a stored image it
+// sends no request. INVALID_INPUT names the field image. CLUSTER_UNAVAILABLE: the registry can't
+// answer now. It takes at most 30 s.
 func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, error) {
 	ref, err := parse(text, c.config.Plain)
 	if err != nil {
@@ -193,11 +193,13 @@ func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, err
 	return s.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 }
 
-// resolveWithin bounds what a client waits for.
+// resolveWithin bounds Resolve, because a client waits for it.
 const resolveWithin = 30 * time.Second
 
+// errSlow is the cause of a context whose time for resolving or pulling is used up.
 var errSlow = errors.New("it took too long")
 
+// pinned returns the pin of a stored image if the reference has its digest.
 func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	if ref.registry == nil {
 		return runtime.ImagePin{}, false
@@ -211,8 +213,7 @@ func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	return s.Pin, true
 }
 
-// open opens what a reference means; the registry's one by its digest, unless
-// that is "".
+// open opens the source of a reference; from a registry by the digest, unless that is "".
 func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source, io.Closer, error) {
 	if ref.registry == nil {
 		return openFile(ctx, c.config.Files, ref)
@@ -221,11 +222,12 @@ func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source
 	return s, nothing{}, err
 }
 
+// nothing is the closer of a source that needs none.
 type nothing struct{}
 
 func (nothing) Close() error { return nil }
 
-// Root returns the directory of an image that is there.
+// Root returns the root directory of a stored image, and marks the image as used.
 func (c *Cache) Root(digest string) (string, error) {
 	c.mu.Lock()
 	s, ok := c.images[digest]
@@ -235,13 +237,14 @@ func (c *Cache) Root(digest string) (string, error) {
 	c.mu.Unlock()
 	dir := filepath.Join(c.config.Dir, directoryName(digest), rootName)
 	if !ok {
-		return "", fmt.Errorf("the image %s isn't here", digest)
+		return "", fmt.Errorf("the image %s isn't stored here", digest)
 	}
 	_, err := os.Lstat(dir)
 	return dir, err
 }
 
-// Status says how far the cache is with an image.
+// Status returns the state and progress of an image. An image that is neither stored nor wanted
+// counts as being pulled.
 func (c *Cache) Status(digest string) runtime.ImageStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,19 +259,18 @@ func (c *Cache) Status(digest string) runtime.ImageStatus {
 	return runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
 }
 
-// reserve is what pulls leave free on the disk, for what else the server
-// writes there.
+// reserve is how many bytes of disk pulls leave free for the server's other data.
 const reserve = 64 << 20
 
-// room makes room for what pulls have yet to write, and returns STORAGE_FULL
-// where there is none.
+// room makes room for pulls by deleting unused images. It returns STORAGE_FULL if that isn't
+// enough, and ENOSPC if the disk is full.
 func (c *Cache) room(ctx context.Context) error {
 	c.collect(ctx)
 	c.mu.Lock()
 	over := c.taken() - c.config.Bytes
 	c.mu.Unlock()
 	if over > 0 {
-		return runtime.Errorf(runtime.CodeStorageFull, "the images that are in use leave no room for it in the %s that images may take: let it be more (--image-cache-bytes), or delete environments", fault.Size(c.config.Bytes))
+		return runtime.Errorf(runtime.CodeStorageFull, "the images in use and this one exceed the limit of %s for images: raise --image-cache-bytes, or delete environments", fault.Size(c.config.Bytes))
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(c.config.Dir, &disk); err != nil {
@@ -280,7 +282,7 @@ func (c *Cache) room(ctx context.Context) error {
 	return nil
 }
 
-// taken is what images and pulls take now. The caller holds mu.
+// taken returns the bytes that images and pulls take now. The caller holds mu.
 func (c *Cache) taken() (total int64) {
 	for _, s := range c.images {
 		total += s.Bytes
@@ -291,11 +293,11 @@ func (c *Cache) taken() (total int64) {
 	return total
 }
 
-// collect deletes images that nobody uses until the others fit, those first that
-// nobody has used for longest.
+// collect deletes unused images until the others are within the limit, least recently used ones
+// first.
 func (c *Cache) collect(ctx context.Context) {
 	for {
-		used := c.config.Used() // what is deleted takes a while
+		used := c.config.Used() // again for each image: deleting takes a while
 		if used == nil {
 			return
 		}
@@ -305,7 +307,7 @@ func (c *Cache) collect(ctx context.Context) {
 		if victim != nil {
 			var err error
 			if away, err = c.expel(victim); err != nil {
-				c.config.Logger.Warn("an image could not be deleted", zap.String("digest", victim.Pin.Digest), zap.Error(err))
+				c.config.Logger.Warn("an image couldn't be deleted", zap.String("digest", victim.Pin.Digest), zap.Error(err))
 				victim = nil
 			}
 		}
@@ -313,20 +315,20 @@ func (c *Cache) collect(ctx context.Context) {
 		if victim == nil {
 			return
 		}
-		if used := c.config.Used(); used == nil || used[victim.Pin.Digest] { // since just now, perhaps by a runner
-			if err := c.giveBack(victim, away); err == nil {
+		if used := c.config.Used(); used == nil || used[victim.Pin.Digest] { // used since then, perhaps by a runner
+			if err := c.restore(victim, away); err == nil {
 				continue
 			}
 			c.Want(victim.Reference, victim.Pin.Digest)
 		}
-		c.config.Logger.Info("an image that nobody uses was deleted, to make room", zap.String("reference", victim.Reference), zap.String("digest", victim.Pin.Digest))
+		c.config.Logger.Info("an unused image was deleted to make room", zap.String("reference", victim.Reference), zap.String("digest", victim.Pin.Digest))
 		if err := c.remove(ctx, away); err != nil {
-			c.config.Logger.Warn("what is left of an image could not be deleted; the next start tries again", zap.Error(err))
+			c.config.Logger.Warn("an unused image couldn't be deleted completely; the next start retries", zap.Error(err))
 		}
 	}
 }
 
-// victim returns the image to be deleted next; nil: none. The caller holds mu.
+// victim returns the image to delete next; nil: none. The caller holds mu.
 func (c *Cache) victim(used map[string]bool) *stored {
 	var unused []*stored
 	now := time.Now()
@@ -345,8 +347,8 @@ func (c *Cache) victim(used map[string]bool) *stored {
 	})
 }
 
-// expel forgets an image, and moves it to where it can be deleted. The caller
-// holds mu.
+// expel removes an image from the cache, and moves it to where it can be deleted. The caller holds
+// mu.
 func (c *Cache) expel(s *stored) (away string, err error) {
 	away = filepath.Join(c.temp(), fmt.Sprintf("old-%d", time.Now().UnixNano()))
 	if err := os.Rename(filepath.Join(c.config.Dir, directoryName(s.Pin.Digest)), away); err != nil {
@@ -356,8 +358,8 @@ func (c *Cache) expel(s *stored) (away string, err error) {
 	return away, nil
 }
 
-// giveBack undoes expel.
-func (c *Cache) giveBack(s *stored, away string) error {
+// restore undoes expel.
+func (c *Cache) restore(s *stored, away string) error {
 	defer c.config.Changed(s.Pin.Digest)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -368,8 +370,8 @@ func (c *Cache) giveBack(s *stored, away string) error {
 	return err
 }
 
-// note writes down when images were used last.
-func (c *Cache) note() {
+// storeUse stores when images were last used, as the modification times of their records.
+func (c *Cache) storeUse() {
 	c.mu.Lock()
 	all := maps.Clone(c.images)
 	times := map[string]time.Time{}
@@ -378,6 +380,7 @@ func (c *Cache) note() {
 	}
 	c.mu.Unlock()
 	for digest, at := range times {
-		_ = os.Chtimes(filepath.Join(c.config.Dir, directoryName(digest), recordName), at, at) // then another goes first
+		// An error only affects the order of deletion.
+		_ = os.Chtimes(filepath.Join(c.config.Dir, directoryName(digest), recordName), at, at)
 	}
 }

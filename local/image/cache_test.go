@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A box is a cache that runs.
+// A box is a running cache.
 type box struct {
 	*Cache
 	t    testing.TB
@@ -97,7 +97,7 @@ func (b *box) use(digest string, used bool) {
 	}
 }
 
-// want resolves a reference, and returns what became of its image.
+// want resolves a reference, and returns the final status of its image.
 func (b *box) want(reference string) runtime.ImageStatus {
 	b.t.Helper()
 	pin, err := b.Resolve(b.t.Context(), reference)
@@ -122,8 +122,7 @@ func (b *box) await(digest string, states ...runtime.ImageState) runtime.ImageSt
 	return b.Status(digest)
 }
 
-// clean fails the test if anything half done is there, or an image that
-// shouldn't be.
+// clean fails the test if there are incomplete images, or others than these.
 func (b *box) clean(images ...string) {
 	b.t.Helper()
 	wait.For(b.t, "nothing half done is left", func() bool {
@@ -141,12 +140,12 @@ func (b *box) clean(images ...string) {
 	}
 }
 
-// small is an image whose one file has a text.
+// small returns an image with one file with this text.
 func small(t testing.TB, text string) v1.Image {
 	return imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("file", text)))
 }
 
-func TestPullThenThere(t *testing.T) {
+func TestPulledImageIsStored(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil)
 	registry := imagetest.NewRegistry(t, nil)
 	image := imagetest.Image(t, v1.Config{Env: []string{"A=b=c", "PATH=/x"}, User: "app:staff", WorkingDir: "/srv/app", Entrypoint: []string{"/nothing"}},
@@ -191,7 +190,7 @@ func TestPullThenThere(t *testing.T) {
 	b.stop()
 	registry.Stop()
 
-	// The next process has it, without anybody to ask.
+	// The next process finds it, without any registry.
 	again := newBox(t, b.config.Dir, nil)
 	pin, err := again.Resolve(t.Context(), strings.TrimSuffix(reference, ":v1")+"@"+digest)
 	want := runtime.ImagePin{Digest: digest, WorkingDirectory: "/srv/app", User: "app", Variables: []runtime.Variable{{Name: "A", Value: "b=c"}, {Name: "PATH", Value: "/x"}}}
@@ -206,7 +205,7 @@ func TestPullThenThere(t *testing.T) {
 	}
 }
 
-func TestFilesAreImages(t *testing.T) {
+func TestImagesFromFiles(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil)
 	one, two := small(t, "one"), small(t, "two")
 	layoutDir := filepath.Join(b.config.Files, "layout")
@@ -258,8 +257,8 @@ func TestFilesAreImages(t *testing.T) {
 	}
 	for reference, says := range map[string]string{
 		"file:pipe.tar": "neither a file", "file:pipes": "neither an OCI layout",
-		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "no nothing in the server's directory of image files, which is image-files in the data directory", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
-		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "no etc/passwd",
+		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "nothing is missing in the server's directory of image files, which is image-files in the data directory", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
+		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "etc/passwd is missing",
 	} {
 		if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), says) {
 			t.Errorf("%s: %v", reference, err)
@@ -275,7 +274,7 @@ func TestFilesAreImages(t *testing.T) {
 	if err := os.Rename(there, b.config.Files); err != nil {
 		t.Fatal(err)
 	}
-	// A file that is another one when it is pulled.
+	// The file has changed by the time it is pulled.
 	pin, err := b.Resolve(t.Context(), "file:saved.tar")
 	if err != nil {
 		t.Fatal(err)
@@ -283,18 +282,18 @@ func TestFilesAreImages(t *testing.T) {
 	other := "sha256:" + strings.Repeat("0", 64)
 	b.use(other, true)
 	b.Want("file:saved.tar", other)
-	if s := b.await(other, runtime.ImageFailed); !strings.Contains(s.Reason, "another image now") || pin.Digest == other {
+	if s := b.await(other, runtime.ImageFailed); !strings.Contains(s.Reason, "another image than when") || pin.Digest == other {
 		t.Errorf("%+v", s)
 	}
 }
 
-// What can be wrong is reported in time, and leaves nothing.
-func TestWhatIsWrongIsTold(t *testing.T) {
+// Errors are reported in time, and leave nothing.
+func TestPullErrorsAreReported(t *testing.T) {
 	t.Parallel()
-	nearAndFar(t, whatIsWrongIsTold)
+	withAndWithoutWorker(t, pullErrorsAreReported)
 }
 
-func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
+func pullErrorsAreReported(t *testing.T, worker func(*Config)) {
 	var broken atomic.Value // how the registry behaves
 	broken.Store("")
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
@@ -328,7 +327,7 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 		{"", "no reference!", runtime.CodeInvalidInput, "must be"},
 		{"", registry.Host + "/nothing:1", runtime.CodeInvalidInput, "has no"},
 		{"", registry.Host + "/fine@sha256:" + strings.Repeat("1", 64), runtime.CodeInvalidInput, "has no"},
-		{"", "127.0.0.1:1/x:1", runtime.CodeClusterUnavailable, "the registry 127.0.0.1:1 can't be reached: connection refused"},
+		{"", "127.0.0.1:1/x:1", runtime.CodeClusterUnavailable, "the registry 127.0.0.1:1 is unreachable: connection refused"},
 		{"down", fine, runtime.CodeClusterUnavailable, "status 503"},
 		{"private", fine, runtime.CodeInvalidInput, "log in there"},
 		{"bytes", fine, runtime.CodeClusterUnavailable, ""},
@@ -367,9 +366,9 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 	for _, c := range []struct{ how, reference, says string }{
 		{"", bomb, "more than 8192 KiB"},
 		{"", registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, many...)), "many:1"), "more than 100 files"},
-		{"", registry.Push(lying, "lying:1"), "isn't what its digest says"},
+		{"", registry.Push(lying, "lying:1"), "doesn't match its digest"},
 		{"hangs", registry.Push(small(t, "hangs"), "hangs:1"), "--image-timeout"},
-		{"bytes", registry.Push(small(t, "bytes"), "bytes:1"), "can't be reached"},
+		{"bytes", registry.Push(small(t, "bytes"), "bytes:1"), "is unreachable"},
 	} {
 		asked := b
 		if c.how == "hangs" {
@@ -387,7 +386,7 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 		}
 		broken.Store("")
 	}
-	for digest := range b.config.Used() { // what failed is tried no more
+	for digest := range b.config.Used() { // failed pulls are no longer retried
 		b.use(digest, false)
 	}
 	b.Review()
@@ -395,7 +394,7 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 	b.clean()
 }
 
-func TestFailedPullIsTriedAgain(t *testing.T) {
+func TestFailedPullIsRetried(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
@@ -418,7 +417,7 @@ func TestFailedPullIsTriedAgain(t *testing.T) {
 	b.Want(reference, pin.Digest)
 	b.await(pin.Digest, runtime.ImageFailed)
 	down.Store(false)
-	b.await(pin.Digest, runtime.ImageReady) // by itself
+	b.await(pin.Digest, runtime.ImageReady) // without another Want
 }
 
 func TestImageIsPulledOnce(t *testing.T) {
@@ -447,17 +446,17 @@ func TestImageIsPulledOnce(t *testing.T) {
 	b.await(pin.Digest, runtime.ImageReady)
 	b.Want(reference, pin.Digest)
 	if n := blobs.Load() - before; n != 2 { // its configuration, and its layer
-		t.Errorf("%d blobs were asked for", n)
+		t.Errorf("%d blobs were requested", n)
 	}
 	b.clean(pin.Digest)
 }
 
-func TestRoomIsMadeOfWhatNobodyUses(t *testing.T) {
+func TestUnusedImagesAreDeletedToMakeRoom(t *testing.T) {
 	t.Parallel()
-	nearAndFar(t, roomIsMadeOfWhatNobodyUses)
+	withAndWithoutWorker(t, unusedImagesAreDeletedToMakeRoom)
 }
 
-func roomIsMadeOfWhatNobodyUses(t *testing.T, worker func(*Config)) {
+func unusedImagesAreDeletedToMakeRoom(t *testing.T, worker func(*Config)) {
 	registry := imagetest.NewRegistry(t, nil)
 	b := newBox(t, t.TempDir(), func(c *Config) { c.Bytes = 5 << 20; worker(c) })
 	var digests []string
@@ -474,7 +473,7 @@ func roomIsMadeOfWhatNobodyUses(t *testing.T, worker func(*Config)) {
 			b.use(digests[0], false)
 		}
 	}
-	// The first went for the third; the last has no room, since the others are in use.
+	// The first was deleted for the third. The last doesn't fit, because the others are in use.
 	b.clean(digests[1], digests[2])
 	b.use(digests[1], false)
 	b.Want(registry.Host+"/x:3", digests[3])

@@ -1,15 +1,13 @@
-// Package image turns container images into root file systems: any reference of
-// a registry, and layouts and archives in one directory, through
-// google/go-containerregistry.
+// Package image turns container images into root file systems. It pulls images from registries, and
+// reads OCI layouts and archives in one directory, through google/go-containerregistry. A stored
+// image is complete and never changes.
 //
-// [Cache.Resolve] says which bytes a reference means now, and pins them by a
-// digest. [Cache.Want] has them there: pulled once whoever wants them, checked
-// against that digest down to the last byte, unpacked beneath an os.Root with
-// owners, modes and links, synced to the disk, and only then given their name.
-// What was begun and not ended, for whatever reason, is deleted. An image that is
-// there never changes, and goes only when nobody uses it and room is needed.
+// [Cache.Resolve] pins a reference to a digest. [Cache.Want] stores the image. It is pulled once,
+// however many callers want it, and every byte is checked against the digest. It is unpacked
+// beneath an os.Root with owners, modes and links, synced to the disk, and only then renamed to its
+// final name. Incomplete pulls are deleted. A stored image is deleted only when it is unused and
+// room is needed.
 //
-// Layers are written by strangers. Nothing that they say leads out of the
-// image's directory, makes a device, gives a privilege, or takes more room, files
-// or time than the limits say.
+// Layers are untrusted. Nothing in them can reach outside the image's directory, make a device,
+// give privileges, or exceed the limits of bytes, files and time.
 package image

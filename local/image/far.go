@@ -19,19 +19,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A farFiller has a worker fill a directory.
+// A farFiller lets a worker process fill a directory.
 type farFiller struct {
 	conn    *net.UnixConn
 	dir     *os.File
 	taken   atomic.Int64
-	answers chan report // capacity 1: to what was asked last
-	reading sync.WaitGroup
-	refused error // why there is no more room; set before answers is closed
+	answers chan report    // capacity 1: the answer to the last packet; closed by read
+	reading sync.WaitGroup // the goroutine of read; Close waits for it
+	refused error          // why the worker can't continue; set before answers is closed
 	unwatch func() bool
 }
 
-// start has a worker begin in a directory of the server's, which is open to
-// everybody until it is closed: nobody but the two comes there.
+// start starts a worker in a directory of the server. The directory is world-writable until Close,
+// but only the server and the worker can reach it.
 func (c *Cache) start(ctx context.Context, dir string, room func(taken int64) error) (*farFiller, error) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		return nil, err
@@ -50,6 +50,7 @@ func (c *Cache) start(ctx context.Context, dir string, room func(taken int64) er
 	return f, nil
 }
 
+// farFiller starts a worker, and lets it begin an image's root.
 func (c *Cache) farFiller(ctx context.Context, dir string, room func(taken int64) error) (filler, error) {
 	f, err := c.start(ctx, dir, room)
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *Cache) farFiller(ctx context.Context, dir string, room func(taken int64
 	return f, nil
 }
 
-// clear has a worker delete what is in a directory.
+// clear lets a worker delete the contents of a directory.
 func (c *Cache) clear(ctx context.Context, dir string) error {
 	f, err := c.start(ctx, dir, func(int64) error { return nil })
 	if err != nil {
@@ -71,13 +72,13 @@ func (c *Cache) clear(ctx context.Context, dir string) error {
 	return errors.Join(f.ask(ctx, clearPacket, nil), f.Close())
 }
 
-// read takes reports in until the worker ends, or there is no more room.
+// read receives reports until the worker ends, or there is no more room.
 func (f *farFiller) read(room func(taken int64) error) {
 	defer close(f.answers)
 	packet := make([]byte, maxPacket)
 	for reset := false; ; {
 		n, err := f.conn.Read(packet)
-		if errors.Is(err, unix.ECONNRESET) && !reset { // it ended before it had read all; what it said comes next
+		if errors.Is(err, unix.ECONNRESET) && !reset { // it ended early; its last report may follow
 			reset = true
 			continue
 		}
@@ -94,7 +95,7 @@ func (f *farFiller) read(room func(taken int64) error) {
 			f.answers <- r
 		} else if err := room(r.Disk); err != nil {
 			f.refused = err
-			_ = f.conn.Close() // which ends the worker
+			_ = f.conn.Close() // this ends the worker
 			return
 		}
 	}
@@ -105,7 +106,7 @@ func (f *farFiller) send(kind byte, content []byte) error {
 	return err
 }
 
-// ask sends a packet and waits for the answer to it.
+// ask sends a packet and waits for the answer.
 func (f *farFiller) ask(ctx context.Context, kind byte, content any) error {
 	text, err := json.Marshal(content)
 	if err != nil {
@@ -114,8 +115,8 @@ func (f *farFiller) ask(ctx context.Context, kind byte, content any) error {
 	return f.answered(ctx, f.send(kind, text))
 }
 
-// answered waits for what the worker says to something that was sent: where that
-// failed, it has ended, and said before why.
+// answered waits for the worker's answer. If sending failed, the worker has ended, and its report
+// says why.
 func (f *farFiller) answered(ctx context.Context, sent error) error {
 	r, ok := <-f.answers
 	switch {
@@ -124,7 +125,7 @@ func (f *farFiller) answered(ctx context.Context, sent error) error {
 	case !ok && (fault.Known(f.refused) || fault.IsFull(f.refused)):
 		return f.refused
 	case !ok:
-		return fmt.Errorf("the process that unpacks images ended: %w", errors.Join(sent, f.refused))
+		return fmt.Errorf("the process that unpacks images has ended: %w", errors.Join(sent, f.refused))
 	case r.Error == "":
 		return sent
 	case r.Full:
@@ -135,6 +136,7 @@ func (f *farFiller) answered(ctx context.Context, sent error) error {
 	return errors.New(r.Error)
 }
 
+// Layer implements filler. It sends the layer in packets, and waits for the answer to its end.
 func (f *farFiller) Layer(ctx context.Context, content io.Reader) error {
 	packet := make([]byte, maxPacket)
 	packet[0] = dataPacket
@@ -149,7 +151,7 @@ func (f *farFiller) Layer(ctx context.Context, content io.Reader) error {
 		if _, failed := f.conn.Write(packet[:n]); failed != nil {
 			return f.answered(ctx, failed)
 		}
-		if err == io.EOF { // wrapped, it would be another one's
+		if err == io.EOF { // unwrapped only: a wrapped EOF is an error of the source
 			return f.answered(ctx, f.send(endPacket, nil))
 		}
 		if err != nil {
@@ -164,13 +166,15 @@ func (f *farFiller) Finish(ctx context.Context, user, workingDirectory string) e
 
 func (f *farFiller) Disk() int64 { return f.taken.Load() }
 
+// Close implements filler. It ends the worker, waits for read, and makes the directory private
+// again.
 func (f *farFiller) Close() error {
 	if f.dir == nil {
 		return nil
 	}
 	f.unwatch()
 	_ = f.conn.Close()
-	for range f.answers { // read may have one more
+	for range f.answers { // read may still send one
 	}
 	f.reading.Wait()
 	err := errors.Join(f.dir.Chmod(0o700), f.dir.Close())

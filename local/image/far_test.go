@@ -22,9 +22,9 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// nearAndFar runs a test with caches that unpack by themselves, and with ones
-// that have a worker do it.
-func nearAndFar(t *testing.T, test func(t *testing.T, worker func(*Config))) {
+// withAndWithoutWorker runs a test with caches that unpack without a worker, and with ones that use
+// a worker.
+func withAndWithoutWorker(t *testing.T, test func(t *testing.T, worker func(*Config))) {
 	t.Run("near", func(t *testing.T) { test(t, func(*Config) {}) })
 	t.Run("far", func(t *testing.T) {
 		var workers sync.WaitGroup
@@ -39,7 +39,7 @@ func nearAndFar(t *testing.T, test func(t *testing.T, worker func(*Config))) {
 
 func asItself(do func()) { do() }
 
-// startWorker has a worker work in this process, as who calls what they are given.
+// startWorker runs a worker in this process, under the user of as.
 func startWorker(workers *sync.WaitGroup, dir *os.File, as func(do func())) (*net.UnixConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -62,13 +62,13 @@ func startWorker(workers *sync.WaitGroup, dir *os.File, as func(do func())) (*ne
 	workers.Go(func() {
 		defer own.Close()
 		defer ends[1].Close()
-		as(func() { _ = Work(context.Background(), ends[1], own) }) // who asked hears of it
+		as(func() { _ = Work(context.Background(), ends[1], own) }) // its error is reported over the connection
 	})
 	return ends[0], nil
 }
 
-// A worker that finds no more room is ended while it is at work.
-func TestFarRoomEnds(t *testing.T) {
+// A worker without room is ended while it works.
+func TestWorkerEndsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestFarRoomEnds(t *testing.T) {
 		many[i] = imagetest.File(fmt.Sprint(i), "")
 	}
 	if err := f.Layer(t.Context(), bytes.NewReader(imagetest.Layer(t, many...))); runtime.CodeOf(err) != runtime.CodeStorageFull {
-		t.Errorf("what has no room ends with %v", err)
+		t.Errorf("a pull without room ends with %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
@@ -99,9 +99,8 @@ func TestFarRoomEnds(t *testing.T) {
 	}
 }
 
-// A registry that sends hardly anything doesn't keep its place among the pulls,
-// whoever unpacks.
-func TestStalledPull(t *testing.T) {
+// A registry that sends hardly anything doesn't keep its slot, with or without a worker.
+func TestStalledPullFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	var drips atomic.Bool
 	image := small(t, "drips")
@@ -125,7 +124,7 @@ func TestStalledPull(t *testing.T) {
 			}
 		})
 	})
-	nearAndFar(t, func(t *testing.T, worker func(*Config)) {
+	withAndWithoutWorker(t, func(t *testing.T, worker func(*Config)) {
 		drips.Store(false)
 		b := newBox(t, t.TempDir(), func(c *Config) { c.Stall = 2 * time.Second; worker(c) })
 		reference := registry.Push(image, "x:1")

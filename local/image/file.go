@@ -20,23 +20,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// blobs are the parts of an image that lies on this machine: what an OCI layout
-// has as files, and an archive as entries.
+// blobs are the parts of an image on this machine: files of an OCI layout, or entries of an
+// archive.
 type blobs interface {
-	// open returns a part and its size, and fs.ErrNotExist where there is none.
+	// open opens a part and returns its size; fs.ErrNotExist: it is missing.
 	open(name string) (io.ReadCloser, int64, error)
 	Close() error
 }
 
-// whereFiles is where a user finds the directory. Its path is the operator's to know.
+// whereFiles says where the directory is, without its path, which only the operator may know.
 const whereFiles = "image-files in the data directory, unless --image-files names another"
 
-// openFile opens a layout's directory, or an archive, below dir. The caller closes
-// it when it has read the source.
+// openFile opens a layout's directory or an archive below dir. The caller closes it after reading
+// the source.
 func openFile(ctx context.Context, dir string, ref reference) (*source, io.Closer, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fault.Broken("the server's directory of image files isn't there: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
+		return nil, nil, fault.Broken("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +44,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 	defer root.Close()
 	info, err := root.Stat(ref.file)
 	if err != nil {
-		return nil, nil, fault.Broken(fmt.Sprintf("there is no %s in the server's directory of image files, which is %s", ref.file, whereFiles), err)
+		return nil, nil, fault.Broken(fmt.Sprintf("%s is missing in the server's directory of image files, which is %s", ref.file, whereFiles), err)
 	}
 	var parts blobs
 	if info.IsDir() {
@@ -66,7 +66,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 	return s, parts, nil
 }
 
-// readFile reads an OCI layout, else what "docker save" writes.
+// readFile reads an OCI layout, or else the older format of "docker save".
 func readFile(parts blobs, ref reference) (*source, error) {
 	index, err := whole(parts, "index.json")
 	if err == nil {
@@ -77,7 +77,7 @@ func readFile(parts blobs, ref reference) (*source, error) {
 	}
 	manifests, err := whole(parts, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Broken(ref.file+" is neither an OCI layout nor an archive of one, nor one that docker save wrote (compressed ones must be decompressed)", nil)
+		return nil, fault.Broken(ref.file+" is neither an OCI layout, nor an archive of one, nor an archive of docker save (decompress compressed ones)", nil)
 	}
 	if err != nil {
 		return nil, err
@@ -85,9 +85,10 @@ func readFile(parts blobs, ref reference) (*source, error) {
 	return readSaved(parts, manifests, ref.tag)
 }
 
-// maxNesting is how deep indexes may name indexes.
+// maxNesting bounds how deeply indexes may be nested.
 const maxNesting = 4
 
+// readLayout reads the image with a tag from an OCI layout, given its index.
 func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	for range maxNesting {
 		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
@@ -105,7 +106,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 			return nil, err
 		}
 		if chosen.MediaType.IsIndex() {
-			tag = "" // it named the index
+			tag = "" // the tag was the index's
 			continue
 		}
 		return readManifest(parts, raw)
@@ -113,8 +114,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	return nil, fault.Broken("its indexes are nested too deeply", nil)
 }
 
-// choose returns the one of some manifests that has the tag, and is for this
-// machine.
+// choose returns the manifest that has the tag and is for this machine's platform.
 func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	var fit []v1.Descriptor
 	var names []string
@@ -130,12 +130,13 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:
-		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has no image %q for %s, but %q", tag, here(), names), nil)
+		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has no image %q for %s; it has %q", tag, here(), names), nil)
 	default:
 		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 	}
 }
 
+// readManifest reads the image of a manifest.
 func readManifest(parts blobs, raw []byte) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
@@ -162,9 +163,9 @@ func part(parts blobs, name string) func() (io.ReadCloser, error) {
 	}
 }
 
-// readSaved reads what "docker save" wrote before it wrote layouts too. It has no
-// manifest whose digest could pin it: the configuration's does, which covers
-// what the layers hold.
+// readSaved reads the format of "docker save" before it wrote layouts. It has no manifest whose
+// digest could pin the image. So the configuration's digest pins it, which covers the contents of
+// the layers.
 func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 	var all []struct {
 		Config   string
@@ -207,10 +208,10 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		}
 		return s, nil
 	}
-	return nil, fault.Broken(fmt.Sprintf("name one of its images after a #: it has %q", names), nil)
+	return nil, fault.Broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 }
 
-// whole returns a part that is held in memory.
+// whole returns a part's contents.
 func whole(parts blobs, name string) ([]byte, error) {
 	content, size, err := parts.open(name)
 	if err != nil {
@@ -218,7 +219,7 @@ func whole(parts blobs, name string) ([]byte, error) {
 	}
 	defer content.Close()
 	if size > maxDocument {
-		return nil, fault.TooLarge("%s has %d bytes", name, size)
+		return nil, fault.TooLarge("%s is too large: %d bytes", name, size)
 	}
 	return io.ReadAll(content)
 }
@@ -230,11 +231,11 @@ func missing(what string, err error) error {
 	return fault.Broken("its "+what+" is missing", err)
 }
 
-// A directory is a layout's.
+// A directory is an OCI layout.
 type directory struct{ *os.Root }
 
 func (d directory) open(name string) (io.ReadCloser, int64, error) {
-	file, err := d.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may be a pipe
+	file, err := d.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may be a pipe, whose opening would block
 	if err != nil {
 		return nil, 0, err
 	}
@@ -249,17 +250,19 @@ func (d directory) open(name string) (io.ReadCloser, int64, error) {
 	return file, info.Size(), nil
 }
 
-// An archive is an uncompressed tar file.
+// An archive is an uncompressed tar file with an index of its entries.
 type archive struct {
 	file    *os.File
 	entries map[string]span
 }
 
+// A span is an entry's contents in the archive: offset and size, in bytes.
 type span struct{ at, size int64 }
 
-// maxParts bounds the entries of an archive: a layer has one to three.
+// maxParts bounds the entries of an archive: a layer has one to three entries.
 const maxParts = 10 * maxLayers
 
+// openArchive opens a tar file and indexes it. The caller closes it.
 func openArchive(ctx context.Context, root *os.Root, name string) (*archive, error) {
 	file, err := root.Open(name)
 	if err != nil {
@@ -272,14 +275,15 @@ func openArchive(ctx context.Context, root *os.Root, name string) (*archive, err
 		if errors.As(err, &known) {
 			return nil, err
 		}
-		return nil, fault.Broken(name+" is no tar archive (a compressed one must be decompressed)", err)
+		return nil, fault.Broken(name+" is no tar archive (decompress a compressed one)", err)
 	}
 	return a, nil
 }
 
+// index reads the archive's headers. Links are resolved to the entries that they name.
 func (a *archive) index(ctx context.Context) error {
 	links := map[string]string{}
-	reader := tar.NewReader(a.file) // which seeks, where it can
+	reader := tar.NewReader(a.file) // it seeks if it can
 	for {
 		header, err := reader.Next()
 		if err == io.EOF {
@@ -299,7 +303,7 @@ func (a *archive) index(ctx context.Context) error {
 		switch header.Typeflag {
 		case tar.TypeReg:
 			a.entries[name] = span{at, header.Size}
-		case tar.TypeSymlink: // as docker save once wrote layers that are the same
+		case tar.TypeSymlink: // older versions of docker save wrote identical layers as links
 			links[name] = path.Join(path.Dir(name), header.Linkname)
 		case tar.TypeLink:
 			links[name] = path.Clean(header.Linkname)

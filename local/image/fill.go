@@ -11,16 +11,16 @@ import (
 	"github.com/rockpool/rockpool/local/image/tree"
 )
 
-// A filler makes an image's root directory.
+// A filler makes an image's root directory. One goroutine uses it.
 type filler interface {
-	Layer(ctx context.Context, content io.Reader) error // applies one, read to its end
+	Layer(ctx context.Context, content io.Reader) error // applies a layer, and reads it to its end
 	Finish(ctx context.Context, user, workingDirectory string) error
-	Disk() int64  // about what the image takes there by now
+	Disk() int64  // about the bytes that the image takes on the disk by now
 	Close() error // may be called again
 }
 
-// filler returns one that makes rootName in dir. It asks, every so often, whether
-// there is room for what is there by then.
+// filler returns a filler that makes rootName in dir. From time to time it calls room with the
+// bytes that are on the disk; an error of room ends the work.
 func (c *Cache) filler(ctx context.Context, dir string, room func(taken int64) error) (filler, error) {
 	if c.config.Worker != nil {
 		return c.farFiller(ctx, dir, room)
@@ -29,18 +29,18 @@ func (c *Cache) filler(ctx context.Context, dir string, room func(taken int64) e
 }
 
 const (
-	goneWithin  = 5 * time.Second // a worker that was left may go on with a file for so long
-	leaveWithin = time.Second     // a server that ends goes on deleting for so long
+	goneWithin  = 5 * time.Second // how long an abandoned worker may continue with a file
+	leaveWithin = time.Second     // how long an ending server continues to delete
 )
 
-// remove deletes a directory of the cache's, whoever its files belong to; once ctx
-// ends only for a moment more. It gives up what is left once nobody may be at work
-// there any more: it belongs to users that the server doesn't have now.
+// remove deletes a directory of the cache, regardless of its files' owners. When ctx ends, it
+// continues for at most leaveWithin. It gives up on what is left after no other worker can be
+// active there: those files belong to users that the server no longer has.
 func (c *Cache) remove(ctx context.Context, dir string) error {
 	return c.removeAfter(ctx, dir, goneWithin)
 }
 
-// removeAfter is remove where who was left works for no longer than gone.
+// removeAfter is remove with another bound for abandoned workers.
 func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration) error {
 	err := os.RemoveAll(dir)
 	if c.config.Worker == nil {
@@ -58,7 +58,7 @@ func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration)
 			break
 		}
 		select {
-		case <-time.After(50 * time.Millisecond): // its end can't be waited for otherwise
+		case <-time.After(50 * time.Millisecond): // there is no other way to wait for the abandoned worker
 		case <-within.Done():
 			return err
 		}
@@ -66,13 +66,13 @@ func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration)
 	return err
 }
 
-// Remove deletes the images below config.Dir, whoever their files belong to, that
-// no Cache has any more.
+// Remove deletes all images below config.Dir, regardless of their files' owners. No Cache may be
+// open there.
 func Remove(ctx context.Context, config Config) error {
 	c := &Cache{config: config}
 	var err error
 	for _, pattern := range []string{"*", tempName + "/*", tempName + "/*/*"} {
-		roots, _ := filepath.Glob(filepath.Join(config.Dir, pattern, rootName)) // the pattern is right
+		roots, _ := filepath.Glob(filepath.Join(config.Dir, pattern, rootName)) // the pattern is valid
 		for _, root := range roots {
 			err = errors.Join(err, c.remove(ctx, filepath.Dir(root)))
 		}

@@ -18,20 +18,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A guard decides whom the server asks for images. No request goes out without
-// TLS but to this machine itself, and to registries that were named for that; none
-// to a host that isn't permitted, whoever leads there; and no connection is made to
-// addresses that only a machine itself has, unless the host was named.
+// A guard decides which hosts the server sends requests to for images. Requests without TLS go only
+// to this machine itself, and to registries that are configured for that. No request goes to a host
+// that isn't permitted, even after a redirect. No connection goes to link-local addresses or the
+// machine's own, unless the host is configured.
 type guard struct {
-	plain     []string // hosts with ports, asked without TLS
-	permitted []string // hosts, with ports where those are others than TLS's own, or "*." and what they end with; none: all
-	stall     time.Duration
+	plain     []string      // hosts with ports, used without TLS
+	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; none: all hosts
+	stall     time.Duration // see Config.Stall
 	proxy     func(*http.Request) (*url.URL, error)
-	next      *http.Transport
+	next      *http.Transport // dials with guard.dial
 }
 
-// A visit is what is asked for one reference: a registry, and whoever that leads
-// to.
+// A visit sends the requests for one reference: to its registry, and to the hosts that this
+// redirects to.
 type visit struct {
 	*guard
 	registry string
@@ -48,7 +48,7 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 			return nil, fault.Broken(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
 		}
 	}
-	if err := v.leads(q.URL); err != nil {
+	if err := v.checkRedirect(q.URL); err != nil {
 		return nil, err
 	}
 	via, err := v.proxy(q)
@@ -63,32 +63,33 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	answer.Request = q
 	answer.Body = &paced{ReadCloser: answer.Body, cancel: cancel, within: v.stall, left: v.stall}
-	if !strings.Contains(first.URL.Path, "/blobs/") { // only those may be large
+	if !strings.Contains(first.URL.Path, "/blobs/") { // only blobs may be large
 		answer.Body = &document{answer.Body, maxDocument}
 	}
 	return answer, nil
 }
 
+// maxRedirects bounds the redirects of one request.
 const maxRedirects = 10
 
-// leads returns an error where a registry may not lead to a place.
-func (v visit) leads(to *url.URL) error {
+// checkRedirect returns an error if a registry may not redirect to a host.
+func (v visit) checkRedirect(to *url.URL) error {
 	host := hostOf(to)
 	switch {
-	case strings.ContainsFunc(to.Host, func(r rune) bool { return r > unicode.MaxASCII }): // it would be looked up by another name
-		return fault.Broken("its registry leads to a name that isn't of ASCII", nil)
+	case strings.ContainsFunc(to.Host, func(r rune) bool { return r > unicode.MaxASCII }): // DNS would get another name
+		return fault.Broken("its registry leads to a host name with non-ASCII characters", nil)
 	case !v.permits(host):
-		return fault.Broken(fmt.Sprintf("its registry %s leads to %.200s, which isn't asked: --image-registries names who is", v.registry, host), nil)
+		return fault.Broken(fmt.Sprintf("its registry %s leads to %.200s, which isn't allowed: --image-registries can allow it", v.registry, host), nil)
 	case isLoopback(to.Hostname()) && host != v.registry && !slices.Contains(v.permitted, host) && !slices.Contains(v.plain, host):
 		return fault.Broken("its registry leads to this server's own machine", nil)
 	}
-	if ip, err := netip.ParseAddr(to.Hostname()); err == nil { // a proxy might go there
-		return v.connects(host, ip)
+	if ip, err := netip.ParseAddr(to.Hostname()); err == nil { // a proxy could connect to it
+		return v.checkAddress(host, ip)
 	}
 	return nil
 }
 
-// permits reports whether a host may be asked.
+// permits reports whether requests to a host are allowed.
 func (g *guard) permits(host string) bool {
 	return len(g.permitted) == 0 || slices.ContainsFunc(g.permitted, func(p string) bool {
 		end, isEnd := strings.CutPrefix(p, "*")
@@ -96,20 +97,20 @@ func (g *guard) permits(host string) bool {
 	})
 }
 
-// connects returns an error where an address may not be what a host's name means.
-func (g *guard) connects(host string, ip netip.Addr) error {
+// checkAddress returns an error if a host's name must not resolve to an address.
+func (g *guard) checkAddress(host string, ip netip.Addr) error {
 	named := slices.Contains(g.plain, host) || slices.Contains(g.permitted, host)
 	own := ip.Unmap().IsLoopback() || ip.Unmap().IsUnspecified()
-	if !isMachines(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
+	if !isLocal(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
 		return nil
 	}
-	return fault.Broken(fmt.Sprintf("%.200s is an address that registries don't have (link-local, or a machine's own): --image-registries may name it", host), nil)
+	return fault.Broken(fmt.Sprintf("%.200s is link-local or an address of the machine itself, which isn't allowed: --image-registries can allow it", host), nil)
 }
 
+// viaKey is the key of the proxy's URL in a request's context.
 type viaKey struct{}
 
-// dial connects to a host, or to a proxy that the server's environment names,
-// which may be anywhere.
+// dial connects to a host, or to a proxy of the server's environment, which may have any address.
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: connectWithin}
 	if via, ok := ctx.Value(viaKey{}).(*url.URL); !ok || via == nil || via.Hostname() != hostname(address) {
@@ -118,13 +119,13 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 			if err != nil {
 				return err
 			}
-			return g.connects(strings.ToLower(strings.TrimSuffix(address, ":443")), at.Addr())
+			return g.checkAddress(strings.ToLower(strings.TrimSuffix(address, ":443")), at.Addr())
 		}
 	}
 	return dialer.DialContext(ctx, network, address)
 }
 
-// hostOf returns the host of an address as settings name it.
+// hostOf returns the host of a URL in the form of the settings.
 func hostOf(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	if u.Scheme == "https" {
@@ -140,9 +141,9 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// machines are networks where no registry is: what answers there is the machine
-// itself, or a cloud that tells it its keys.
-func machines() []netip.Prefix {
+// localNetworks returns the networks that have no registries: the machine itself answers there, or
+// a cloud's metadata service with credentials.
+func localNetworks() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range []string{
 		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "224.0.0.0/3",
@@ -153,22 +154,22 @@ func machines() []netip.Prefix {
 	return all
 }
 
-// isMachines reports whether an address is in one of them, also as IPv6 writes
-// addresses of IPv4.
-func isMachines(ip netip.Addr) bool {
+// isLocal reports whether an address is in one of these networks, also as an IPv4 address in IPv6
+// form.
+func isLocal(ip netip.Addr) bool {
 	ip = ip.WithZone("").Unmap()
 	if bytes := ip.As16(); ip.Is6() && netip.MustParsePrefix("64:ff9b::/96").Contains(ip) {
 		ip = netip.AddrFrom4([4]byte(bytes[12:]))
 	}
-	return slices.ContainsFunc(machines(), func(p netip.Prefix) bool { return p.Contains(ip) })
+	return slices.ContainsFunc(localNetworks(), func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// A plainError says that a request had to be made without TLS.
+// A plainError means that a request would have gone without TLS.
 type plainError struct{ host string }
 
-func (e *plainError) Error() string { return "no request without TLS to " + e.host }
+func (e *plainError) Error() string { return "TLS is required for " + e.host }
 
-// A document is an answer that is held in memory, and may have so many bytes yet.
+// A document is an answer that is read into memory, with the bytes that it may still have.
 type document struct {
 	io.ReadCloser
 	left int
@@ -177,12 +178,12 @@ type document struct {
 func (d *document) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if d.left -= n; d.left < 0 {
-		return n, fault.TooLarge("the registry's answer has more than %s", fault.Size(maxDocument))
+		return n, fault.TooLarge("the registry's answer is larger than %s", fault.Size(maxDocument))
 	}
 	return n, err
 }
 
 // errDenied is the error of a reference whose registry isn't permitted.
 func errDenied(host string) error {
-	return runtime.Invalid("image", "can't be used: the registry %.200s isn't one of those that this server asks, which --image-registries names", host)
+	return runtime.Invalid("image", "can't be used: this server doesn't use the registry %.200s: --image-registries can allow it", host)
 }

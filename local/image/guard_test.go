@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// visiting returns what a registry is asked through.
+// visiting returns the transport for requests to a registry.
 func visiting(t *testing.T, registry string, config Config) visit {
 	t.Helper()
 	r, err := newRegistries(config)
@@ -26,7 +26,7 @@ func visiting(t *testing.T, registry string, config Config) visit {
 	return visit{r.guard, registry}
 }
 
-// asks asks for an address, and returns the error.
+// asks sends a request to an address, and returns the error.
 func (v visit) asks(t *testing.T, address string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -42,7 +42,7 @@ func (v visit) asks(t *testing.T, address string) error {
 	return err
 }
 
-func TestPlainHTTPIsForLoopback(t *testing.T) {
+func TestPlainHTTPOnlyOnLoopback(t *testing.T) {
 	for _, c := range []struct {
 		url   string
 		plain []string
@@ -65,9 +65,9 @@ func TestPlainHTTPIsForLoopback(t *testing.T) {
 	}
 }
 
-// No registry elsewhere leads the server to what listens on its own machine, nor
-// any registry to where it may not; nothing is sent there.
-func TestWhereRegistriesLead(t *testing.T) {
+// No remote registry can redirect the server to services on its own machine, and none to a host
+// that isn't allowed. No request is sent there.
+func TestRedirectsOfRegistriesAreGuarded(t *testing.T) {
 	for _, c := range []struct {
 		registry, address string
 		permitted         []string
@@ -84,12 +84,12 @@ func TestWhereRegistriesLead(t *testing.T) {
 		{"registry.example.org", "https://[::ffff:169.254.169.254]/", nil, "link-local"},
 		{"registry.example.org", "https://[64:ff9b::a9fe:a9fe]/", nil, "link-local"},
 		{"169.254.169.254", "https://169.254.169.254/v2/", nil, "link-local"},
-		{"127.0.0.1:2", "http://127.0.0.1:1/", []string{"127.0.0.1:2"}, "isn't asked"},
+		{"127.0.0.1:2", "http://127.0.0.1:1/", []string{"127.0.0.1:2"}, "isn't allowed"},
 		{"127.0.0.1:2", "http://127.0.0.1:1/", []string{"127.0.0.1:1"}, ""},
-		{"a.example.org", "https://b.example.org/", []string{"a.example.org"}, "b.example.org, which isn't asked"},
-		{"a.example.org", "https://b.example.org:8443/", []string{"*.example.org"}, "isn't asked"},
-		{"a.example.org", "https://example.org/", []string{"*.example.org"}, "isn't asked"},
-		{"a.example.org", "https://aexample.org/", []string{"*.example.org"}, "isn't asked"},
+		{"a.example.org", "https://b.example.org/", []string{"a.example.org"}, "b.example.org, which isn't allowed"},
+		{"a.example.org", "https://b.example.org:8443/", []string{"*.example.org"}, "isn't allowed"},
+		{"a.example.org", "https://example.org/", []string{"*.example.org"}, "isn't allowed"},
+		{"a.example.org", "https://aexample.org/", []string{"*.example.org"}, "isn't allowed"},
 	} {
 		err := visiting(t, c.registry, Config{Registries: c.permitted}).asks(t, c.address)
 		var known *runtime.Error
@@ -100,7 +100,7 @@ func TestWhereRegistriesLead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := visiting(t, c.registry, Config{Registries: c.permitted}).leads(to); (err != nil) != (c.says != "") { // also where a proxy connects
+		if err := visiting(t, c.registry, Config{Registries: c.permitted}).checkRedirect(to); (err != nil) != (c.says != "") { // also if a proxy connects
 			t.Errorf("%s to %s, with %q, before it is connected to: %v", c.registry, c.address, c.permitted, err)
 		}
 	}
@@ -109,14 +109,14 @@ func TestWhereRegistriesLead(t *testing.T) {
 		"c.example.org:5000": "*.example.org:5000",
 	} {
 		v := visiting(t, host, Config{Registries: []string{"x.example.net", permitted}})
-		if err := v.leads(&url.URL{Scheme: "https", Host: host}); err != nil {
+		if err := v.checkRedirect(&url.URL{Scheme: "https", Host: host}); err != nil {
 			t.Errorf("%s, with %s: %v", host, permitted, err)
 		}
 	}
 }
 
-// What a name means is looked at when it is connected to.
-func TestAddressesOfNames(t *testing.T) {
+// The addresses of a host name are checked when connecting.
+func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	listening := httptest.NewServer(http.NotFoundHandler())
 	defer listening.Close()
 	port := listening.URL[strings.LastIndexByte(listening.URL, ':'):]
@@ -126,7 +126,7 @@ func TestAddressesOfNames(t *testing.T) {
 	} else {
 		_ = conn.Close()
 	}
-	// 127.1 is no address as Go's net/netip reads them, and the resolver's loopback.
+	// Go's net/netip doesn't parse 127.1, but the resolver returns a loopback address for it.
 	for _, address := range []string{"0.0.0.0" + port, "127.1" + port, "LOCALHOST." + port} {
 		conn, err := g.dial(t.Context(), "tcp", address)
 		if err == nil {
@@ -146,20 +146,20 @@ func TestAddressesOfNames(t *testing.T) {
 		"64:ff9b::7f00:1": true, "64:ff9b::808:808": false, "fd00:ec2::254": true, "fd20:ce::254": true, "100.100.100.200": true, "168.63.129.16": true,
 		"192.0.0.192": true, "224.0.0.1": true, "255.255.255.255": true, "ff02::1": true,
 	} {
-		if err := g.connects("registry.example.org", netip.MustParseAddr(address)); (err != nil) != refused {
+		if err := g.checkAddress("registry.example.org", netip.MustParseAddr(address)); (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	named := visiting(t, "", Config{Registries: []string{"metadata.example.org", "*.example.net"}, Plain: []string{"near.example.org:80"}}).guard
 	for host, refused := range map[string]bool{"metadata.example.org": false, "near.example.org:80": false, "a.example.net": true} {
-		if err := named.connects(host, netip.MustParseAddr("169.254.1.1")); (err != nil) != refused {
+		if err := named.checkAddress(host, netip.MustParseAddr("169.254.1.1")); (err != nil) != refused {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
 }
 
-// A registry that isn't permitted isn't asked at all, nor one that it leads to.
-func TestRegistriesThatMayBeAsked(t *testing.T) {
+// A registry that isn't permitted gets no request, and neither does one that it redirects to.
+func TestOnlyPermittedRegistriesAreUsed(t *testing.T) {
 	var elsewhere *imagetest.Registry
 	asked := make(chan string, 100)
 	count := func(next http.Handler) http.Handler {
@@ -185,16 +185,16 @@ func TestRegistriesThatMayBeAsked(t *testing.T) {
 	}
 	b := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{leading.Host} })
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
-	logIn(t, elsewhere.Host, "broken") // nobody looks, nor asks a helper
-	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "isn't one of those that this server asks") {
-		t.Errorf("what isn't permitted: %v", err)
+	logIn(t, elsewhere.Host, "broken") // neither the file nor a helper is used
+	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "doesn't use the registry") {
+		t.Errorf("a host that isn't permitted: %v", err)
 	}
 	logIn(t, elsewhere.Host, "{}")
 	if _, err := b.Resolve(t.Context(), here); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "leads to "+elsewhere.Host) {
-		t.Errorf("what leads elsewhere: %v", err)
+		t.Errorf("a redirect to another host: %v", err)
 	}
 	if len(asked) > 0 {
-		t.Errorf("%s was asked for", <-asked)
+		t.Errorf("%s was requested", <-asked)
 	}
 	both := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{leading.Host, elsewhere.Host} })
 	if s := both.want(here); s.State != runtime.ImageReady {

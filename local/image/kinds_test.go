@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/imagetest"
 )
 
-// unpacked pulls an image, and returns its root.
+// unpacked pulls an image, and returns its root directory.
 func (b *box) unpacked(reference string) string {
 	b.t.Helper()
 	s := b.want(reference)
@@ -32,7 +32,7 @@ func (b *box) unpacked(reference string) string {
 	return root
 }
 
-// Layers come in every dress that registries have them in.
+// Layers in every format of registries are unpacked.
 func TestKindsOfLayers(t *testing.T) {
 	archive := func(name string) []byte { return imagetest.Layer(t, imagetest.File(name, name)) }
 	frame := func(content []byte) []byte {
@@ -61,7 +61,7 @@ func TestKindsOfLayers(t *testing.T) {
 	docker := imagetest.Of(t, goruntime.GOARCH, v1.Config{}, layers...)
 	oci := mutate.ConfigMediaType(mutate.MediaType(docker, types.OCIManifestSchema1), types.OCIConfigJSON)
 	registry := imagetest.NewRegistry(t, nil)
-	nearAndFar(t, func(t *testing.T, worker func(*Config)) {
+	withAndWithoutWorker(t, func(t *testing.T, worker func(*Config)) {
 		b := newBox(t, t.TempDir(), worker)
 		for name, image := range map[string]v1.Image{"docker": docker, "oci": oci} {
 			root := b.unpacked(registry.Push(image, name+":1"))
@@ -74,8 +74,8 @@ func TestKindsOfLayers(t *testing.T) {
 	})
 }
 
-// Of an index the image for this machine is taken, and pinned.
-func TestIndexes(t *testing.T) {
+// The index's image for this platform is pulled and pinned.
+func TestIndexSelectsThisPlatform(t *testing.T) {
 	index := v1.ImageIndex(empty.Index)
 	digests := map[string]string{}
 	for _, architecture := range []string{"arm64", "s390x", "amd64"} {
@@ -105,8 +105,8 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// Layers that lie elsewhere than in the registry aren't had from there.
-func TestForeignLayers(t *testing.T) {
+// Layers outside the registry aren't fetched.
+func TestForeignLayersAreRefused(t *testing.T) {
 	archive := imagetest.Layer(t, imagetest.File("a", "a"))
 	image := imagetest.Image(t, v1.Config{}, archive)
 	inside := imagetest.Packed(t, archive, imagetest.Gzip(t, archive), types.DockerForeignLayer)
@@ -125,6 +125,6 @@ func TestForeignLayers(t *testing.T) {
 	signed := static.NewLayer([]byte("x"), "application/vnd.example.artifact")
 	artifact := imagetest.Of(t, goruntime.GOARCH, v1.Config{}, signed)
 	if s := b.want(registry.Push(artifact, "artifact:1")); s.State != runtime.ImageFailed || !strings.Contains(s.Reason, "layer") {
-		t.Errorf("what isn't an image: %+v", s)
+		t.Errorf("a layer that isn't an image's: %+v", s)
 	}
 }

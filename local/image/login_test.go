@@ -22,17 +22,16 @@ import (
 	"github.com/rockpool/rockpool/test/imagetest"
 )
 
-// Secrets that may be seen nowhere.
+// Secrets that must appear nowhere.
 const (
 	password = "hunter2"
 	identity = "id-hunter3"
 	token    = "bearer-hunter4"
 )
 
-// A door lets those into a registry who have logged in. What it says to others
-// repeats what they sent.
+// A door is a registry's authentication. Its error messages repeat what they were sent.
 type door struct {
-	token string // where tokens are to be had; "": it wants the password itself
+	token string // URL of the token service; "": it accepts the password itself
 	open  atomic.Bool
 }
 
@@ -73,7 +72,7 @@ func (d *door) serveToken(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logIn makes an entry the only one of a file of docker's, which caches look at.
+// logIn writes a file of docker with this single entry.
 func logIn(t *testing.T, host, entry string) {
 	t.Helper()
 	path := filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json")
@@ -86,9 +85,8 @@ func withPassword(given string) string {
 	return fmt.Sprintf(`{"auth":%q}`, base64.StdEncoding.EncodeToString([]byte("user:"+given)))
 }
 
-// A registry shows images to those who log in, and what they log in with is seen
-// nowhere else.
-func TestLogins(t *testing.T) {
+// A registry gives images to authenticated clients, and the credentials appear nowhere else.
+func TestCredentialsAreUsedAndNeverShown(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", "")
 	for name, c := range map[string]struct{ token, right string }{
 		"a password":                      {"", withPassword(password)},
@@ -100,7 +98,7 @@ func TestLogins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("DOCKER_CONFIG", t.TempDir())
 			d := &door{token: c.token}
-			var named []string // of this machine's, no more is asked than a reference names
+			var named []string // only the registry of the reference gets a request
 			if c.token == "elsewhere" {
 				other := httptest.NewServer(http.HandlerFunc(d.serveToken))
 				defer other.Close()
@@ -136,11 +134,11 @@ func TestLogins(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			logIn(t, registry.Host, c.right)
-			if _, err := b.Resolve(t.Context(), reference); err != nil { // which has the pull be tried again at once
+			if _, err := b.Resolve(t.Context(), reference); err != nil { // this retries the pull immediately
 				t.Error(err)
 			}
 			if s := b.Status(pin.Digest); s.State == runtime.ImageFailed {
-				t.Errorf("what is tried again is still %+v", s)
+				t.Errorf("the retried pull is still %+v", s)
 			}
 			b.await(pin.Digest, runtime.ImageReady)
 			b.stop()
@@ -159,14 +157,14 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// Where tokens are had from must be permitted, too.
-func TestTokenServicesThatMayBeAsked(t *testing.T) {
+// The token service must be permitted, too.
+func TestTokenServicesMustBePermitted(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	asked := make(chan string, 10)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
 	defer other.Close()
 	for where, says := range map[string]string{
-		strings.Replace(other.URL, "127.0.0.1", "localhost", 1): "isn't asked", // which the settings don't name
+		strings.Replace(other.URL, "127.0.0.1", "localhost", 1): "isn't allowed", // the settings don't allow it
 		other.URL:                 "private address",
 		"http://169.254.169.254/": "private address",
 	} {
@@ -179,12 +177,12 @@ func TestTokenServicesThatMayBeAsked(t *testing.T) {
 		}
 	}
 	if len(asked) > 0 {
-		t.Errorf("%s was asked for", <-asked)
+		t.Errorf("%s was requested", <-asked)
 	}
 }
 
-// An authority of the registry's own is one that the settings name.
-func TestOwnAuthority(t *testing.T) {
+// An authority in the settings is trusted.
+func TestConfiguredAuthorityIsTrusted(t *testing.T) {
 	var secure *httptest.Server
 	d := &door{}
 	d.open.Store(true)

@@ -10,24 +10,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// paceBytes is how much must come of a registry's answer in the time that it has
-// for that: about 1 KiB a second with the time that is usual. What drips would
-// hold its place among the pulls until it has taken as long as a pull may. It is
-// also what a worker gets at once, and it doesn't wait for ever either.
+// paceBytes is how many bytes of a registry's answer must arrive within Config.Stall: about 1 KiB/s
+// by default. A slower answer would occupy one of the slots for pulls until the pull times out. It
+// is also the size of a worker's packets, and a worker doesn't wait for ever either.
 const paceBytes = maxPacket
 
-// A paced body is an answer's, and ends with an error once whoever sends it has
-// kept its reader waiting for too long. The time that the reader itself takes
-// doesn't count.
+// A paced body ends with an error if the sender has kept its reader waiting for too long. The
+// reader's own time doesn't count. One goroutine reads it.
 type paced struct {
 	io.ReadCloser
-	cancel context.CancelFunc // the request
-	within time.Duration      // that paceBytes may take
-	left   time.Duration      // of it
-	came   int                // of those
+	cancel context.CancelFunc // cancels the request
+	within time.Duration      // time for paceBytes
+	left   time.Duration      // of within
+	came   int                // of paceBytes
 	slow   atomic.Bool
 }
 
+// Read implements io.Reader. A timer cancels the request when the sender's time is used up.
 func (b *paced) Read(p []byte) (int, error) {
 	began := time.Now()
 	patience := time.AfterFunc(b.left, func() {
@@ -42,7 +41,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	}
 	if err != nil && err != io.EOF && b.slow.Load() {
 		err = runtime.Wrap(runtime.CodeClusterUnavailable, err,
-			"the registry stalls: it sent less than %s in %v, which --image-stall allows", fault.Size(paceBytes), b.within)
+			"the registry stalled: it sent less than %s in %v, the limit of --image-stall", fault.Size(paceBytes), b.within)
 	}
 	return n, err
 }

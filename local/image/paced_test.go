@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// send sends n bytes, again and again, until the reader or the time ends.
+// send sends n bytes repeatedly, until the reader or the time ends.
 func send(to *io.PipeWriter, n int, every, during time.Duration) {
 	for began := time.Now(); time.Since(began) < during; {
 		if _, err := to.Write(make([]byte, n)); err != nil {
@@ -26,8 +26,8 @@ func TestStalledAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		n             int
 		every, during time.Duration
-		pause         time.Duration // of the reader, after each read
-		ends          time.Duration // 0: it doesn't before all was read
+		pause         time.Duration // of the reader after each read
+		ends          time.Duration // 0: after everything was read
 	}{
 		"nothing":               {0, time.Hour, time.Hour, 0, time.Minute},
 		"a byte a minute":       {1, time.Minute, time.Hour, 0, time.Minute},
@@ -43,7 +43,7 @@ func TestStalledAnswers(t *testing.T) {
 				defer sending.Wait()
 				sending.Go(func() { send(to, c.n, c.every, c.during) })
 				ctx, cancel := context.WithCancel(t.Context())
-				context.AfterFunc(ctx, func() { _ = from.CloseWithError(context.Canceled) }) // as an answer's body does
+				context.AfterFunc(ctx, func() { _ = from.CloseWithError(context.Canceled) }) // as the body of an answer does
 				body := &paced{ReadCloser: from, cancel: cancel, within: time.Minute, left: time.Minute}
 				began := time.Now()
 				var err error

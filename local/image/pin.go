@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// pin returns what an environment's revision keeps of an image. covered are the
-// directories that runners have of their own.
+// pin returns the properties of an image that an environment's revision stores. covered are the
+// directories that runners mount over.
 func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 	config := s.config.Config
 	p := runtime.ImagePin{Digest: s.digest, User: tree.UserName(config.User)}
@@ -24,18 +24,16 @@ func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 		p.Variables = append(p.Variables, runtime.Variable{Name: name, Value: value})
 	}
 	if len(p.Variables) > runtime.MaxVariables || total > maxVariables {
-		return p, fault.TooLarge("its environment has %d variables of %d bytes; %d of %d are allowed", len(p.Variables), total, runtime.MaxVariables, maxVariables)
+		return p, fault.TooLarge("it has %d variables of %d bytes in all; at most %d of %d bytes are allowed", len(p.Variables), total, runtime.MaxVariables, maxVariables)
 	}
 	p.WorkingDirectory = workingDirectory(config.WorkingDir, append(covered, home))
 	return p, nil
 }
 
-// maxVariables is how many bytes an image's variables may have: they are stored
-// with every runner.
+// maxVariables bounds the bytes of an image's variables, because they are stored with every runner.
 const maxVariables = 32 << 10
 
-// workingDirectory returns that of an image; "" where it has none of its own, or
-// one that can't be seen in a runner.
+// workingDirectory returns an image's working directory; "": it has none, or runners can't see it.
 func workingDirectory(dir string, covered []string) string {
 	dir = path.Clean("/" + dir)
 	if dir == "/" || len(dir) > 1024 || strings.ContainsRune(dir, 0) {

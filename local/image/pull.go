@@ -27,28 +27,28 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// A pull is an image that is wanted and isn't there.
+// A pull is a wanted image that isn't stored yet.
 type pull struct {
 	digest string
-	again  chan struct{} // capacity 1: try at once
-	look   chan struct{} // capacity 1: it may not be wanted any more
+	again  chan struct{} // a hint, capacity 1: try immediately
+	look   chan struct{} // a hint, capacity 1: it may be unused now
 
 	reference string              // guarded by Cache.mu
-	status    runtime.ImageStatus // likewise; without BytesDone
-	arrived   atomic.Int64        // bytes of its layers
+	status    runtime.ImageStatus // guarded by Cache.mu; without BytesDone
+	arrived   atomic.Int64        // bytes received of its layers
 	taken     atomic.Int64        // bytes on the disk
 }
 
-// shown returns its status. The caller holds Cache.mu.
+// shown returns the pull's status. The caller holds Cache.mu.
 func (p *pull) shown() runtime.ImageStatus {
 	s := p.status
 	s.BytesDone = p.arrived.Load()
 	return s
 }
 
-// Want has an image be there: from now on it is tried again and again, at once
-// if it is being tried already and had failed, until it is there or unused. What
-// can't become another by itself is tried only when it is wanted once more.
+// Want causes an image to be stored: it is pulled, with retries, until it is stored or unused. If a
+// pull has failed, Want retries it immediately. After an error that retrying can't fix, only
+// another Want retries. It doesn't wait.
 func (c *Cache) Want(reference, digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *Cache) Want(reference, digest string) {
 	hint(c.wake)
 }
 
-// retry has what failed be tried again: it was found at its registry just now.
+// retry restarts a failed pull: the image was just found at its registry.
 func (c *Cache) retry(digest string) {
 	defer c.config.Changed(digest)
 	c.mu.Lock()
@@ -77,7 +77,7 @@ func (c *Cache) retry(digest string) {
 	}
 }
 
-// retry shows no failure any more. The caller holds Cache.mu.
+// retry resets a failed status and restarts the pull. The caller holds Cache.mu.
 func (p *pull) retry() {
 	if p.status.State == runtime.ImageFailed {
 		p.status = runtime.ImageStatus{Digest: p.digest, State: runtime.ImagePulling}
@@ -85,7 +85,7 @@ func (p *pull) retry() {
 	hint(p.again)
 }
 
-// Review says that what Config.Used returns has changed.
+// Review re-evaluates which pulls are wanted, after the result of Config.Used has changed.
 func (c *Cache) Review() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,7 @@ func hint(c chan struct{}) {
 	}
 }
 
-// Run gets what is wanted, until ctx ends.
+// Run pulls wanted images until ctx ends, and waits for its goroutines. It is called once.
 func (c *Cache) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer c.registries.close()
@@ -109,10 +109,10 @@ func (c *Cache) Run(ctx context.Context) {
 	work.Go(func() {
 		for _, path := range c.leftovers {
 			if err := c.remove(ctx, path); err != nil {
-				c.config.Logger.Warn("what an earlier server left of an image could not be deleted", zap.Error(err))
+				c.config.Logger.Warn("an image that an earlier server left incomplete couldn't be deleted", zap.Error(err))
 			}
 		}
-		c.collect(ctx) // the limit may be another than then
+		c.collect(ctx) // the limit may have changed
 	})
 	for {
 		c.mu.Lock()
@@ -125,22 +125,22 @@ func (c *Cache) Run(ctx context.Context) {
 		select {
 		case <-c.wake:
 		case <-ctx.Done():
-			c.note()
+			c.storeUse()
 			return
 		}
 	}
 }
 
-// How long a pull that failed pauses.
+// Pauses of a failing pull: they grow from firstPause to lastPause.
 const (
 	firstPause = 2 * time.Second
 	lastPause  = 5 * time.Minute
 )
 
-// lead tries to get an image until it is there, or unused, or ctx ends.
+// lead pulls an image, with retries, until it is stored, unused, or ctx ends.
 func (c *Cache) lead(ctx context.Context, p *pull) {
 	for pauses := (backoff.Backoff{First: firstPause, Last: lastPause}); ; {
-		select { // this try is the one that was asked for
+		select { // this try serves the hint
 		case <-p.again:
 		default:
 		}
@@ -152,7 +152,7 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		case <-ctx.Done():
 			return
 		}
-		if c.unused(p) { // by now
+		if c.unused(p) { // it may be unused by now
 			<-c.slots
 			return
 		}
@@ -163,9 +163,9 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		}
 		c.fail(p, err)
 		pause := pauses.Next()
-		var later <-chan time.Time // never, where trying again can't help
+		var later <-chan time.Time // nil: retrying can't help
 		switch {
-		case errors.Is(err, errLogin): // many wrong ones can lock a user out
+		case errors.Is(err, errLogin): // many failed logins can lock an account
 			later = time.After(lastPause)
 		case runtime.CodeOf(err) != runtime.CodeInvalidInput:
 			later = time.After(pause)
@@ -177,7 +177,7 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 	}
 }
 
-// pause waits until it is time to try again, and reports whether it ever is.
+// pause waits until the next try, and returns false if there is none.
 func (c *Cache) pause(ctx context.Context, p *pull, later <-chan time.Time) bool {
 	for {
 		select {
@@ -195,13 +195,13 @@ func (c *Cache) pause(ctx context.Context, p *pull, later <-chan time.Time) bool
 	}
 }
 
-// unused forgets a pull that nobody wants any more, and reports that.
+// unused drops a pull that is no longer wanted, and reports whether it did.
 func (c *Cache) unused(p *pull) bool {
 	used := c.config.Used()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case <-p.again: // it is wanted since then
+	case <-p.again: // it was wanted again meanwhile
 		hint(p.again)
 		return false
 	default:
@@ -213,14 +213,14 @@ func (c *Cache) unused(p *pull) bool {
 	return true
 }
 
-// forgotten reports whether a pull was found unused.
+// forgotten reports whether a pull was dropped.
 func (c *Cache) forgotten(p *pull) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pulls[p.digest] != p
 }
 
-// change changes a pull's status, and says so.
+// change changes a pull's status, and reports the change.
 func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 	c.mu.Lock()
 	change(&p.status)
@@ -228,32 +228,33 @@ func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 	c.config.Changed(p.digest)
 }
 
+// fail records a pull's failure, with a reason for clients that names no path.
 func (c *Cache) fail(p *pull, err error) {
-	c.config.Logger.Warn("an image could not be pulled", zap.String("digest", p.digest), zap.Error(err))
+	c.config.Logger.Warn("an image couldn't be pulled", zap.String("digest", p.digest), zap.Error(err))
 	reason := "the server's log says why"
-	var told *runtime.Error
+	var known *runtime.Error
 	switch {
-	case fault.IsFull(err) && !errors.As(err, &told):
-		reason = "the server's disk is full: free some room in its data directory"
+	case fault.IsFull(err) && !errors.As(err, &known):
+		reason = "the server's disk is full: free some space in its data directory"
 	case errors.Is(err, errSlow):
-		reason = fmt.Sprintf("it took longer than %v, which --image-timeout allows", c.config.Within)
-	case errors.As(err, &told):
-		reason = told.Message
+		reason = fmt.Sprintf("it took longer than %v, the limit of --image-timeout", c.config.Within)
+	case errors.As(err, &known):
+		reason = known.Message
 	}
 	c.change(p, func(s *runtime.ImageStatus) { s.State, s.Reason = runtime.ImageFailed, reason })
 }
 
-// progressEvery is how often those who look at a pull are told.
+// progressEvery is the interval of progress reports.
 const progressEvery = 250 * time.Millisecond
 
-// try pulls an image once.
+// try pulls an image once. A goroutine reports progress meanwhile; try waits for it.
 func (c *Cache) try(ctx context.Context, p *pull) error {
 	run := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Within, errSlow)
-	var telling sync.WaitGroup
-	defer telling.Wait()
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
 	defer cancel()
-	telling.Go(func() {
+	reporting.Go(func() {
 		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
 		for seen := int64(0); ; {
@@ -289,17 +290,17 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 		}
 		return errors.Join(err, c.remove(run, dir))
 	}
-	if err := c.remove(run, dir); err != nil { // it was there already
+	if err := c.remove(run, dir); err != nil { // it remains if the image was stored already
 		return err
 	}
-	c.config.Logger.Info("an image is here", zap.String("reference", s.Reference), zap.String("digest", p.digest),
+	c.config.Logger.Info("an image was pulled", zap.String("reference", s.Reference), zap.String("digest", p.digest),
 		zap.Int64("bytes", s.Bytes), zap.Duration("took", time.Since(began)))
 	c.config.Changed(p.digest)
 	c.collect(ctx)
 	return nil
 }
 
-// fill makes an image in dir, which is synced to the disk.
+// fill makes an image in dir, and syncs it to the disk.
 func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) {
 	c.mu.Lock()
 	reference := p.reference
@@ -314,7 +315,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	}
 	defer closer.Close()
 	if source.digest != p.digest {
-		return nil, fault.Broken("what it names is another image now than when the environment was put: put it again", nil)
+		return nil, fault.Broken("the reference means another image than when the environment was put: put it again", nil)
 	}
 	pin, err := source.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 	if err != nil {
@@ -352,7 +353,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	return s, s.write(dir)
 }
 
-// write writes an image's record, and syncs all that is there to the disk.
+// write writes an image's record, and syncs the file system.
 func (s *stored) write(dir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -373,18 +374,19 @@ func syncAll(dir string, sync func(fd int) error) error {
 	return sync(int(open.Fd()))
 }
 
-// keep makes what is in dir an image that is there, unless it is already.
+// keep stores the image in dir, unless it is stored already.
 func (c *Cache) keep(dir string, s *stored) error {
 	if err := c.publish(dir, s); err != nil {
 		return err
 	}
-	// What loses its name with the machine's power is pulled again.
+	// An image whose rename is lost in a power failure is pulled again.
 	if err := syncAll(c.config.Dir, unix.Fsync); err != nil {
-		c.config.Logger.Warn("an image may be gone after a power failure", zap.String("digest", s.Pin.Digest), zap.Error(err))
+		c.config.Logger.Warn("an image may be lost in a power failure, and would be pulled again", zap.String("digest", s.Pin.Digest), zap.Error(err))
 	}
 	return nil
 }
 
+// publish gives the image in dir its final name, and ends the pull.
 func (c *Cache) publish(dir string, s *stored) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -398,7 +400,7 @@ func (c *Cache) publish(dir string, s *stored) error {
 	return nil
 }
 
-// unpack applies a layer, and checks that it was the one that is meant.
+// unpack applies a layer, and checks its digest.
 func unpack(ctx context.Context, f filler, l layer, arrived *atomic.Int64) error {
 	raw, err := l.open()
 	if err != nil {
@@ -420,10 +422,10 @@ func unpack(ctx context.Context, f filler, l layer, arrived *atomic.Int64) error
 	return nil
 }
 
-// maxWindow bounds what decompressing a layer takes of the server's memory.
+// maxWindow bounds the server's memory for decompressing a layer.
 const maxWindow = 64 << 20
 
-// decompressed returns what a layer is, however it comes.
+// decompressed returns the uncompressed layer; it detects gzip and zstd.
 func decompressed(r *bufio.Reader) (content io.Reader, end func(), err error) {
 	head, err := r.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -433,7 +435,8 @@ func decompressed(r *bufio.Reader) (content io.Reader, end func(), err error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(r)
 		return z, func() {}, err
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.HasSuffix(head, []byte{0x2a, 0x4d, 0x18}): // a frame, or one to be skipped
+	// A frame of zstd, or a skippable frame.
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.HasSuffix(head, []byte{0x2a, 0x4d, 0x18}):
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
@@ -443,8 +446,7 @@ func decompressed(r *bufio.Reader) (content io.Reader, end func(), err error) {
 	return r, func() {}, nil
 }
 
-// A transfer counts what comes of a layer, and makes its errors those of where it
-// comes from.
+// A transfer counts the received bytes of a layer, and marks its errors as the source's.
 type transfer struct {
 	from    io.Reader
 	arrived *atomic.Int64
@@ -454,7 +456,7 @@ func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))
 	if err != nil && err != io.EOF && !fault.Known(err) {
-		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "a layer broke off, or isn't what its digest says")
+		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "the transfer of a layer broke off, or the layer doesn't match its digest")
 	}
 	return n, err
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestFullDisk pulls onto a disk that has too little room.
+// TestFullDisk pulls to a disk without enough space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -68,8 +68,8 @@ func pullUntilKilled(dir string) {
 	c.Run(context.Background())
 }
 
-// TestKilledPullLeavesNothing kills a process while it unpacks, after several
-// parts of a layer. The registry holds back the rest of it.
+// TestKilledPullLeavesNothing kills a process while it unpacks, after several parts of a layer. The
+// registry holds the rest back.
 func TestKilledPullLeavesNothing(t *testing.T) {
 	need.Sandboxes(t)
 	big := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a", strings.Repeat("a", 3<<20)), imagetest.File("b", strings.Repeat("b", 3<<20))), imagetest.Layer(t, imagetest.File("c", "c")))
@@ -108,7 +108,7 @@ func TestKilledPullLeavesNothing(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "it has unpacked what it was sent", func() bool {
+		wait.For(t, "it has unpacked all sent parts", func() bool {
 			begun, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*", rootName, map[bool]string{true: "a", false: "b"}[i <= parts/2]))
 			return held.Load() > i && (i == 0 || len(begun) > 0)
 		})
@@ -130,9 +130,8 @@ func TestKilledPullLeavesNothing(t *testing.T) {
 	b.clean(digest)
 }
 
-// What nobody wants any more ends at once, and what waits for its turn doesn't
-// begin.
-func TestUnusedPullEnds(t *testing.T) {
+// An unused pull is cancelled immediately, and one that waits for a slot doesn't start.
+func TestUnusedPullIsCancelled(t *testing.T) {
 	var hangs, third atomic.Int64
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -174,16 +173,15 @@ func TestUnusedPullEnds(t *testing.T) {
 	b.Review()
 	wait.For(t, "no pull goes on", func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
 	if n := third.Load(); n > 0 {
-		t.Errorf("%d requests for what nobody wants", n)
+		t.Errorf("%d requests for an unwanted image", n)
 	}
 	b.clean()
 }
 
-// An image that comes into use while room is made keeps its very files: a runner
-// may have them already.
-func TestImageUsedMeanwhileStays(t *testing.T) {
+// An image that comes into use while room is made keeps its files: a runner may use them already.
+func TestImageUsedDuringCollectionIsKept(t *testing.T) {
 	registry := imagetest.NewRegistry(t, nil)
-	var asks atomic.Int64 // below 0: nobody counts
+	var asks atomic.Int64 // below 0: not counted
 	asks.Store(-1)
 	b := newBox(t, t.TempDir(), func(c *Config) {
 		used := c.Used
@@ -216,9 +214,8 @@ func TestImageUsedMeanwhileStays(t *testing.T) {
 	b.clean(s.Digest)
 }
 
-// What isn't an image in the cache's directory goes, and doesn't keep the server
-// from starting.
-func TestStrayFiles(t *testing.T) {
+// Other files in the cache's directory are removed, and don't prevent the server's start.
+func TestStrayFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A registry that takes connections and says nothing is reported once, by its name.
-func TestMuteRegistries(t *testing.T) {
+// A registry that accepts connections and doesn't answer is reported once, by name.
+func TestSilentRegistryIsReportedOnce(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil) // it may skip the test
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,35 +45,35 @@ func TestMuteRegistries(t *testing.T) {
 	next.TLSHandshakeTimeout, next.ResponseHeaderTimeout = 50*time.Millisecond, 50*time.Millisecond
 	at := listener.Addr().String()
 	_, err = b.Resolve(t.Context(), at+"/x:1")
-	if want := "the registry " + at + " can't be reached: it doesn't answer"; runtime.CodeOf(err) != runtime.CodeClusterUnavailable || imagetest.MessageOf(err) != want {
+	if want := "the registry " + at + " is unreachable: it doesn't answer"; runtime.CodeOf(err) != runtime.CodeClusterUnavailable || imagetest.MessageOf(err) != want {
 		t.Errorf("%v, not %s", err, want)
 	}
 	_ = listener.Close()
-	if n := wait.Receive(t, connections, "nobody is taken any more"); n < 1 || n > 2 { // with TLS, and on loopback without
-		t.Errorf("it was asked by %d connections: who waits tries again, and not we", n)
+	if n := wait.Receive(t, connections, "no more connections arrive"); n < 1 || n > 2 { // with TLS, and on loopback without
+		t.Errorf("%d connections: the caller retries, not the server", n)
 	}
 }
 
-// Errors of connecting to a registry have plain words.
-func TestWhyRegistriesCannotBeReached(t *testing.T) {
+// Connection errors get plain messages.
+func TestConnectionErrorsAreExplained(t *testing.T) {
 	at := func(err error) error {
 		return &url.Error{Op: "Get", URL: "https://r", Err: &net.OpError{Op: "dial", Err: err}}
 	}
 	for says, err := range map[string]error{
-		": the host name doesn't exist (DNS)": at(&net.DNSError{Err: "no such host", Name: "r", IsNotFound: true}),
-		": its name can't be looked up now":   at(&net.DNSError{Err: "i/o timeout", Name: "r", IsTimeout: true}),
-		": connection refused":                at(os.NewSyscallError("connect", unix.ECONNREFUSED)),
-		": no route leads there":              at(os.NewSyscallError("connect", unix.EHOSTUNREACH)),
-		": it doesn't answer":                 at(os.ErrDeadlineExceeded),
-		"":                                    at(errors.New("<b>words of the registry")),
+		": the host name doesn't exist (DNS)":         at(&net.DNSError{Err: "no such host", Name: "r", IsNotFound: true}),
+		": the host name can't be resolved now (DNS)": at(&net.DNSError{Err: "i/o timeout", Name: "r", IsTimeout: true}),
+		": connection refused":                        at(os.NewSyscallError("connect", unix.ECONNREFUSED)),
+		": there is no route to it":                   at(os.NewSyscallError("connect", unix.EHOSTUNREACH)),
+		": it doesn't answer":                         at(os.ErrDeadlineExceeded),
+		"":                                            at(errors.New("<b>words of the registry")),
 	} {
-		if got := because(err); got != says {
+		if got := reachReason(err); got != says {
 			t.Errorf("%v: %q, not %q", err, got, says)
 		}
 	}
 }
 
-func TestWhatGotNoAnswerIsNotRepeatedAtOnce(t *testing.T) {
+func TestTimedOutRequestsAreNotRepeated(t *testing.T) {
 	for err, again := range map[error]bool{
 		io.EOF: true, &url.Error{Op: "Get", URL: "https://r", Err: unix.ECONNRESET}: true, &net.OpError{Op: "write", Err: os.NewSyscallError("write", unix.EPIPE)}: true,
 		os.ErrDeadlineExceeded: false, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}: false, &net.DNSError{Err: "no such host", IsNotFound: true}: false, unix.ECONNREFUSED: false,

@@ -11,18 +11,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// filePrefix begins the references to files of the server's, not of a registry.
+// filePrefix is the prefix of references to files of the server.
 const filePrefix = "file:"
 
-// A reference says where an image is.
+// A reference is a parsed reference to an image.
 type reference struct {
 	registry name.Reference // nil: a file
 	file     string         // the name of an archive, or of a layout's directory
-	tag      string         // of the image in the file; "": there is only one
+	tag      string         // tag of the image in the file; "": the only one
 }
 
-// parse returns INVALID_INPUT for what can't be a reference. The registries in
-// plain have no TLS.
+// parse parses a reference. The registries in plain have no TLS. INVALID_INPUT: text isn't a
+// reference.
 func parse(text string, plain []string) (reference, error) {
 	if file, ok := strings.CutPrefix(text, filePrefix); ok {
 		file, tag, _ := strings.Cut(file, "#")

@@ -27,14 +27,16 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// registries asks registries, with the credentials that their tools left on
+// registries sends requests to registries, with the credentials that other tools have stored on
 // this machine.
 type registries struct {
 	guard    *guard
 	keychain authn.Keychain
-	platform v1.Platform // that images are for
+	platform v1.Platform // platform of the images
 }
 
+// newRegistries returns the registries of a configuration. It reads the certificate authorities
+// once.
 func newRegistries(config Config) (*registries, error) {
 	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment}
 	for _, host := range config.Registries {
@@ -65,8 +67,8 @@ func newRegistries(config Config) (*registries, error) {
 	return &registries{g, credentials.Keychain{Getenv: os.Getenv}, here()}, nil
 }
 
-// canonical returns the host of a registry as requests have it: one is asked
-// under another name than everybody writes.
+// canonical returns a registry's host as in requests: Docker Hub's host differs from its usual
+// name.
 func canonical(host string) string {
 	if r, err := name.NewRegistry(host); err == nil && !strings.HasPrefix(host, "*") {
 		host = r.RegistryStr()
@@ -74,19 +76,19 @@ func canonical(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ":443")
 }
 
-// DefaultStall is Config.Stall where that is 0.
+// DefaultStall is the default of Config.Stall.
 const DefaultStall = time.Minute
 
-// connectWithin bounds a connection to a registry, and then its TLS handshake. A client waits
-// for both, and wants to know soon that a registry doesn't answer: in 3 s a connection has
-// sent two SYNs.
+// connectWithin bounds a connection to a registry, and then its TLS handshake. A client waits for
+// both, and should learn soon that a registry doesn't answer. In 3 s a connection has sent two
+// SYNs.
 const connectWithin = 3 * time.Second
 
-// close ends the connections that nobody uses.
+// close closes idle connections.
 func (r *registries) close() { r.guard.next.CloseIdleConnections() }
 
-// open looks an image up; digest, unless it is "", takes the place of the
-// reference's tag. Its layers can be read until ctx ends.
+// open opens an image; a digest other than "" replaces the reference's tag. Its layers can be read
+// until ctx ends.
 func (r *registries) open(ctx context.Context, ref name.Reference, digest string) (*source, error) {
 	if host := canonical(ref.Context().RegistryStr()); !r.guard.permits(host) {
 		return nil, errDenied(host)
@@ -96,11 +98,12 @@ func (r *registries) open(ctx context.Context, ref name.Reference, digest string
 	}
 	s, err := r.read(ctx, ref)
 	if err != nil {
-		return nil, r.told(ctx, ref, err)
+		return nil, r.explain(ctx, ref, err)
 	}
 	return s, nil
 }
 
+// read reads an image's manifest and configuration, with limits of their sizes.
 func (r *registries) read(ctx context.Context, ref name.Reference) (*source, error) {
 	image, err := remote.Image(ref, r.options(ctx, ref)...)
 	if err != nil {
@@ -110,9 +113,9 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	if err != nil {
 		return nil, fault.Broken("its manifest can't be read", err)
 	}
-	// Of a size of -1 the client would read as much as comes.
+	// For a size of -1 the client would read without limit.
 	if size := manifest.Config.Size; size < 0 || size > maxDocument {
-		return nil, fault.TooLarge("its configuration has %d bytes", size)
+		return nil, fault.TooLarge("its configuration has an invalid size: %d bytes", size)
 	}
 	rawManifest, err := image.RawManifest()
 	if err != nil {
@@ -126,11 +129,11 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 		return func() (io.ReadCloser, error) {
 			blob, err := image.LayerByDigest(l.Digest)
 			if err != nil {
-				return nil, r.told(ctx, ref, err)
+				return nil, r.explain(ctx, ref, err)
 			}
 			content, err := blob.Compressed()
 			if err != nil {
-				return nil, r.told(ctx, ref, err)
+				return nil, r.explain(ctx, ref, err)
 			}
 			return content, nil
 		}
@@ -145,8 +148,8 @@ func (r *registries) options(ctx context.Context, ref name.Reference) []remote.O
 	}
 }
 
-// brief reports whether a failed request is repeated at once. It is if its connection broke, but not if it timed out:
-// then the caller decides.
+// brief reports whether a failed request is repeated immediately: after a broken connection, but
+// not after a timeout. Then the caller decides.
 func brief(err error) bool {
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {
@@ -155,11 +158,10 @@ func brief(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
-// told returns an error with what clients are told of it. What was refused
-// needs another reference, or credentials; the rest may be another the next
-// time. What a registry says of itself is for neither clients nor the log: it may
-// repeat what it was sent.
-func (r *registries) told(ctx context.Context, ref name.Reference, err error) error {
+// explain returns an error with a message for clients. A refusal (INVALID_INPUT) needs another
+// reference or other credentials; after CLUSTER_UNAVAILABLE a retry can succeed. Text from a
+// registry is neither shown nor logged: it may repeat secrets that it was sent.
+func (r *registries) explain(ctx context.Context, ref name.Reference, err error) error {
 	host := ref.Context().RegistryStr()
 	var known *runtime.Error
 	var answer *transport.Error
@@ -172,62 +174,64 @@ func (r *registries) told(ctx context.Context, ref name.Reference, err error) er
 		return known
 	case errors.As(err, &plain):
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: plain, Message: fmt.Sprintf(
-			"the registry %s can't be asked over TLS, and is no loopback address: --image-plain-http %s lets it be asked without", host, plain.host)}
+			"the registry %s doesn't speak TLS, and isn't on loopback: --image-plain-http %s allows it without TLS", host, plain.host)}
 	case errors.As(err, &certificate):
-		return runtime.Wrap(runtime.CodeClusterUnavailable, certificate, "the registry %s has a certificate that this server doesn't trust: --image-ca-cert may name its authority", host)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, certificate, "this server doesn't trust the certificate of the registry %s: --image-ca-cert can add its authority", host)
 	case errors.As(err, &answer):
 		return refused(host, ref, answer)
 	case errors.Is(err, remote.ErrSchema1):
-		return fault.Broken("it is of a kind that is no longer made: push it again with a newer tool", scrubbed(err))
-	case strings.HasPrefix(err.Error(), "no child with platform"): // the client has no type for it
-		return fault.Broken(fmt.Sprintf("%s isn't there for %s", ref, r.platform), scrubbed(err))
+		return fault.Broken("it has an outdated format: push it again with a newer tool", scrubbed(err))
+	case strings.HasPrefix(err.Error(), "no child with platform"): // the library has no type for this error
+		return fault.Broken(fmt.Sprintf("%s doesn't exist for %s", ref, r.platform), scrubbed(err))
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
-		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, and neither is asked", host), scrubbed(err))
+		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), scrubbed(err))
 	}
-	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s can't be reached%s", host, because(err))
+	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, reachReason(err))
 }
 
-// because says why no registry could be asked, in words of our own; "" where only the log can.
-func because(err error) string {
+// reachReason returns why a registry couldn't be reached, without any text of others; "": only the
+// log says why.
+func reachReason(err error) string {
 	var name *net.DNSError
 	var slow net.Error
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
 		return ": the host name doesn't exist (DNS)"
 	case errors.As(err, &name):
-		return ": its name can't be looked up now"
+		return ": the host name can't be resolved now (DNS)"
 	case errors.Is(err, unix.ECONNREFUSED):
 		return ": connection refused"
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		return ": no route leads there"
+		return ": there is no route to it"
 	case errors.As(err, &slow) && slow.Timeout():
 		return ": it doesn't answer"
 	}
 	return ""
 }
 
+// refused returns the error for a registry's answer with an error status.
 func refused(host string, ref name.Reference, answer *transport.Error) error {
 	err := scrubbed(answer)
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(ErrUnknown, errLogin, err), Message: fmt.Sprintf(
-			"the registry %s doesn't show %s to this server: log in there as the server's user, or check the name", host, ref.Context().RepositoryStr())}
+			"the registry %s denies access to %s: log in there as the server's user, or check the name", host, ref.Context().RepositoryStr())}
 	case http.StatusNotFound:
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(ErrUnknown, err), Message: fmt.Sprintf("the registry %s has no %s", host, ref)}
 	default:
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the registry %s answers with the status %d", host, answer.StatusCode)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the registry %s answered with status %d", host, answer.StatusCode)
 	}
 }
 
-// ErrUnknown says that a registry doesn't have an image, or doesn't show it to this server.
-var ErrUnknown = errors.New("its registry doesn't know it")
+// ErrUnknown means that a registry doesn't have an image, or denies access to it.
+var ErrUnknown = errors.New("its registry doesn't have it or denies access")
 
-// errLogin says that the server's credentials don't do, which somebody may change
-// without asking for the image again.
-var errLogin = errors.New("it is shown to others only")
+// errLogin means that the registry rejects the server's credentials. Somebody may change them
+// without requesting the image again, so the pull is retried.
+var errLogin = errors.New("the registry denies access with the server's credentials")
 
-// scrubbed returns an error for the log without what could be a secret: all but
-// the host of an address, and what a registry, or its token service, wrote.
+// scrubbed returns an error for the log without possible secrets: of a URL it keeps only the host,
+// and it drops what a registry or its token service wrote.
 func scrubbed(err error) error {
 	var answer *transport.Error
 	var request *url.Error
@@ -249,24 +253,24 @@ func scrubbed(err error) error {
 	return fmt.Errorf("%.500s", text)
 }
 
-// unwritten returns why a request failed, where that can't be words of whom it
-// was sent to: net/http repeats what it doesn't understand.
+// unwritten returns the cause of a failed request, unless it may contain text of the other side:
+// net/http quotes what it can't parse.
 func unwritten(err error) error {
 	var answer *transport.Error
 	var request *url.Error
 	var network *net.OpError
 	var name *net.DNSError
-	var told *runtime.Error
+	var known *runtime.Error
 	var certificate *tls.CertificateVerificationError
 	var slow net.Error
 	switch {
 	case errors.As(err, &answer), errors.As(err, &request):
 		return scrubbed(err)
-	case errors.As(err, &network), errors.As(err, &name), errors.As(err, &told), errors.As(err, &certificate), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.As(err, &network), errors.As(err, &name), errors.As(err, &known), errors.As(err, &certificate), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &slow) && slow.Timeout():
 		return errors.New("it doesn't answer")
 	default:
-		return errors.New("its answer isn't HTTP, or leads nowhere")
+		return errors.New("its answer isn't HTTP, or has an invalid redirect")
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/rockpool/rockpool/test/imagetest"
 )
 
-// What registries say is bounded, before it is believed.
-func TestHostileRegistries(t *testing.T) {
+// The sizes in a registry's answers are checked before they are used.
+func TestRegistryAnswersAreBounded(t *testing.T) {
 	const blob = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	manifest := func(config, layer int64) string {
 		return fmt.Sprintf(`{"schemaVersion":2,"config":{"size":%d,"digest":%q},"layers":[{"size":%d,"digest":%q}]}`, config, blob, layer, blob)
@@ -28,13 +28,13 @@ func TestHostileRegistries(t *testing.T) {
 		manifest string
 		says     string
 	}{
-		"a large manifest":            {types.OCIManifestSchema1, `{"layers":[` + strings.Repeat("{},", 2<<20) + `{}]}`, "more than"},
+		"a large manifest":            {types.OCIManifestSchema1, `{"layers":[` + strings.Repeat("{},", 2<<20) + `{}]}`, "is larger than"},
 		"a broken manifest":           {types.OCIManifestSchema1, `{`, "manifest can't be read"},
-		"a configuration without end": {types.OCIManifestSchema1, manifest(-1, 1), "configuration has -1 bytes"},
+		"a configuration without end": {types.OCIManifestSchema1, manifest(-1, 1), "configuration has an invalid size"},
 		"a large configuration":       {types.OCIManifestSchema1, manifest(1<<40, 1), "configuration has"},
 		"a circle":                    {"", "/v2/x/manifests/latest", "redirects more than"},
 		"another machine's image": {types.OCIImageIndex, `{"manifests":[{"size":1,"digest":"` + blob + `","platform":{"os":"linux","architecture":"s390x"}}]}`,
-			"isn't there for linux/" + goruntime.GOARCH},
+			"doesn't exist for linux/" + goruntime.GOARCH},
 		"an old one": {types.DockerManifestSchema1, `{}`, "newer tool"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestHostileRegistries(t *testing.T) {
 					w.Header().Set("Content-Type", string(c.kind))
 					_, _ = w.Write([]byte(c.manifest))
 				case strings.Contains(r.URL.Path, "/blobs/"):
-					for range 64 { // the rest of an endless one
+					for range 64 { // the rest of an endless answer
 						_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
 					}
 				}

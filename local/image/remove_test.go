@@ -19,9 +19,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-const ordinary = 61_236 // a user that nobody on the machine is
+const ordinary = 61_236 // an unused user id
 
-// asUser runs do on a thread that is a user's.
+// asUser runs do on a thread with a user's id.
 func asUser(uid int, do func()) {
 	thread.Do(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
@@ -31,8 +31,8 @@ func asUser(uid int, do func()) {
 	})
 }
 
-// removable returns a directory of an ordinary user's to remove, and a cache whose
-// workers are a user.
+// removable returns a directory of an ordinary user, and a cache whose workers have another user's
+// id.
 func removable(t *testing.T, worker int) (dir string, c *Cache) {
 	t.Helper()
 	need.Sandboxes(t)
@@ -52,8 +52,8 @@ func removable(t *testing.T, worker int) (dir string, c *Cache) {
 	}}}
 }
 
-// An image goes whose files are many users', and none the server's.
-func TestImagesOfOthersAreRemoved(t *testing.T) {
+// An image is removed whose files belong to many users, and none to the server's user.
+func TestImagesOfManyUsersAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir, c := removable(t, 0)
 	add := func(path string, owner int, mode os.FileMode, do func(path string) error) {
@@ -96,9 +96,8 @@ func TestImagesOfOthersAreRemoved(t *testing.T) {
 	}
 }
 
-// What belongs to users whom neither the server nor its workers are any more stays,
-// and keeps nobody from going on.
-func TestWhatNobodyMayRemoveIsGivenUp(t *testing.T) {
+// Files of users that neither the server nor its workers have now stay, and don't block anything.
+func TestUnremovableFilesAreGivenUp(t *testing.T) {
 	dir, c := removable(t, ordinary+1)
 	for name, owner := range map[string]int{"first": ordinary + 1, "foreign": ordinary + 2, "last": ordinary + 1} {
 		at := filepath.Join(dir, name)

@@ -9,15 +9,15 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Resolver asks registries what references mean, for a cluster whose nodes have images of their own.
-// Its methods may be called at once.
+// A Resolver resolves references at registries, for a cluster whose nodes pull images themselves.
+// Its methods are safe for concurrent use.
 type Resolver struct {
 	config     Config
 	registries *registries
 }
 
-// NewResolver returns a resolver of images for an architecture, as GOARCH names it. Of config it needs
-// what is about registries, and Skeleton.
+// NewResolver returns a resolver of images for an architecture, named as GOARCH. Of config it uses
+// the settings of registries and Skeleton.
 func NewResolver(config Config, arch string) (*Resolver, error) {
 	r, err := newRegistries(config)
 	if err != nil {
@@ -27,16 +27,16 @@ func NewResolver(config Config, arch string) (*Resolver, error) {
 	return &Resolver{config, r}, nil
 }
 
-// Resolve returns what a reference means now. INVALID_INPUT names the field image, and is ErrUnknown where
-// its registry doesn't have the image, or doesn't show it. CLUSTER_UNAVAILABLE means that the
-// registry can't tell now.
+// Resolve returns the image that a reference refers to now. INVALID_INPUT names the field image; it
+// wraps ErrUnknown if the registry doesn't have the image or denies access. CLUSTER_UNAVAILABLE:
+// the registry can't answer now. It takes at most 30 s.
 func (r *Resolver) Resolve(ctx context.Context, text string) (runtime.ImagePin, error) {
 	ref, err := parse(text, r.config.Plain)
 	if err != nil {
 		return runtime.ImagePin{}, err
 	}
 	if ref.registry == nil {
-		return runtime.ImagePin{}, fault.Broken("files are for a single machine", nil)
+		return runtime.ImagePin{}, fault.Broken("file: references work on a single machine only", nil)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, resolveWithin, errSlow)
 	defer cancel()
@@ -45,7 +45,7 @@ func (r *Resolver) Resolve(ctx context.Context, text string) (runtime.ImagePin, 
 		return runtime.ImagePin{}, err
 	}
 	covered := slices.Clone(r.config.Skeleton.Directories)
-	for volume := range s.config.Config.Volumes { // which runners find closed
+	for volume := range s.config.Config.Volumes { // runners can't access volumes
 		covered = append(covered, path.Clean("/"+volume))
 	}
 	pin, err := s.pin(r.config.Skeleton.Home, covered)

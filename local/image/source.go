@@ -13,30 +13,29 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of what describes an image, and is held in memory.
+// Bounds of an image's descriptions, which are read into memory.
 const (
-	maxDocument = 4 << 20 // what registries take of manifests; a few bytes of JSON are a hundred in memory
+	maxDocument = 4 << 20 // bytes; registries accept manifests up to this size; parsed JSON takes much more memory
 	maxLayers   = 256
-	maxLayer    = 1 << 50 // bytes, so that no sum overflows
+	maxLayer    = 1 << 50 // bytes; no sum of sizes overflows
 )
 
-// A source is an image that can be read. All that it says is covered by its
-// digest: the manifest's, where there is one, else the configuration's.
+// A source is an image that can be read. Its digest covers everything that it contains: it is the
+// manifest's digest, or else the configuration's.
 type source struct {
 	digest string
 	config *v1.ConfigFile
 	layers []layer
 }
 
-// A layer is one archive of an image.
+// A layer is one layer of an image.
 type layer struct {
-	size   int64 // as it comes, mostly compressed
+	size   int64 // bytes as transferred, mostly compressed
 	diffID v1.Hash
 	open   func() (io.ReadCloser, error)
 }
 
-// newSource checks what an image says of itself: the digests of its parts, and
-// that it is for a platform.
+// newSource checks an image's descriptions: the digests of its parts, and its platform.
 func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
@@ -56,17 +55,17 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	s.digest = digest.String()
 	for i, l := range manifest.Layers {
 		if l.Size < 0 || l.Size > maxLayer {
-			return nil, fault.TooLarge("its layer %d has %d bytes", i+1, l.Size)
+			return nil, fault.TooLarge("its layer %d has an invalid size: %d bytes", i+1, l.Size)
 		}
 		if len(l.URLs) > 0 || !l.MediaType.IsDistributable() {
-			return nil, fault.Broken(fmt.Sprintf("its layer %d is a foreign one, which lies elsewhere than in its registry", i+1), nil)
+			return nil, fault.Broken(fmt.Sprintf("its layer %d is foreign: it isn't in the image's registry", i+1), nil)
 		}
 		s.layers = append(s.layers, layer{size: l.Size, diffID: s.config.RootFS.DiffIDs[i], open: open(l)})
 	}
 	return s, nil
 }
 
-// configured returns a source that has its configuration, and no layers yet.
+// configured returns a source with its configuration, and without layers.
 func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
 	if err != nil {
@@ -75,19 +74,19 @@ func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	platform := v1.Platform{OS: cmp.Or(config.OS, "linux"), Architecture: cmp.Or(config.Architecture, goruntime.GOARCH)}
 	switch {
 	case !platform.Equals(on):
-		return nil, fault.Broken(fmt.Sprintf("it is for %s, and %s is wanted", platform, on), nil)
+		return nil, fault.Broken(fmt.Sprintf("it is for %s, not for %s", platform, on), nil)
 	case layers > maxLayers:
-		return nil, fault.Broken(fmt.Sprintf("it has %d layers, and %d are allowed", layers, maxLayers), nil)
+		return nil, fault.Broken(fmt.Sprintf("it has %d layers; at most %d are allowed", layers, maxLayers), nil)
 	case len(config.RootFS.DiffIDs) != layers:
-		return nil, fault.Broken(fmt.Sprintf("it has %d layers, and its configuration names %d", layers, len(config.RootFS.DiffIDs)), nil)
+		return nil, fault.Broken(fmt.Sprintf("it has %d layers, but its configuration has %d", layers, len(config.RootFS.DiffIDs)), nil)
 	}
 	return &source{config: config}, nil
 }
 
-// here is this machine's platform.
+// here returns this machine's platform.
 func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
 
-// size is what is left to be transferred at the start.
+// size returns the bytes of all layers as transferred.
 func (s *source) size() (total int64) {
 	for _, l := range s.layers {
 		total += l.size
@@ -103,8 +102,8 @@ func matches(what string, raw []byte, want v1.Hash) error {
 	return err
 }
 
-// mismatch is the error of bytes that aren't those that were promised. Asking
-// again can help: it may have been on the way.
+// mismatch returns the error of bytes that don't match their digest. A retry can succeed: they may
+// have been corrupted in transfer.
 func mismatch(what, got, want string) error {
-	return runtime.Errorf(runtime.CodeClusterUnavailable, "the image's %s isn't what its digest says: it is %s, not %s", what, got, want)
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the image's %s doesn't match its digest: it is %s, not %s", what, got, want)
 }

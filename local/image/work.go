@@ -18,46 +18,47 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A server that may not give files to others has a worker do it: a process that
-// is root among the users of one range, and nobody outside it. The two exchange
-// packets. Those to the worker begin with what they are.
+// A server without the right to give files to other users uses a worker: a process that is root
+// among the users of one range, and has no other rights. The two exchange packets. The first byte
+// of a packet to the worker is its kind.
 const (
-	beginPacket = 'b' // JSON, a beginning: make an image's root
-	dataPacket  = 'd' // some of a layer
-	endPacket   = 'e' // the layer's end; it is answered
-	lastPacket  = 'l' // JSON, a finish: make it one for runners; it is answered
-	clearPacket = 'c' // delete all that is in the directory; it is answered
+	beginPacket = 'b' // a beginning as JSON: make an image's root
+	dataPacket  = 'd' // a part of a layer
+	endPacket   = 'e' // the end of a layer; answered
+	lastPacket  = 'l' // a finish as JSON: prepare the root for runners; answered
+	clearPacket = 'c' // delete the directory's contents; answered
 )
 
-// maxPacket bounds a packet's bytes.
+// maxPacket is the largest size of a packet, in bytes.
 const maxPacket = 64 << 10
 
+// A beginning is the content of a beginPacket.
 type beginning struct {
 	Limits   tree.Limits   `json:"limits"`
 	Skeleton tree.Skeleton `json:"skeleton"`
-	Alone    bool          `json:"alone,omitempty"` // the worker has one user
+	Alone    bool          `json:"alone,omitempty"` // the worker has a single user
 }
 
+// A finish is the content of a lastPacket.
 type finish struct {
 	User             string `json:"user"`
 	WorkingDirectory string `json:"workingDirectory"`
 }
 
-// A report is what a worker says.
+// A report is a packet from a worker.
 type report struct {
-	Disk  int64        `json:"disk"`           // what is there by now
-	Done  bool         `json:"done,omitempty"` // with what it was asked for last
+	Disk  int64        `json:"disk"`           // bytes on the disk by now
+	Done  bool         `json:"done,omitempty"` // the answer to the last packet, not only progress
 	Error string       `json:"error,omitempty"`
-	Code  runtime.Code `json:"code,omitempty"` // of Error, where clients are told that
-	Full  bool         `json:"full,omitempty"` // with Error: the disk is
+	Code  runtime.Code `json:"code,omitempty"` // code of Error, if Error is for clients
+	Full  bool         `json:"full,omitempty"` // with Error: the disk is full
 }
 
-// packetWithin is how long a worker waits for a packet: registries can be slow.
+// packetWithin bounds how long a worker waits for a packet: registries can be slow.
 const packetWithin = 10 * time.Minute
 
-// Work does what it is told to through a connection, in a directory that anybody
-// may write to, until the connection ends. It can't do more than its process may,
-// whatever it is told.
+// Work serves requests from a connection, in a world-writable directory, until the connection ends
+// or ctx does. A request can't make it do more than its process may.
 func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -79,19 +80,20 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 		answer := report{Disk: disk, Done: true}
 		if err != nil {
 			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), fault.IsFull(err)
-			var told *runtime.Error
-			if errors.As(err, &told) {
-				answer.Error = told.Message
+			var known *runtime.Error
+			if errors.As(err, &known) {
+				answer.Error = known.Message
 			} else {
 				answer.Code = ""
 			}
 		}
-		if failed := w.say(answer); failed != nil || err != nil {
+		if failed := w.send(answer); failed != nil || err != nil {
 			return errors.Join(err, failed)
 		}
 	}
 }
 
+// A worker is the state of Work.
 type worker struct {
 	conn   *net.UnixConn
 	at     string
@@ -99,7 +101,7 @@ type worker struct {
 	buffer [maxPacket]byte
 }
 
-func (w *worker) say(r report) error {
+func (w *worker) send(r report) error {
 	text, err := json.Marshal(r)
 	if err == nil {
 		_, err = w.conn.Write(text)
@@ -107,7 +109,7 @@ func (w *worker) say(r report) error {
 	return err
 }
 
-// packet returns the next one; io.EOF: there is none.
+// packet returns the next packet; io.EOF: the connection has ended.
 func (w *worker) packet() (kind byte, content []byte, err error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(packetWithin)); err != nil {
 		return 0, nil, err
@@ -122,7 +124,7 @@ func (w *worker) packet() (kind byte, content []byte, err error) {
 	return w.buffer[0], w.buffer[1:n], nil
 }
 
-// serve does what is asked for next, up to what is answered.
+// serve serves one request, up to its answer.
 func (w *worker) serve(ctx context.Context) error {
 	kind, content, err := w.packet()
 	switch {
@@ -135,7 +137,7 @@ func (w *worker) serve(ctx context.Context) error {
 		if err := json.Unmarshal(content, &b); err != nil {
 			return err
 		}
-		w.filler, err = tree.Make(filepath.Join(w.at, rootName), b.Limits, b.Skeleton, b.Alone, func(taken int64) error { return w.say(report{Disk: taken}) })
+		w.filler, err = tree.Make(filepath.Join(w.at, rootName), b.Limits, b.Skeleton, b.Alone, func(taken int64) error { return w.send(report{Disk: taken}) })
 		return err
 	case kind == lastPacket && w.filler != nil:
 		var f finish
@@ -146,9 +148,10 @@ func (w *worker) serve(ctx context.Context) error {
 	case (kind == dataPacket || kind == endPacket) && w.filler != nil:
 		return w.filler.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
 	}
-	return fmt.Errorf("a packet of the kind %q isn't expected", kind)
+	return fmt.Errorf("unexpected packet of kind %q", kind)
 }
 
+// clear deletes the contents of the directory, except files that belong to the server.
 func (w *worker) clear() error {
 	root, err := os.OpenRoot(w.at)
 	if err != nil {
@@ -162,20 +165,23 @@ func (w *worker) clear() error {
 	defer dir.Close()
 	entries, err := dir.ReadDir(-1)
 	for _, e := range entries {
-		if failed := root.RemoveAll(e.Name()); !errors.Is(failed, unix.EPERM) && !errors.Is(failed, unix.EACCES) { // the server's own
+		// The server deletes its own files, which this process may not.
+		if failed := root.RemoveAll(e.Name()); !errors.Is(failed, unix.EPERM) && !errors.Is(failed, unix.EACCES) {
 			err = errors.Join(err, failed)
 		}
 	}
 	return err
 }
 
-// layerPackets are a layer's, as they come.
+// layerPackets reads a layer from its packets.
 type layerPackets struct {
 	w    *worker
 	rest []byte
 	end  bool
 }
 
+// Read implements io.Reader. io.EOF: the layer's end; io.ErrUnexpectedEOF: the connection ended
+// before it.
 func (l *layerPackets) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		if l.end {
@@ -192,7 +198,7 @@ func (l *layerPackets) Read(p []byte) (int, error) {
 		case kind == dataPacket:
 			l.rest = content
 		default:
-			return 0, fmt.Errorf("a packet of the kind %q isn't part of a layer", kind)
+			return 0, fmt.Errorf("unexpected packet of kind %q in a layer", kind)
 		}
 	}
 	n := copy(p, l.rest)

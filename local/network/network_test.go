@@ -25,12 +25,11 @@ func TestReachable(t *testing.T) {
 		}
 	}
 	if Reachable(netip.Addr{}, pool, nil) || Reachable(netip.MustParseAddr("fe80::1%eth0"), pool, nil) {
-		t.Error("what is no address is reached")
+		t.Error("an invalid address is reachable")
 	}
 }
 
-// What the packet filter is given says the same as Reachable, and its ranges are
-// apart.
+// The packet filter's ranges agree with Reachable, and are disjoint.
 func TestRanges(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		ranges := Denied(v6)
@@ -86,13 +85,13 @@ func TestPool(t *testing.T) {
 }
 
 func TestPolicy(t *testing.T) {
-	good := Policy{Offer: Offer{Pool: pool, Permit: prefixes("10.1.0.0/16"), Bandwidth: 100}, Wish: Wish{Egress: true, Narrow: true, Allow: prefixes("20.0.0.0/8"), Ports: []uint16{80}, Bandwidth: 50}}
+	good := Policy{Offer: Offer{Pool: pool, Permit: prefixes("10.1.0.0/16"), Bandwidth: 100}, Request: Request{Egress: true, Narrow: true, Allow: prefixes("20.0.0.0/8"), Ports: []uint16{80}, Bandwidth: 50}}
 	if err := good.Check(); err != nil || good.Rate() != 50 {
 		t.Error(err)
 	}
 	for name, spoil := range map[string]func(*Policy){
-		"more than is offered":   func(p *Policy) { p.Wish.Bandwidth = 101 },
-		"a negative rate":        func(p *Policy) { p.Wish.Bandwidth = -1 },
+		"more than is offered":   func(p *Policy) { p.Request.Bandwidth = 101 },
+		"a negative rate":        func(p *Policy) { p.Request.Bandwidth = -1 },
 		"no rate":                func(p *Policy) { p.Offer.Bandwidth = 0 },
 		"an unmasked network":    func(p *Policy) { p.Allow = []netip.Prefix{netip.MustParsePrefix("20.0.0.1/8")} },
 		"a mapped network":       func(p *Policy) { p.Allow = []netip.Prefix{netip.MustParsePrefix("::ffff:20.0.0.0/104")} },

@@ -14,19 +14,19 @@ func prefixes(all ...string) []netip.Prefix {
 	return parsed
 }
 
-// Networks that an operator may permit, and pools may be from.
+// Private networks: an operator may permit them, and pools must be within them.
 var (
 	private4 = prefixes("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15")
 	private6 = prefixes("fc00::/7")
 )
 
-// denied are the networks that no runner reaches: IANA's special-purpose
-// registries, and what clouds answer their own machines at.
+// denied are the networks that no runner reaches: those of IANA's special-purpose registries, and
+// addresses of clouds' services for their machines.
 var denied = append(prefixes(
 	"0.0.0.0/8",            // this network
 	"127.0.0.0/8",          // loopback
-	"169.254.0.0/16",       // link-local, with the clouds' metadata
-	"168.63.129.16/32",     // Azure's, which isn't in a private network
+	"169.254.0.0/16",       // link-local, including clouds' metadata
+	"168.63.129.16/32",     // Azure's services, outside of private networks
 	"192.0.0.0/24",         // IETF protocols, Oracle's metadata
 	"192.0.2.0/24",         // documentation
 	"192.88.99.0/24",       // relays of 6to4
@@ -41,11 +41,10 @@ var denied = append(prefixes(
 	"4000::/2", "8000::/1", // not assigned; unique local, link-local and multicast
 ), private4...)
 
-// A Range is of addresses, From and To included.
+// A Range is the addresses From to To, both included.
 type Range struct{ From, To netip.Addr }
 
-// Ranges returns the addresses of one family that prefixes cover: apart from
-// each other, in order.
+// Ranges returns the addresses of one family that prefixes cover, as disjoint ranges in order.
 func Ranges(of []netip.Prefix, v6 bool) []Range {
 	var all []Range
 	for _, p := range of {
@@ -74,11 +73,11 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// Denied returns the addresses of one family that are always denied.
+// Denied returns the always denied addresses of one family.
 func Denied(v6 bool) []Range { return Ranges(denied, v6) }
 
-// Reachable reports whether a policy with these permitted networks can ever let
-// a runner reach an address; one of the machine's own may still be denied.
+// Reachable reports whether a runner may ever reach an address, given the permitted networks.
+// Addresses of the machine itself are denied later, by the packet filter.
 func Reachable(a netip.Addr, pool Pool, permit []netip.Prefix) bool {
 	a = a.Unmap()
 	if !a.IsValid() || a.Zone() != "" || pool.V4.Contains(a) || pool.V6.Contains(a) {
@@ -90,8 +89,7 @@ func Reachable(a netip.Addr, pool Pool, permit []netip.Prefix) bool {
 	return !contains(denied, a)
 }
 
-// OnlyDenied reports whether an allowed network has nothing that can be
-// reached.
+// OnlyDenied reports whether a runner can reach no address of an allowed network.
 func OnlyDenied(p netip.Prefix, pool Pool, permit []netip.Prefix) bool {
 	in := func(ranges []Range) bool {
 		return slices.ContainsFunc(ranges, func(r Range) bool { return r.From.Compare(p.Addr()) <= 0 && last(p).Compare(r.To) <= 0 })

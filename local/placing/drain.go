@@ -9,17 +9,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// drained is the end of a runner that nobody held when the machine was drained.
+// drained is the End of a runner that wasn't claimed when the machine was drained.
 var drained = taskrunner.End{Reason: runtime.GoneDrained, Message: "the machine was drained"}
 
-// SetDraining drains the machine, or ends that; what is so already is success.
-// While it drains, durably, nothing is placed: runners that are wished for keep their
-// turns in the scheduler. Runners that nobody holds go, with DRAINED; the others end
-// as they would. After an error it may be so or not, and calling it again makes it so.
+// SetDraining starts or ends draining; if it is already so, that is success. The setting is stored.
+// While the machine drains, nothing is placed; registered runners keep their turns in the
+// scheduler. Unclaimed runners end with DRAINED; claimed ones end as usual. After an error the
+// setting may have changed or not: call it again.
 func (p *Placer) SetDraining(ctx context.Context, draining bool) error {
 	return p.drainTurn.Do(ctx, func() error { return p.setDraining(ctx, draining) })
 }
 
+// setDraining stores the setting, then acts on it. The caller has drainTurn.
 func (p *Placer) setDraining(ctx context.Context, draining bool) error {
 	if draining == p.Draining().IsZero() {
 		since := time.Time{}
@@ -27,9 +28,9 @@ func (p *Placer) setDraining(ctx context.Context, draining bool) error {
 			since = time.Now().Truncate(time.Millisecond) // as it is stored
 		}
 		if err := p.config.Store.SetDraining(ctx, since); err != nil {
-			return fmt.Errorf("store that the machine is drained, or not: %w", err)
+			return fmt.Errorf("store whether the machine drains: %w", err)
 		}
-		p.setSince(since)
+		p.setDrainingSince(since)
 	}
 	defer p.config.Changed("")
 	if !draining {
@@ -39,48 +40,47 @@ func (p *Placer) setDraining(ctx context.Context, draining bool) error {
 	if err := p.Scheduler.Pause(ctx); err != nil {
 		return err
 	}
-	return p.endUnheld(ctx)
+	return p.endUnclaimed(ctx)
 }
 
-// Draining returns since when the machine is being drained; zero: it isn't.
+// Draining returns since when the machine has been draining; zero: it isn't draining.
 func (p *Placer) Draining() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.draining
 }
 
-func (p *Placer) setSince(since time.Time) {
+func (p *Placer) setDrainingSince(since time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draining = since
 }
 
-// restoreDraining goes on with an earlier server's draining. Nothing is being placed
-// yet: this would wait for a worker that waits for the end of the restore.
+// restoreDraining resumes an earlier server's draining, before anything is placed: later, Pause
+// would wait for a worker that waits for the end of the restore.
 func (p *Placer) restoreDraining(ctx context.Context) error {
 	since, err := p.config.Store.Draining(ctx)
 	if err != nil || since.IsZero() {
 		return err
 	}
-	p.setSince(since)
+	p.setDrainingSince(since)
 	return p.Scheduler.Pause(ctx)
 }
 
-// GoOnDraining ends the restored runners that nobody holds, if the machine is being
-// drained.
-func (p *Placer) GoOnDraining(ctx context.Context) error {
+// ResumeDraining ends the restored runners that aren't claimed, if the machine is draining.
+func (p *Placer) ResumeDraining(ctx context.Context) error {
 	if p.Draining().IsZero() {
 		return nil
 	}
-	if err := p.endUnheld(ctx); err != nil {
-		return fmt.Errorf("go on draining: %w", err)
+	if err := p.endUnclaimed(ctx); err != nil {
+		return fmt.Errorf("resume draining: %w", err)
 	}
 	return nil
 }
 
-// endUnheld ends the runners that have a place and no holder. One that got its
-// place just before, unseen, is ended when that is carried out.
-func (p *Placer) endUnheld(ctx context.Context) error {
+// endUnclaimed ends the runners that have an allocation and no claim. A runner that gets its
+// allocation at the same time is ended by carryOut.
+func (p *Placer) endUnclaimed(ctx context.Context) error {
 	var placed []*Place
 	p.mu.Lock()
 	for _, l := range p.places {

@@ -12,17 +12,17 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Measure returns what this machine has, given the clock of a core. Workspaces
-// lie in memory.
+// Measure returns this machine's resources, given the clock of one core in MHz. Workspaces are in
+// memory, so their limit is the memory's.
 func Measure(coreMHz int) (runtime.Resources, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return runtime.Resources{}, fmt.Errorf("read how much memory there is: %w", err)
+		return runtime.Resources{}, fmt.Errorf("read the size of the memory: %w", err)
 	}
 	memory := int(int64(info.Totalram) * int64(info.Unit) >> 20)
 	processes, err := processLimit("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
 	if err != nil {
-		return runtime.Resources{}, fmt.Errorf("read how many processes there may be: %w", err)
+		return runtime.Resources{}, fmt.Errorf("read the limit of processes: %w", err)
 	}
 	return runtime.Resources{
 		CPUMHz:       goruntime.NumCPU() * coreMHz,
@@ -32,7 +32,7 @@ func Measure(coreMHz int) (runtime.Resources, error) {
 	}, nil
 }
 
-// processLimit returns the lowest of the kernel's limits.
+// processLimit returns the lowest of the kernel's limits in the files.
 func processLimit(paths ...string) (int, error) {
 	lowest := 0
 	for _, path := range paths {

@@ -8,6 +8,6 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := processLimit("/proc/sys/kernel/no-such-limit"); err == nil {
-		t.Error("a limit that isn't there is known")
+		t.Error("a missing limit has a value")
 	}
 }

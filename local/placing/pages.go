@@ -7,33 +7,33 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Evaluations returns a page of the scheduler's evaluations, the youngest first,
-// and how many the filter picks in all.
+// Evaluations returns a page of the scheduler's evaluations, newest first, and how many match the
+// filter in all.
 func (p *Placer) Evaluations(filter runtime.EvaluationFilter) ([]runtime.Evaluation, int) {
 	all := func(yield func(runtime.Evaluation) bool) {
 		for e := range p.Scheduler.Snapshot().EachEvaluation(filter.RunnerID) {
-			if filter.Picks(e.Job, e.Environment, e.Status) && !yield(shownEvaluation(e)) {
+			if filter.Matches(e.Job, e.Environment, e.Status) && !yield(shownEvaluation(e)) {
 				return
 			}
 		}
 	}
-	return runtime.Cut(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
+	return runtime.Paginate(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
 }
 
-// Allocations returns a page of the scheduler's allocations, the youngest first,
-// and how many the filter picks in all. Those that a restart found have the
-// runner's id, so they are the oldest.
+// Allocations returns a page of the scheduler's allocations, newest first, and how many match the
+// filter in all. A restored allocation has its runner's id, so it sorts as the oldest.
 func (p *Placer) Allocations(filter runtime.AllocationFilter) ([]runtime.Allocation, int) {
 	all := func(yield func(runtime.Allocation) bool) {
 		for a := range p.Scheduler.Snapshot().EachAllocation(filter.RunnerID) {
-			if filter.Picks(a.Job, a.Environment, a.Status) && !yield(shownAllocation(a)) {
+			if filter.Matches(a.Job, a.Environment, a.Status) && !yield(shownAllocation(a)) {
 				return
 			}
 		}
 	}
-	return runtime.Cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
+	return runtime.Paginate(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
 }
 
+// shownEvaluation converts an evaluation for the API.
 func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
 	shown := runtime.Evaluation{
 		ID:            e.ID,
@@ -64,6 +64,7 @@ func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
 	return shown
 }
 
+// shownAllocation converts an allocation for the API.
 func shownAllocation(a scheduler.Allocation) runtime.Allocation {
 	return runtime.Allocation{
 		ID:            a.ID,

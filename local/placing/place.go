@@ -11,70 +11,70 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A Place is one runner's, from the wish for it until it is forgotten.
+// A Place is one runner's registration and allocation, until the runner is removed. Its methods are
+// safe for concurrent use.
 type Place struct {
-	*turns.Pass                  // for the runner's starts, with the priority that it was asked for with last
-	Task        *taskrunner.Task // set before the place is wished for
+	*turns.Pass                  // the turns of its starts, at the priority that was requested last
+	Task        *taskrunner.Task // set before Register
 
-	p      *Placer
-	id     runtime.RunnerID
-	env    runtime.Environment
-	wished time.Time
-	held   func(context.Context) (bool, error)
+	p          *Placer
+	id         runtime.RunnerID
+	env        runtime.Environment
+	registered time.Time
+	held       func(context.Context) (bool, error)
 
-	// Guarded by Placer.mu.
-	allocation runtime.AllocationID // "": it has none yet
-	handed     bool                 // its task is led
-	lost       bool                 // the runner wasn't there when this server came
-	restored   scheduler.Allocation // as an earlier server left it
+	// The fields below are guarded by Placer.mu.
+	allocation runtime.AllocationID // "": none yet
+	handed     bool                 // its task was handed over, or ended
+	lost       bool                 // the runner had ended when this server started
+	restored   scheduler.Allocation // the allocation that an earlier server gave it
 }
 
-// Place returns the place of a runner, which isn't wished for yet. Held reports whether
-// somebody holds the runner, a claim that is being stored included.
+// Place returns a runner's place, which isn't registered yet. held must report whether the runner
+// is claimed, including by a claim that is being stored.
 func (p *Placer) Place(r runtime.Runner, priority runtime.Priority, held func(context.Context) (bool, error)) *Place {
-	return &Place{Pass: p.Gate.Pass(r.Environment, priority), p: p, id: r.ID, env: r.Environment, wished: r.CreatedAt, held: held}
+	return &Place{Pass: p.Gate.Pass(r.Environment, priority), p: p, id: r.ID, env: r.Environment, registered: r.CreatedAt, held: held}
 }
 
-// Check returns INVALID_INPUT for a runner that can't be wished for.
-func Check(r runtime.Runner) error { return wish(r.ID, r.Environment, runtime.PriorityRefill).Check() }
+// Check returns INVALID_INPUT for a runner that can't be registered.
+func Check(r runtime.Runner) error { return jobOf(r.ID, r.Environment, runtime.PriorityRefill).Check() }
 
-func wish(id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) scheduler.Job {
-	return scheduler.Job{ID: id, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Takes(env), Priority: priority}
+func jobOf(id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) scheduler.Job {
+	return scheduler.Job{ID: id, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Footprint(env), Priority: priority}
 }
 
-func (l *Place) job() scheduler.Job { return wish(l.id, l.env, l.Priority()) }
+func (l *Place) job() scheduler.Job { return jobOf(l.id, l.env, l.Priority()) }
 
-// Wish asks the scheduler for the place, or again with another priority.
-func (l *Place) Wish() error {
+// Register registers the runner with the scheduler, or changes its priority if it is registered.
+func (l *Place) Register() error {
 	l.p.mu.Lock()
 	l.p.places[l.id] = l
 	l.p.mu.Unlock()
 	return l.p.Scheduler.Register(l.job())
 }
 
-// Unwish lets a runner end. One that has its place ends when the scheduler orders it;
-// one that has none ends without ever having been made.
-func (l *Place) Unwish() {
+// Deregister ends the runner. With an allocation it ends when the scheduler orders it; without one
+// its task ends without having started.
+func (l *Place) Deregister() {
 	if !l.p.Scheduler.Deregister(l.id) {
 		l.Task.Stop(taskrunner.End{})
 		l.HandOver()
 	}
 }
 
-// Found says, before Restore, that an earlier server had given the runner its place;
-// running: its agent had answered.
-func (l *Place) Found(running bool) {
-	l.allocation = runtime.AllocationID(l.id) // sorts before those of this server
-	l.restored = scheduler.Allocation{ID: l.allocation, Job: l.id, Environment: l.env.ID, Resources: sandbox.Takes(l.env), Status: runtime.AllocationPending}
+// RestoreAllocation records, before Restore, that an earlier server had placed the runner. running:
+// the runner had become ready.
+func (l *Place) RestoreAllocation(running bool) {
+	l.allocation = runtime.AllocationID(l.id) // the runner's id sorts before this server's allocations
+	l.restored = scheduler.Allocation{ID: l.allocation, Job: l.id, Environment: l.env.ID, Resources: sandbox.Footprint(l.env), Status: runtime.AllocationPending}
 	if running {
 		l.restored.Status, l.restored.RunningAt = runtime.AllocationRunning, time.Now()
 	}
 }
 
-// Lose takes back the wish for a runner of an earlier server that isn't there any
-// more. Only its pool may wish for another one, and its room is free when nothing of
-// it runs.
-func (l *Place) Lose() {
+// MarkLost ends the registration of an earlier server's runner that has ended. Only its pool may
+// request a new one. Its allocation is LOST once Free reports that nothing of it runs.
+func (l *Place) MarkLost() {
 	l.p.mu.Lock()
 	l.lost = true
 	l.p.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *Place) Lose() {
 	}
 }
 
-// Forget says that the runner was removed.
+// Forget removes the place: the runner was removed.
 func (l *Place) Forget() {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Place) Forget() {
 	}
 }
 
-// HandOver lets the runner's task be led, once. See Placed.
+// HandOver hands the runner's task over to be run; the first call counts. See Placed.
 func (l *Place) HandOver() {
 	l.p.mu.Lock()
 	if !l.handed {
@@ -106,25 +106,24 @@ func (l *Place) HandOver() {
 	}
 }
 
-// Ended says that the runner's task is dead, and is never led.
-func (l *Place) Ended() {
+// MarkEnded records that the runner's task is dead, so that it is never handed over.
+func (l *Place) MarkEnded() {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.handed = true
 }
 
-// Waits reports whether the runner's task isn't led yet.
+// Waits reports whether the runner's task hasn't been handed over yet.
 func (l *Place) Waits() bool {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	return !l.handed
 }
 
-// Reason says what a runner that waits for its place lacks; "" if that is only its
-// turn.
+// Reason returns why the runner isn't placed yet; "": it only waits for its turn.
 func (l *Place) Reason() string { return l.p.Scheduler.Reason(l.id) }
 
-// Allocated reports whether the runner has its place.
+// Allocated reports whether the runner has an allocation.
 func (l *Place) Allocated() bool { return l.allocated() != "" }
 
 func (l *Place) allocated() runtime.AllocationID {
@@ -133,18 +132,18 @@ func (l *Place) allocated() runtime.AllocationID {
 	return l.allocation
 }
 
-// Running reports that the runner's agent answered.
+// Running reports to the scheduler that the runner is ready.
 func (l *Place) Running() { l.p.report(l.id, l.allocated(), runtime.AllocationRunning, "") }
 
-// Free reports that the runner takes no room any more. It was to end, or else the
-// message says why it did.
-func (l *Place) Free(meant bool, message string) {
+// Free reports to the scheduler that the runner has ended and uses no room. intended: its end was
+// requested; else message says why it ended.
+func (l *Place) Free(intended bool, message string) {
 	l.p.mu.Lock()
 	id, status := l.allocation, runtime.AllocationFailed
 	switch {
 	case l.lost:
-		status, message = runtime.AllocationLost, "it wasn't there after a restart"
-	case meant:
+		status, message = runtime.AllocationLost, "it had ended when the server restarted"
+	case intended:
 		status, message = runtime.AllocationComplete, ""
 	}
 	l.p.mu.Unlock()

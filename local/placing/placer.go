@@ -1,6 +1,5 @@
-// Package placing gives runners their places on this machine: it wishes for places at
-// the scheduler, carries the scheduler's orders out, reports what became of the
-// runners, and drains the machine.
+// Package placing connects runners to the scheduler of this machine: it registers runners, carries
+// out the scheduler's orders, reports runners' states to it, and drains the machine.
 package placing
 
 import (
@@ -18,44 +17,43 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// Config is what a Placer works with.
+// Config configures a Placer.
 type Config struct {
 	Logger     *zap.Logger
 	Store      Store
-	CoreMHz    int // what one CPU gives
-	Parallel   int // runners that are started at once
+	CoreMHz    int // clock of one core in MHz
+	Parallel   int // runners that start concurrently
 	Overcommit scheduler.Overcommit
 	Collect    scheduler.Collect
 	Changed    func(runtime.EnvironmentID) // see scheduler.Config
 }
 
-// A Store keeps since when the machine is being drained; zero: it isn't.
+// A Store stores since when the machine has been draining; zero: it isn't draining.
 type Store interface {
 	Draining(ctx context.Context) (time.Time, error)
 	SetDraining(ctx context.Context, since time.Time) error
 }
 
-// A Placer works from Open to Close. Its methods may be called at once.
+// A Placer works from Open to Close. Its methods are safe for concurrent use.
 type Placer struct {
 	Scheduler *scheduler.Scheduler
-	Gate      *turns.Gate // of runners' starts
+	Gate      *turns.Gate // limits concurrent starts of runners
 
 	config     Config
 	log        *zap.Logger
-	waited     *timing.Histogram // from the wish for a runner to its place
-	drainTurn  turns.Slots       // of who drains, or ends that
-	wake       chan struct{}     // capacity 1: Placed has some
-	scheduling sync.WaitGroup    // the scheduler's Run
-	end        func()            // ends it
+	waited     *timing.Histogram // from a runner's registration to its allocation
+	drainTurn  turns.Slots       // capacity 1: held while draining is started or ended
+	wake       chan struct{}     // a hint, capacity 1: Placed returns something
+	scheduling sync.WaitGroup    // of the scheduler's Run; Close waits
+	end        func()            // ends the scheduler's Run
 
-	mu       sync.Mutex                  // guards all below, and what places know
-	places   map[runtime.RunnerID]*Place // that were wished for
-	placed   []*Place                    // to be led
-	draining time.Time                   // since when; zero: not
+	mu       sync.Mutex                  // guards the fields below, and those of each Place
+	places   map[runtime.RunnerID]*Place // registered runners
+	placed   []*Place                    // handed over, and not returned by Placed yet
+	draining time.Time                   // zero: not draining
 }
 
-// Open makes the scheduler of this machine and lets it work. It places nothing before
-// Restored.
+// Open starts the scheduler of this machine; Close ends it. Nothing is placed before Restored.
 func Open(ctx context.Context, config Config) (*Placer, error) {
 	machine, err := Measure(config.CoreMHz)
 	if err != nil {
@@ -74,20 +72,19 @@ func Open(ctx context.Context, config Config) (*Placer, error) {
 		Logger: p.log.Named("scheduler"), Machine: machine, Overcommit: config.Overcommit, Collect: config.Collect, Changed: config.Changed,
 	})
 	if err == nil {
-		err = p.restoreDraining(ctx) // before it has anything to place
+		err = p.restoreDraining(ctx) // before there is anything to place
 	}
 	if err != nil {
 		return nil, err
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	p.end = end
-	p.scheduling.Go(func() { _ = p.Scheduler.Run(life) }) // nil
+	p.scheduling.Go(func() { _ = p.Scheduler.Run(life) }) // it always returns nil
 	return p, nil
 }
 
-// Restore takes over the runners that an earlier server left, as far as their
-// records tell. Nothing is placed before Restored: first it has to be known which of
-// them live.
+// Restore takes over the runners that an earlier server left, as far as their records say. Nothing
+// is placed before Restored: the caller first finds out which of them are alive.
 func (p *Placer) Restore(left []*Place) error {
 	var jobs []scheduler.Job
 	var allocations []scheduler.Allocation
@@ -103,11 +100,11 @@ func (p *Placer) Restore(left []*Place) error {
 	return p.Scheduler.Restore(jobs, allocations)
 }
 
-// Restored lets runners be placed.
+// Restored lets runners be placed, from now on.
 func (p *Placer) Restored() { p.Scheduler.Restored() }
 
-// Run carries out the scheduler's orders, and keeps its capacity what the machine has,
-// until ctx ends.
+// Run carries out the scheduler's orders, and updates its capacity when the machine's resources
+// change, until ctx ends. It waits for its goroutine.
 func (p *Placer) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -130,10 +127,11 @@ func (p *Placer) Close() {
 	p.scheduling.Wait()
 }
 
-// measureEvery is how often the machine is looked at anew: memory can be added to
-// it, and its limit of processes raised, while runners wait for just that.
+// measureEvery is the interval of measurements: memory can be added to a machine, or its limit of
+// processes raised, while runners wait for that.
 const measureEvery = 30 * time.Second
 
+// measureAtIntervals measures the machine until ctx ends.
 func (p *Placer) measureAtIntervals(ctx context.Context) {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -147,44 +145,46 @@ func (p *Placer) measureAtIntervals(ctx context.Context) {
 	}
 }
 
-// Measure gives the scheduler what the machine has now.
+// Measure updates the scheduler with the machine's present resources.
 func (p *Placer) Measure() {
 	machine, err := Measure(p.config.CoreMHz)
 	if err == nil && machine != p.Scheduler.Snapshot().Node().Machine {
 		err = p.Scheduler.SetMachine(machine)
 	}
 	if err != nil {
-		p.log.Warn("the machine could not be measured", zap.Error(err))
+		p.log.Warn("the machine's resources couldn't be measured", zap.Error(err))
 	}
 }
 
+// carryOut carries out an order: it hands the runner's task over, and stops it if that is wanted.
+// Repeating an order is harmless.
 func (p *Placer) carryOut(a scheduler.Allocation) {
 	p.mu.Lock()
 	place, draining := p.places[a.Job], !p.draining.IsZero()
 	fresh := place != nil && place.allocation == ""
 	if fresh {
-		p.waited.Add(time.Since(place.wished))
+		p.waited.Add(time.Since(place.registered))
 	}
 	if place != nil {
 		place.allocation = a.ID
 	}
 	p.mu.Unlock()
 	switch {
-	case place == nil: // its runner was removed, and is forgotten
+	case place == nil: // its runner was removed
 		p.report(a.Job, a.ID, runtime.AllocationComplete, "")
 		return
 	case a.Desired == runtime.DesiredStop:
 		place.Task.Stop(taskrunner.End{})
-	case fresh && draining: // endUnheld was too early to see it
+	case fresh && draining: // endUnclaimed ran before it had its allocation
 		place.drain()
 	}
 	place.HandOver()
 }
 
-// Wake returns a channel that has a hint, of capacity 1, when Placed has some.
+// Wake returns a channel with a hint, of capacity 1, that Placed returns something.
 func (p *Placer) Wake() <-chan struct{} { return p.wake }
 
-// Placed returns, once each, the places whose tasks are to be led from now on.
+// Placed returns the places whose tasks must be run from now on, each once.
 func (p *Placer) Placed() []*Place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,15 +195,15 @@ func (p *Placer) Placed() []*Place {
 
 func (p *Placer) report(runner runtime.RunnerID, id runtime.AllocationID, status runtime.AllocationStatus, message string) {
 	if id == "" {
-		return // it never had a place
+		return // it never had an allocation
 	}
 	if err := p.Scheduler.Update(id, status, message); err != nil {
-		p.log.Warn("the scheduler doesn't know a place", zap.String("runner", string(runner)), zap.String("allocation", string(id)), zap.Error(err))
+		p.log.Warn("the scheduler doesn't know an allocation", zap.String("runner", string(runner)), zap.String("allocation", string(id)), zap.Error(err))
 	}
 }
 
-// Waited returns how long runners waited, from the wish to the place.
+// Waited returns how long runners waited from registration to allocation.
 func (p *Placer) Waited() timing.Reading { return p.waited.Read() }
 
-// Node returns what the machine has, and what of it is taken.
+// Node returns the machine's resources, capacity and use.
 func (p *Placer) Node() scheduler.Node { return p.Scheduler.Snapshot().Node() }

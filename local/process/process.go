@@ -1,5 +1,5 @@
-// Package process holds on to a process of this machine by a pidfd, so that it is
-// never taken for another one that has its id later.
+// Package process refers to a process of this machine by a pidfd, so that it is never confused with
+// a later process that has the same id.
 package process
 
 import (
@@ -15,35 +15,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Process is one that was there when it was opened. Wait is called by one
-// goroutine at a time; the other methods may be called at once.
+// A Process is a process that existed when it was opened. One goroutine at a time may call Wait;
+// the other methods are safe for concurrent use.
 type Process struct{ pidfd *os.File }
 
-// Open returns the process that has this id and was started at this time (see
-// [StartTime]), and an error if there is none.
+// Open returns the process with this id and start time (see [StartTime]), and an error if there is
+// none. Close it.
 func Open(pid int, start uint64) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("pidfd_open: %w", err)
 	}
 	p := &Process{os.NewFile(uintptr(fd), "pidfd")}
-	// What has the id and the start time now had the id then too.
+	// A process that has this id and start time now is the one that the pidfd was opened for.
 	if now, err := StartTime(pid); err != nil || now != start {
 		p.Close()
-		return nil, errors.Join(fmt.Errorf("process %d isn't the one that was started", pid), err)
+		return nil, errors.Join(fmt.Errorf("process %d is another one: its start time differs", pid), err)
 	}
 	return p, nil
 }
 
-// StartTime returns when a process started, in clock ticks since the machine's
-// start, as /proc shows it.
+// StartTime returns when a process started, in clock ticks since boot, as in /proc/<pid>/stat.
 func StartTime(pid int) (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The second field is a name in parentheses, which can hold anything; the
-	// start time is the 22nd.
+	// The second field is the name, in parentheses, which can contain any character; the start time
+	// is the 22nd.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
 		return 0, errors.New("unknown format of /proc/<pid>/stat")
@@ -51,8 +50,8 @@ func StartTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// Wait waits in Go's poller, without a thread, until the process has ended. It
-// returns ctx's cause if ctx ends before.
+// Wait waits until the process has ended, in Go's poller, so without a thread. It returns ctx's
+// cause if ctx ends first.
 func (p *Process) Wait(ctx context.Context) error {
 	raw, err := p.pidfd.SyscallConn()
 	if err != nil {
@@ -63,7 +62,7 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		_ = p.pidfd.SetReadDeadline(time.Unix(1, 0)) // long ago
+		_ = p.pidfd.SetReadDeadline(time.Unix(1, 0)) // in the past
 		close(interrupted)
 	})
 	err = raw.Read(func(fd uintptr) bool {
@@ -71,7 +70,7 @@ func (p *Process) Wait(ctx context.Context) error {
 		return err == nil && n > 0
 	})
 	if !stop() {
-		<-interrupted // or it might interrupt the next wait
+		<-interrupted // else the deadline could interrupt the next Wait
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -90,5 +89,5 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return errors.Join(err, sent)
 }
 
-// Close lets go of the process, which goes on.
+// Close releases the pidfd; the process continues.
 func (p *Process) Close() { _ = p.pidfd.Close() }

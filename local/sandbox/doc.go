@@ -1,12 +1,11 @@
-// Package sandbox turns an environment into a request, and has rockpool-sandbox
-// (package main in cmd) make and remove sandboxes by it (package spec).
+// Package sandbox translates an environment into a request for rockpool-sandbox (package main in
+// cmd), which makes and removes sandboxes.
 //
-// A sandbox is a set of own namespaces (user with 65536 ids of its own, pid,
-// mount, ipc, uts, cgroup, network, time) around a read-only root that all
-// sandboxes share (see spec.BuildRoot), with capped tmpfs file systems where
-// something can be written, and with limits of memory, processes and CPU time
-// that were read back from the kernel. Its first process is Rockpool's agent.
-// Nothing of it hangs on the server: it lives until it is removed.
+// A sandbox is a set of new namespaces around a read-only root that all sandboxes share (see
+// spec.BuildRoot). The namespaces are user (with 65536 ids of its own), pid, mount, ipc, uts,
+// cgroup, network and time. Writable directories are tmpfs file systems with a size limit. Limits
+// of memory, processes and CPU time are set, and read back from the kernel. The first process is
+// Rockpool's agent. A sandbox doesn't depend on the server process: it lives until it is removed.
 package sandbox
 
 import (
@@ -18,8 +17,7 @@ import (
 //go:embed bin
 var embedded embed.FS
 
-// Binary returns the program rockpool-sandbox that was built into this one,
-// and an error that says what to do if it wasn't.
+// Binary returns the embedded program rockpool-sandbox, or an error that says how to embed it.
 func Binary() ([]byte, error) {
 	data, err := embedded.ReadFile("bin/rockpool-sandbox")
 	if errors.Is(err, fs.ErrNotExist) {

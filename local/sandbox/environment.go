@@ -10,12 +10,12 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Supported returns INVALID_INPUT, naming the field, for an environment that
-// this version can't run here.
+// Supported returns INVALID_INPUT, naming the field, for an environment that this version can't run
+// on a single machine.
 func Supported(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage && env.Pin.Digest == "":
-		return runtime.Invalid("image", "isn't pinned to a digest: put it again")
+		return runtime.Invalid("image", "isn't pinned to a digest: put the environment again")
 	case env.Isolation != runtime.IsolationNamespaces && env.Isolation != runtime.IsolationGVisor:
 		return runtime.Invalid("isolation", "must be %s or %s on a single machine", runtime.IsolationNamespaces, runtime.IsolationGVisor)
 	case env.Isolation == runtime.IsolationGVisor && env.Runtime != "":
@@ -24,19 +24,18 @@ func Supported(env runtime.Environment) error {
 	return nil
 }
 
-// Request returns what is asked of the helper for a sandbox of an environment.
-// It carries what the environment says as numbers and names alone: what that
-// means on this machine is the helper's to say.
+// Request returns the helper's request for a sandbox of an environment. It consists of numbers and
+// names only; the helper decides what they mean on this machine.
 func Request(id string, env runtime.Environment, slot int) helper.Request {
 	resources := spec.Resources(env.Resources)
 	return helper.Request{
 		Command: helper.Create, ID: id, Slot: slot, Image: env.Pin.Digest, Resources: &resources,
-		Runtime: Runtime(env), Zygote: env.Warm != nil, Network: Wish(env.Network),
+		Runtime: Runtime(env), Zygote: env.Warm != nil, Network: NetworkRequest(env.Network),
 	}
 }
 
-// Runtime returns the name of the runtime that makes the sandboxes of an
-// environment, "" for Rockpool's own.
+// Runtime returns the name of the OCI runtime that makes an environment's sandboxes; "": Rockpool
+// itself.
 func Runtime(env runtime.Environment) string {
 	if env.Isolation == runtime.IsolationGVisor {
 		return oci.GVisor
@@ -44,21 +43,21 @@ func Runtime(env runtime.Environment) string {
 	return env.Runtime
 }
 
-// Takes returns what a runner takes of the machine at most: its resources, and
-// what its isolation needs beside them.
-func Takes(env runtime.Environment) runtime.Resources {
+// Footprint returns the most that a runner takes of the machine: its resources, plus what its isolation
+// tier needs.
+func Footprint(env runtime.Environment) runtime.Resources {
 	if env.Isolation != runtime.IsolationGVisor {
 		return env.Resources
 	}
-	return runtime.Resources(spec.TakenByGVisor(spec.Resources(env.Resources)))
+	return runtime.Resources(spec.GVisorFootprint(spec.Resources(env.Resources)))
 }
 
-// Wish returns what a network that was validated is to the helper; nil: nothing.
-func Wish(n runtime.Network) *network.Wish {
+// NetworkRequest translates a validated network for the helper; nil: no network.
+func NetworkRequest(n runtime.Network) *network.Request {
 	if !n.Used() {
 		return nil
 	}
-	w := &network.Wish{Egress: n.Access, Narrow: n.Access && n.Narrow(), Bandwidth: n.BandwidthMbit}
+	w := &network.Request{Egress: n.Access, Narrow: n.Access && n.Narrow(), Bandwidth: n.BandwidthMbit}
 	for _, text := range n.Allow {
 		if prefix, err := runtime.ParseNetwork(text); err == nil {
 			w.Allow = append(w.Allow, prefix)
@@ -70,5 +69,5 @@ func Wish(n runtime.Network) *network.Wish {
 	return w
 }
 
-// Group returns the cgroup of a sandbox.
+// Group returns the path of a sandbox's cgroup.
 func Group(parent, id string) string { return path.Join("/", parent, id) }

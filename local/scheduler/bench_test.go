@@ -16,7 +16,7 @@ import (
 
 var huge = runtime.Resources{CPUMHz: 1 << 38, MemoryMiB: 1 << 38, Processes: 1 << 38, WorkspaceMiB: 1 << 38}
 
-// BenchmarkThroughput carries out evaluations that come all at once.
+// BenchmarkThroughput processes evaluations that arrive concurrently.
 func BenchmarkThroughput(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
 	defer start(b, s)()
@@ -41,7 +41,7 @@ func BenchmarkThroughput(b *testing.B) {
 	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "µs-CPU/evaluation")
 }
 
-// cpuTime is what counts on a machine that others use too.
+// cpuTime is measured because other programs use the machine, too.
 func cpuTime(b *testing.B) time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
@@ -50,7 +50,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkLife places a runner, lets it run and ends it, with 1,000 others there.
+// BenchmarkLife places, runs and ends a runner, with 1,000 others present.
 func BenchmarkLife(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
 	defer start(b, s)()
@@ -78,8 +78,7 @@ func BenchmarkLife(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs-to-order-p99")
 }
 
-// BenchmarkUnblock ends a runner and waits for the next to be ordered, of 1,000
-// that wait.
+// BenchmarkUnblock ends a runner, and waits until the next of 1,000 waiting ones is ordered.
 func BenchmarkUnblock(b *testing.B) {
 	s := open(b, Config{Logger: zap.NewNop()})
 	defer start(b, s)()
@@ -109,7 +108,7 @@ func BenchmarkUnblock(b *testing.B) {
 	b.ReportMetric(float64(s.stats.unblocked.Load())/float64(max(s.stats.placed.Load()-4, 1)), "woken/placed")
 }
 
-// populate has n runners placed, and returns the index of the last order.
+// populate places n runners, and returns the index of the last order.
 func populate(b *testing.B, s *Scheduler, n int) uint64 {
 	b.Helper()
 	for i := range n {
@@ -127,7 +126,7 @@ func populate(b *testing.B, s *Scheduler, n int) uint64 {
 	return after
 }
 
-// BenchmarkKept measures what a runner's whole life weighs until it is collected.
+// BenchmarkKept measures the memory of a runner until it is collected.
 func BenchmarkKept(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
 	defer start(b, s)()
@@ -135,7 +134,7 @@ func BenchmarkKept(b *testing.B) {
 	heap := func() uint64 {
 		var m goruntime.MemStats
 		goruntime.GC()
-		goruntime.GC() // what pools held, too
+		goruntime.GC() // also what pools hold
 		goruntime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
@@ -159,8 +158,8 @@ func BenchmarkKept(b *testing.B) {
 	b.ReportMetric(float64(heap()-before)/float64(lives), "bytes/life")
 }
 
-// BenchmarkStats reads the figures beside 1,000 runners that have a place and
-// 1,000 that wait for a turn, whose broker waits meanwhile.
+// BenchmarkStats reads Stats with 1,000 placed runners and 1,000 that wait for a turn, while the
+// broker waits.
 func BenchmarkStats(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
 	stop := start(b, s)

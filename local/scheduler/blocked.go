@@ -6,20 +6,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// blocked keeps the evaluations that wait for room, one of a job at most, and
-// wakes as many as there is room for, no more: what was promised to one that
-// is awake is not promised again. What goes first is what a queue says; an
-// evaluation that doesn't fit is passed, but what it lacks is kept from those
-// of a lower priority. Its methods are safe for concurrent use.
+// blocked keeps the evaluations that wait for room, at most one per job. It wakes only as many as
+// fit concurrently: room promised to an evaluation that is awake isn't promised again. The queue
+// decides the order. An evaluation that doesn't fit is skipped, but the room that it needs is kept
+// from evaluations of lower priority. Its methods are safe for concurrent use.
 type blocked struct {
-	node  func() Node       // as it is now
-	wake  func(*Evaluation) // called without the lock
+	node  func() Node       // returns the node as it is now
+	wake  func(*Evaluation) // enqueues an evaluation; called without the lock
 	stats *stats
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	asleep  *queue
 	awake   map[runtime.RunnerID]*Evaluation // woken, and neither blocked again nor done
-	waiting map[runtime.RunnerID]*Evaluation // all
+	waiting map[runtime.RunnerID]*Evaluation // asleep and awake ones
 }
 
 func newBlocked(node func() Node, wake func(*Evaluation), stats *stats) *blocked {
@@ -33,33 +32,34 @@ func newBlocked(node func() Node, wake func(*Evaluation), stats *stats) *blocked
 	}
 }
 
-// block puts e to sleep, and returns another one of its job, which e replaces.
-// There may be room for it already: it looks.
+// block puts e to sleep. It returns the evaluation of the same job that e replaces; nil: there is
+// none. e is woken immediately if there is room already.
 func (b *blocked) block(e *Evaluation) *Evaluation {
 	b.mu.Lock()
 	old := b.takeOut(e.Job)
 	b.asleep.Push(e.Tenant, e.Environment, e.Priority, e)
 	b.waiting[e.Job] = e
 	b.mu.Unlock()
-	b.look()
+	b.wakeFitting()
 	if old != nil && old.ID != e.ID {
 		return old
 	}
 	return nil
 }
 
-// done forgets what waits for a job, and returns it; nil if nothing did. Others
-// may go on then.
+// done forgets the evaluation that waits for a job, and returns it; nil: none does. Others may be
+// woken then.
 func (b *blocked) done(job runtime.RunnerID) *Evaluation {
 	b.mu.Lock()
 	old := b.takeOut(job)
 	b.mu.Unlock()
 	if old != nil {
-		b.look()
+		b.wakeFitting()
 	}
 	return old
 }
 
+// takeOut is done without waking others. The caller holds mu.
 func (b *blocked) takeOut(job runtime.RunnerID) *Evaluation {
 	old := b.waiting[job]
 	if old == nil {
@@ -73,8 +73,8 @@ func (b *blocked) takeOut(job runtime.RunnerID) *Evaluation {
 	return old
 }
 
-// look wakes what there is room for now.
-func (b *blocked) look() {
+// wakeFitting wakes the evaluations that there is room for now.
+func (b *blocked) wakeFitting() {
 	b.mu.Lock()
 	woken := b.chooseAwake()
 	b.mu.Unlock()
@@ -84,6 +84,8 @@ func (b *blocked) look() {
 	}
 }
 
+// chooseAwake moves the evaluations that fit from asleep to awake, and returns them. The caller
+// holds mu.
 func (b *blocked) chooseAwake() []*Evaluation {
 	if b.asleep.Len() == 0 {
 		return nil
@@ -113,8 +115,8 @@ func (b *blocked) chooseAwake() []*Evaluation {
 	return woken
 }
 
-// kept returns the room that a job of this priority has to leave: to those
-// that go before it and could ever be placed, and to those that are awake.
+// kept returns the room that a job of this priority must leave to others. These are evaluations of
+// higher priority that this machine could ever place, and those that are awake.
 func (b *blocked) kept(job runtime.RunnerID, priority runtime.Priority, capacity runtime.Resources) runtime.Resources {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +139,7 @@ func (b *blocked) kept(job runtime.RunnerID, priority runtime.Priority, capacity
 	return sum
 }
 
-// reason says what a job waits for; "" if it isn't blocked.
+// reason returns what a job waits for; "": it isn't blocked.
 func (b *blocked) reason(job runtime.RunnerID) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +149,7 @@ func (b *blocked) reason(job runtime.RunnerID) string {
 	return ""
 }
 
-// count counts what waits, in all and by what it lacks.
+// count returns how many evaluations wait, in all and by what they lack.
 func (b *blocked) count() (all int, lacking map[Dimension]int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

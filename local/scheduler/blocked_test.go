@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// blockedBed is a blocked over a machine of memory alone.
+// blockedBed is a blocked for a machine with only memory.
 type blockedBed struct {
 	*blocked
 	free  int
@@ -41,8 +41,8 @@ func (b *blockedBed) wakes(t *testing.T, want ...runtime.RunnerID) {
 	b.woken = nil
 }
 
-// The room may have been freed between the look that found none and the block.
-func TestBlockLooksAgain(t *testing.T) {
+// Room may be freed between the check that found none and the block.
+func TestBlockWakesIfThereIsRoom(t *testing.T) {
 	b := newBlockedBed(256)
 	b.add("a", "x", 50, 256)
 	b.wakes(t, "a")
@@ -53,8 +53,8 @@ func TestRoomIsPromisedOnce(t *testing.T) {
 	first := b.add("a", "x", 50, 256)
 	b.add("b", "x", 50, 256)
 	b.free = 300
-	b.look()
-	b.look()
+	b.wakeFitting()
+	b.wakeFitting()
 	b.wakes(t, "a")
 	kept := func(job runtime.RunnerID, priority runtime.Priority) int {
 		return b.kept(job, priority, runtime.Resources{MemoryMiB: 1000}).MemoryMiB
@@ -62,7 +62,7 @@ func TestRoomIsPromisedOnce(t *testing.T) {
 	if kept("new", 50) != 256 || kept("new", 80) != 0 || kept("a", 50) != 0 {
 		t.Errorf("kept: %d, %d, %d", kept("new", 50), kept("new", 80), kept("a", 50))
 	}
-	b.block(first) // somebody else was faster, and has left again
+	b.block(first) // another one was faster, and has ended again
 	b.wakes(t, "a")
 	b.done("a")
 	b.wakes(t, "b")
@@ -71,22 +71,22 @@ func TestRoomIsPromisedOnce(t *testing.T) {
 	}
 }
 
-func TestWhoIsWoken(t *testing.T) {
+func TestWakingFollowsPriority(t *testing.T) {
 	b := newBlockedBed(0)
-	b.add("huge", "x", 80, 2000) // fits nowhere, and is in nobody's way
+	b.add("huge", "x", 80, 2000) // never fits, and blocks nobody
 	b.add("a1", "x", 50, 100)
 	b.add("a2", "x", 50, 100)
-	b.add("b1", "y", 50, 300) // doesn't fit at first: it is passed
+	b.add("b1", "y", 50, 300) // doesn't fit at first: it is skipped
 	b.add("c1", "z", 50, 100)
 	b.add("claim", "x", 80, 100)
 	b.free = 250
-	b.look()
+	b.wakeFitting()
 	b.wakes(t, "claim", "a1")
 	b.free = 750
-	b.look()
+	b.wakeFitting()
 	b.wakes(t, "b1", "c1", "a2")
 	b.add("claim-2", "x", 80, 400)
-	b.add("refill", "x", 50, 40) // 50 are free, but the claim lacks them
+	b.add("refill", "x", 50, 40) // 50 are free, but kept for the claim
 	b.wakes(t)
 	if got := b.kept("any", 50, runtime.Resources{MemoryMiB: 1000}).MemoryMiB; got != 700+400 {
 		t.Errorf("kept: %d", got)
@@ -98,9 +98,9 @@ func TestWhoIsWoken(t *testing.T) {
 	}
 }
 
-// A plan that is refused because of another in its batch is answered before
-// that is committed, with the index that the commit will have.
-func TestRefusalSaysWhatToWaitFor(t *testing.T) {
+// A plan that is refused because of another one in its batch is answered before the commit, with
+// the index that the commit will have.
+func TestRefusalReturnsTheIndexToWaitFor(t *testing.T) {
 	s := newState(Node{Capacity: one})
 	p := newPlanner(s, func(delivery) bool { return true }, &stats{})
 	s.write(func(w *write) { w.putJob(job("a", "x", 50)); w.putJob(job("b", "x", 50)) })

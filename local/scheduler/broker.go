@@ -11,59 +11,58 @@ import (
 
 // Bounds of a delivery.
 const (
-	nackAfter     = time.Minute // a worker that is silent for so long is believed to be stuck
+	nackAfter     = time.Minute // a worker that neither acked nor nacked for so long counts as stuck
 	maxDeliveries = 3
-	redeliver     = time.Second // after the first nack; four times as long after each further one
+	redeliver     = time.Second // delay after the first nack; times 4 after each further one
 )
 
 var (
 	errDisabled = errors.New("the broker is disabled")
-	errNotHeld  = errors.New("the evaluation isn't held with this token any more")
+	errNotHeld  = errors.New("the evaluation is no longer held with this token")
 )
 
-// broker hands evaluations out, each to one worker at a time, and again until
-// it is acknowledged. Of a job at most one is outstanding and one waits: the
-// newest, since it sees all that an older one would. Its methods are safe for
-// concurrent use.
+// broker delivers evaluations, each to one worker at a time, again and again until it is
+// acknowledged. Of each job at most one evaluation is outstanding and one waits: the newest,
+// because it covers all that older ones would do. Its methods are safe for concurrent use.
 type broker struct {
 	stats *stats
-	// superseded is called, without the lock, for an evaluation that will not be
-	// delivered because a newer one of its job will.
+	// superseded is called for an evaluation that won't be delivered because a newer one of its job
+	// will. It is called without the lock.
 	superseded func(old, by *Evaluation)
-	failing    chan struct{} // a hint, capacity 1: failures has something to take
+	failing    chan struct{} // a hint, capacity 1: failures returns something
 
-	mu      sync.Mutex // guards all below
-	enabled bool
-	opened  chan struct{} // closed while it is enabled
-	slots   map[runtime.RunnerID]*slot
-	ready   map[runtime.EvaluationType]*queue
-	waiters []*waiter
-	tokens  token
-	failed  map[runtime.RunnerID]*Evaluation // delivered too often, until something newer of the job is ready
-	untold  []*Evaluation                    // of those that failed: not taken by failures yet
+	mu         sync.Mutex // guards the fields below
+	enabled    bool
+	opened     chan struct{} // closed while the broker is enabled; replaced by disable
+	slots      map[runtime.RunnerID]*slot
+	ready      map[runtime.EvaluationType]*queue
+	waiters    []*waiter
+	tokens     token
+	failed     map[runtime.RunnerID]*Evaluation // delivered maxDeliveries times, until a newer one is ready
+	unreported []*Evaluation                    // failed ones that failures hasn't returned yet
 }
 
-// A token proves that its holder was handed an evaluation, and still holds it.
+// A token proves that its holder was delivered an evaluation and still holds it.
 type token uint64
 
-// A delivery is an evaluation that was handed out.
+// A delivery is an evaluation that was delivered to a worker.
 type delivery struct {
 	*Evaluation
 	token token
 }
 
-// slot is what the broker has of one job.
+// slot holds a job's evaluations in the broker.
 type slot struct {
 	held  *item // outstanding
-	next  *item // ready, delayed, or pending until what is held comes back
+	next  *item // ready, delayed, or pending until held is acked or nacked
 	token token // of held
 }
 
-// item is an evaluation on its way.
+// item is an evaluation in the broker.
 type item struct {
 	*Evaluation
 	deliveries int
-	timer      *time.Timer // of its nack, while held; of its delay, while delayed
+	timer      *time.Timer // while held: nacks it; while delayed: makes it ready
 	ready      bool        // queued in broker.ready
 }
 
@@ -89,9 +88,9 @@ func newBroker(stats *stats, superseded func(old, by *Evaluation)) *broker {
 	return b
 }
 
-// enqueue takes e, which the state has, to be delivered: not before
-// e.WaitUntil, and after what is outstanding of its job: e itself, perhaps, which
-// is then delivered once more. One that is queued already is success.
+// enqueue queues e, which must be in the state. It is delivered no earlier than e.WaitUntil, and
+// after the outstanding evaluation of its job; if that is e itself, e is delivered once more.
+// Enqueueing a queued evaluation again is success.
 func (b *broker) enqueue(e *Evaluation) {
 	b.mu.Lock()
 	s := b.slots[e.Job]
@@ -108,25 +107,24 @@ func (b *broker) enqueue(e *Evaluation) {
 	by := s.next.Evaluation
 	b.dispatch()
 	b.mu.Unlock()
-	b.tell(old, by)
+	b.notifySuperseded(old, by)
 }
 
-// tell says that old will not be delivered, since by will. The caller doesn't
-// hold mu.
-func (b *broker) tell(old, by *Evaluation) {
+// notifySuperseded reports that by will be delivered instead of old; old may be nil. The caller
+// doesn't hold mu.
+func (b *broker) notifySuperseded(old, by *Evaluation) {
 	if old != nil && old.ID != by.ID {
 		b.superseded(old, by)
 	}
 }
 
-// offer makes i the slot's next unless a newer one is there already, or one
-// that needn't wait as i must. It returns the one of the two that isn't needed
-// then.
+// offer makes i the slot's next, unless the present next is newer, or needn't wait while i must. It
+// returns the one of the two that is superseded; nil: there was none. The caller holds mu.
 func (b *broker) offer(s *slot, i *item) *Evaluation {
 	old := s.next
 	switch {
 	case old != nil && (i.CreateIndex < old.CreateIndex || !i.WaitUntil.IsZero() && old.WaitUntil.IsZero()):
-		b.schedule(s) // it may have been pending for i
+		b.schedule(s) // the present next may have been pending until i came back
 		return i.Evaluation
 	case old != nil:
 		b.unschedule(old)
@@ -139,7 +137,8 @@ func (b *broker) offer(s *slot, i *item) *Evaluation {
 	return nil
 }
 
-// schedule lets a slot's next go on its way, unless it is pending.
+// schedule makes a slot's next ready, now or at its time, unless it is pending. The caller holds
+// mu.
 func (b *broker) schedule(s *slot) {
 	i := s.next
 	if i == nil || s.held != nil || i.ready || i.timer != nil {
@@ -153,12 +152,12 @@ func (b *broker) schedule(s *slot) {
 }
 
 func (b *broker) makeReady(i *item) {
-	delete(b.failed, i.Job) // its follow-up is here, or something newer
+	delete(b.failed, i.Job) // this is its follow-up or something newer
 	i.ready = true
 	b.ready[i.Type].Push(i.Tenant, i.Environment, i.Priority, i.Evaluation)
 }
 
-// delay makes i ready after a while.
+// delay makes i ready after wait.
 func (b *broker) delay(s *slot, i *item, wait time.Duration) {
 	i.timer = time.AfterFunc(wait, func() {
 		b.mu.Lock()
@@ -172,6 +171,7 @@ func (b *broker) delay(s *slot, i *item, wait time.Duration) {
 	})
 }
 
+// unschedule undoes schedule. The caller holds mu.
 func (b *broker) unschedule(i *item) {
 	if i.timer != nil {
 		i.timer.Stop()
@@ -183,9 +183,9 @@ func (b *broker) unschedule(i *item) {
 	}
 }
 
-// dequeue waits for an evaluation of one of the types and hands it out: the
-// highest priority first, then by turns. It returns nil after a while without
-// one, and when stop is closed; errDisabled; and ctx's cause.
+// dequeue waits for an evaluation of one of the types and delivers it: the highest priority first,
+// then tenants by turns. It returns nil if none came within the time, or when stop is closed.
+// Errors: errDisabled, and ctx's cause.
 func (b *broker) dequeue(ctx context.Context, stop <-chan struct{}, within time.Duration, types ...runtime.EvaluationType) (*delivery, error) {
 	b.mu.Lock()
 	if !b.enabled {
@@ -215,7 +215,7 @@ func (b *broker) dequeue(ctx context.Context, stop <-chan struct{}, within time.
 			return nil, err
 		}
 	}
-	return answer(receive(w.answered)) // it came just now: it must not be lost
+	return answer(receive(w.answered)) // dispatch has just delivered it: it must not be lost
 }
 
 func receive(from <-chan delivery) (delivery, bool) { d, ok := <-from; return d, ok }
@@ -227,7 +227,7 @@ func answer(d delivery, ok bool) (*delivery, error) {
 	return &d, nil
 }
 
-// dispatch hands what is ready to who waits for it. The caller holds mu.
+// dispatch delivers ready evaluations to waiting workers. The caller holds mu.
 func (b *broker) dispatch() {
 	if !b.enabled {
 		return
@@ -244,7 +244,8 @@ func (b *broker) dispatch() {
 	b.waiters = kept
 }
 
-// best takes what comes first of some types.
+// best removes and returns the first ready evaluation of the types; nil: there is none. The caller
+// holds mu.
 func (b *broker) best(types []runtime.EvaluationType) *Evaluation {
 	var from *queue
 	var highest runtime.Priority
@@ -260,7 +261,7 @@ func (b *broker) best(types []runtime.EvaluationType) *Evaluation {
 	return e
 }
 
-// hold makes e, a slot's next, outstanding.
+// hold makes e, a slot's next, outstanding. The caller holds mu.
 func (b *broker) hold(e *Evaluation) delivery {
 	s := b.slots[e.Job]
 	i := s.next
@@ -279,8 +280,8 @@ func (b *broker) hold(e *Evaluation) delivery {
 	return d
 }
 
-// enable lets evaluations be handed out. disable takes back those that were,
-// and keeps all until then: nothing is lost.
+// enable lets evaluations be delivered. disable takes back outstanding evaluations and stops
+// deliveries; everything stays queued.
 func (b *broker) enable() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -291,6 +292,8 @@ func (b *broker) enable() {
 	}
 }
 
+// disable stops deliveries, and takes outstanding evaluations back without counting the delivery.
+// Waiting dequeues return errDisabled.
 func (b *broker) disable() {
 	type pair struct{ old, by *Evaluation }
 	var superseded []pair
@@ -300,7 +303,7 @@ func (b *broker) disable() {
 		b.opened = make(chan struct{})
 		for _, s := range b.slots {
 			if i := b.release(s); i != nil {
-				i.deliveries-- // it is nobody's fault
+				i.deliveries-- // this delivery doesn't count as a failure
 				superseded = append(superseded, pair{b.offer(s, i), s.next.Evaluation})
 			}
 		}
@@ -311,11 +314,11 @@ func (b *broker) disable() {
 	}
 	b.mu.Unlock()
 	for _, p := range superseded {
-		b.tell(p.old, p.by)
+		b.notifySuperseded(p.old, p.by)
 	}
 }
 
-// whenEnabled is closed while the broker is enabled.
+// whenEnabled returns a channel that is closed while the broker is enabled.
 func (b *broker) whenEnabled() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// brokerBed is a broker that is enabled, in fake time.
+// brokerBed is an enabled broker in fake time.
 type brokerBed struct {
 	*broker
 	created uint64
@@ -44,7 +44,7 @@ func newBrokerBed() *brokerBed {
 	return b
 }
 
-// over returns what was superseded, by what.
+// over returns the superseded evaluations, and what superseded them.
 func (b *brokerBed) over() map[runtime.EvaluationID]runtime.EvaluationID {
 	b.told.Lock()
 	defer b.told.Unlock()
@@ -61,7 +61,7 @@ func (b *brokerBed) add(job, environment string, priority runtime.Priority, t ru
 	return e
 }
 
-// take dequeues what is there; nil if there is nothing.
+// take dequeues a ready evaluation; nil: there is none.
 func (b *brokerBed) take(t interface{ Fatal(...any) }, types ...runtime.EvaluationType) *delivery {
 	if len(types) == 0 {
 		types = Types()
@@ -146,17 +146,17 @@ func TestBrokerSupersedes(t *testing.T) {
 		do   func(b *brokerBed)
 		want runtime.EvaluationID
 	}{
-		"what is ready by a newer one": {func(b *brokerBed) {
+		"a ready one by a newer one": {func(b *brokerBed) {
 			b.add("a", "a", 50, runtime.EvaluationPlace)
 			b.add("a", "a", 50, runtime.EvaluationStop)
 		}, "e0002"},
-		"what comes late by what is there": {func(b *brokerBed) {
+		"a late one by the queued one": {func(b *brokerBed) {
 			b.created = 1
 			b.add("a", "a", 50, runtime.EvaluationPlace)
 			b.created = 0
 			b.add("a", "a", 50, runtime.EvaluationPlace)
 		}, "e0002"},
-		"what has to wait by what needn't": {func(b *brokerBed) {
+		"a delayed one by a ready one": {func(b *brokerBed) {
 			b.add("a", "a", 50, runtime.EvaluationStop)
 			b.enqueue(&Evaluation{ID: "e0002", Job: "a", Type: runtime.EvaluationStop, CreateIndex: 2, WaitUntil: time.Now().Add(time.Minute)})
 		}, "e0001"},
@@ -173,7 +173,7 @@ func TestBrokerSupersedes(t *testing.T) {
 	}
 }
 
-// A woken evaluation that blocks again and is woken at once is queued while it is held.
+// A woken evaluation that blocks again and is woken immediately is queued while it is held.
 func TestBrokerDeliversAgainWhatIsEnqueuedWhileHeld(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
 		e := b.add("a", "a", 50, runtime.EvaluationPlace)
@@ -248,7 +248,7 @@ func TestBrokerNeedsTheToken(t *testing.T) {
 			t.Errorf("nack: %v", err)
 		}
 		if !b.holds(d) || b.holds(wrong) {
-			t.Error("the token isn't what proves the hold")
+			t.Error("a wrong token is accepted")
 		}
 		if err := errors.Join(b.ack(d)); err != nil {
 			t.Error(err)
@@ -259,8 +259,8 @@ func TestBrokerNeedsTheToken(t *testing.T) {
 	})
 }
 
-// It comes again after 1 s and 4 s, and fails the third time; a silent worker
-// counts as one that gave it back.
+// It is delivered again after 1 s and 4 s, and fails the third time. A silent worker counts like a
+// nack.
 func TestBrokerRedeliversAndFails(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
 		e := b.add("a", "a", 50, runtime.EvaluationPlace)
@@ -333,12 +333,12 @@ func TestBrokerPutBackCountsNoDelivery(t *testing.T) {
 		for range 2 * maxDeliveries {
 			d := b.take(t)
 			if d == nil {
-				t.Fatal("it isn't there at once")
+				t.Fatal("it isn't delivered immediately")
 			}
 			b.putBack(*d)
-			b.putBack(*d) // nobody's any more
+			b.putBack(*d) // no longer held
 			if d = b.take(t); d == nil {
-				t.Fatal("it isn't there at once")
+				t.Fatal("it isn't delivered immediately")
 			}
 			b.disable()
 			b.enable()
@@ -352,9 +352,9 @@ func TestBrokerPutBackCountsNoDelivery(t *testing.T) {
 	})
 }
 
-// Whatever happens, every evaluation is delivered, superseded by a newer one of
-// its job or failed; of a job never two are held; and what comes is of the
-// highest priority that is ready, and of its environment the oldest.
+// Every evaluation is delivered, superseded by a newer one of its job, or failed. Of each job at
+// most one is held. A delivered evaluation has the highest ready priority, and is the oldest of its
+// environment.
 func TestBrokerWalk(t *testing.T) {
 	walks(t, walkBroker)
 }
@@ -364,9 +364,9 @@ func walkBroker(t *rapid.T) {
 	held := map[runtime.RunnerID]delivery{}
 	open := map[runtime.EvaluationID]*Evaluation{} // neither acknowledged nor superseded nor failed
 	settle := func() {
-		synctest.Wait() // what is late or due at this very instant, has happened
+		synctest.Wait() // everything that is due now has happened
 		for id, by := range b.over() {
-			if open[id] != nil && by <= id { // ids count
+			if open[id] != nil && by <= id { // ids are ordered
 				t.Fatalf("%s was superseded by %s", id, by)
 			}
 			delete(open, id)
@@ -386,7 +386,7 @@ func walkBroker(t *rapid.T) {
 			return nil
 		}
 		if other, ok := held[d.Job]; ok && b.holds(other) {
-			t.Fatalf("%s and %s of %s are held at once", other.ID, d.ID, d.Job)
+			t.Fatalf("%s and %s of %s are held concurrently", other.ID, d.ID, d.Job)
 		}
 		for _, e := range ready {
 			if e.Priority > d.Priority {
@@ -442,7 +442,7 @@ func walkBroker(t *rapid.T) {
 		"enable":  func(*rapid.T) { b.enable() },
 	})
 	b.enable()
-	for range maxDeliveries + 1 { // what is held comes back, what is delayed comes
+	for range maxDeliveries + 1 { // held and delayed ones are delivered again
 		time.Sleep(nackAfter + time.Minute)
 		for d := take(t); d != nil; d = take(t) {
 			if err := b.ack(*d); err != nil {

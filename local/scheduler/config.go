@@ -10,22 +10,22 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Config says what a Scheduler has to give, and how it works.
+// Config is the machine that a Scheduler places runners on, and how it works.
 type Config struct {
 	Logger     *zap.Logger
-	Machine    runtime.Resources // what the machine has; all above 0
+	Machine    runtime.Resources // the machine's resources; all above 0
 	Overcommit Overcommit
-	Workers    int // that place runners, at once; 0: one per CPU, at least 2 and at most 8
+	Workers    int // workers that place runners concurrently, 1 to 64; 0: one per CPU, but 2 to 8
 	Collect    Collect
 
-	// Changed is called when what a runner of an environment waits for may have
-	// changed. It must not block, and says only: look again. nil: nobody asks.
+	// Changed is called when the reason that a runner of an environment waits for may have changed.
+	// It must not block. It is a hint: read Reason again. nil: no calls.
 	Changed func(runtime.EnvironmentID)
 }
 
-// Overcommit says how often each thing that the machine has is promised. The
-// limits of a runner are ceilings that it rarely reaches; decision 8 says why
-// the defaults, which stand in for a 0, are what they are.
+// Overcommit is the factor by which each of the machine's resources is overcommitted, 0.1 to 1000.
+// A runner's limits are ceilings that it rarely reaches. 0 stands for the default; decision 8
+// explains the defaults.
 type Overcommit struct {
 	CPU       float64
 	Memory    float64
@@ -33,22 +33,22 @@ type Overcommit struct {
 	Workspace float64
 }
 
-// DefaultOvercommit lets a machine keep 32 runners of the default size per GiB,
-// and about 250 per core.
+// DefaultOvercommit returns the default factors: 32 runners of the default size fit per GiB of
+// memory, and about 250 per core.
 func DefaultOvercommit() Overcommit {
 	return Overcommit{CPU: 250, Memory: 8, Processes: 8, Workspace: 32}
 }
 
-// Collect says how long what has ended stays to be looked at: some 5.5 KB of
-// each runner that came and went.
+// Collect is how long ended evaluations, allocations and jobs are kept. They take about 5.5 KB of
+// memory per ended runner. Each duration is at least 1 s.
 type Collect struct {
-	Every       time.Duration // between two collections; 0: a minute, or the shortest of those below
-	Evaluations time.Duration // since an evaluation ended; 0: five minutes
-	Runners     time.Duration // since an allocation or a job ended; 0: five minutes
+	Every       time.Duration // interval of collections; 0: 1 minute, or the shortest of those below
+	Evaluations time.Duration // since an evaluation ended; 0: 5 minutes
+	Runners     time.Duration // since an allocation or a job ended; 0: 5 minutes
 }
 
-// check returns config with its defaults, or INVALID_INPUT with the first
-// field that is out of its range.
+// check returns config with its defaults, or INVALID_INPUT for the first field that is out of
+// range.
 func (config Config) check() (Config, error) {
 	if config.Logger == nil {
 		config.Logger = zap.NewNop()
@@ -74,6 +74,7 @@ func (config Config) check() (Config, error) {
 	return config, nil
 }
 
+// fill sets defaults, and checks the durations.
 func (c *Collect) fill() error {
 	c.Evaluations = cmp.Or(c.Evaluations, 5*time.Minute)
 	c.Runners = cmp.Or(c.Runners, 5*time.Minute)
@@ -93,6 +94,7 @@ func (c *Collect) fill() error {
 	return nil
 }
 
+// fill sets defaults, and checks the factors.
 func (o *Overcommit) fill() error {
 	standard := DefaultOvercommit()
 	for _, factor := range []struct {
@@ -115,7 +117,7 @@ func (o *Overcommit) fill() error {
 	return nil
 }
 
-// of returns what can be promised of a machine.
+// of returns the capacity of a machine: its resources times the factors.
 func (o Overcommit) of(machine runtime.Resources) runtime.Resources {
 	times := func(n int, factor float64) int { return int(float64(n) * factor) }
 	return runtime.Resources{

@@ -7,10 +7,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// coreJob is the job of collections: no runner has an id without bytes.
+// coreJob is the job of collections. No runner has an empty id.
 const coreJob runtime.RunnerID = ""
 
-// collectAtIntervals makes the evaluations of the core job until ctx ends.
+// collectAtIntervals enqueues an evaluation of the core job at each interval until ctx ends.
 func (s *Scheduler) collectAtIntervals(ctx context.Context) {
 	ticker := time.NewTicker(s.config.Collect.Every)
 	defer ticker.Stop()
@@ -33,22 +33,22 @@ func (s *Scheduler) collectAtIntervals(ctx context.Context) {
 	}
 }
 
-// maxCollected bounds one write of a collection, so that placements don't wait
-// for it.
+// maxCollected bounds the rows that one write of a collection deletes, so that placements don't
+// wait long.
 const maxCollected = 500
 
-// collect forgets what ended long enough ago.
+// collect deletes what ended long enough ago.
 func (s *Scheduler) collect(d delivery, snap Snapshot) error {
 	began := time.Now()
 	rows := s.config.Collect.old(snap, began)
-	s.stats.took(d.Type, StepSchedule, began)
+	s.stats.observe(d.Type, StepSchedule, began)
 	d.SnapshotIndex = snap.index
 	for len(rows) > 0 {
 		batch := rows[:min(maxCollected, len(rows))]
 		rows = rows[len(batch):]
 		s.state.write(func(w *write) {
 			for _, r := range batch {
-				w.remove(r.table, r.row) // nothing brings back what has ended
+				w.remove(r.table, r.row) // ended rows never change again, so the snapshot's rows are current
 			}
 		})
 		s.stats.collected.Add(int64(len(batch)))
@@ -56,13 +56,14 @@ func (s *Scheduler) collect(d delivery, snap Snapshot) error {
 	return s.finish(d, nil)
 }
 
+// An oldRow is a row to delete, and its table.
 type oldRow struct {
 	table string
 	row   any
 }
 
-// old returns the rows of what ended long enough before now. A job goes after
-// its allocations.
+// old returns the rows of everything that ended long enough before now. A job comes after its
+// allocations.
 func (c Collect) old(snap Snapshot, now time.Time) []oldRow {
 	var rows []oldRow
 	for e := range each[Evaluation](must(snap.txn.Get(tableEvaluations, "id"))) {

@@ -2,14 +2,14 @@ package scheduler
 
 import "github.com/rockpool/rockpool/runtime"
 
-// holds reports whether d wasn't given back or taken away meanwhile.
+// holds reports whether d is still held: neither given back nor taken away.
 func (b *broker) holds(d delivery) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.slot(d) != nil
 }
 
-// slot returns d's slot while d is held; else nil.
+// slot returns d's slot while d is held; else nil. The caller holds mu.
 func (b *broker) slot(d delivery) *slot {
 	if s := b.slots[d.Job]; s != nil && s.held != nil && s.token == d.token {
 		return s
@@ -17,7 +17,7 @@ func (b *broker) slot(d delivery) *slot {
 	return nil
 }
 
-// release takes back what is held of a slot; nil if nothing is.
+// release takes back a slot's held item; nil: it holds none. The caller holds mu.
 func (b *broker) release(s *slot) *item {
 	i := s.held
 	if i == nil {
@@ -29,7 +29,7 @@ func (b *broker) release(s *slot) *item {
 	return i
 }
 
-// ack ends d. What is pending of its job is ready then.
+// ack ends d; the pending evaluation of its job gets ready. errNotHeld: d was taken away before.
 func (b *broker) ack(d delivery) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,12 +39,12 @@ func (b *broker) ack(d delivery) error {
 	}
 	b.release(s)
 	b.stats.acked.Add(1)
-	b.goOn(d.Job, s)
+	b.advance(d.Job, s)
 	return nil
 }
 
-// goOn lets a slot's next come, or forgets the slot.
-func (b *broker) goOn(job runtime.RunnerID, s *slot) {
+// advance schedules a slot's next, or deletes an empty slot. The caller holds mu.
+func (b *broker) advance(job runtime.RunnerID, s *slot) {
 	if s.next == nil {
 		delete(b.slots, job)
 		return
@@ -53,8 +53,8 @@ func (b *broker) goOn(job runtime.RunnerID, s *slot) {
 	b.dispatch()
 }
 
-// nack gives d back to be delivered again, after a delay that grows. Past the
-// limit of deliveries it fails.
+// nack gives d back. It is delivered again after a growing delay; after maxDeliveries it fails.
+// errNotHeld: d was taken away before.
 func (b *broker) nack(d delivery) error {
 	b.mu.Lock()
 	s := b.slot(d)
@@ -70,7 +70,7 @@ func (b *broker) nack(d delivery) error {
 	case i.deliveries >= maxDeliveries:
 		b.stats.failed.Add(1)
 		b.failed[d.Job] = i.Evaluation
-		b.untold = append(b.untold, i.Evaluation)
+		b.unreported = append(b.unreported, i.Evaluation)
 		select {
 		case b.failing <- struct{}{}:
 		default:
@@ -79,15 +79,15 @@ func (b *broker) nack(d delivery) error {
 		s.next = i
 		b.delay(s, i, redeliver<<(2*(i.deliveries-1)))
 	}
-	b.goOn(d.Job, s)
+	b.advance(d.Job, s)
 	b.mu.Unlock()
 	if by != nil {
-		b.tell(d.Evaluation, by.Evaluation)
+		b.notifySuperseded(d.Evaluation, by.Evaluation)
 	}
 	return nil
 }
 
-// putBack gives d back as if it had not been delivered.
+// putBack gives d back without counting the delivery.
 func (b *broker) putBack(d delivery) {
 	b.mu.Lock()
 	s := b.slot(d)
@@ -99,21 +99,21 @@ func (b *broker) putBack(d delivery) {
 	i.deliveries--
 	old := b.offer(s, i)
 	by := s.next.Evaluation
-	b.goOn(d.Job, s)
+	b.advance(d.Job, s)
 	b.mu.Unlock()
-	b.tell(old, by)
+	b.notifySuperseded(old, by)
 }
 
-// failures returns, once each, those that have failed.
+// failures returns each evaluation that has failed, once.
 func (b *broker) failures() []*Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := b.untold
-	b.untold = nil
+	all := b.unreported
+	b.unreported = nil
 	return all
 }
 
-// depths counts what the broker has, by where it is.
+// depths counts the broker's evaluations by where they are.
 func (b *broker) depths() Depths {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +136,8 @@ func (b *broker) depths() Depths {
 	return d
 }
 
-// failure returns the evaluation of a job that was delivered too often and
-// that nothing newer follows yet; nil if there is none.
+// failure returns a job's evaluation that failed and has no newer one ready yet; nil: there is
+// none.
 func (b *broker) failure(job runtime.RunnerID) *Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()

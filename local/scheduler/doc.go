@@ -1,11 +1,11 @@
-// Package scheduler decides when which runner gets its place on this machine.
-// Nothing is placed beyond what can be promised, no wish is forgotten, and no
-// tenant keeps another from its turn, nor within a tenant an environment another.
+// Package scheduler decides when each runner gets its place on this machine. It guarantees that
+// nothing is placed beyond the machine's capacity, that no registered runner is forgotten, and that
+// no tenant starves another, nor one environment another of the same tenant.
 //
-// A wish for a runner is a [Job]. Every change of what is wanted makes an
-// [Evaluation]: the work of bringing a job from what it has to what it wants.
-// What it has is an [Allocation], its place; who runs allocations follows
-// [Scheduler.Orders] and answers with [Scheduler.Update].
+// A runner is registered as a [Job]. Every change of what is wanted makes an [Evaluation]: the work
+// of bringing a job from its present allocations to the wanted ones. An [Allocation] is a runner's
+// place. The caller that runs allocations follows [Scheduler.Orders] and reports with
+// [Scheduler.Update].
 //
 //	Register  Deregister  Restore  Update(LOST)  interval
 //	    └─────────┴─────┬────┴──────────┴───────────┘
@@ -21,21 +21,19 @@
 //	            │       ▼ plan, with the token            │                       FAILED ── follow-up,
 //	            │    planner ── checks it against the state as it is             1 min later
 //	            │       │
-//	            │       ├── all of it applied ──────────────────► COMPLETE, ack
-//	            │       └── no room ──► BLOCKED, ack ── what it lacks is said
+//	            │       ├── applied as a whole ──────────────────► COMPLETE, ack
+//	            │       └── no room ──► BLOCKED, ack ── its shortages are recorded
 //	            │                          │
-//	            └──────────────────────────┘ room was freed, and is promised to this one
+//	            └──────────────────────────┘ room was freed and promised to this evaluation
 //
-// An evaluation that a newer one of its job makes needless is CANCELLED.
+// An evaluation that a newer one of its job supersedes is CANCELLED.
 //
-// Every part has its cause here. The planner is disabled until it is known
-// which runners of the last server live; workers try again meanwhile. The
-// workers that place are parked while the machine drains; stops go on. Plans
-// are made at once by several workers, so two can want the same room, and one
-// is refused. An evaluation is given back at shutdown, and by a worker that is
-// stuck. What one server binary makes impossible isn't here: there is no wait
-// for a scheduler of another version.
+// Each part exists for a reason. The planner is disabled until it is known which runners of the
+// last server are alive; workers retry meanwhile. The workers that place runners are parked while
+// the machine drains; stops continue. Several workers make plans concurrently, so two plans can
+// want the same room, and one is refused. An evaluation is given back at shutdown and when its
+// worker is stuck. Unlike in Nomad, there is no wait for a scheduler of another version: one binary
+// contains all of it.
 //
-// All is in memory: what must outlive the server are the runners' records, from
-// which Restore begins anew.
+// Everything is in memory. The runners' records outlive the server, and Restore starts from them.
 package scheduler

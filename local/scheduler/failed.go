@@ -10,12 +10,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// followUpAfter is how long a job rests whose evaluation failed: that is
-// nothing that trying again at once would mend.
+// followUpAfter is how long a job rests after its evaluation failed: an immediate retry wouldn't
+// help.
 const followUpAfter = time.Minute
 
-// followUp records the evaluations that were delivered too often, and has each
-// followed by another one, until ctx ends.
+// followUp records failed evaluations as FAILED and enqueues a follow-up for each, until ctx ends.
 func (s *Scheduler) followUp(ctx context.Context) {
 	for {
 		select {
@@ -26,9 +25,9 @@ func (s *Scheduler) followUp(ctx context.Context) {
 		for _, e := range s.broker.failures() {
 			next := s.state.fail(e)
 			if old := s.blocked.done(e.Job); old != nil && old.ID != e.ID {
-				s.cancel(old, "evaluation "+string(e.ID)+" was to take its place, and failed")
+				s.cancel(old, "evaluation "+string(e.ID)+" was to replace it, and failed")
 			}
-			s.log.Warn("an evaluation failed", zap.String("evaluation", string(e.ID)), zap.String("runner", string(e.Job)))
+			s.log.Warn("an evaluation failed; if its runner is still wanted, a follow-up runs in 1 minute", zap.String("evaluation", string(e.ID)), zap.String("runner", string(e.Job)))
 			if next != nil {
 				s.broker.enqueue(next)
 			}
@@ -37,8 +36,7 @@ func (s *Scheduler) followUp(ctx context.Context) {
 	}
 }
 
-// fail ends e as FAILED and returns the evaluation that follows; nil if there
-// is nothing to do any more, or if that comes by itself.
+// fail ends e as FAILED and returns its follow-up; nil: its job no longer exists.
 func (s *state) fail(e *Evaluation) *Evaluation {
 	var next *Evaluation
 	s.write(func(w *write) {
@@ -52,7 +50,7 @@ func (s *state) fail(e *Evaluation) *Evaluation {
 			return
 		}
 		if ended, ok := stored.end(runtime.EvaluationFailed, w.now); ok {
-			ended.Reason = fmt.Sprintf("delivered %d times and never carried out; the server's log says why", maxDeliveries)
+			ended.Reason = fmt.Sprintf("delivered %d times without success; the server's log says why", maxDeliveries)
 			if next != nil {
 				ended.Next = next.ID
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An evaluation that can't be carried out fails, visibly, and is followed up.
+// An evaluation that can't be processed fails visibly, and has a follow-up.
 func TestFailedEvaluationIsFollowedUp(t *testing.T) {
 	restoring(t, Config{Workers: 1}, []Job{job("a", "a", 50)}, nil, func(t *testing.T, s *Scheduler) {
 		first := sole(t, s, Filter{})
@@ -39,7 +39,7 @@ func TestFailedEvaluationIsFollowedUp(t *testing.T) {
 	})
 }
 
-// One that was woken and is never carried out gives back what it was promised.
+// A woken evaluation that is never processed frees the room that was promised to it.
 func TestFailedEvaluationKeepsNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Config{})
@@ -56,7 +56,7 @@ func TestFailedEvaluationKeepsNoRoom(t *testing.T) {
 			return *d
 		}
 		first := next()
-		if err := s.finish(first, []Shortage{{Dimension: Memory, Wanted: 1}}); err != nil { // it is woken at once
+		if err := s.finish(first, []Shortage{{Dimension: Memory, Wanted: 1}}); err != nil { // it is woken immediately
 			t.Fatal(err)
 		}
 		if err := s.broker.ack(first); err != nil {
@@ -74,8 +74,7 @@ func TestFailedEvaluationKeepsNoRoom(t *testing.T) {
 	})
 }
 
-// One that waits for room doesn't wait for ever when a newer one of its job
-// fails in its place.
+// A waiting evaluation doesn't wait for ever if a newer one of its job fails in its place.
 func TestFailedEvaluationEndsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Config{})

@@ -6,20 +6,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// finish records what became of an evaluation, where its plan didn't: it is
-// complete, or its runner is left to a BLOCKED one because of what it lacks.
+// finish records the outcome of an evaluation whose plan didn't record it: it is complete, or a
+// BLOCKED evaluation continues it because of its shortages.
 func (s *Scheduler) finish(d delivery, short []Shortage) error {
 	if !s.broker.holds(d) {
 		return errNotHeld
 	}
 	began := time.Now()
-	defer func() { s.stats.took(d.Type, StepUpdate, began) }()
+	defer func() { s.stats.observe(d.Type, StepUpdate, began) }()
 	if short == nil {
 		if stored := s.state.snapshot().evaluation(d.ID); stored != nil && !stored.Status.Ended() {
 			s.state.write(func(w *write) { complete(w, d, "") })
 		}
 		if old := s.blocked.done(d.Job); old != nil && old.ID != d.ID {
-			s.cancel(old, "evaluation "+string(d.ID)+" made it needless")
+			s.cancel(old, "evaluation "+string(d.ID)+" superseded it")
 		}
 		s.config.Changed(d.Environment)
 		return nil
@@ -40,7 +40,7 @@ func (s *Scheduler) finish(d delivery, short []Shortage) error {
 	return nil
 }
 
-// complete ends d's evaluation; next goes on for it, if any.
+// complete ends d's evaluation as COMPLETE; next is the evaluation that continues it, "" for none.
 func complete(w *write, d delivery, next runtime.EvaluationID) {
 	stored := w.evaluation(d.ID)
 	if stored == nil {
@@ -56,10 +56,9 @@ func complete(w *write, d delivery, next runtime.EvaluationID) {
 	}
 }
 
-// block returns the evaluation that waits for what d's job lacks: d's own,
-// where that has waited already, else a new one. One that waits again is
-// written only if that says something new. It returns nil if nothing has to wait
-// any more: d's own was cancelled meanwhile, since another waits in its place.
+// block returns the evaluation that waits for what d's job lacks: d's own if it has waited before,
+// else a new one. If d's own waits again for the same reason, nothing is written. It returns nil if
+// d's was cancelled meanwhile because another evaluation waits in its place.
 func (s *state) block(d delivery, short []Shortage) *Evaluation {
 	reason := describe(short)
 	if d.Status == runtime.EvaluationBlocked && d.Reason == reason {
@@ -102,7 +101,7 @@ func (s *state) block(d delivery, short []Shortage) *Evaluation {
 	return waits
 }
 
-// cancel ends an evaluation that isn't needed any more.
+// cancel ends an evaluation that is no longer needed, as CANCELLED.
 func (s *Scheduler) cancel(e *Evaluation, why string) {
 	s.state.write(func(w *write) {
 		stored := w.evaluation(e.ID)

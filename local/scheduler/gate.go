@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// gate parks workers while the machine drains.
+// gate parks workers while the machine drains. Its methods are safe for concurrent use.
 type gate struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	paused  bool
-	changed chan struct{} // closed by the next change of paused
+	changed chan struct{} // closed and replaced by set when paused changes
 	busy    int           // workers with an evaluation
-	idle    chan struct{} // closed when busy comes to 0, if somebody waits for it
+	idle    chan struct{} // made by settled, closed by leave when busy becomes 0
 }
 
 func newGate() *gate { return &gate{changed: make(chan struct{})} }
 
-// wait returns when the gate is open, with what is closed when it shuts.
+// wait blocks until the gate is open. It returns a channel that is closed when the gate shuts.
 func (g *gate) wait(ctx context.Context) (<-chan struct{}, error) {
 	for {
 		g.mu.Lock()
@@ -31,7 +31,7 @@ func (g *gate) wait(ctx context.Context) (<-chan struct{}, error) {
 	}
 }
 
-// enter reports whether an evaluation may be worked on; leave follows.
+// enter reports whether the worker may work on an evaluation; if so, it must call leave afterwards.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Job is the wish for one runner. Its first five fields are the wish; the
-// scheduler sets the others.
+// A Job is a registered runner. The caller of Register sets the first five fields; the scheduler
+// sets the others.
 type Job struct {
 	ID          runtime.RunnerID
 	Tenant      runtime.TenantID // of the environment
@@ -15,7 +15,7 @@ type Job struct {
 	Resources   runtime.Resources
 	Priority    runtime.Priority // 1 to 99; changed by registering again
 
-	Stopped     bool // the runner isn't wanted any more
+	Stopped     bool // Deregister was called
 	Status      JobStatus
 	CreateIndex uint64
 	ModifyIndex uint64
@@ -23,19 +23,17 @@ type Job struct {
 	EndedAt     time.Time // zero until it is DEAD
 }
 
-// A JobStatus follows from a job's wish and its allocations.
+// A JobStatus is derived from a job and its allocations.
 type JobStatus string
 
-// The statuses of a job. One that is PENDING again lost its allocation before
-// that ran.
+// The statuses of a job. A job is PENDING again if its allocation was lost before it ran.
 const (
-	JobPending JobStatus = "PENDING" // wanted, not placed
+	JobPending JobStatus = "PENDING" // wanted, and not placed
 	JobRunning JobStatus = "RUNNING" // it has an allocation that hasn't ended
-	JobDead    JobStatus = "DEAD"    // nothing of it will run any more
+	JobDead    JobStatus = "DEAD"    // it will never run again
 )
 
-// Check returns INVALID_INPUT for the first field of a wish that is out of its
-// range.
+// Check returns INVALID_INPUT for the first of the caller's fields that is out of range.
 func (j Job) Check() error {
 	switch {
 	case j.ID == "":
@@ -49,7 +47,7 @@ func (j Job) Check() error {
 	return checkResources("resources", j.Resources)
 }
 
-// statusOf says what a job's status is, given all of its allocations.
+// statusOf derives a job's status from all of its allocations.
 func (j *Job) statusOf(allocations []*Allocation) JobStatus {
 	over := j.Stopped
 	for _, a := range allocations {

@@ -2,8 +2,8 @@ package scheduler
 
 import "github.com/rockpool/rockpool/runtime"
 
-// A plan is what a worker found to do for a job, to be checked against the
-// state as it is when it is applied.
+// A plan is a worker's decision for a job. The planner checks it against the current state when it
+// applies it.
 type plan struct {
 	delivery delivery
 	stop     []runtime.AllocationID
@@ -11,15 +11,14 @@ type plan struct {
 	ends     bool        // the evaluation, once all of the plan is applied
 }
 
-// planned is what became of a plan.
+// planned is the result of a plan.
 type planned struct {
 	placed  bool
-	refresh uint64 // not 0: the placement was refused for what a state of this index shows
+	refresh uint64 // not 0: the placement was refused; a snapshot of at least this index shows why
 }
 
-// reconcile decides what brings a job from the allocations that it has to what
-// it wants, in the room that there is. It is pure. What is to be placed and
-// can't be for now is told by what it lacks.
+// reconcile decides what brings a job from its present allocations to the wanted ones within the
+// room. It is a pure function. If the runner doesn't fit now, it returns the shortages.
 func reconcile(job *Job, have []*Allocation, r room) (p plan, short []Shortage) {
 	wanted := job != nil && !job.Stopped
 	for _, a := range have {
@@ -31,7 +30,7 @@ func reconcile(job *Job, have []*Allocation, r room) (p plan, short []Shortage) 
 				p.stop = append(p.stop, a.ID)
 			}
 		case wanted:
-			return plan{}, nil // it ended, and that is the end of the runner
+			return plan{}, nil // its allocation ended after it ran: the runner isn't started again
 		}
 	}
 	if !wanted {
@@ -53,9 +52,8 @@ func reconcile(job *Job, have []*Allocation, r room) (p plan, short []Shortage) 
 
 func (p plan) empty() bool { return p.place == nil && len(p.stop) == 0 }
 
-// apply does what can be done of p in a write, whatever has changed since p was
-// made: a stop always can; a placement can't where the runner isn't wanted any
-// more, or has an allocation, or doesn't fit.
+// apply applies as much of p as the current state allows. Stops always apply. The placement doesn't
+// if the runner is no longer wanted, has an allocation, or doesn't fit.
 func (p plan) apply(w *write) planned {
 	for _, id := range p.stop {
 		if a := w.allocation(id); a != nil && a.Desired == runtime.DesiredRun {
@@ -80,14 +78,14 @@ func (p plan) apply(w *write) planned {
 	return planned{placed: true}
 }
 
-// end ends the evaluation in the write that does all that it was made for.
+// end ends the evaluation in the same write that applies its plan.
 func (p plan) end(w *write) {
 	if p.ends {
 		complete(w, p.delivery, "")
 	}
 }
 
-// shows returns the index of the state that will show what w sees.
+// shows returns the index of the state that contains what w sees.
 func (w *write) shows() uint64 {
 	if w.dirty {
 		return w.index

@@ -9,36 +9,37 @@ import (
 
 var (
 	errNoPlanning = errors.New("the planner is disabled: runners are being restored")
-	errNoResult   = errors.New("the plan has no result")
+	errNoResult   = errors.New("the planner ended before it answered")
 )
 
-// planner applies plans, one after the other, so that no two take the same
-// room. Plans that come at once share a write; one that is refused is answered
-// before that is committed, and waits for it. Its methods are safe for
-// concurrent use.
+// planner applies plans one after the other, so that no two take the same room. Plans that wait
+// concurrently share one write; a refused plan is answered before the commit, and its worker waits
+// for the index. Its methods are safe for concurrent use.
 type planner struct {
 	state *state
 	holds func(delivery) bool
 	stats *stats
-	plans chan submission
-	ended chan struct{} // closed when nobody applies plans any more
+	plans chan submission // buffered: workers can submit while a batch is applied
+	ended chan struct{}   // closed by run when it returns
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	enabled bool
-	opened  chan struct{} // closed when it is enabled
+	opened  chan struct{} // closed by enable
 }
 
+// A submission is a plan that waits for the planner.
 type submission struct {
 	plan
-	answer chan answered // capacity 1
+	answer chan answered // capacity 1: run never blocks on it
 }
 
+// answered is the planner's answer to a submission.
 type answered struct {
 	planned
 	err error
 }
 
-// maxBatch bounds how long the first of a batch waits for the last.
+// maxBatch bounds the plans of one write: the first plan of a batch waits for the last.
 const maxBatch = 16
 
 func newPlanner(state *state, holds func(delivery) bool, stats *stats) *planner {
@@ -52,7 +53,7 @@ func newPlanner(state *state, holds func(delivery) bool, stats *stats) *planner 
 	}
 }
 
-// enable lets plans be applied; it is for good.
+// enable lets plans be applied; it is never disabled again.
 func (p *planner) enable() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,9 +69,10 @@ func (p *planner) isEnabled() bool {
 	return p.enabled
 }
 
-// submit has a plan applied, or returns errNoPlanning, errNotHeld for a plan
-// whose evaluation was given to another meanwhile, or errNoResult where the
-// planner ended. What became of it isn't known then: it is planned again.
+// submit has a plan applied and returns the result. Errors: errNoPlanning means that runners are
+// being restored. errNotHeld means that the evaluation was delivered to another worker meanwhile.
+// After errNoResult the planner has ended, so it is unknown whether the plan was applied; the
+// evaluation is planned again.
 func (p *planner) submit(ctx context.Context, made plan) (planned, error) {
 	if !p.isEnabled() {
 		return planned{}, errNoPlanning
@@ -93,7 +95,7 @@ func (p *planner) submit(ctx context.Context, made plan) (planned, error) {
 	}
 }
 
-// run applies plans until ctx ends.
+// run applies plans until ctx ends. It is called once.
 func (p *planner) run(ctx context.Context) {
 	defer close(p.ended)
 	for {
@@ -106,7 +108,7 @@ func (p *planner) run(ctx context.Context) {
 	}
 }
 
-// gather adds to first what has come meanwhile, in the order of priority.
+// gather adds the waiting plans to first, up to maxBatch, in the order of priority.
 func (p *planner) gather(first submission) []submission {
 	batch := []submission{first}
 	for len(batch) < maxBatch {
@@ -122,6 +124,8 @@ func (p *planner) gather(first submission) []submission {
 	return batch
 }
 
+// apply applies a batch in one write. Refused plans are answered within the write, applied ones
+// after its commit.
 func (p *planner) apply(batch []submission) {
 	committed := make(map[chan answered]answered, len(batch))
 	p.state.write(func(w *write) {
@@ -144,6 +148,7 @@ func (p *planner) apply(batch []submission) {
 	}
 }
 
+// count counts a plan's result.
 func (p *planner) count(made plan, result planned) {
 	switch {
 	case result.refresh == 0:

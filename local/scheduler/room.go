@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Dimension is one of the things that runners take from the machine.
+// A Dimension is a resource of the machine that runners take.
 type Dimension string
 
 // The dimensions.
@@ -18,10 +18,10 @@ const (
 	Workspace Dimension = "workspace"
 )
 
-// dimensions are in the order of a vector.
+// dimensions is in the order of vector.
 var dimensions = [4]struct {
 	name  Dimension
-	field string // as the API spells it
+	field string // its name in the API
 	unit  string
 }{
 	{CPU, "cpuMHz", "MHz"},
@@ -30,7 +30,7 @@ var dimensions = [4]struct {
 	{Workspace, "workspaceMiB", "MiB"},
 }
 
-// Dimensions are all, in a fixed order.
+// Dimensions returns all dimensions in a fixed order.
 func Dimensions() []Dimension {
 	all := make([]Dimension, len(dimensions))
 	for i, d := range dimensions {
@@ -66,25 +66,25 @@ func fits(wanted, free runtime.Resources) bool {
 		wanted.Processes <= free.Processes && wanted.WorkspaceMiB <= free.WorkspaceMiB
 }
 
-// room is what a placement may take from.
+// room is the room that a placement may use.
 type room struct {
 	capacity runtime.Resources
 	used     runtime.Resources
-	kept     runtime.Resources // for runners that go first
+	kept     runtime.Resources // kept for runners that go first
 }
 
 func (r room) free() runtime.Resources { return minus(minus(r.capacity, r.used), r.kept) }
 
-// A Shortage says why a runner can't be placed, in one dimension.
+// A Shortage is why a runner can't be placed now, in one dimension.
 type Shortage struct {
 	Dimension Dimension
 	Wanted    int
 	Free      int // at least 0
-	Kept      int // not free, because runners that go first wait for it
-	Capacity  int // what the machine has in all
+	Kept      int // kept for runners that go first, so it isn't free
+	Capacity  int // of the machine, overcommitted
 }
 
-// shortages returns what wanted lacks; nothing if it fits.
+// shortages returns the shortages of wanted; nil: it fits.
 func (r room) shortages(wanted runtime.Resources) []Shortage {
 	var short []Shortage
 	free, kept, capacity := vector(r.free()), vector(r.kept), vector(r.capacity)
@@ -102,6 +102,7 @@ func (r room) shortages(wanted runtime.Resources) []Shortage {
 	return short
 }
 
+// String describes the shortage for users.
 func (s Shortage) String() string {
 	unit := ""
 	if s.Dimension != Processes {
@@ -114,9 +115,9 @@ func (s Shortage) String() string {
 	text := fmt.Sprintf("%s exhausted: %d%s wanted, ", s.Dimension, s.Wanted, unit)
 	switch {
 	case s.Wanted > s.Capacity:
-		return text + fmt.Sprintf("the machine has %d%s for runners", s.Capacity, unit)
+		return text + fmt.Sprintf("the machine has only %d%s for runners", s.Capacity, unit)
 	case s.Kept > 0:
-		return text + fmt.Sprintf("%d%s free beside %d%s for runners that go first", s.Free, unit, s.Kept, unit)
+		return text + fmt.Sprintf("%d%s free, and %d%s kept for runners that go first", s.Free, unit, s.Kept, unit)
 	default:
 		return text + fmt.Sprintf("%d%s free", s.Free, unit)
 	}

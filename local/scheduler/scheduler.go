@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Scheduler decides when which runner gets its place on this machine. Its
-// methods are safe for concurrent use; those that take no ctx don't block.
+// A Scheduler decides when each runner gets its place on this machine. Its methods are safe for
+// concurrent use; those without a ctx don't block.
 type Scheduler struct {
 	config  Config
 	log     *zap.Logger
@@ -22,9 +22,9 @@ type Scheduler struct {
 	gate    *gate
 }
 
-// New returns a Scheduler for a machine, which takes wishes at once and carries
-// them out after [Scheduler.Run], [Scheduler.Restore] and [Scheduler.Restored],
-// or INVALID_INPUT for what config has wrong.
+// New returns a Scheduler for a machine, or INVALID_INPUT for the first wrong field of config.
+// Runners can be registered immediately. They are placed after [Scheduler.Run], [Scheduler.Restore]
+// and [Scheduler.Restored] were called.
 func New(config Config) (*Scheduler, error) {
 	config, err := config.check()
 	if err != nil {
@@ -39,16 +39,16 @@ func New(config Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// Run schedules until ctx ends, and returns nil. What was being worked on is
-// given back, and wishes are still taken then, but nothing is carried out any
-// more. It is called once.
+// Run schedules until ctx ends, then waits for its goroutines, and returns nil. It gives unfinished
+// evaluations back. Afterwards runners can still be registered, but none is placed. It is called
+// once.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	for range s.config.Workers {
 		w := s.newWorker(s.gate, runtime.EvaluationStop, runtime.EvaluationPlace)
 		parts.Go(func() { w.run(ctx) })
 	}
-	// What only frees room goes on while the machine drains.
+	// Work that only frees room continues while the machine drains.
 	w := s.newWorker(nil, runtime.EvaluationStop, runtime.EvaluationCollect)
 	parts.Go(func() { w.run(ctx) })
 	parts.Go(func() { s.planner.run(ctx) })
@@ -57,31 +57,31 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	<-ctx.Done()
 	parts.Wait()
 	s.broker.disable()
-	s.tellLast()
+	s.logStats()
 	return nil
 }
 
-// tellLast logs what was counted: what was given back at the end is seen by
-// nobody else, who could ask for Stats only while the server served.
-func (s *Scheduler) tellLast() {
+// logStats logs the counters at the end: evaluations that were given back at shutdown appear
+// nowhere else.
+func (s *Scheduler) logStats() {
 	all := s.Stats()
 	s.log.Info("the scheduler has ended", zap.Int64("refreshes", all.Refreshes()), zap.Int64("nacks", all.Nacked),
 		zap.Int64("blocked", all.Blocked), zap.Int64("reblocked", all.Reblocked), zap.Int64("resubmitted", all.Resubmitted))
 }
 
-// Pause parks the workers that place runners, while the machine drains. When it
-// returns nil, nothing is placed until Resume; stops go on. ctx ends the wait
-// for what a worker is at, not the pause.
+// Pause parks the workers that place runners, while the machine drains. Once it has returned nil,
+// nothing is placed until Resume; stops continue. If ctx ends, Pause returns its cause without
+// waiting for busy workers, but the pause stays in force.
 func (s *Scheduler) Pause(ctx context.Context) error {
 	s.gate.set(true)
 	return s.gate.settled(ctx)
 }
 
-// Resume ends a Pause.
+// Resume ends a Pause; without one it does nothing.
 func (s *Scheduler) Resume() { s.gate.set(false) }
 
-// SetMachine says what the machine has now, and wakes what there is room for.
-// Nothing that has its place loses it. INVALID_INPUT names what isn't above 0.
+// SetMachine sets the machine's resources, and wakes evaluations that fit now. No allocation is
+// taken away. INVALID_INPUT names the first field that isn't above 0.
 func (s *Scheduler) SetMachine(machine runtime.Resources) error {
 	if err := checkMachine(machine); err != nil {
 		return err
@@ -91,12 +91,12 @@ func (s *Scheduler) SetMachine(machine runtime.Resources) error {
 		node.Machine, node.Capacity = machine, s.config.Overcommit.of(machine)
 		w.put(tableNode, &node)
 	})
-	s.blocked.look()
+	s.blocked.wakeFitting()
 	return nil
 }
 
-// Reason says what a runner that isn't placed yet waits for; "" if that is
-// only its turn, or if it isn't known or doesn't wait.
+// Reason returns why a runner isn't placed yet; "": it only waits for its turn, is placed, or is
+// unknown.
 func (s *Scheduler) Reason(id runtime.RunnerID) string {
 	job, ok := s.Snapshot().Job(id)
 	if !ok || job.Status != JobPending {
@@ -106,7 +106,7 @@ func (s *Scheduler) Reason(id runtime.RunnerID) string {
 	switch {
 	case !s.planner.isEnabled():
 		return "runners of the last server are being restored"
-	case s.gate.isPaused(): // which no freed room ends
+	case s.gate.isPaused(): // before shortages, because freed room doesn't end draining
 		return "the machine is being drained"
 	case lacks != "":
 		return lacks
@@ -117,24 +117,24 @@ func (s *Scheduler) Reason(id runtime.RunnerID) string {
 	}
 }
 
-// Snapshot returns all that there is, as it is now.
+// Snapshot returns the current state.
 func (s *Scheduler) Snapshot() Snapshot { return s.state.snapshot() }
 
-// Wait blocks until the state has an index above after, and returns it, or
-// until ctx ends.
+// Wait blocks until the state's index is above after, and returns that state. It returns ctx's
+// cause if ctx ends first.
 func (s *Scheduler) Wait(ctx context.Context, after uint64) (Snapshot, error) {
 	return s.state.reach(ctx, after+1)
 }
 
-// Orders blocks until after index after something else is desired of an
-// allocation: that it run, or that it stop. It returns those allocations as
-// they are now, the oldest order first, and the index to go on from. From 0 it
-// returns all that weren't collected yet.
+// Orders blocks until the desired state of an allocation has changed after index after: to run or
+// to stop. It returns those allocations as they are now, oldest change first, and the index for the
+// next call. With 0 it returns all allocations that weren't collected yet. It returns ctx's cause
+// if ctx ends.
 func (s *Scheduler) Orders(ctx context.Context, after uint64) ([]Allocation, uint64, error) {
 	return s.state.orders(ctx, after)
 }
 
-// Stats returns what was counted up to now.
+// Stats returns the counters, and the current depths.
 func (s *Scheduler) Stats() Stats {
 	all := s.stats.read()
 	all.Depths = s.broker.depths()
@@ -142,8 +142,8 @@ func (s *Scheduler) Stats() Stats {
 	return all
 }
 
-// supersede ends an evaluation that the broker will not deliver.
+// supersede ends an evaluation that the broker won't deliver, as CANCELLED.
 func (s *Scheduler) supersede(old, by *Evaluation) {
 	s.stats.superseded.Add(1)
-	s.cancel(old, "evaluation "+string(by.ID)+" does its work")
+	s.cancel(old, "evaluation "+string(by.ID)+" supersedes it")
 }

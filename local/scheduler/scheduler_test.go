@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestLife(t *testing.T) {
+func TestLifeOfAnAllocation(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		began := time.Now()
 		register(t, s, job("a", "env", runtime.PriorityRefill))
@@ -53,7 +53,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("job %+v", j)
 		}
 		if s.Deregister("a") || s.Deregister("unknown") {
-			t.Error("what has ended is said to be placed")
+			t.Error("an ended runner is reported as placed")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -68,7 +68,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// One that ended by itself isn't placed again, nor one that is wished for twice.
+// A runner whose allocation ended isn't placed again, nor one that is registered twice.
 func TestOneAllocationPerJob(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		for range 3 {
@@ -77,12 +77,12 @@ func TestOneAllocationPerJob(t *testing.T) {
 		synctest.Wait()
 		a := allocation(t, s, "a")
 		update(t, s, a.ID, runtime.AllocationRunning)
-		update(t, s, a.ID, runtime.AllocationPending) // comes late
+		update(t, s, a.ID, runtime.AllocationPending) // a late report
 		update(t, s, a.ID, runtime.AllocationFailed)
 		update(t, s, a.ID, runtime.AllocationRunning)
 		register(t, s, job("a", "env", 80))
 		if s.Deregister("a") {
-			t.Error("what failed is said to be placed")
+			t.Error("a failed runner is reported as placed")
 		}
 		synctest.Wait()
 		sole(t, s, Filter{Job: "a"}) // nothing of that was work
@@ -96,7 +96,7 @@ func TestOneAllocationPerJob(t *testing.T) {
 	})
 }
 
-func TestBlockedSaysWhyAndGoesOn(t *testing.T) {
+func TestBlockedReportsReasonAndIsWoken(t *testing.T) {
 	var hints int
 	config := Config{Workers: 1, Changed: func(id runtime.EnvironmentID) {
 		if id == "env" {
@@ -124,7 +124,7 @@ func TestBlockedSaysWhyAndGoesOn(t *testing.T) {
 		if hints != 1 {
 			t.Errorf("%d hints", hints)
 		}
-		end(t, s, full[1]) // 386 free: too little, it isn't woken
+		end(t, s, full[1]) // 386 free: too little, so it isn't woken
 		synctest.Wait()
 		if got := s.Stats(); got.Unblocked != 0 || placed(s, "a") {
 			t.Errorf("woken for too little: %+v", got)
@@ -169,7 +169,7 @@ func TestRoomForOneWakesOne(t *testing.T) {
 	})
 }
 
-// orderOfPlacement frees room for one again and again, and returns who got it.
+// orderOfPlacement frees room for one runner repeatedly, and returns which ones got it.
 func orderOfPlacement(t *testing.T, s *Scheduler, first runtime.RunnerID, n int) (order []runtime.RunnerID) {
 	t.Helper()
 	after := s.Snapshot().index
@@ -203,7 +203,7 @@ func TestNoEnvironmentStarvesAnother(t *testing.T) {
 	t.Run("ready", func(t *testing.T) {
 		big := runtime.Resources{CPUMHz: 1 << 30, MemoryMiB: 1 << 30, Processes: 1 << 30, WorkspaceMiB: 1 << 30}
 		run(t, Config{Machine: big, Workers: 1}, func(t *testing.T, s *Scheduler) {
-			if err := s.Pause(t.Context()); err != nil { // so that all are ready at once
+			if err := s.Pause(t.Context()); err != nil { // so that all are ready together
 				t.Fatal(err)
 			}
 			for i := range 1000 {
@@ -239,35 +239,35 @@ func TestClaimsGoBeforeRefills(t *testing.T) {
 		if got := fmt.Sprint(order); got != "[claim raised refill-0]" {
 			t.Errorf("order: %v", got)
 		}
-		// The one that was raised waited in two evaluations, one after the other.
+		// The raised one waited in two evaluations, one after the other.
 		if e := sole(t, s, Filter{Job: "raised", Status: string(runtime.EvaluationCancelled)}); e.Priority != runtime.PriorityRefill {
 			t.Errorf("cancelled: %+v", e)
 		}
 	})
 }
 
-// A claim waits for more than is free: refills that would fit leave it that.
+// A claim needs more room than is free: smaller refills must leave it that room.
 func TestRefillsLeaveRoomToClaims(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		full := fill(t, s)
 		register(t, s, sized(job("claim", "a", runtime.PriorityWaiting), 512), sized(job("never", "a", runtime.PriorityWaiting), 4096))
 		synctest.Wait()
-		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has 1024 MiB for runners"; got != want {
+		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has only 1024 MiB for runners"; got != want {
 			t.Errorf("reason %q, want %q", got, want)
 		}
 		end(t, s, full[0])
 		register(t, s, job("refill", "b", runtime.PriorityRefill))
 		synctest.Wait()
-		if placed(s, "refill") || s.Reason("refill") != "memory exhausted: 256 MiB wanted, 0 MiB free beside 512 MiB for runners that go first" {
+		if placed(s, "refill") || s.Reason("refill") != "memory exhausted: 256 MiB wanted, 0 MiB free, and 512 MiB kept for runners that go first" {
 			t.Errorf("the refill: placed %v, %q", placed(s, "refill"), s.Reason("refill"))
 		}
-		register(t, s, job("claim-2", "b", runtime.PriorityWaiting)) // as urgent: it doesn't wait for what fits nowhere
+		register(t, s, job("claim-2", "b", runtime.PriorityWaiting)) // same priority: it doesn't wait for one that never fits
 		synctest.Wait()
 		if !placed(s, "claim-2") {
 			t.Errorf("the second claim: %q", s.Reason("claim-2"))
 		}
 		end(t, s, full[1])
-		s.Deregister("claim") // it gave up
+		s.Deregister("claim") // the claim was cancelled
 		synctest.Wait()
 		if !placed(s, "refill") {
 			t.Errorf("the refill still waits: %q", s.Reason("refill"))
@@ -278,8 +278,7 @@ func TestRefillsLeaveRoomToClaims(t *testing.T) {
 	})
 }
 
-// A runner that no claim waits for any more is a refill among others, and keeps
-// them from nothing.
+// A runner that no claim waits for now is an ordinary refill, and no room is kept for it.
 func TestRefillThatNoClaimWaitsForAnyMore(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		full := fill(t, s)
@@ -290,7 +289,7 @@ func TestRefillThatNoClaimWaitsForAnyMore(t *testing.T) {
 		register(t, s, job("refill", "b", runtime.PriorityRefill))
 		synctest.Wait()
 		if placed(s, "refill") {
-			t.Error("it took what the claim lacks")
+			t.Error("it took the room that is kept for the claim")
 		}
 		large.Priority = runtime.PriorityRefill
 		register(t, s, large)
@@ -335,8 +334,8 @@ func TestMachineChanges(t *testing.T) {
 	})
 }
 
-// A draining machine places nothing, and goes on stopping.
-func TestPause(t *testing.T) {
+// A draining machine places nothing; stops continue.
+func TestPauseStopsPlacementsOnly(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		full := fill(t, s)
 		end(t, s, full[0])
@@ -345,7 +344,7 @@ func TestPause(t *testing.T) {
 		}
 		register(t, s, job("a", "a", 80), job("never", "a", 80))
 		s.Deregister(full[1])
-		s.Deregister("never") // before it was looked at
+		s.Deregister("never") // before it was evaluated
 		time.Sleep(time.Minute)
 		if placed(s, "a") || s.Reason("a") != "the machine is being drained" {
 			t.Errorf("placed %v, %q", placed(s, "a"), s.Reason("a"))
@@ -359,12 +358,12 @@ func TestPause(t *testing.T) {
 		s.Resume()
 		synctest.Wait()
 		if !placed(s, "a") || placed(s, "never") {
-			t.Error("what waited isn't placed, or what isn't wanted is")
+			t.Error("a queued runner isn't placed, or an unwanted one is")
 		}
 	})
 }
 
-// A worker that is at an evaluation finishes it first.
+// A busy worker finishes its evaluation first.
 func TestPauseWaitsForWorkers(t *testing.T) {
 	restoring(t, Config{}, []Job{job("a", "a", 50)}, nil, func(t *testing.T, s *Scheduler) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -410,7 +409,7 @@ func TestCollect(t *testing.T) {
 			t.Errorf("%d collections are remembered", len(all))
 		}
 		if !placed(s, "blocked") || s.Stats().Collected == 0 {
-			t.Error("what lives was collected")
+			t.Error("a live row was collected")
 		}
 		checkUsed(t, s.Snapshot())
 	})
@@ -435,7 +434,7 @@ func TestTimingsAreInBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStats()
 		for _, took := range []time.Duration{10 * time.Microsecond, 3 * time.Millisecond, 5 * time.Millisecond, time.Minute} {
-			s.took(runtime.EvaluationStop, StepPlan, time.Now().Add(-took))
+			s.observe(runtime.EvaluationStop, StepPlan, time.Now().Add(-took))
 		}
 		got := s.read().Timings[runtime.EvaluationStop][StepPlan]
 		want := []int64{0: 1, 5: 2, 9: 1}

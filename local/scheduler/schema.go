@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// The tables of the state.
+// The tables of the state. Their rows are pointers that never change.
 const (
 	tableJobs        = "jobs"
 	tableEvaluations = "evaluations"
@@ -18,8 +18,8 @@ const (
 
 // The rows of tableIndexes.
 const (
-	indexAll    = "all"    // of the last change
-	indexOrders = "orders" // of the last change of what is desired
+	indexAll    = "all"    // index of the last change
+	indexOrders = "orders" // index of the last change of an allocation's Desired
 )
 
 // index is a row of tableIndexes.
@@ -28,6 +28,7 @@ type index struct {
 	value uint64
 }
 
+// schema returns the tables and their indexes.
 func schema() *memdb.DBSchema {
 	return &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
 		tableJobs: table(tableJobs, unique(func(j *Job) []byte { return text(j.ID) })),
@@ -57,14 +58,14 @@ func many[T any](name string, key func(*T) []byte) *memdb.IndexSchema {
 	return &memdb.IndexSchema{Name: name, Indexer: by[T]{key}}
 }
 
-// by indexes rows by a key, without memdb's reflection.
+// by indexes rows by a key function, without memdb's reflection.
 type by[T any] struct{ key func(*T) []byte }
 
 // FromObject implements memdb.SingleIndexer.
 func (b by[T]) FromObject(row any) (bool, []byte, error) {
 	object, ok := row.(*T)
 	if !ok {
-		return false, nil, fmt.Errorf("%T where %T is kept", row, object)
+		return false, nil, fmt.Errorf("row of type %T in a table of %T", row, object)
 	}
 	return true, b.key(object), nil
 }
@@ -77,12 +78,12 @@ func (b by[T]) FromArgs(args ...any) ([]byte, error) {
 	case uint64:
 		return number(key), nil
 	default:
-		return nil, fmt.Errorf("no key: %T", key)
+		return nil, fmt.Errorf("unsupported key type %T", key)
 	}
 }
 
-// text ends with a NUL, so that no key begins with another.
+// text encodes a string key. It ends with a NUL so that no key is a prefix of another.
 func text[S ~string](s S) []byte { return append([]byte(s), 0) }
 
-// number sorts as it counts.
+// number encodes an integer key so that keys sort by number.
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -8,21 +8,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Snapshot is the state at one index. It never changes and costs nothing to
-// keep; any number may read it at once. What it returns is a copy.
+// A Snapshot is the state at one index. It never changes, costs nothing to keep, and is safe for
+// concurrent use. Its methods return copies.
 type Snapshot struct {
 	txn   *memdb.Txn
 	index uint64
 }
 
-// Index counts the changes that the snapshot holds. It begins anew with every
-// server.
+// Index returns the number of changes that the snapshot contains. It starts at 0 with every server.
 func (s Snapshot) Index() uint64 { return s.index }
 
-// Node returns the machine.
+// Node returns the machine: its resources, capacity and use.
 func (s Snapshot) Node() Node { return *must(s.txn.First(tableNode, "id", "node")).(*Node) }
 
-// Job returns a runner's job.
+// Job returns a runner's job, and whether it is known.
 func (s Snapshot) Job(id runtime.RunnerID) (job Job, ok bool) {
 	if j := s.job(id); j != nil {
 		return *j, true
@@ -30,16 +29,17 @@ func (s Snapshot) Job(id runtime.RunnerID) (job Job, ok bool) {
 	return job, false
 }
 
-// EachEvaluation yields those of a runner, of all for "", the youngest first.
+// EachEvaluation yields a runner's evaluations, newest first; of all runners for "".
 func (s Snapshot) EachEvaluation(job runtime.RunnerID) iter.Seq[Evaluation] {
 	return youngest[Evaluation](s, tableEvaluations, job)
 }
 
-// EachAllocation yields those of a runner, of all for "", the youngest first.
+// EachAllocation yields a runner's allocations, newest first; of all runners for "".
 func (s Snapshot) EachAllocation(job runtime.RunnerID) iter.Seq[Allocation] {
 	return youngest[Allocation](s, tableAllocations, job)
 }
 
+// youngest yields the rows of a table, newest first; with a job only that job's.
 func youngest[T any](s Snapshot, table string, job runtime.RunnerID) iter.Seq[T] {
 	index, args := "id", []any{}
 	if job != "" {
@@ -62,7 +62,7 @@ func (s Snapshot) allocation(id runtime.AllocationID) *Allocation {
 	return first[Allocation](s, tableAllocations, string(id))
 }
 
-// allocations returns a job's, ended ones too, the oldest first.
+// allocations returns a job's allocations, ended ones included, oldest first.
 func (s Snapshot) allocations(job runtime.RunnerID) []*Allocation {
 	var all []*Allocation
 	for a := range each[Allocation](must(s.txn.Get(tableAllocations, "job", string(job)))) {

@@ -9,19 +9,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// state is the one truth: jobs, evaluations, allocations and the node. Every
-// change that was committed has an index, one more than the last. Rows are
-// never changed in place, so that a Snapshot stays what it was.
+// state holds jobs, evaluations, allocations and the node. Every committed change has an index, one
+// more than the last. Rows are never changed in place, so a Snapshot stays as it is. Its methods
+// are safe for concurrent use.
 type state struct{ db *memdb.MemDB }
 
-// A Node is this machine.
+// A Node is this machine as the scheduler sees it.
 type Node struct {
-	Machine  runtime.Resources // what it has
-	Capacity runtime.Resources // what of that can be promised: more, where it is overcommitted
-	Used     runtime.Resources // by allocations that haven't ended; after a restore it can be above Capacity
+	Machine  runtime.Resources // its resources
+	Capacity runtime.Resources // Machine times the overcommit factors
+	Used     runtime.Resources // by allocations that haven't ended; after a restore it can exceed Capacity
 }
 
-// Promised returns which share of what can be promised is Used.
+// Promised returns Used as a share of Capacity, by dimension.
 func (n Node) Promised() map[Dimension]float64 {
 	capacity, used := vector(n.Capacity), vector(n.Used)
 	shares := map[Dimension]float64{}
@@ -34,26 +34,26 @@ func (n Node) Promised() map[Dimension]float64 {
 func newState(node Node) *state {
 	db, err := memdb.NewMemDB(schema())
 	if err != nil {
-		panic("the schema is wrong: " + err.Error()) // it is a constant
+		panic("the schema is wrong: " + err.Error()) // the schema is constant
 	}
 	s := &state{db}
 	s.write(func(w *write) { w.put(tableNode, &node) })
 	return s
 }
 
-// write is one change of the state; reads through it see what it has put.
+// write is one change of the state. Reads through it see its own puts.
 type write struct {
-	Snapshot // its index is the one that the change will have
+	Snapshot // its index is the one that this change will get
 	now      time.Time
 	dirty    bool
-	ordered  bool // what is desired of an allocation has changed
+	ordered  bool // an allocation's Desired has changed
 }
 
-// write commits what do puts, all of it or, if that is nothing, no index. It
-// returns the index of the state that holds it. One write is at work at a time.
+// write runs do, commits its puts atomically, and returns the new index. Without puts there is no
+// new index, and it returns the last one. Writes run one at a time.
 func (s *state) write(do func(w *write)) uint64 {
 	txn := s.db.Txn(true)
-	defer txn.Abort() // of what panicked; after Commit it does nothing
+	defer txn.Abort() // in case do panics; after Commit it does nothing
 	last := indexOf(txn, indexAll)
 	w := &write{Snapshot: Snapshot{txn: txn, index: last + 1}, now: time.Now()}
 	do(w)
@@ -68,8 +68,7 @@ func (s *state) write(do func(w *write)) uint64 {
 	return w.index
 }
 
-// put inserts or replaces a row. Only a row that doesn't belong in its table
-// can't be put.
+// put inserts or replaces a row. It panics for a row of the wrong type.
 func (w *write) put(table string, row any) {
 	w.dirty = true
 	if err := w.txn.Insert(table, row); err != nil {
@@ -92,8 +91,8 @@ func (w *write) putEvaluation(e *Evaluation) {
 	w.put(tableEvaluations, e)
 }
 
-// putAllocation puts a in place of before, nil for a new one, and keeps the
-// node's Used and the job's status in step with it.
+// putAllocation inserts a, or replaces before with it, and updates the node's Used and the job's
+// status in the same write. before is nil for a new allocation.
 func (w *write) putAllocation(before, a *Allocation) {
 	if before == nil {
 		a.CreateIndex, a.CreatedAt = w.index, w.now
@@ -117,8 +116,8 @@ func (w *write) putAllocation(before, a *Allocation) {
 	}
 }
 
-// putJob puts j with the status that follows from its allocations, unless that
-// changes nothing, and returns the row.
+// putJob stores j with the status derived from its allocations, and returns the row. It writes
+// nothing if nothing changed.
 func (w *write) putJob(j Job) *Job {
 	before := w.job(j.ID)
 	if before == nil {
@@ -136,13 +135,13 @@ func (w *write) putJob(j Job) *Job {
 	return &j
 }
 
-// snapshot returns the state as it is now.
+// snapshot returns the current state.
 func (s *state) snapshot() Snapshot {
 	txn := s.db.Txn(false)
 	return Snapshot{txn: txn, index: indexOf(txn, indexAll)}
 }
 
-// reach returns a snapshot of at least index, and waits for it until ctx ends.
+// reach waits until the state has at least index, and returns a snapshot of it; or ctx's cause.
 func (s *state) reach(ctx context.Context, index uint64) (Snapshot, error) {
 	for {
 		txn := s.db.Txn(false)
@@ -156,8 +155,7 @@ func (s *state) reach(ctx context.Context, index uint64) (Snapshot, error) {
 	}
 }
 
-// orders blocks until what is desired of an allocation has changed after an
-// index, and returns those where it did, oldest change first.
+// orders implements Scheduler.Orders.
 func (s *state) orders(ctx context.Context, after uint64) ([]Allocation, uint64, error) {
 	for {
 		txn := s.db.Txn(false)
@@ -200,7 +198,7 @@ func watchIndex(txn *memdb.Txn, name string) (<-chan struct{}, uint64) {
 	return changed, 0
 }
 
-// must is for reads, which fail only where the schema lacks what they name.
+// must unwraps a read. Reads fail only if the schema lacks a table or index that they name.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic("read the state: " + err.Error())

@@ -69,7 +69,7 @@ func TestBlockingReads(t *testing.T) {
 			t.Errorf("index %d, %v after %v", snap.index, err, time.Since(began))
 		}
 		if snap, err = s.Wait(t.Context(), 0); err != nil || snap.index != at+1 {
-			t.Errorf("what was before: %d, %v", snap.index, err)
+			t.Errorf("the earlier state: %d, %v", snap.index, err)
 		}
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -80,8 +80,7 @@ func TestBlockingReads(t *testing.T) {
 	})
 }
 
-// Who carries orders out isn't woken by what it said itself, and gets each
-// allocation once, as it is.
+// Orders isn't woken by Update, and returns each changed allocation once, as it is now.
 func TestOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState(Node{})
@@ -129,7 +128,7 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-func TestRowsComeYoungestFirst(t *testing.T) {
+func TestRowsAreNewestFirst(t *testing.T) {
 	s := newState(Node{})
 	s.write(func(w *write) {
 		for i, job := range []runtime.RunnerID{"a", "b", "a", "ab"} {
@@ -196,8 +195,8 @@ func TestJobsAreChecked(t *testing.T) {
 	}
 }
 
-// The smallest machine that anybody would use keeps eight pools of two, and as
-// many claimed runners beside them, all of the default size.
+// The smallest usual machine holds eight pools of two, and as many claimed runners, all of the
+// default size.
 func TestDefaultsSufficeForALaptop(t *testing.T) {
 	laptop := runtime.Resources{CPUMHz: 2 * 2000, MemoryMiB: 2048, Processes: 32768, WorkspaceMiB: 2048}
 	run(t, Config{Machine: laptop, Overcommit: DefaultOvercommit()}, func(t *testing.T, s *Scheduler) {

@@ -8,73 +8,73 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A Step is a part of a worker's work on an evaluation.
+// A Step is one step of a worker's work on an evaluation; each is timed.
 type Step string
 
-// The steps, in their order; REFRESH, and PLAN with it, may come again.
+// The steps in their order. REFRESH and PLAN can repeat.
 const (
-	StepWait     Step = "WAIT" // for the state to have what the evaluation is about
+	StepWait     Step = "WAIT" // for the state to contain the evaluation's job
 	StepSchedule Step = "SCHEDULE"
-	StepPlan     Step = "PLAN"    // submitted until answered
+	StepPlan     Step = "PLAN"    // from submission to the planner's answer
 	StepRefresh  Step = "REFRESH" // after a plan that was refused
-	StepUpdate   Step = "UPDATE"  // of the evaluations
+	StepUpdate   Step = "UPDATE"  // recording the evaluation's outcome
 	StepAck      Step = "ACK"
 )
 
-// Steps are all, in their order.
+// Steps returns all steps in their order.
 func Steps() []Step {
 	return []Step{StepWait, StepSchedule, StepPlan, StepRefresh, StepUpdate, StepAck}
 }
 
-// Stats counts what a Scheduler has done since it was made, and says what it
-// has to do now.
+// Stats is what a Scheduler has counted since New, and its current depths.
 type Stats struct {
-	Enqueued     int64 // deliveries asked for
+	Enqueued     int64 // evaluations enqueued
 	Dequeued     int64 // deliveries made
 	Acked        int64
 	Nacked       int64 // timeouts included
 	NackTimeouts int64
-	Superseded   int64 // evaluations that a newer one of their job made needless
-	Failed       int64 // delivered too often
+	Superseded   int64 // evaluations superseded by a newer one of their job
+	Failed       int64 // evaluations that were delivered maxDeliveries times
 
 	Blocked   int64
-	Unblocked int64 // woken: there was room
-	Reblocked int64 // woken, but the room was gone
+	Unblocked int64 // woken because there was room
+	Reblocked int64 // woken, but the room was taken
 
-	PlansApplied int64 // wholly
-	PlansPartial int64 // the stops, not the placement
+	PlansApplied int64 // applied as a whole
+	PlansPartial int64 // stops applied, placement refused
 	PlansRefused int64
-	Resubmitted  int64 // while the planner was disabled
+	Resubmitted  int64 // submissions repeated while the planner was disabled
 	Placed       int64
 	Stopped      int64
 
 	Collected int64 // evaluations, allocations and jobs
 
 	Depths  Depths
-	Timings map[runtime.EvaluationType]map[Step]timing.Reading // of steps that were taken
+	Timings map[runtime.EvaluationType]map[Step]timing.Reading // of the steps that occurred
 }
 
-// Refreshes counts how often a worker had to go on with a fresh snapshot.
+// Refreshes returns how often a worker had to plan again with a fresh snapshot.
 func (s Stats) Refreshes() int64 { return s.PlansPartial + s.PlansRefused }
 
-// Depths count the evaluations that haven't ended, by where they are.
+// Depths counts the evaluations that haven't ended, by where they are.
 type Depths struct {
-	Ready       map[runtime.EvaluationType]int // for a worker
-	Pending     int                            // until an outstanding one of the same job is back
+	Ready       map[runtime.EvaluationType]int // waiting for a worker
+	Pending     int                            // until the outstanding one of the same job is acked or nacked
 	Outstanding int                            // with a worker
 	Delayed     int                            // to be delivered later
-	Failed      int                            // delivered too often; their follow-ups are delayed
-	Blocked     int                            // for want of room, those that are woken included
-	Lacking     map[Dimension]int              // blocked ones, by each thing they lack
+	Failed      int                            // delivered maxDeliveries times; their follow-ups are delayed
+	Blocked     int                            // waiting for room, woken ones included
+	Lacking     map[Dimension]int              // blocked ones, by each dimension that they lack
 }
 
-// stats is Stats while it counts.
+// stats is the live counters behind Stats.
 type stats struct {
 	enqueued, dequeued, acked, nacked, nackTimeouts, superseded, failed atomic.Int64
 	blocked, unblocked, reblocked                                       atomic.Int64
 	plansApplied, plansPartial, plansRefused, resubmitted               atomic.Int64
 	placed, stopped, collected                                          atomic.Int64
-	timings                                                             map[runtime.EvaluationType]map[Step]*timing.Histogram // never changed
+	// The maps never change, so reading them needs no lock.
+	timings map[runtime.EvaluationType]map[Step]*timing.Histogram
 }
 
 func newStats() *stats {
@@ -89,12 +89,12 @@ func newStats() *stats {
 	return s
 }
 
-// took counts a step that began at a time and ends now.
-func (s *stats) took(t runtime.EvaluationType, step Step, began time.Time) {
+// observe records the duration of a step from began until now.
+func (s *stats) observe(t runtime.EvaluationType, step Step, began time.Time) {
 	s.timings[t][step].Add(time.Since(began))
 }
 
-// read returns s without its Depths.
+// read returns the counters, without Depths.
 func (s *stats) read() Stats {
 	all := Stats{
 		Enqueued:     s.enqueued.Load(),

@@ -95,7 +95,7 @@ func update(t testing.TB, s *Scheduler, id runtime.AllocationID, status runtime.
 	}
 }
 
-// allocation returns a job's youngest.
+// allocation returns a job's newest allocation.
 func allocation(t testing.TB, s *Scheduler, id runtime.RunnerID) Allocation {
 	t.Helper()
 	all := s.Snapshot().Allocations(Filter{Job: id})
@@ -115,7 +115,7 @@ func end(t testing.TB, s *Scheduler, id runtime.RunnerID) {
 	update(t, s, allocation(t, s, id).ID, runtime.AllocationComplete)
 }
 
-// fill takes all the room of a small machine, and returns who has it.
+// fill takes all room of a small machine, and returns the runners.
 func fill(t testing.TB, s *Scheduler) []runtime.RunnerID {
 	t.Helper()
 	var ids []runtime.RunnerID
@@ -140,7 +140,7 @@ func sole(t testing.TB, s *Scheduler, f Filter) Evaluation {
 	return all[0]
 }
 
-// checkUsed compares what the node says is used with what is.
+// checkUsed compares the node's Used with the allocations.
 func checkUsed(t interface{ Errorf(string, ...any) }, snap Snapshot) {
 	var used runtime.Resources
 	for _, a := range snap.Allocations(Filter{}) {
@@ -157,7 +157,7 @@ func checkUsed(t interface{ Errorf(string, ...any) }, snap Snapshot) {
 func walks(t *testing.T, walk func(*rapid.T)) {
 	t.Helper()
 	rapid.Check(t, func(rt *rapid.T) {
-		var failed any // rapid's way to end a walk, which has to pass the bubble
+		var failed any // rapid ends a walk by a panic, which must leave the bubble
 		synctest.Test(t, func(*testing.T) {
 			defer func() { failed = recover() }()
 			walk(rt)
@@ -168,7 +168,7 @@ func walks(t *testing.T, walk func(*rapid.T)) {
 	})
 }
 
-// Jobs returns all, by id.
+// Jobs returns all jobs by id.
 func (s Snapshot) Jobs() []Job {
 	var all []Job
 	for j := range each[Job](must(s.txn.Get(tableJobs, "id"))) {
@@ -183,7 +183,7 @@ type Filter struct {
 	Status string // of an EvaluationStatus or an AllocationStatus
 }
 
-// Evaluations returns those that the filter picks, the youngest first.
+// Evaluations returns the evaluations that match the filter, newest first.
 func (s Snapshot) Evaluations(f Filter) (all []Evaluation) {
 	for e := range s.EachEvaluation(f.Job) {
 		if f.Status == "" || f.Status == string(e.Status) {
@@ -193,7 +193,7 @@ func (s Snapshot) Evaluations(f Filter) (all []Evaluation) {
 	return all
 }
 
-// Allocations returns those that the filter picks, the youngest first.
+// Allocations returns the allocations that match the filter, newest first.
 func (s Snapshot) Allocations(f Filter) (all []Allocation) {
 	for a := range s.EachAllocation(f.Job) {
 		if f.Status == "" || f.Status == string(a.Status) {

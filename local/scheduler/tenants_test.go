@@ -12,9 +12,9 @@ import (
 
 func of(tenant string, j Job) Job { j.Tenant = runtime.TenantID(tenant); return j }
 
-// One tenant wants a runner in each of 50 environments, for claims and for refills, and
-// more. Another's claim and refill, which come last, have their places after one of the
-// first's each. Claims go before refills, whosever they are.
+// One tenant wants runners in each of 50 environments, for claims and for refills. Another one's
+// claim and refill, which come last, are placed after one each of the first tenant's. Claims go
+// before refills of any tenant.
 func TestTenantsTakeTurns(t *testing.T) {
 	for name, restored := range map[string]bool{"registered": false, "restored": true} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 					register(t, s, wanted...)
 				}
 				synctest.Wait()
-				// One after another leaves, and who has the room is next.
+				// One after the other ends, and the one that gets the room is next.
 				var order []runtime.RunnerID
 				for _, a := range before {
 					update(t, s, a.ID, runtime.AllocationComplete)
@@ -77,7 +77,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	}
 }
 
-// news returns the one job that has its place since others had.
+// news returns the one job that was placed since others were.
 func news(t *testing.T, s *Scheduler, wanted []Job, others []runtime.RunnerID) runtime.RunnerID {
 	t.Helper()
 	var all []runtime.RunnerID

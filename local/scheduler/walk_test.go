@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// However many plans come at once, and whatever they were made on, what is
-// placed fits, and no job is placed twice.
+// However many plans run concurrently, and on whatever snapshot: placements fit, and no job is
+// placed twice.
 func TestPlannerWalk(t *testing.T) {
 	walks(t, func(t *rapid.T) {
 		capacity := runtime.Resources{CPUMHz: 100, MemoryMiB: 100, Processes: 100, WorkspaceMiB: 100}
@@ -50,7 +50,7 @@ func TestPlannerWalk(t *testing.T) {
 			"plans": func(t *rapid.T) {
 				var batch []submission
 				for range rapid.IntRange(1, 5).Draw(t, "plans") {
-					snap := rapid.SampledFrom(snapshots).Draw(t, "snapshot") // an old one, perhaps
+					snap := rapid.SampledFrom(snapshots).Draw(t, "snapshot") // perhaps an old one
 					j := rapid.SampledFrom(snap.Jobs()).Draw(t, "job")
 					made, _ := reconcile(&j, snap.allocations(j.ID), room{capacity: capacity, used: snap.Node().Used})
 					made.delivery.Evaluation = &Evaluation{Priority: runtime.Priority(rapid.IntRange(1, 99).Draw(t, "priority"))}
@@ -86,7 +86,7 @@ func TestPlannerWalk(t *testing.T) {
 	})
 }
 
-// A whole scheduler at random: at rest, all that is wanted and fits is placed.
+// A whole scheduler at random: at rest, every wanted runner that fits is placed.
 func TestSchedulerWalk(t *testing.T) {
 	walks(t, walkScheduler)
 }
@@ -156,7 +156,7 @@ func walkScheduler(t *rapid.T) {
 	atRest(t, s)
 }
 
-// atRest checks that nothing is left to be done.
+// atRest checks that nothing is left to do.
 func atRest(t *rapid.T, s *Scheduler) {
 	snap := s.Snapshot()
 	depths := s.Stats().Depths
@@ -196,7 +196,7 @@ func atRest(t *rapid.T, s *Scheduler) {
 	}
 }
 
-// Real workers, and who runs what they place, all at once.
+// Real workers and runners of allocations, all concurrently.
 func TestSchedulerUnderLoad(t *testing.T) {
 	s := open(t, Config{Workers: 4, Collect: Collect{Every: time.Second, Evaluations: time.Second, Runners: time.Second}})
 	defer start(t, s)()

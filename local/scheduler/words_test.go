@@ -10,9 +10,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// What the scheduler says is shown as it says it, so the schema has its words,
-// and beside them only Nomad's.
-func TestSchemaHasTheSchedulersWords(t *testing.T) {
+// The API shows the scheduler's enums as they are, so the schema has all of them; in addition it
+// has only Nomad's.
+func TestSchemaHasAllSchedulerEnums(t *testing.T) {
 	schema, err := os.ReadFile("../../schema.graphqls")
 	if err != nil {
 		t.Fatal(err)

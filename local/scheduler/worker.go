@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	dequeueWithin = 10 * time.Second // then it looks again, though nothing woke it
-	reachWithin   = 5 * time.Second  // the state has what an evaluation is about
-	quietFor      = 10 * time.Second // since the start: the broker may not be enabled yet
-	maxPlans      = 5                // of an evaluation, before another worker tries it
+	dequeueWithin = 10 * time.Second // a dequeue's longest wait; then the worker starts over
+	reachWithin   = 5 * time.Second  // longest wait for the state to reach an evaluation's index
+	quietFor      = 10 * time.Second // after the start, errors aren't logged: the broker may not be enabled yet
+	maxPlans      = 5                // plans for one delivery before it is given back
 )
 
-// How long a worker pauses after an error: from a base, four times as long after each
-// further one, to a limit.
+// Pauses of a worker after an error: they start at a base and grow by a factor up to a limit.
 const (
 	fastBase  = 20 * time.Millisecond
 	fastLimit = time.Second
@@ -29,7 +28,7 @@ const (
 	growth    = 4
 )
 
-// pause returns after a while, and when early is closed or ctx ends.
+// pause returns after d, when early is closed, or when ctx ends.
 func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -40,9 +39,10 @@ func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 	}
 }
 
+// errConflicts is the error of a delivery whose plans were refused maxPlans times.
 var errConflicts = fmt.Errorf("%d plans in a row were refused", maxPlans)
 
-// worker takes evaluations and carries them out, one at a time.
+// worker dequeues evaluations and processes them, one at a time.
 type worker struct {
 	s     *Scheduler
 	types []runtime.EvaluationType
@@ -51,6 +51,7 @@ type worker struct {
 	dequeues, errors, resubmits backoff.Backoff
 }
 
+// newWorker returns a worker for evaluations of these types.
 func (s *Scheduler) newWorker(gate *gate, types ...runtime.EvaluationType) *worker {
 	return &worker{
 		s:         s,
@@ -62,19 +63,19 @@ func (s *Scheduler) newWorker(gate *gate, types ...runtime.EvaluationType) *work
 	}
 }
 
-// run works until ctx ends.
+// run works until ctx ends. A delivery that it holds then is given back.
 func (w *worker) run(ctx context.Context) {
 	started := time.Now()
 	for ctx.Err() == nil {
 		d, err := w.next(ctx)
 		switch {
 		case ctx.Err() != nil:
-			if d != nil { // it came in the same moment
+			if d != nil { // delivered in the same moment
 				_ = w.s.broker.nack(*d)
 			}
 		case err != nil:
 			if time.Since(started) > quietFor {
-				w.s.log.Warn("a scheduling worker gets no evaluations", zap.Error(err))
+				w.s.log.Warn("a scheduling worker gets no evaluations; it retries", zap.Error(err))
 			}
 			pause(ctx, w.dequeues.Next(), w.s.broker.whenEnabled())
 		case d != nil:
@@ -84,8 +85,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// next is parked while the gate is shut, then waits for an evaluation; nil: it
-// has to look again.
+// next waits until the gate is open, then for an evaluation; nil: none came, call it again.
 func (w *worker) next(ctx context.Context) (*delivery, error) {
 	var shut <-chan struct{}
 	if w.gate != nil {
@@ -97,9 +97,8 @@ func (w *worker) next(ctx context.Context) (*delivery, error) {
 	return w.s.broker.dequeue(ctx, shut, dequeueWithin, w.types...)
 }
 
-// handle carries d out, and acknowledges it or gives it back. Both are best
-// effort: where they don't arrive, it is delivered again, and there is nothing
-// left to do then.
+// handle processes d, then acks or nacks it. If the broker no longer knows the delivery, ack and
+// nack do nothing: the evaluation is delivered again anyway.
 func (w *worker) handle(ctx context.Context, d delivery) {
 	if w.gate != nil {
 		if !w.gate.enter() {
@@ -115,18 +114,20 @@ func (w *worker) handle(ctx context.Context, d delivery) {
 	if err == nil {
 		began := time.Now()
 		_ = w.s.broker.ack(d)
-		w.s.stats.took(d.Type, StepAck, began)
+		w.s.stats.observe(d.Type, StepAck, began)
 		w.errors.Reset()
 		return
 	}
 	_ = w.s.broker.nack(d)
 	if ctx.Err() == nil {
-		w.s.log.Warn("an evaluation is to be delivered again",
+		w.s.log.Warn("an evaluation couldn't be processed and will be delivered again",
 			zap.String("evaluation", string(d.ID)), zap.String("runner", string(d.Job)), zap.Error(err))
 		pause(ctx, w.errors.Next(), nil)
 	}
 }
 
+// process brings d's job to what is wanted: it plans on a snapshot, submits, and plans again with a
+// fresh snapshot if the plan was refused.
 func (w *worker) process(ctx context.Context, d delivery) error {
 	snap, err := w.reach(ctx, d, d.ModifyIndex, StepWait)
 	if err != nil {
@@ -138,7 +139,7 @@ func (w *worker) process(ctx context.Context, d delivery) error {
 	for range maxPlans {
 		began := time.Now()
 		made, short := reconcile(snap.job(d.Job), snap.allocations(d.Job), w.s.roomFor(snap, d.Evaluation))
-		w.s.stats.took(d.Type, StepSchedule, began)
+		w.s.stats.observe(d.Type, StepSchedule, began)
 		d.SnapshotIndex = snap.index
 		made.delivery, made.ends = d, short == nil
 		if made.empty() {
@@ -158,28 +159,28 @@ func (w *worker) process(ctx context.Context, d delivery) error {
 	return errConflicts
 }
 
-// roomFor returns what an evaluation's job may take from.
+// roomFor returns the room that an evaluation's job may use.
 func (s *Scheduler) roomFor(snap Snapshot, e *Evaluation) room {
 	node := snap.Node()
 	return room{capacity: node.Capacity, used: node.Used, kept: s.blocked.kept(e.Job, e.Priority, node.Capacity)}
 }
 
-// reach waits until the state has come to index.
+// reach waits until the state has reached index, at most reachWithin.
 func (w *worker) reach(ctx context.Context, d delivery, index uint64, step Step) (Snapshot, error) {
 	began := time.Now()
-	defer func() { w.s.stats.took(d.Type, step, began) }()
+	defer func() { w.s.stats.observe(d.Type, step, began) }()
 	if snap := w.s.state.snapshot(); snap.index >= index {
 		return snap, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, reachWithin, fmt.Errorf("the state didn't come to index %d within %v", index, reachWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, reachWithin, fmt.Errorf("the state didn't reach index %d within %v", index, reachWithin))
 	defer cancel()
 	return w.s.state.reach(ctx, index)
 }
 
-// submit has a plan applied; while the planner is disabled it tries again.
+// submit submits a plan; while the planner is disabled, it retries.
 func (w *worker) submit(ctx context.Context, made plan) (planned, error) {
 	began := time.Now()
-	defer func() { w.s.stats.took(made.delivery.Type, StepPlan, began) }()
+	defer func() { w.s.stats.observe(made.delivery.Type, StepPlan, began) }()
 	for {
 		result, err := w.s.planner.submit(ctx, made)
 		if !errors.Is(err, errNoPlanning) || ctx.Err() != nil || !w.s.broker.holds(made.delivery) {

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// restoring tests a running Scheduler that has restored, but not all yet.
+// restoring tests a running Scheduler after Restore, before Restored.
 func restoring(t *testing.T, config Config, jobs []Job, allocations []Allocation, test func(t *testing.T, s *Scheduler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%d MiB are used", got)
 		}
 		if placed(s, "new") || placed(s, "unplaced") || s.Reason("new") != "runners of the last server are being restored" {
-			t.Errorf("placed before it is known what lives; reason %q", s.Reason("new"))
+			t.Errorf("placed before Restored; reason %q", s.Reason("new"))
 		}
 		update(t, s, "x2", runtime.AllocationLost)
 		time.Sleep(time.Second)
@@ -59,7 +59,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("stats: %+v", got)
 		}
 		if a := allocation(t, s, "going"); a.Desired != runtime.DesiredStop {
-			t.Errorf("what was being removed: %+v", a)
+			t.Errorf("the runner that was being removed: %+v", a)
 		}
 		if j, _ := s.Snapshot().Job("died"); j.Status != JobDead || len(s.Snapshot().Allocations(Filter{Job: "died"})) != 1 {
 			t.Errorf("a runner that ran comes back empty: %+v", j)
@@ -68,7 +68,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-func TestRestoreTakesMoreThanThereIsRoomFor(t *testing.T) {
+func TestRestoreMayExceedCapacity(t *testing.T) {
 	jobs := []Job{sized(job("a", "a", 50), 900), sized(job("b", "a", 50), 900)}
 	allocations := []Allocation{{ID: "x", Job: "a", Status: runtime.AllocationRunning}, {ID: "y", Job: "b", Status: runtime.AllocationPending}}
 	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
@@ -109,9 +109,9 @@ func TestRestoreChecks(t *testing.T) {
 	}
 }
 
-// Two workers plan with the same room while nothing can be applied: one of them
-// is refused and goes on with what the other's plan has left.
-func TestRefusedPlanIsMadeAgain(t *testing.T) {
+// Two workers plan with the same room while no plan is applied: one is refused, and continues with
+// the room that the other left.
+func TestRefusedPlanIsRetried(t *testing.T) {
 	restoring(t, Config{Workers: 2}, []Job{sized(job("a", "a", 50), 600), sized(job("b", "b", 50), 600)}, nil, func(t *testing.T, s *Scheduler) {
 		s.Restored()
 		synctest.Wait()
@@ -123,9 +123,9 @@ func TestRefusedPlanIsMadeAgain(t *testing.T) {
 	})
 }
 
-// What never ran and is gone is placed again; what is left of it is to be
-// removed even where there is no room for a new one.
-func TestPlanIsAcceptedInPart(t *testing.T) {
+// An allocation that was lost before it ran is replaced; what is left of it is stopped even if a
+// new one doesn't fit.
+func TestPlanIsPartlyApplied(t *testing.T) {
 	jobs := []Job{job("a", "a", 50), sized(job("never", "b", 50), 16)}
 	allocations := []Allocation{{ID: "0-lost", Job: "a", Status: runtime.AllocationPending}, {ID: "0-never", Job: "never", Status: runtime.AllocationPending}}
 	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
@@ -145,7 +145,7 @@ func TestPlanIsAcceptedInPart(t *testing.T) {
 		update(t, s, "0-never", runtime.AllocationLost)
 		synctest.Wait()
 		if e := sole(t, s, Filter{Job: "never"}); e.Trigger != runtime.TriggerDeregister {
-			t.Errorf("what isn't wanted any more made work: %+v", e)
+			t.Errorf("an unwanted runner has evaluations: %+v", e)
 		}
 		if a := s.Snapshot().allocation("0-lost"); a.Desired != runtime.DesiredStop {
 			t.Errorf("not stopped: %+v", a)
@@ -177,7 +177,7 @@ func TestStaleStateIsGivenBack(t *testing.T) {
 		if got := s.Stats(); got.Nacked != 1 || got.Depths.Delayed != 1 {
 			t.Errorf("after its limit: %+v", got)
 		}
-		register(t, s, job("b", "a", 50)) // the state goes on
+		register(t, s, job("b", "a", 50)) // the state advances
 		for s.Stats().Acked < 2 {
 			snap := s.Snapshot()
 			if s.Stats().Acked < 2 {
@@ -207,7 +207,7 @@ func TestShutdownGivesBack(t *testing.T) {
 		if got.Nacked != 2 || got.Depths.Outstanding != 0 || got.Depths.Delayed != 2 || got.Depths.Ready[runtime.EvaluationPlace] != 1 {
 			t.Errorf("stats: %+v", got)
 		}
-		register(t, s, job("late", "a", 50)) // it is recorded, and nothing happens
+		register(t, s, job("late", "a", 50)) // it is registered, and nothing happens
 		time.Sleep(time.Hour)
 		if got := s.Stats(); got.Depths.Ready[runtime.EvaluationPlace] != 4 || got.Placed != 0 {
 			t.Errorf("after the end: %+v", got)
@@ -218,8 +218,7 @@ func TestShutdownGivesBack(t *testing.T) {
 	})
 }
 
-// The planner ends with a plan in its queue: there is no result, and that is an
-// error, not a success.
+// The planner ends with a plan in its queue: there is no result, which is an error, not a success.
 func TestPlanWithoutResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlanner(newState(Node{}), func(delivery) bool { return true }, &stats{})
@@ -243,7 +242,7 @@ func TestPlanWithoutResult(t *testing.T) {
 	})
 }
 
-// plansNoMore is a run that ends before it looks at any plan.
+// plansNoMore is a run that ends before it applies any plan.
 func (p *planner) plansNoMore(ctx context.Context) {
 	for len(p.plans) > 0 {
 		<-p.plans
@@ -261,8 +260,8 @@ func TestPlanOfAnotherHolderIsRefused(t *testing.T) {
 	})
 }
 
-// Who doesn't hold an evaluation any more can't end it.
-func TestFinishNeedsTheHold(t *testing.T) {
+// A worker that no longer holds an evaluation can't end it.
+func TestFinishNeedsTheToken(t *testing.T) {
 	s := open(t, Config{})
 	fresh(t, s)
 	register(t, s, job("a", "a", 50))
@@ -281,8 +280,8 @@ func TestFinishNeedsTheHold(t *testing.T) {
 	}
 }
 
-// What is cancelled meanwhile doesn't wait again.
-func TestCancelledDoesNotBlock(t *testing.T) {
+// A cancelled evaluation doesn't block again.
+func TestCancelledEvaluationDoesNotBlockAgain(t *testing.T) {
 	s := open(t, Config{})
 	fresh(t, s)
 	register(t, s, job("a", "a", 50))
@@ -299,9 +298,9 @@ func TestCancelledDoesNotBlock(t *testing.T) {
 	}
 }
 
-// One is woken while a newer one of its job comes to wait in its place. It has nothing
-// to do any more, whatever it lacks: it isn't delivered again, and the newer one waits on.
-func TestWokenAndCancelledIsDone(t *testing.T) {
+// An evaluation is woken while a newer one of its job blocks in its place. It has nothing left to
+// do: it isn't delivered again, and the newer one keeps waiting.
+func TestWokenAndCancelledEvaluationIsDropped(t *testing.T) {
 	for name, wanted := range map[string]int{"for the same reason": 2048, "for another": 1024} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Config{})
@@ -320,7 +319,7 @@ func TestWokenAndCancelledIsDone(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			large := sized(job("a", "a", 50), 2048) // which fits nowhere
+			large := sized(job("a", "a", 50), 2048) // it never fits
 			register(t, s, large)
 			handed(2048)
 			large.Priority = 60
@@ -338,8 +337,7 @@ func TestWokenAndCancelledIsDone(t *testing.T) {
 	}
 }
 
-// A woken one that doesn't fit after all blocks again. That is written only
-// when it says something new.
+// A woken evaluation that doesn't fit blocks again. That is written only if its reason changed.
 func TestReblock(t *testing.T) {
 	run(t, Config{Workers: 1}, func(t *testing.T, s *Scheduler) {
 		full := fill(t, s)
@@ -347,7 +345,7 @@ func TestReblock(t *testing.T) {
 		synctest.Wait()
 		before := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationBlocked)})
 		for i, want := range []struct {
-			taken int // MiB by an urgent one, of the 256 that come free
+			taken int // MiB taken by an urgent one, of the 256 that get free
 			why   string
 		}{{256, before.Reason}, {156, "memory exhausted: 256 MiB wanted, 100 MiB free"}} {
 			if err := s.Pause(t.Context()); err != nil {
@@ -355,7 +353,7 @@ func TestReblock(t *testing.T) {
 			}
 			synctest.Wait() // the worker is parked
 			end(t, s, full[i])
-			// It is woken, but another one is handed out first.
+			// It is woken, but another one is delivered first.
 			urgent := sized(job("urgent-"+string(full[i]), "b", 90), want.taken)
 			register(t, s, urgent)
 			s.Resume()
@@ -377,7 +375,7 @@ func TestReblock(t *testing.T) {
 
 func (f Filter) with(status runtime.EvaluationStatus) Filter { f.Status = string(status); return f }
 
-// The broker isn't enabled before Restore: that is nothing to log at first.
+// The broker isn't enabled before Restore: at first that isn't logged.
 func TestDequeueErrorsAreQuietAtFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)

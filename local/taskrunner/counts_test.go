@@ -21,8 +21,7 @@ func wantStats(t *testing.T, counts *tasks.Counts, want tasks.Stats) {
 	}
 }
 
-// counted leads a task that shares counts, has do happen to it after a while,
-// and lets go of it.
+// counted runs a task with shared counters, calls do after a while, and ends the server.
 func counted(counts *tasks.Counts, w *world, do func(*Task), change ...func(*Config)) {
 	config := w.config()
 	for _, f := range change {
@@ -71,7 +70,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// What leaked counts once, however often somebody has its removal tried again.
+// A leak counts once, however often its removal is retried.
 func TestCountsOfALeak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := NewCounts()
@@ -103,21 +102,20 @@ func TestCountsOfRestores(t *testing.T) {
 		}
 		w.unusable = []error{errors.New("its agent doesn't answer")}
 		if restore(w.last()) == nil {
-			t.Error("what can't be used is restored")
+			t.Error("an unusable task is restored")
 		}
 		w.procs[0].end()
 		if restore(w.last()) == nil {
-			t.Error("what has ended is restored")
+			t.Error("an ended task is restored")
 		}
-		if restore(State{Phase: Pending}) == nil { // it never ran: nothing is lost
-			t.Error("what never ran is restored")
+		if restore(State{Phase: Pending}) == nil { // it never ran, so nothing is lost
+			t.Error("a task that never ran is restored")
 		}
 		wantStats(t, counts, tasks.Stats{Starts: 1, Restores: 1, Lost: 2})
 	})
 }
 
-// The world's driver takes 10 ms for a start, the turn 5, and nothing else takes
-// any time.
+// The world's driver takes 10 ms for a start, the turn takes 5 ms, and nothing else takes time.
 func TestPhasesOfAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := NewCounts()

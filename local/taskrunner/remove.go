@@ -9,20 +9,20 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// How often a removal that fails is tried, and the pauses between.
+// Bounds of a failing removal: the number of tries, and the pauses between them.
 const (
 	removeTries = 5
 	firstPause  = 5 * time.Second
 	lastPause   = 2 * time.Minute
 )
 
-// finish removes what there is of a task that is to end or has ended, and lets
-// it be DEAD. It gives up when shutdown ends: the next server goes on.
+// finish removes everything of a task that must end or has ended, and makes it DEAD. It gives up
+// when shutdown ends: the next server continues.
 func (t *Task) finish(shutdown context.Context) {
 	pauses := backoff.Backoff{First: firstPause, Last: lastPause}
 	for try := 1; ; try++ {
 		select {
-		case <-t.again: // of a Stop that this try is for
+		case <-t.again: // a Stop before this try is served by it
 		default:
 		}
 		err := t.remove(context.WithoutCancel(shutdown))
@@ -30,7 +30,7 @@ func (t *Task) finish(shutdown context.Context) {
 			break
 		}
 		t.removalFailed(try, err)
-		var pause <-chan time.Time // none after the last try: until somebody asks
+		var pause <-chan time.Time // none after the last try: then only Stop retries
 		if try < removeTries {
 			pause = time.After(pauses.Next())
 		}
@@ -44,7 +44,7 @@ func (t *Task) finish(shutdown context.Context) {
 	t.conclude()
 }
 
-// remove ends what runs, and removes it.
+// remove ends the task's process, then removes what its start made.
 func (t *Task) remove(ctx context.Context) error {
 	if t.handle != nil {
 		t.end(ctx)
@@ -52,24 +52,24 @@ func (t *Task) remove(ctx context.Context) error {
 	return t.destroy(ctx)
 }
 
-// end asks the task's first process to end, and waits a while. Failing is
-// fine: what doesn't end is forced to.
+// end signals the task's first process, and waits a while. Its failure is no error: Destroy kills
+// what doesn't end.
 func (t *Task) end(ctx context.Context) {
 	if t.handle.Signal(t.config.Kill.Signal) != nil {
 		return
 	}
-	if !t.state.Failed { // else it had ended: what was signalled is only not reaped yet
+	if !t.state.Failed { // a failed task has ended already and only isn't reaped yet
 		t.config.Counts.Kills.Add(1)
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.config.Kill.Timeout)
 	defer cancel()
 	if t.handle.Wait(ctx) != nil {
 		t.config.Counts.ForcedKills.Add(1)
-		t.tell(runtime.TaskForced, "", fmt.Errorf("signal %s didn't end it within %s", t.config.Kill.Signal, t.config.Kill.Timeout))
+		t.record(runtime.TaskForced, "", fmt.Errorf("signal %s didn't end it within %s, so it was killed", t.config.Kill.Signal, t.config.Kill.Timeout))
 	}
 }
 
-// destroy removes what a start made, if there is anything.
+// destroy releases the handle, and removes what a start made, if anything.
 func (t *Task) destroy(ctx context.Context) error {
 	t.Close()
 	if !t.dirty {
@@ -84,16 +84,18 @@ func (t *Task) destroy(ctx context.Context) error {
 	return nil
 }
 
+// removalFailed records a failed removal, and wakes Wait. From the last try on, the task has
+// leaked.
 func (t *Task) removalFailed(try int, err error) {
-	t.tell(runtime.TaskRemovalFailed, "", fmt.Errorf("for the %d. time: %w", try, err))
+	t.record(runtime.TaskRemovalFailed, "", fmt.Errorf("try %d: %w", try, err))
 	t.config.Counts.RemovalFailures.Add(1)
 	if try == removeTries {
 		t.config.Counts.Leaks.Add(1)
 	}
 	if try >= removeTries {
-		t.state.Leak = fmt.Sprintf("it could not be removed in %d tries: %v", try, err)
+		t.state.Leak = fmt.Sprintf("it couldn't be removed in %d tries: %v", try, err)
 		if err := t.save(); err != nil {
-			t.note("that it leaked could not be stored: %v", err)
+			t.note("store that it leaked: %v", err)
 		}
 	}
 	t.mu.Lock()
@@ -103,7 +105,7 @@ func (t *Task) removalFailed(try int, err error) {
 	t.tried = make(chan struct{})
 }
 
-// conclude runs the stop hooks, and lets the task be DEAD.
+// conclude runs the stop hooks, and makes the task DEAD.
 func (t *Task) conclude() {
 	values := t.state.Values()
 	failed := t.each("stop", func(ctx context.Context, h Hook) error {
@@ -121,7 +123,7 @@ func (t *Task) conclude() {
 	if t.state.End != nil {
 		end = t.state.End
 	}
-	t.tell(runtime.TaskEnded, "", nil)
-	_ = t.move(Dead, end) // it is dead, stored or not; an event says so
+	t.record(runtime.TaskEnded, "", nil)
+	_ = t.move(Dead, end) // it is dead even if that can't be stored; an event records the error
 	close(t.ended)
 }

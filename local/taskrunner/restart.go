@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// A Policy says how often a task that can't be started is tried again.
+// A Policy bounds the restarts of a task that doesn't start.
 type Policy struct {
-	Attempts int           // restarts within Interval at most
-	Interval time.Duration // how long a restart counts
+	Attempts int           // at most so many restarts within Interval
+	Interval time.Duration // how long a restart counts against Attempts
 	Delay    time.Duration // before a restart
-	Jitter   float64       // the share of Delay that is added at most, by chance, so that not all try at once
+	Jitter   float64       // a random share of Delay, up to this one, is added, so that tasks don't retry together
 }
 
-// A tracker counts restarts.
+// A tracker counts a task's restarts. Its task's goroutine owns it.
 type tracker struct {
 	policy   Policy
 	restarts []time.Time // within the interval
 }
 
-// next returns how long to wait before another attempt after one that failed,
-// or false if there is to be none. Chance is 0 to 1.
+// next returns how long to wait before the restart after a failed attempt; false: there is none.
+// chance is a random number from 0 to 1.
 func (t *tracker) next(now time.Time, failed Failure, chance float64) (time.Duration, bool) {
 	if failed.Unrecoverable {
 		return 0, false

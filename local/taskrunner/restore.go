@@ -7,12 +7,12 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Restore finds a task again that ran when the last server died or stopped,
-// so that Run goes on with it. After an error it isn't there, or isn't fit:
-// what is left of it is for Discard.
+// Restore reattaches to a task that ran when the last server ended, so that Run can continue with
+// it. After an error the task has ended or is unusable, or that is unknown (the driver's error says
+// so): call Discard to remove what is left.
 func (t *Task) Restore(ctx context.Context) error {
 	if t.state.Phase != Running || len(t.state.Handle) == 0 {
-		return errors.New("it didn't run")
+		return errors.New("it wasn't running when the last server ended")
 	}
 	handle, err := t.config.Driver.Reattach(ctx, t.state.Handle)
 	if err != nil {
@@ -26,20 +26,20 @@ func (t *Task) Restore(ctx context.Context) error {
 		return err
 	}
 	t.config.Counts.Restores.Add(1)
-	t.tell(runtime.TaskRestored, "", nil)
+	t.record(runtime.TaskRestored, "", nil)
 	return nil
 }
 
-// Discard removes what there is of a task that isn't Run, and lets it be DEAD.
-// After an error, Stop and Run try again.
+// Discard removes everything of a task that isn't run, and makes it DEAD. After an error, Stop and
+// Run retry.
 func (t *Task) Discard(ctx context.Context, end End) error {
-	t.dirty = true // whatever was recorded
+	t.dirty = true // the record may be older than what was made
 	if err := t.destroy(ctx); err != nil {
 		return err
 	}
 	if t.state.End == nil {
 		t.state.End = &end
-		t.tell(runtime.TaskGone, end.Message, nil)
+		t.record(runtime.TaskGone, end.Message, nil)
 	}
 	t.conclude()
 	return nil

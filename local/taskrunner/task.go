@@ -15,66 +15,66 @@ import (
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-// Config is what a task is.
+// Config is what a task consists of.
 type Config struct {
 	Driver Driver
 	Hooks  []Hook // in the order in which they start
 	Policy Policy
 	Kill   Kill
 	Keeper Keeper
-	Counts *tasks.Counts // shared by many tasks; nil: its own
+	Counts *tasks.Counts // shared by tasks; nil: the task's own
 
-	// Turn waits until the task may start, which costs the machine something,
-	// and returns what gives the turn back. It returns an error if ctx ends.
+	// Turn blocks until the task may start, because a start is costly for the machine. The caller
+	// calls release after the start. It returns an error if ctx ends first.
 	Turn func(ctx context.Context) (release func(), err error)
 }
 
-// Kill is how what runs is ended.
+// Kill configures how a running task is ended.
 type Kill struct {
 	Signal  syscall.Signal // sent to the first process
-	Timeout time.Duration  // how long its end is waited for, before Destroy forces it
-	Within  time.Duration  // bounds one try of a whole removal
+	Timeout time.Duration  // how long to wait before Destroy kills it
+	Within  time.Duration  // bounds one try of a removal, and all stop hooks
 }
 
-// A Keeper keeps a task's state and tells it. Its methods are called by the
-// task alone, one at a time.
+// A Keeper stores a task's state and publishes it. Only the task calls its methods, one at a time.
 type Keeper interface {
-	// Save makes state durable, and then tells it to who wants to know.
+	// Save stores state durably, then publishes it.
 	Save(ctx context.Context, state State) error
-	// Note is told every event at once.
+	// Note receives every event immediately, before it is saved.
 	Note(event Event)
 }
 
 // saveWithin bounds one save.
 const saveWithin = 15 * time.Second
 
-// A Task is one task. New, or Restore, then Run, once each; Stop and Wait may
-// be called at any time, by anybody.
+// A Task is one task. Call New, optionally Restore, then Run or Discard, each once. Stop and Wait
+// may be called at any time, concurrently.
 type Task struct {
 	config Config
 
-	// Owned by who calls Restore, then by Run.
+	// The goroutine that calls Restore, then Run, owns the fields below.
 	state   State
-	saved   [sha256.Size]byte // digest of what was saved last
+	saved   [sha256.Size]byte // digest of the last saved state
 	tracker tracker
 	handle  Handle
-	dirty   bool // there may be something that Destroy has to remove
+	dirty   bool // Destroy may have something to remove
 
-	again chan struct{} // capacity 1: Stop was called; look again
-	ended chan struct{} // closed once the task is dead and removed
-	left  chan struct{} // closed when Run returns
+	again chan struct{} // a hint, capacity 1: Stop was called
+	ended chan struct{} // closed by conclude: the task is dead and removed
+	left  chan struct{} // closed by Run when it returns
 
-	mu     sync.Mutex // guards what follows
-	stop   *End       // why it is to end
-	cancel context.CancelCauseFunc
-	tried  chan struct{} // closed and replaced when a try to remove failed
-	failed error         // of that try
+	mu     sync.Mutex              // guards the fields below
+	stop   *End                    // set by the first Stop
+	cancel context.CancelCauseFunc // ends Run's live context
+	tried  chan struct{}           // closed and replaced when a removal fails
+	failed error                   // the error of that removal
 }
 
-var errStopped = errors.New("the task is to end")
+// errStopped is the cause of Run's live context after Stop.
+var errStopped = errors.New("the task was stopped")
 
-// New returns a task in a state: State{Phase: Pending}, or what was saved of
-// it. What state has counts as saved.
+// New returns a task in a state: State{Phase: Pending}, or one that was saved, which counts as
+// saved.
 func New(config Config, state State) *Task {
 	if config.Counts == nil {
 		config.Counts = NewCounts()
@@ -87,15 +87,15 @@ func New(config Config, state State) *Task {
 	return t
 }
 
-// Stop has the task end, whatever it does; or, where its removal failed, has
-// that be tried again. The end of the first call counts. It doesn't wait.
+// Stop ends the task, whatever it is doing; after a failed removal it causes one more try. The End
+// of the first call counts. Stop doesn't wait.
 func (t *Task) Stop(end End) {
 	t.mu.Lock()
 	if t.stop == nil {
 		t.stop = &end
 	}
 	select {
-	case t.again <- struct{}{}: // first: the try that this Stop leads to takes it
+	case t.again <- struct{}{}: // before cancel: the removal that this Stop causes consumes it
 	default:
 	}
 	cancel := t.cancel
@@ -105,8 +105,8 @@ func (t *Task) Stop(end End) {
 	}
 }
 
-// Wait returns nil once the task is dead and removed, or the error of the first
-// try of its removal that fails from now on.
+// Wait returns nil once the task is dead and removed. It returns an error if the next removal
+// fails, if Run returns first because the server stops, or ctx's cause.
 func (t *Task) Wait(ctx context.Context) error {
 	t.mu.Lock()
 	tried := t.tried
@@ -123,15 +123,15 @@ func (t *Task) Wait(ctx context.Context) error {
 		case <-t.ended:
 			return nil
 		default:
-			return errors.New("the server is stopping")
+			return errors.New("the server is stopping; the next one removes the runner")
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// Run leads the task until it is dead and removed, or until shutdown ends:
-// then what runs is left running.
+// Run leads the task until it is dead and removed, or until shutdown ends; then a running task is
+// left running. It starts no goroutine.
 func (t *Task) Run(shutdown context.Context) {
 	defer close(t.left)
 	defer t.Close()
@@ -147,14 +147,14 @@ func (t *Task) Run(shutdown context.Context) {
 	end := t.live(live)
 	switch {
 	case t.stopped() != nil:
-		t.tell(runtime.TaskStopping, t.stopped().Message, nil)
-		_ = t.move(Stopping, nil) // stored or not, it is to end; an event says so
+		t.record(runtime.TaskStopping, t.stopped().Message, nil)
+		_ = t.move(Stopping, nil) // it must end even if that can't be stored; an event records the error
 	case end != nil:
 		_ = t.move(Dead, end) // likewise
 	default: // the server stops
 		if t.state.Phase == Pending && t.dirty {
 			if err := t.destroy(context.WithoutCancel(shutdown)); err != nil {
-				t.note("what was begun of it isn't removed yet: %v", err)
+				t.note("remove what was begun of it: %v", err)
 			}
 		}
 		return
@@ -162,7 +162,7 @@ func (t *Task) Run(shutdown context.Context) {
 	t.finish(shutdown)
 }
 
-// Close lets go of a task that was restored and is not to be Run.
+// Close releases the handle of a task that was restored and isn't run. The task continues to run.
 func (t *Task) Close() {
 	if t.handle != nil {
 		t.handle.Close()
@@ -170,14 +170,14 @@ func (t *Task) Close() {
 	}
 }
 
-// live leads the task to its end by itself, which it returns, or until ctx
-// ends.
+// live leads the task until it ends without Stop, and returns why, or until ctx ends: then it
+// returns nil.
 func (t *Task) live(ctx context.Context) *End {
 	if t.state.Phase == Stopping || t.state.Phase == Dead {
 		return t.state.End
 	}
 	if t.state.Phase == Pending && ctx.Err() == nil {
-		t.tell(runtime.TaskPlaced, "", nil)
+		t.record(runtime.TaskPlaced, "", nil)
 	}
 	for t.state.Phase == Pending && ctx.Err() == nil {
 		failed := t.attempt(ctx)
@@ -198,8 +198,8 @@ func (t *Task) live(ctx context.Context) *End {
 	case ctx.Err() != nil:
 		return nil
 	}
-	end := &End{runtime.GoneUnknown, "the server could not watch it any more; its log says why"}
-	t.tell(runtime.TaskGone, end.Message, fmt.Errorf("its end can't be waited for: %w", err))
+	end := &End{runtime.GoneUnknown, "the server could no longer watch it; the server's log says why"}
+	t.record(runtime.TaskGone, end.Message, fmt.Errorf("wait for its end: %w", err))
 	return end
 }
 
@@ -208,53 +208,53 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 	counts, began := t.config.Counts, time.Now()
 	release, err := t.config.Turn(ctx)
 	if err != nil {
-		return &Failure{Message: "it got no turn", Err: err}
+		return &Failure{Message: "it got no turn to start", Err: err}
 	}
 	defer release()
-	counts.Took(tasks.Turn, began)
-	if err := t.destroy(ctx); err != nil { // what the attempt before left
+	counts.Observe(tasks.Turn, began)
+	if err := t.destroy(ctx); err != nil { // left by the attempt before
 		return &Failure{Message: t.state.Waiting, Err: err}
 	}
 	began = time.Now()
-	t.tell(runtime.TaskPreparing, "", nil)
+	t.record(runtime.TaskPreparing, "", nil)
 	if err := t.prestart(ctx); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Took(tasks.Prestart, began)
+	began = counts.Observe(tasks.Prestart, began)
 	t.dirty = true
 	if t.handle, err = t.config.Driver.Start(ctx, StartRequest{t.state.Values()}); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Took(tasks.Start, began)
-	t.tell(runtime.TaskStarted, "", nil)
+	began = counts.Observe(tasks.Start, began)
+	t.record(runtime.TaskStarted, "", nil)
 	if err := t.poststart(ctx, false); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Took(tasks.Poststart, began)
+	began = counts.Observe(tasks.Poststart, began)
 	if ctx.Err() != nil {
 		return &Failure{Err: context.Cause(ctx)}
 	}
 	t.state.Handle, t.state.StartedAt, t.state.Waiting = t.handle.Saved(), time.Now(), ""
-	t.tell(runtime.TaskReady, "", nil) // now, so that it is saved too
+	t.record(runtime.TaskReady, "", nil) // before move, so that it is saved with the phase
 	if err := t.move(Running, nil); err != nil {
-		return &Failure{Message: "that it started could not be stored", Err: err}
+		return &Failure{Message: "its start couldn't be stored", Err: err}
 	}
-	counts.Took(tasks.Save, began)
+	counts.Observe(tasks.Save, began)
 	counts.Starts.Add(1)
 	return nil
 }
 
-// startFailed removes what an attempt left, and waits until another may
-// follow; or it returns why none does.
+// startFailed removes what a failed attempt left. It waits until the next attempt, or returns the
+// End if there is none.
 func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 	t.config.Counts.StartFailures.Add(1)
 	delay, again := t.tracker.next(time.Now(), failed, rand.Float64()) //nolint:gosec // no secret
-	t.tell(runtime.TaskStartFailed, failed.Message, failed.Err)
+	t.record(runtime.TaskStartFailed, failed.Message, failed.Err)
 	if err := t.destroy(context.WithoutCancel(ctx)); err != nil {
-		t.tell(runtime.TaskRemovalFailed, "", err)
+		t.record(runtime.TaskRemovalFailed, "", err)
 	}
 	if !again {
 		return &End{runtime.GoneStartFailed, failed.Message}
@@ -263,9 +263,9 @@ func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 	t.config.Counts.Restarts.Add(1)
 	t.state.LastRestart = time.Now()
 	t.state.Waiting = failed.Message
-	t.tell(runtime.TaskRestarting, fmt.Sprintf("in %s", delay.Round(time.Millisecond)), nil)
+	t.record(runtime.TaskRestarting, fmt.Sprintf("in %s", delay.Round(time.Millisecond)), nil)
 	if err := t.save(); err != nil {
-		t.note("its state could not be stored: %v", err)
+		t.note("store its state: %v", err)
 	}
 	select {
 	case <-time.After(delay):
@@ -274,7 +274,7 @@ func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 	return nil
 }
 
-// exited asks the hooks why the task ended.
+// exited asks the hooks why the task ended, and records it.
 func (t *Task) exited() *End {
 	end := End{Reason: runtime.GoneUnknown}
 	_ = t.each("exited", func(ctx context.Context, h Hook) error {
@@ -292,13 +292,14 @@ func (t *Task) exited() *End {
 	t.state.Failed = true
 	t.config.Counts.Exits.Add(1)
 	if end.Reason == runtime.GoneOutOfMemory {
-		t.tell(runtime.TaskOutOfMemory, "", nil)
+		t.record(runtime.TaskOutOfMemory, "", nil)
 	} else {
-		t.tell(runtime.TaskGone, end.Message, nil)
+		t.record(runtime.TaskGone, end.Message, nil)
 	}
 	return &end
 }
 
+// prestart runs the prestart hooks that haven't succeeded yet.
 func (t *Task) prestart(ctx context.Context) error {
 	for _, h := range t.config.Hooks {
 		p, ok := h.(Prestarter)
@@ -317,7 +318,7 @@ func (t *Task) prestart(ctx context.Context) error {
 	return nil
 }
 
-// poststart returns an error if a hook says that the task can't be used.
+// poststart runs the poststart hooks, and returns an error if one reports the task as unusable.
 func (t *Task) poststart(ctx context.Context, restored bool) error {
 	for _, h := range t.config.Hooks {
 		p, ok := h.(Poststarter)
@@ -326,7 +327,7 @@ func (t *Task) poststart(ctx context.Context, restored bool) error {
 		}
 		var response PoststartResponse
 		if err := p.Poststart(ctx, PoststartRequest{restored}, &response); err != nil {
-			t.note("hook %s after its start: %v", h.Name(), err)
+			t.note("hook %s after the start: %v", h.Name(), err)
 		}
 		if response.Unusable != nil {
 			return response.Unusable
@@ -335,8 +336,8 @@ func (t *Task) poststart(ctx context.Context, restored bool) error {
 	return nil
 }
 
-// each calls do for the hooks, and notes errors. Ctx doesn't end with the
-// task: what happens at its end happens always.
+// each calls do for each hook, and notes errors. Its context is independent of the task's: hooks at
+// the end of a task always run.
 func (t *Task) each(when string, do func(context.Context, Hook) error) (failed error) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.config.Kill.Within)
 	defer cancel()
@@ -353,9 +354,9 @@ func (t *Task) each(when string, do func(context.Context, Hook) error) (failed e
 	return failed
 }
 
-// move brings the task forward to a phase and saves that, which tells it. It
-// is the only place that changes the phase. What can't be saved doesn't run;
-// but what ended has ended, saved or not.
+// move moves the task forward to a phase, and saves that, which publishes it. It is the only
+// function that changes the phase. A start that can't be saved is undone; an end stays, saved or
+// not.
 func (t *Task) move(to Phase, end *End) error {
 	from := t.state.Phase
 	if from.Before(to) {
@@ -369,15 +370,15 @@ func (t *Task) move(to Phase, end *End) error {
 	}
 	err := t.save()
 	if err != nil {
-		t.note("its state could not be stored: %v", err)
+		t.note("store its state: %v", err)
 	}
 	if err != nil && to == Running {
-		t.state.Phase, t.state.Handle = from, nil // nobody was told
+		t.state.Phase, t.state.Handle = from, nil // it wasn't published
 	}
 	return err
 }
 
-// save saves the state unless it was saved already.
+// save saves the state if it has changed.
 func (t *Task) save() error {
 	digest := t.state.digest()
 	if digest == t.saved {
@@ -392,14 +393,13 @@ func (t *Task) save() error {
 	return nil
 }
 
-// note adds an event for the log alone.
+// note adds an event for the log only.
 func (t *Task) note(format string, args ...any) {
 	t.add(Event{Message: fmt.Sprintf(format, args...)})
 }
 
-// tell adds an event that clients are told of, with what they may know of it
-// beside its kind, and with an error for the log.
-func (t *Task) tell(kind runtime.TaskEventKind, detail string, err error) {
+// record adds an event that clients see, with details for them, and an error for the log.
+func (t *Task) record(kind runtime.TaskEventKind, detail string, err error) {
 	event := Event{Kind: kind, Detail: detail}
 	if err != nil {
 		event.Message = err.Error()
@@ -413,7 +413,7 @@ func (t *Task) add(event Event) {
 	t.config.Keeper.Note(event)
 }
 
-// stopped returns why the task is to end, or nil; it doesn't change once it is set.
+// stopped returns the End of the first Stop; nil: Stop wasn't called. Once set, it doesn't change.
 func (t *Task) stopped() *End {
 	t.mu.Lock()
 	defer t.mu.Unlock()

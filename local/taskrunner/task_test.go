@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// pass lets the bubble's time go on, and everything settle.
+// pass lets the bubble's time pass, and everything settle.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -28,7 +28,7 @@ func want[T comparable](t *testing.T, what string, got []T, want ...T) {
 	}
 }
 
-func TestLife(t *testing.T) {
+func TestLifeOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
 		task, leave := led(w, State{Phase: Pending})
@@ -71,8 +71,8 @@ func TestEndsByItself(t *testing.T) {
 	})
 }
 
-// What can't be watched isn't left alone.
-func TestUnwatchable(t *testing.T) {
+// A task that can't be watched is removed.
+func TestUnwatchableTaskIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{blind: true, deaf: true}
 		task, leave := led(w, State{Phase: Pending})
@@ -98,7 +98,7 @@ func TestStartsThatFail(t *testing.T) {
 		"then not usable":        {starts: []error{broken}, unusable: []error{broken}, phase: Running, attempts: 3, restarts: 2},
 		"always":                 {starts: []error{broken, broken, broken, broken}, phase: Dead, attempts: 3, restarts: 2, message: "broken"},
 		"for good":               {starts: []error{&Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, phase: Dead, attempts: 1, message: "never"},
-		"and nobody knows why":   {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, phase: Dead, attempts: 3, restarts: 2, message: "it could not be started; the server's log says why"},
+		"for an unknown reason":  {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, phase: Dead, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
 		"and can't be removed":   {starts: []error{broken}, destroys: []error{errors.New("busy")}, phase: Running, attempts: 2, restarts: 1},
 		"and never removed":      {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), phase: Dead, attempts: 1, restarts: 2, message: "broken"},
 		"to be stored":           {saves: []error{errors.New("full")}, phase: Running, attempts: 2, restarts: 1},
@@ -134,8 +134,8 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-// Between attempts what is waited for is reported.
-func TestWaiting(t *testing.T) {
+// Between attempts the reason of the failure is shown.
+func TestFailureIsReportedBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("detail")}}}
 		_, leave := led(w, State{Phase: Pending})
@@ -151,16 +151,15 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// What clients are told is saved with the state, and says nothing of an error
-// but what is meant for them.
-func TestWhatClientsAreTold(t *testing.T) {
+// Events for clients are saved with the state, and contain only the public part of an error.
+func TestClientsSeeOnlyPublicEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("/secret/path")}}}
 		_, leave := led(w, State{Phase: Pending})
 		pass(5 * time.Second)
 		running := told(w.last())
-		want(t, "while it runs", running[:4], "It got its place.", "What it needs is being made.", "It could not be started: broken.", running[3])
-		want(t, "while it runs", running[4:], "What it needs is being made.", "Its first process was started.", "Its agent answered, so it can be claimed.")
+		want(t, "while it runs", running[:4], "It was placed on a machine.", "Its sandbox is being prepared.", "It could not be started: broken.", running[3])
+		want(t, "while it runs", running[4:], "Its sandbox is being prepared.", "Its first process was started.", "Its agent answered, so it can be claimed.")
 		leave()
 		again := New(w.config(), w.last())
 		if err := again.Restore(t.Context()); err != nil {
@@ -169,13 +168,13 @@ func TestWhatClientsAreTold(t *testing.T) {
 		again.Stop(End{runtime.GoneDrained, "drained"})
 		again.Run(t.Context())
 		ended := told(w.last())
-		want(t, "at its end", ended[len(ended)-3:], "It went on while no server watched it.", "It is being ended: drained.", "Nothing of it runs any more.")
+		want(t, "at its end", ended[len(ended)-3:], "It kept running while no server was connected.", "It is being stopped: drained.", "All its processes have ended.")
 	})
 }
 
 func told(s State) (all []string) {
 	for _, event := range s.Events {
-		if e, is := event.Told(); is {
+		if e, is := event.Public(); is {
 			all = append(all, e.Message())
 		}
 	}
@@ -183,7 +182,7 @@ func told(s State) (all []string) {
 }
 
 func TestStopWhileItStarts(t *testing.T) {
-	for _, after := range []time.Duration{0, 5 * time.Millisecond, 500 * time.Millisecond} { // before, in Start, in a pause
+	for _, after := range []time.Duration{0, 5 * time.Millisecond, 500 * time.Millisecond} { // before Start, during Start, in a pause
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{starts: []error{errors.New("x"), errors.New("x"), errors.New("x")}}
 			task := New(w.config(), State{Phase: Pending})
@@ -207,7 +206,7 @@ func TestStopWhileItStarts(t *testing.T) {
 	}
 }
 
-func TestRemovalIsTriedFiveTimes(t *testing.T) {
+func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		w := &world{deaf: true, destroys: []error{busy, busy, busy, busy, busy, busy}}
@@ -233,7 +232,7 @@ func TestRemovalIsTriedFiveTimes(t *testing.T) {
 			waited := make(chan error)
 			go func() { waited <- task.Wait(t.Context()) }()
 			synctest.Wait()
-			task.Stop(End{}) // one more try each
+			task.Stop(End{}) // one more try per call
 			if err := <-waited; !errors.Is(err, failing) {
 				t.Errorf("%v, want %v", err, failing)
 			}
@@ -276,9 +275,9 @@ func TestLeftRunningAndRestored(t *testing.T) {
 		<-again.left
 
 		w.procs[0].end()
-		gone := New(w.config(), w.states[saves-1]) // as it was when it ran
+		gone := New(w.config(), w.states[saves-1]) // its state while it ran
 		if err := gone.Restore(t.Context()); err == nil {
-			t.Error("what has ended is restored")
+			t.Error("an ended task is restored")
 		}
 		if err := gone.Discard(t.Context(), End{runtime.GoneStoppedOutside, "restarted"}); err != nil {
 			t.Error(err)
@@ -289,7 +288,7 @@ func TestLeftRunningAndRestored(t *testing.T) {
 	})
 }
 
-func TestEventsAreTen(t *testing.T) {
+func TestEventsAreBounded(t *testing.T) {
 	var s State
 	before := s.digest()
 	for i := range 25 {
@@ -318,7 +317,7 @@ func TestTracker(t *testing.T) {
 		{time.Second, Failure{}, 1, 1500 * time.Millisecond, true},
 		{2 * time.Second, Failure{}, 0, 0, false},
 		{59 * time.Second, Failure{}, 0, 0, false},
-		{60 * time.Second, Failure{}, 0.5, 1250 * time.Millisecond, true}, // the first counts no more
+		{60 * time.Second, Failure{}, 0.5, 1250 * time.Millisecond, true}, // the first no longer counts
 		{60 * time.Second, Failure{}, 0, 0, false},
 		{time.Hour, Failure{Unrecoverable: true}, 0, 0, false},
 		{time.Hour, Failure{}, 0, time.Second, true},
@@ -330,9 +329,9 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// Whatever fails, in whatever order: phases only move forward, nothing is
-// started after it ran, and a task that has ended has left nothing.
-func TestRandomLives(t *testing.T) {
+// Phases only move forward, nothing is started after it ran, and an ended task leaves nothing,
+// whatever fails in whatever order.
+func TestRandomFaults(t *testing.T) {
 	reached := map[string]bool{}
 	rapid.Check(t, func(r *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,15 +18,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A world is a driver, a keeper and a hook whose faults are set by tests.
+// A world is a driver, a keeper and a hook whose faults the tests set.
 type world struct {
 	mu       sync.Mutex // guards all below
-	starts   []error    // what the next starts fail of
+	starts   []error    // errors of the next starts
 	destroys []error
 	unusable []error
 	saves    []error
 	deaf     bool // signals end nothing
-	blind    bool // nobody can be waited for
+	blind    bool // Wait fails
 
 	procs   []*process // all that were started
 	phases  []Phase    // as saved, without repetitions
@@ -69,7 +69,7 @@ func (p *process) Signal(syscall.Signal) error {
 	return nil
 }
 
-// pop takes the next planned fault.
+// pop returns the next planned fault.
 func pop(faults *[]error) error {
 	if len(*faults) == 0 {
 		return nil
@@ -154,7 +154,7 @@ func (w *world) last() State {
 	return w.states[len(w.states)-1]
 }
 
-// hook does everything that hooks do.
+// hook implements all hooks.
 type hook struct{ *world }
 
 func (hook) Name() string { return "all" }

@@ -1,4 +1,4 @@
-// Package thread runs what changes the operating system's thread it is on.
+// Package thread runs functions that change the operating-system thread that they run on.
 package thread
 
 import (
@@ -7,13 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do calls f on a thread of its own, which ends with f, and returns after that:
-// nobody else finds themselves in the namespaces, or as the user, that f left
-// the thread with. It may be called concurrently. Where f ends its goroutine
-// (runtime.Goexit), Do returns all the same.
+// Do calls f on a thread of its own, which ends with f, and returns after that. So no other code
+// runs with the namespaces or the user that f left the thread with. It is safe for concurrent use.
+// If f ends its goroutine (runtime.Goexit), Do returns as well.
 //
-// The thread is never the process's first. Go can't end that one and keeps it
-// for good, and what /proc/self tells is of it.
+// The thread is never the process's first one: Go can't end that thread and would keep it changed,
+// and /proc/self shows it.
 func Do(f func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -21,9 +20,9 @@ func Do(f func()) {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
 			f()
-			return // locked: the thread ends
+			return // still locked, so the thread ends
 		}
-		Do(f) // elsewhere, since this one is taken meanwhile
+		Do(f) // on another thread, because this one stays locked meanwhile
 		runtime.UnlockOSThread()
 	}()
 	<-ended

@@ -12,9 +12,9 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// Every thread that f left in another namespace is gone, and the process's
-// first, which can't go, never was one of them.
-func TestWhatChangesIsTheThreadsAlone(t *testing.T) {
+// Every thread that f left in another namespace has ended, and the process's first thread, which
+// can't end, was never one of them.
+func TestOtherThreadsKeepTheirState(t *testing.T) {
 	need.Sandboxes(t)
 	of := func(whose string) string {
 		name, err := os.Readlink("/proc/" + whose + "/ns/uts")

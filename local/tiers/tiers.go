@@ -1,4 +1,4 @@
-// Package tiers finds out which ways to keep runners apart this machine can use now.
+// Package tiers determines which isolation tiers this machine can use now.
 package tiers
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Tier is a way to keep runners apart that the settings name, beside
-// namespaces made by libcontainer, which is always there.
+// A Tier is an isolation tier of the settings, in addition to namespaces by libcontainer, which is
+// always available.
 type Tier struct {
 	Isolation runtime.Isolation
 	Runtime   string // "" with GVISOR
-	Version   string // what its program says
-	NoTime    bool   // programs see since when the machine runs
+	Version   string // version that its program reports
+	NoTime    bool   // without time namespaces: programs see the machine's uptime
 	Err       error  // why it is unavailable; nil: it can be used
 }
 
-// Probe tries which of the configured runtimes can be run, each for 5 s at most.
+// Probe tests the configured runtimes concurrently, each for at most 15 s, and returns their tiers.
 func Probe(ctx context.Context, h *host.Host) []Tier {
 	all := make([]Tier, 0, len(h.Runtimes))
 	for _, name := range h.Runtimes {
@@ -35,9 +35,9 @@ func Probe(ctx context.Context, h *host.Host) []Tier {
 		}
 		all = append(all, t)
 	}
-	if h.Ordinary() {
+	if h.Rootless() {
 		for i := range all {
-			all[i].Err = errors.New("only root can have its sandboxes made: run a sandbox helper as root")
+			all[i].Err = errors.New("its sandboxes need root: run a sandbox helper as root")
 		}
 		return all
 	}
@@ -50,7 +50,7 @@ func Probe(ctx context.Context, h *host.Host) []Tier {
 	return all
 }
 
-// Name returns what the machine's settings call it.
+// Name returns the tier's name in the settings.
 func (t Tier) Name() string {
 	if t.Isolation == runtime.IsolationGVisor {
 		return oci.GVisor
@@ -58,7 +58,7 @@ func (t Tier) Name() string {
 	return t.Runtime
 }
 
-// String describes a tier in a line.
+// String describes a tier in one line.
 func (t Tier) String() string {
 	name := string(t.Isolation)
 	if t.Runtime != "" {
@@ -68,13 +68,13 @@ func (t Tier) String() string {
 		return fmt.Sprintf("%s is unavailable: %v", name, t.Err)
 	}
 	if t.NoTime {
-		return fmt.Sprintf("%s can be had (%s), but without time namespaces: programs see since when this machine runs", name, t.Version)
+		return fmt.Sprintf("%s is available (%s), but without time namespaces: programs see how long this machine has been running", name, t.Version)
 	}
-	return fmt.Sprintf("%s can be had (%s)", name, t.Version)
+	return fmt.Sprintf("%s is available (%s)", name, t.Version)
 }
 
-// Available returns INVALID_INPUT for an environment whose isolation is unavailable
-// on this machine now: another in its place would be less than was asked for.
+// Available returns INVALID_INPUT for an environment whose isolation tier is unavailable on this
+// machine now. Another tier never replaces it: that could isolate less than requested.
 func Available(ctx context.Context, h *host.Host, env runtime.Environment) error {
 	name := sandbox.Runtime(env)
 	if name == "" {
@@ -82,25 +82,25 @@ func Available(ctx context.Context, h *host.Host, env runtime.Environment) error
 	}
 	configured := slices.Contains(h.Runtimes, name)
 	gvisor := env.Isolation == runtime.IsolationGVisor
-	whose := "this server"
+	where := "this server"
 	if h.Direct == nil {
-		whose = "this server's sandbox helper"
+		where = "this server's sandbox helper"
 	}
 	switch {
 	case !configured && gvisor:
-		return runtime.Invalid("isolation", "must be %s: %s has no %s, which needs its setting gvisor-runtime (the path of gVisor's program runsc)", runtime.IsolationNamespaces, whose, env.Isolation)
+		return runtime.Invalid("isolation", "must be %s: %s has no %s; set its gvisor-runtime to the path of gVisor's program runsc", runtime.IsolationNamespaces, where, env.Isolation)
 	case !configured:
-		return runtime.Invalid("runtime", "must be empty, or one of %s's setting oci-runtimes (%s)", whose, strings.Join(named(h), ", "))
+		return runtime.Invalid("runtime", "must be empty, or a name in the oci-runtimes of %s (%s)", where, strings.Join(named(h), ", "))
 	}
 	if _, _, err := h.Launcher.Probe(ctx, name); err != nil && gvisor {
-		return runtime.Invalid("isolation", "can't be %s now: %v", env.Isolation, err)
+		return runtime.Invalid("isolation", "%s is unavailable now: %v", env.Isolation, err)
 	} else if err != nil {
-		return runtime.Invalid("runtime", "can't be %s now: %v", name, err)
+		return runtime.Invalid("runtime", "%s is unavailable now: %v", name, err)
 	}
 	return nil
 }
 
-// named returns the names of runtimes that environments may name.
+// named returns the runtimes that environments can name.
 func named(h *host.Host) []string {
 	return slices.DeleteFunc(slices.Clone(h.Runtimes), func(name string) bool { return name == oci.GVisor })
 }

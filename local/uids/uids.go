@@ -1,9 +1,9 @@
-// Package uids hands out ranges of user ids, so that no two sandboxes of one
-// machine share a user, also when several servers run there.
+// Package uids allocates ranges of user ids, so that no two sandboxes of a machine share a user,
+// even with several servers.
 //
-// A range that is taken is a symbolic link named after its number, in one
-// directory for the whole machine, and points to a directory of its holder.
-// Making a link is atomic, and a link whose target is gone is free again.
+// An allocated range is a symbolic link, named after its number, in one directory for the whole
+// machine. It points to a directory of its holder. Making a link is atomic, and a link whose target
+// is missing counts as free.
 package uids
 
 import (
@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Default is the directory that all servers of a machine share. It doesn't
-// outlive the machine's start, as no sandbox does.
+// Default is the directory that all servers of a machine share. It is lost at a reboot, like all
+// sandboxes.
 const Default = "/run/rockpool/uids"
 
-// Ranges hands out the numbers 0 to Count-1. Its methods may be called at
-// once.
+// Ranges allocates the numbers 0 to Count-1. Its methods are safe for concurrent use, also by
+// several processes.
 type Ranges struct {
 	Dir   string
 	Count int
@@ -33,8 +33,8 @@ type Ranges struct {
 	next int
 }
 
-// Take reserves a number for holder, an absolute path of a directory that is
-// there as long as the number is needed.
+// Take allocates a number for holder, the absolute path of a directory that must exist as long as
+// the number is needed. It returns an error if all are in use.
 func (r *Ranges) Take(holder string) (int, error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return 0, err
@@ -57,12 +57,13 @@ func (r *Ranges) Take(holder string) (int, error) {
 		}
 		return n, nil
 	}
-	return 0, fmt.Errorf("all %d ranges of user ids are taken (see %s)", r.Count, r.Dir)
+	return 0, fmt.Errorf("all %d ranges of user ids are in use (see %s)", r.Count, r.Dir)
 }
 
-var errTaken = errors.New("taken meanwhile")
+// errTaken means that the next number must be tried.
+var errTaken = errors.New("another server took the range meanwhile")
 
-// replace takes over a link whose target is gone.
+// replace takes over a link whose target is missing.
 func (r *Ranges) replace(at, holder string) error {
 	unlock, err := r.lock()
 	if err != nil {
@@ -83,8 +84,8 @@ func (r *Ranges) replace(at, holder string) error {
 	return nil
 }
 
-// lock keeps other servers from deleting links, so that what was looked at is
-// what is deleted.
+// lock keeps other servers from deleting links, so that the link that was checked is the one that
+// is deleted.
 func (r *Ranges) lock() (unlock func(), err error) {
 	lock, err := os.OpenFile(filepath.Join(r.Dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -105,8 +106,7 @@ func (r *Ranges) candidate() int {
 	return n
 }
 
-// Release frees a number if holder has it. Nothing of the number's users may
-// run any more.
+// Release frees a number if holder has it. All processes of the range's users must have ended.
 func (r *Ranges) Release(n int, holder string) error {
 	if _, err := os.Lstat(r.path(n)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -125,7 +125,7 @@ func (r *Ranges) Release(n int, holder string) error {
 	return nil
 }
 
-// Held returns the numbers whose holders are below dir.
+// Held returns the allocated numbers whose holders are below dir, with the holders.
 func (r *Ranges) Held(dir string) (map[int]string, error) {
 	entries, err := os.ReadDir(r.Dir)
 	if errors.Is(err, fs.ErrNotExist) {

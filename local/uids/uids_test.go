@@ -26,10 +26,10 @@ func TestTakeAndRelease(t *testing.T) {
 	if n, err := r.Take(one); err == nil {
 		t.Errorf("a third of two: %d", n)
 	}
-	if err := r.Release(a, other); err != nil { // not its own: nothing happens
+	if err := r.Release(a, other); err != nil { // another holder's: nothing happens
 		t.Error(err)
 	}
-	if held, err := r.Held(one); err != nil || len(held) != 0 { // itself isn't below it
+	if held, err := r.Held(one); err != nil || len(held) != 0 { // the directory itself isn't below it
 		t.Errorf("held below a holder: %v, %v", held, err)
 	}
 	if held, err := r.Held(filepath.Dir(one)); err != nil || held[a] != one || held[b] != other || len(held) != 2 {
@@ -45,9 +45,8 @@ func TestTakeAndRelease(t *testing.T) {
 	}
 }
 
-// Several servers find the same ranges without a holder; each range goes to
-// one of them.
-func TestStale(t *testing.T) {
+// Several servers find the same ranges without a holder; each range goes to one server.
+func TestStaleRangesAreReused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "uids")
 	gone := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(gone, 0o700); err != nil {

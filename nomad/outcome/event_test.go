@@ -46,19 +46,19 @@ func TestEventsAreReportedWithoutNomadsTexts(t *testing.T) {
 		return all
 	}
 	want := []string{
-		"PLACED It got its place.", "PREPARING What it needs is being made.", "FETCHING Its image, or its agent, is being fetched.",
-		"START_FAILED It could not be started: its driver couldn't start it.", "RESTARTING It is started again: in 1.05s.",
-		"STARTED Its first process was started.", "EXITED Its agent ended: by signal 9.",
+		"PLACED It was placed on a machine.", "PREPARING Its sandbox is being prepared.", "FETCHING Its image or its agent is being fetched.",
+		"START_FAILED It could not be started: its driver couldn't start it.", "RESTARTING It is being restarted: in 1.05s.",
+		"STARTED Its first process was started.", "EXITED Its agent exited: by signal 9.",
 	}
 	if diff := cmp.Diff(want, told(0, 10)); diff != "" {
 		t.Error(diff)
 	}
 	want = []string{
-		"OUT_OF_MEMORY Its memory was full, and its agent was killed.", "EXITED Its agent ended: with exit code 3.",
+		"OUT_OF_MEMORY It ran out of memory, and its agent was killed.", "EXITED Its agent exited: with exit code 3.",
 		"START_FAILED It could not be started: its node couldn't prepare the task.",
 		"START_FAILED It could not be started: its node couldn't download the agent from this server.",
 		"START_FAILED It could not be started: its node rejected the task.",
-		"STOPPING It is being ended.", "OTHER Something else happened to it: Nomad calls it Leader Task Dead.",
+		"STOPPING It is being stopped.", "OTHER Another event: Nomad calls it Leader Task Dead.",
 	}
 	if diff := cmp.Diff(want, told(10, len(events))); diff != "" {
 		t.Error(diff)

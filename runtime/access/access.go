@@ -1,12 +1,11 @@
-// Package access says who a caller is and what it may do. A [Principal] comes
-// from a token or a grant; on a server that needs no token also from nothing. The
-// context of everything that is done for a caller has it.
+// Package access says who a caller is and what it may do. A [Principal] comes from a token or a grant; a
+// server without tokens gives every caller [Anonymous]. The context of everything done for a caller
+// contains its principal.
 //
-// Two checks decide. [Principal.Allow] checks whether the caller may use an
-// operation at all, by the [Rule] of that operation. Its methods SeesRunner,
-// SeesExecution and so on check whether it sees an object. An object that it
-// doesn't see doesn't exist for it, so an id gives no right. A context without a
-// principal may do nothing.
+// Two checks decide. [Principal.Allow] checks by the operation's [Rule] whether the caller may use the
+// operation at all. SeesRunner, SeesExecution and so on check whether the caller sees an object. An
+// object that a caller doesn't see doesn't exist for it, so knowing an id gives no right. A context
+// without a principal may do nothing.
 package access
 
 import (
@@ -19,11 +18,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Role says what a token is for. Each role may do all that the roles below it
-// may.
+// A Role is what a token may do. Each role includes the lower ones.
 type Role string
 
-// The roles, the lowest first.
+// The roles, lowest first.
 const (
 	Observer Role = "OBSERVER" // reads
 	Client   Role = "CLIENT"   // claims runners and uses them
@@ -31,12 +29,13 @@ const (
 	Admin    Role = "ADMIN"    // manages tokens; with all tenants also tenants and the server
 )
 
+// roles are in ascending order: each may do all that the previous one may.
 var roles = []Role{Observer, Client, Operator, Admin}
 
-// Roles returns all, the lowest first.
+// Roles returns all roles, lowest first.
 func Roles() []Role { return slices.Clone(roles) }
 
-// ParseRole returns INVALID_INPUT for field unless the text is a role's name.
+// ParseRole returns the role with this name, or INVALID_INPUT for field.
 func ParseRole(field, text string) (Role, error) {
 	if role := Role(text); slices.Contains(roles, role) {
 		return role, nil
@@ -44,14 +43,13 @@ func ParseRole(field, text string) (Role, error) {
 	return "", runtime.Invalid(field, "must be OBSERVER, CLIENT, OPERATOR or ADMIN")
 }
 
-// Has reports whether r may do what the role least may. It is false if either isn't one
-// of [Roles].
+// Has reports whether r includes the role least. It is false if either isn't one of [Roles].
 func (r Role) Has(least Role) bool {
 	needs := slices.Index(roles, least)
 	return needs >= 0 && slices.Index(roles, r) >= needs
 }
 
-// A Right is what a grant allows on its object.
+// A Right is an action that a grant allows on its object.
 type Right string
 
 // The rights.
@@ -64,26 +62,25 @@ const (
 	Execute    Right = "EXECUTE"     // start executions in a runner
 )
 
-// OfRunner reports whether only a grant to a runner can have the right.
+// OfRunner reports whether the right needs a grant for a runner.
 func (r Right) OfRunner() bool { return r == FilesRead || r == FilesWrite || r == Execute }
 
-// A Grant is a right to one object: an execution, or a runner and all
-// executions in it.
+// A Grant gives rights to one object: an execution, or a runner and all its executions.
 type Grant struct {
 	ID        string
-	Execution runtime.ExecutionID // "": it is for a runner
-	Runner    runtime.RunnerID    // "": it is for an execution
+	Execution runtime.ExecutionID // "": the grant is for a runner
+	Runner    runtime.RunnerID    // "": the grant is for an execution
 	Rights    []Right
 	Expires   time.Time
 }
 
-// A Kind says how a principal identified itself.
+// A Kind is how a principal identified itself.
 type Kind string
 
 // The kinds.
 const (
 	KindToken     Kind = "TOKEN"
-	KindSession   Kind = "SESSION" // a token that a sign-in made
+	KindSession   Kind = "SESSION" // a token made by a sign-in
 	KindGrant     Kind = "GRANT"
 	KindAnonymous Kind = "ANONYMOUS" // the server needs no token
 	KindServer    Kind = "SERVER"    // the server itself
@@ -92,53 +89,54 @@ const (
 // A Principal is a caller. The zero Principal may do nothing.
 type Principal struct {
 	Kind       Kind
-	ID         string // of the token; of a grant: of the token that made it
-	Name       string // the token's, for people
+	ID         string // of the token; for a grant, of the token that made it
+	Name       string // of the token, for people
 	Tenant     runtime.TenantID
-	AllTenants bool // it acts for every tenant; what it makes without naming a tenant belongs to Tenant
+	AllTenants bool // acts for every tenant; new objects without a named tenant belong to Tenant
 	Role       Role // "" for a grant
 	Grant      *Grant
-	Address    netip.Addr // where the caller is; zero: nobody knows
-	Door       string     // the other system's API that it uses, as package doors names it; "": ours
+	Address    netip.Addr // of the caller; zero: unknown
+	Door       string     // the foreign API that it uses, as named by package doors; "": Rockpool's own
 }
 
-// Server is the server itself, which may do everything.
+// Server returns the principal of the server itself, which may do everything.
 func Server() Principal {
 	return Principal{Kind: KindServer, Name: "server", Role: Admin, AllTenants: true}
 }
 
-// Anonymous is the caller of a server that needs no token.
+// Anonymous returns the principal of all callers on a server without tokens. It may do everything.
 func Anonymous() Principal {
 	return Principal{Kind: KindAnonymous, Name: "anonymous", Role: Admin, AllTenants: true}
 }
 
+// key is the context key of the principal.
 type key struct{}
 
-// With returns a context in which p acts.
+// With returns a context with the principal p.
 func With(ctx context.Context, p Principal) context.Context { return context.WithValue(ctx, key{}, p) }
 
-// Of returns who acts in a context; the zero Principal if nobody does.
-func Of(ctx context.Context) Principal {
+// FromContext returns the principal of a context, or the zero Principal, which may do nothing.
+func FromContext(ctx context.Context) Principal {
 	p, _ := ctx.Value(key{}).(Principal)
 	return p
 }
 
-// A Rule says who may use an operation.
+// A Rule says which callers may use an operation.
 type Rule struct {
-	Role       Role    // the lowest that may
-	AllTenants bool    // and only callers that act for every tenant
-	Rights     []Right // a grant with any of these suffices
+	Role       Role    // the lowest role that may use it
+	AllTenants bool    // also requires a caller for all tenants
+	Rights     []Right // a grant with any of these rights suffices
 }
 
-// Allow returns UNAUTHENTICATED for the zero Principal, and FORBIDDEN for a caller that
-// may not use an operation. Nobody may use an operation without a rule.
+// Allow returns nil if the caller may use an operation. It returns UNAUTHENTICATED for the zero Principal
+// and FORBIDDEN otherwise. An operation without a rule is forbidden to everybody.
 func (p Principal) Allow(name Operation) error {
 	rule, ok := rules[name]
 	switch {
 	case !ok:
-		return runtime.Errorf(runtime.CodeForbidden, "%s has no rule that says who may use it", name)
+		return runtime.Errorf(runtime.CodeForbidden, "operation %s has no access rule, so nobody may use it", name)
 	case p.Kind == "":
-		return runtime.Errorf(runtime.CodeUnauthenticated, "%s needs a token", name)
+		return runtime.Errorf(runtime.CodeUnauthenticated, "%s needs a token: send it in the Authorization header", name)
 	case p.Grant != nil:
 		if slices.ContainsFunc(rule.Rights, func(r Right) bool { return slices.Contains(p.Grant.Rights, r) }) {
 			return nil
@@ -155,6 +153,7 @@ func (p Principal) Allow(name Operation) error {
 	return nil
 }
 
+// join lists rights for an error message.
 func join(rights []Right) string {
 	names := make([]string, len(rights))
 	for i, r := range rights {
@@ -163,8 +162,8 @@ func join(rights []Right) string {
 	return strings.Join(names, " or ")
 }
 
-// SeesTenant reports whether the caller sees what belongs to a tenant as a whole. A
-// grant sees only its object.
+// SeesTenant reports whether the caller sees the objects of a tenant in general. A grant sees only its
+// own object.
 func (p Principal) SeesTenant(id runtime.TenantID) bool {
 	return p.Kind != "" && p.Grant == nil && (p.AllTenants || p.Tenant == id)
 }
@@ -191,12 +190,12 @@ func (p Principal) SeesExecution(x runtime.Execution) bool {
 	return p.SeesTenant(x.Tenant)
 }
 
-// SeesLabels reports whether the caller sees the labels of what exists for it. They often name
-// people, and a grant may be anybody's.
+// SeesLabels reports whether the caller sees the labels of objects. Labels often name people, so grants,
+// which may be passed on to anybody, don't see them.
 func (p Principal) SeesLabels() bool { return p.Grant == nil }
 
-// SeesBatch reports whether a batch exists for the caller. A grant for its
-// runner suffices; a batch with fresh runners has none.
+// SeesBatch reports whether a batch exists for the caller. A grant for its runner suffices; a batch with
+// fresh runners has no single runner.
 func (p Principal) SeesBatch(b runtime.Batch) bool {
 	if p.Grant != nil {
 		return p.Grant.Runner == b.RunnerID && b.RunnerID != "" && (p.AllTenants || p.Tenant == b.Tenant)
@@ -204,8 +203,8 @@ func (p Principal) SeesBatch(b runtime.Batch) bool {
 	return p.SeesTenant(b.Tenant)
 }
 
-// ActsFor returns the tenant of an object that the caller makes from an object of
-// owner's: owner for a caller for all tenants, else the caller's tenant.
+// ActsFor returns the tenant of an object that the caller makes from an object of owner's: owner
+// for a caller for all tenants, otherwise the caller's tenant.
 func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 	if p.AllTenants {
 		return owner
@@ -213,12 +212,12 @@ func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 	return p.Tenant
 }
 
-// Keys returns the scope of the caller's idempotency keys, which doesn't change with the objects
-// that it uses: the name of its tenant, and "" for all callers for all tenants. The holders of
-// grants to a runner have a scope of their own, so that they can't use up the keys of the token that made it.
+// Keys returns the scope of the caller's idempotency keys, which doesn't depend on the objects it
+// uses: the name of its tenant, or "" for all callers for all tenants. The grants for a runner have
+// a scope of their own, so that they can't use up keys of the token that made them.
 func (p Principal) Keys() string {
 	if p.Grant != nil {
-		return "grant:" + string(p.Grant.Runner) // no tenant has such a name; a renewed grant finds its keys again
+		return "grant:" + string(p.Grant.Runner) // no tenant has such a name; a renewed grant has the same scope
 	}
 	if p.AllTenants {
 		return ""
@@ -226,6 +225,6 @@ func (p Principal) Keys() string {
 	return p.Tenant.String()
 }
 
-// Scope returns the one tenant whose objects a caller's lists show, and false if they
-// show the objects of all tenants.
+// Scope returns the tenant whose objects the caller's lists contain, and false if they contain
+// those of all tenants.
 func (p Principal) Scope() (runtime.TenantID, bool) { return p.Tenant, !p.AllTenants }

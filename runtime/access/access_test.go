@@ -90,13 +90,14 @@ func TestAllow(t *testing.T) {
 				t.Errorf("%s, %s: %v, want %q", test.name, op, err, want)
 			}
 			if err == nil && test.who.Kind == "" {
-				t.Errorf("nobody may do %s", op)
+				t.Errorf("a caller without a token may do %s", op)
 			}
 		}
 	}
 }
 
-// TestGrantsAreForObjects: what a grant may use names an object, or shows none.
+// TestGrantsAreForObjects checks that every operation that grants may use names an object, or
+// discloses none.
 func TestGrantsAreForObjects(t *testing.T) {
 	objects := []Operation{
 		"version", "me", // which show none
@@ -112,7 +113,7 @@ func TestGrantsAreForObjects(t *testing.T) {
 	}
 }
 
-func TestWhatIsSeen(t *testing.T) {
+func TestPrincipalsSeeTheirTenantsObjects(t *testing.T) {
 	own, shared, foreign := runtime.Environment{ID: "a", Tenant: physics}, runtime.Environment{ID: "b", Tenant: chemistry, Shared: true}, runtime.Environment{ID: "c", Tenant: chemistry}
 	runner := func(id runtime.RunnerID, env runtime.Environment, holder ...runtime.TenantID) runtime.Runner {
 		r := runtime.Runner{ID: id, Environment: env}
@@ -185,23 +186,23 @@ func TestActsForAndScope(t *testing.T) {
 		t.Error("all are narrowed")
 	}
 	if _, narrow := (Principal{}).Scope(); !narrow {
-		t.Error("nobody's lists show all")
+		t.Error("lists of a caller without a token show all")
 	}
 }
 
 func TestPrincipalsAreInContexts(t *testing.T) {
 	ctx := t.Context()
-	if p := Of(ctx); p != (Principal{}) {
+	if p := FromContext(ctx); p != (Principal{}) {
 		t.Errorf("%+v acts", p)
 	}
 	outer := With(ctx, Server())
 	inner := With(outer, token(Observer, physics))
-	if Of(outer).Kind != KindServer || Of(inner).Role != Observer {
-		t.Error(Of(outer), Of(inner))
+	if FromContext(outer).Kind != KindServer || FromContext(inner).Role != Observer {
+		t.Error(FromContext(outer), FromContext(inner))
 	}
 }
 
-func TestTokensEnd(t *testing.T) {
+func TestTokensExpireAndAreRevoked(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		token Token

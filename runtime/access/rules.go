@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// An Operation is what callers do, named as the API's field.
+// An Operation is an operation of a caller, named like the API's field.
 type Operation string
 
 // anyRight is for operations that every grant allows.
 var anyRight = []Right{Watch, Stdin, Cancel, FilesRead, FilesWrite, Execute}
 
-// rules say who may use what. An operation without a rule can't be used: see
-// RuleOf.
+// rules are the rules of all operations. An operation without a rule can't be used: see RuleOf.
 var rules = map[Operation]Rule{
 	// Reading.
 	"version":          {Role: Observer, Rights: anyRight},
@@ -63,7 +62,7 @@ var rules = map[Operation]Rule{
 	"run":             {Role: Client},
 	"createGrant":     {Role: Client},
 
-	// Changing what there is.
+	// Changing the server's objects.
 	"putEnvironment":    {Role: Operator},
 	"deleteEnvironment": {Role: Operator},
 	"drainCluster":      {Role: Operator, AllTenants: true},
@@ -78,12 +77,11 @@ var rules = map[Operation]Rule{
 	"metrics":      {Role: Observer, AllTenants: true},
 }
 
-// RuleOf returns the rule of an operation, and false where it has none: then
-// nobody may use it.
+// RuleOf returns the rule of an operation, and false if it has none and so nobody may use it.
 func RuleOf(op Operation) (Rule, bool) {
 	rule, ok := rules[op]
 	return rule, ok
 }
 
-// Operations returns all that have a rule, sorted.
+// Operations returns all operations with a rule, sorted.
 func Operations() []Operation { return slices.Sorted(maps.Keys(rules)) }

@@ -7,23 +7,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// MostAlerts is how many alerts are remembered of each tenant, and how many Latest returns.
+// MostAlerts bounds the alerts kept of each tenant, and those that Latest returns.
 const MostAlerts = 100
 
-// Alerts remember the pool alerts that were raised and resolved: the latest MostAlerts of each
-// tenant's environments, so that no tenant's alerts push out another's.
+// Alerts keeps the raised and resolved pool alerts: the latest MostAlerts of each tenant's
+// environments, so that one tenant's alerts don't push out another's.
 type Alerts struct {
 	mu sync.Mutex // guards of
 	of map[runtime.TenantID][]alert
 }
 
-// An alert keeps the environment of its time. A caller that saw the environment sees the alert.
+// An alert keeps its environment's tenant, so that only callers that saw the environment see it.
 type alert struct {
 	runtime.PoolAlert
 	environment runtime.Environment // Tenant and Shared only
 }
 
-// Add remembers an alert that was raised or resolved.
+// Add records an alert that was raised or resolved.
 func (a *Alerts) Add(env runtime.Environment, raised runtime.PoolAlert) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -37,7 +37,7 @@ func (a *Alerts) Add(env runtime.Environment, raised runtime.PoolAlert) {
 	a.of[env.Tenant] = append(all, alert{raised, runtime.Environment{Tenant: env.Tenant, Shared: env.Shared}})
 }
 
-// Latest returns the latest MostAlerts of environments that the caller sees, the newest first.
+// Latest returns the latest MostAlerts alerts of environments that the caller sees, newest first.
 func (a *Alerts) Latest(sees func(runtime.Environment) bool) []runtime.PoolAlert {
 	latest := []runtime.PoolAlert{}
 	a.mu.Lock()
@@ -53,7 +53,7 @@ func (a *Alerts) Latest(sees func(runtime.Environment) bool) []runtime.PoolAlert
 	return latest[:min(len(latest), MostAlerts)]
 }
 
-// Forget forgets a tenant's alerts: another tenant may get its name.
+// Forget removes a tenant's alerts, because a new tenant may get its name.
 func (a *Alerts) Forget(tenant runtime.TenantID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

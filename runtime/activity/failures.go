@@ -1,5 +1,5 @@
-// Package activity remembers what happened of late, in bounded memory: how many executions failed
-// in the last minute, and which pool alerts were raised and resolved. It begins with the server. Its
+// Package activity keeps recent events in bounded memory: how many executions failed in the last
+// minute, and which pool alerts were raised and resolved. It starts empty with the server. Its
 // types are safe for concurrent use, and their zero values are empty.
 package activity
 
@@ -13,16 +13,16 @@ import (
 // Failures count the executions that failed in the last minute.
 type Failures struct {
 	mu      sync.Mutex   // guards seconds
-	seconds [60]failures // by the second's remainder
+	seconds [60]failures // by the second modulo 60
 }
 
-// failures are those of one second.
+// failures are the failures of one second.
 type failures struct {
 	second int64
 	of     map[runtime.TenantID]int
 }
 
-// Ended counts the end of an execution, if it failed.
+// Ended counts an execution that ended if it failed.
 func (f *Failures) Ended(now time.Time, x runtime.Execution) {
 	if !x.Failed() {
 		return
@@ -37,7 +37,7 @@ func (f *Failures) Ended(now time.Time, x runtime.Execution) {
 	at.of[x.Tenant]++
 }
 
-// Count returns how many failed in the minute before now, of tenants that the caller sees.
+// Count returns how many executions failed in the minute before now, of tenants that the caller sees.
 func (f *Failures) Count(now time.Time, sees func(runtime.TenantID) bool) int {
 	first := now.Unix() - int64(len(f.seconds)) + 1
 	f.mu.Lock()
@@ -56,7 +56,7 @@ func (f *Failures) Count(now time.Time, sees func(runtime.TenantID) bool) int {
 	return sum
 }
 
-// Forget forgets a tenant's failures: another tenant may get its name.
+// Forget removes a tenant's failures, because a new tenant may get its name.
 func (f *Failures) Forget(tenant runtime.TenantID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package attacks keeps the record of the last attacks that were carried out on this machine.
-// The doctor writes it, and the server reads it.
+// Package attacks stores the result of the last attack run on this machine. The doctor writes it, and the
+// server reads it.
 package attacks
 
 import (
@@ -17,27 +17,27 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Record is what came of carrying out the corpus of attacks. It is a file in the data
-// directory.
+// A Record is the result of one run of all known attacks. It is stored as a file in the data directory.
 type Record struct {
 	At        time.Time         `json:"at"`
-	Version   string            `json:"version"` // of the server that was attacked
+	Version   string            `json:"version"` // of the attacked server
 	Isolation runtime.Isolation `json:"tier"`
 	Tried     int               `json:"tried"`
 	Held      int               `json:"held"`
-	Failed    []string          `json:"failed"` // the names of those that weren't held off
+	Failed    []string          `json:"failed"` // names of the attacks that weren't blocked
 }
 
-// failed reports whether not all were held off, or none was tried.
+// failed reports whether an attack wasn't blocked, or none was tried.
 func (r *Record) failed() bool { return r.Tried == 0 || r.Held < r.Tried }
 
-// file is where the last record of a tier is kept, in the data directory.
+// file returns the path of the last record of a tier.
 func file(data string, tier runtime.Isolation) string {
 	return filepath.Join(data, "attacks-"+strings.ToLower(string(tier))+".json")
 }
 
-// Store writes the record into a data directory. The directory's owner, who may be less
-// than root, can't have it written elsewhere: a link that is in its place is replaced.
+// Store writes the record into a data directory. It replaces a link in the file's place instead of
+// following it, so that the directory's owner, who may have fewer rights than root, can't redirect
+// the write.
 func (r *Record) Store(data string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -47,8 +47,8 @@ func (r *Record) Store(data string) error {
 	return renameio.WriteFile(file(data, r.Isolation), text, mode, renameio.WithTempDir(data), renameio.WithStaticPermissions(mode))
 }
 
-// Last returns the record of the tier where not all was held off, else of the one
-// that was attacked last; nil if there is none.
+// Last returns the record of a tier on which an attack wasn't blocked, or else the latest one; nil
+// if there is none.
 func Last(data string) (*Record, error) {
 	var last *Record
 	for _, tier := range []runtime.Isolation{runtime.IsolationNamespaces, runtime.IsolationGVisor} {
@@ -61,7 +61,7 @@ func Last(data string) (*Record, error) {
 			err = json.Unmarshal(text, record)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the report of the last attacks: %w", err)
+			return nil, fmt.Errorf("read the record of the last attack run (rockpool doctor --attack writes a new one): %w", err)
 		}
 		if last == nil || record.failed() && !last.failed() || record.failed() == last.failed() && record.At.After(last.At) {
 			last = record

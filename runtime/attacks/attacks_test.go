@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestRecordsAreStored: links that the data directory's owner planted lead root
-// nowhere, and a report replaces that of its own tier only.
+// TestRecordsAreStored checks that links planted by the data directory's owner redirect nothing
+// that root writes, and that a record replaces only the one of its own tier.
 func TestRecordsAreStored(t *testing.T) {
 	data, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(victim, []byte("as it was"), 0o600); err != nil {
@@ -39,14 +39,14 @@ func TestRecordsAreStored(t *testing.T) {
 	}
 	last, err := Last(data)
 	if err != nil || last == nil || last.Isolation != runtime.IsolationNamespaces || !slices.Equal(last.Failed, []string{"other"}) {
-		t.Errorf("with one tier not held and the other held later, it comes to %+v, %v", last, err)
+		t.Errorf("with one tier not held and the other held later: %+v, %v", last, err)
 	}
 	failed.Held, failed.Failed = 2, nil
 	if err := failed.Store(data); err != nil {
 		t.Fatal(err)
 	}
 	if last, err := Last(data); err != nil || last == nil || last.Isolation != runtime.IsolationGVisor {
-		t.Errorf("with both held, it comes to %+v, %v, not the last", last, err)
+		t.Errorf("with both held: %+v, %v, not the last", last, err)
 	}
 	if entries, err := os.ReadDir(data); err != nil || len(entries) != 4 {
 		t.Errorf("%v are left, %v", entries, err)

@@ -13,24 +13,27 @@ import (
 )
 
 const (
-	malformed = "(malformed)" // replaces a value without the form of its field
+	malformed = "(malformed)" // replaces a value that doesn't have its field's form
 	hidden    = "(hidden)"    // replaces a word of a name that looks like a secret
 
 	mostName = 100 // characters of a name
 )
 
 var (
+	// Names of codes, states and settings.
 	words = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`)
-	ids   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+	// IDs, addresses and versions.
+	ids = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
 	digests = regexp.MustCompile(`^#[0-9a-f]{12}$`) // of cleanID
 
-	// What tokens and keys consist of, in hex, base64 and base64url.
+	// Tokens and keys in hex, base64 and base64url contain such runs.
 	runs     = regexp.MustCompile(`[A-Za-z0-9]{16,}`)
 	longRuns = regexp.MustCompile(`[A-Za-z0-9_+/=-]{32,}`)
 )
 
-// cleanWord returns s if it has the form of a word, such as the name of an operation or a role; else malformed.
+// cleanWord returns s if it has the form of a word, such as the name of an operation or a role, or
+// malformed.
 func cleanWord(s string) string {
 	if s == "" || words.MatchString(s) && !secret(s) {
 		return s
@@ -38,8 +41,8 @@ func cleanWord(s string) string {
 	return malformed
 }
 
-// cleanID returns s if it has the form of an id; else malformed. For an id that looks like a secret it returns the
-// beginning of its digest, which is the same each time.
+// cleanID returns s if it has the form of an id, or malformed. For an id that looks like a secret
+// it returns the beginning of its digest, which is always the same.
 func cleanID(s string) string {
 	switch {
 	case s == "" || digests.MatchString(s):
@@ -54,8 +57,8 @@ func cleanID(s string) string {
 	}
 }
 
-// cleanTenant returns a tenant whose name has the form of one; else malformed. It keeps names that look like secrets:
-// they decide which entries a tenant sees.
+// cleanTenant returns a tenant whose name is valid, or malformed. It keeps names that look like secrets,
+// because the tenant decides which entries a caller sees.
 func cleanTenant(id runtime.TenantID) runtime.TenantID {
 	if id == runtime.DefaultTenant || id == WholeServer {
 		return id
@@ -66,8 +69,8 @@ func cleanTenant(id runtime.TenantID) runtime.TenantID {
 	return id
 }
 
-// cleanName returns a name for people. It replaces characters that aren't printed and words that look like secrets, and
-// cuts the name to mostName characters.
+// cleanName returns a name for people. It replaces unprintable characters and words that look like
+// secrets, and cuts the name to mostName characters.
 func cleanName(s string) string {
 	s = s[:min(len(s), 64*mostName)]
 	s = strings.Map(func(r rune) rune {
@@ -89,8 +92,9 @@ func cleanName(s string) string {
 	return s
 }
 
-// secret reports whether a text looks like a token, a key or a digest: it has 16 letters and digits in a row, or 32
-// characters of base64 with letters of both cases and digits. A UUID has neither.
+// secret reports whether a text looks like a token, a key or a digest. That means 16 letters and
+// digits in a row, or 32 characters of base64 with letters of both cases and digits. A UUID has
+// neither.
 func secret(s string) bool {
 	for _, run := range runs.FindAllString(s, -1) {
 		if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsLetter) {

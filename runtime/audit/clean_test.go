@@ -56,7 +56,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestTokensLookLikeSecrets: of 10,000 of each form, the same each time, only such pass as have no digit at all.
+// TestTokensLookLikeSecrets makes 10,000 of each form, the same each time. Only those without a
+// digit may pass.
 func TestTokensLookLikeSecrets(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	for range 10_000 {
@@ -83,7 +84,7 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// canaries are what must not be in an audit log.
+// canaries must not appear in an audit log.
 var canaries = map[string]string{
 	"token":       "rp_9fK2xQv7LmT4wZ8bN1cR6yHs3jPd5gAe0uVi",
 	"header":      "Bearer Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA==",
@@ -94,8 +95,8 @@ var canaries = map[string]string{
 	"file":        "#include <stdio.h>\nint main() { return canary(); }",
 }
 
-// TestSecretsDoNotAppear wherever a caller puts them. A name for people is free text: commands and files aren't recognized
-// there.
+// TestSecretsDoNotAppear puts secrets wherever a caller can. Names for people are free text:
+// commands and file names aren't recognized there.
 func TestSecretsDoNotAppear(t *testing.T) {
 	for kind, canary := range canaries {
 		dir := t.TempDir()
@@ -144,7 +145,7 @@ func TestSecretsDoNotAppear(t *testing.T) {
 	}
 }
 
-// TestEntriesAreBounded, whatever is put into them.
+// TestEntriesAreBounded puts oversized values into entries.
 func TestEntriesAreBounded(t *testing.T) {
 	much := strings.Repeat("<", 1<<20)
 	e := Entry{Tenant: runtime.TenantID(much), Actor: Actor{Token, much, much}, Role: much, Action: much, ObjectKind: much, ObjectID: much}
@@ -167,8 +168,8 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestLinesCannotBeForged: whatever callers are called, a line is one line, a terminal obeys nothing in it, and shows it as it
-// stands.
+// TestLinesCannotBeForged checks that an entry is one line whatever names it contains, and that a
+// terminal displays it verbatim and executes nothing in it.
 func TestLinesCannotBeForged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lines")
 	l := newLog(t, Config{Store: &memory{}, Lines: path})

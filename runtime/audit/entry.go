@@ -11,16 +11,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// WholeServer is the tenant of entries about no tenant's object. Only callers for all tenants see them.
+// WholeServer is the tenant of entries that concern no tenant's object. Only callers for all
+// tenants see them.
 const WholeServer runtime.TenantID = "*"
 
-// An Entry says who did what to which object, from where, with which outcome. It has no field for content: no command,
-// file, input, output, token or secret. Append replaces a value that doesn't have the form of its field (see clean.go).
-// So a bug that puts a value into the wrong field discloses nothing.
+// An Entry says who did what to which object, from where, with which outcome. It has no field for
+// content: no command, file, input, output, token or secret. Append replaces a value that doesn't
+// have the form of its field (see clean.go), so a bug that puts a value into the wrong field
+// discloses nothing.
 type Entry struct {
 	ID         string           // a UUID of version 7; Append sets it
 	At         time.Time        // Append sets it
-	Tenant     runtime.TenantID // the object's, or WholeServer
+	Tenant     runtime.TenantID // of the object, or WholeServer
 	Actor      Actor
 	Role       string     // a word, for example "ADMIN"; "": none
 	Action     string     // a word: the API's operation, or another one such as "signIn"
@@ -28,13 +30,13 @@ type Entry struct {
 	ObjectID   string     // an id
 	Address    netip.Addr // of the caller; zero: it has none
 	Outcome    Outcome    // "" becomes OK
-	Detail     []Detail   // at most 16, sorted by name
+	Detail     []Detail   // at most 16, ordered by name
 }
 
 // An Actor is the caller that acted.
 type Actor struct {
 	Kind ActorKind
-	ID   string // of the token's record, for example; it gives no right
+	ID   string // for example of the token's record; it gives no right
 	Name string // for people: at most 100 characters
 }
 
@@ -46,7 +48,7 @@ const (
 	Token     ActorKind = "TOKEN"
 	Grant     ActorKind = "GRANT"
 	Session   ActorKind = "SESSION"
-	Anonymous ActorKind = "ANONYMOUS" // it showed nothing
+	Anonymous ActorKind = "ANONYMOUS" // without a token
 	Server    ActorKind = "SERVER"    // the server itself
 	Unknown   ActorKind = "UNKNOWN"   // any other kind becomes this
 )
@@ -62,14 +64,14 @@ func (a Actor) key() string {
 // An Outcome is one of those below or of [runtime.Codes].
 type Outcome string
 
-// The outcomes that are no error's.
+// The outcomes other than error codes.
 const (
 	OK         Outcome = "OK"
-	Cancelled  Outcome = "CANCELLED"  // the caller left, or cancelled its request, before the answer
-	Unreadable Outcome = "UNREADABLE" // the stored entry is damaged, and has only what the filters know
+	Cancelled  Outcome = "CANCELLED"  // the caller disconnected or cancelled the request before the answer
+	Unreadable Outcome = "UNREADABLE" // the stored entry is damaged; only its indexed fields are known
 )
 
-// OutcomeOf returns the outcome of what ended with err for a caller with ctx.
+// OutcomeOf returns the outcome of an operation that ended with err for a caller with ctx.
 func OutcomeOf(ctx context.Context, err error) Outcome {
 	var typed *runtime.Error
 	switch cause := context.Cause(ctx); {
@@ -79,16 +81,17 @@ func OutcomeOf(ctx context.Context, err error) Outcome {
 		return Outcome(typed.Code)
 	case cause == nil || !errors.Is(err, ctx.Err()) && !errors.Is(err, cause):
 		return Outcome(runtime.CodeInternal)
-	case errors.As(cause, &typed): // the server stops, or the caller's token was revoked
+	case errors.As(cause, &typed): // the server is stopping, or the caller's token was revoked
 		return Outcome(typed.Code)
 	}
 	return Cancelled
 }
 
-// A Detail is one more fact about an action. It can't be made of free text. One without a value is left out.
+// A Detail is an additional fact about an action. It can't contain free text. One without a value
+// is left out.
 type Detail struct{ name, value string }
 
-// Time returns a time, to the second.
+// Time returns a detail with a time, to the second.
 func Time(name string, t time.Time) Detail {
 	if t.IsZero() {
 		return Detail{}
@@ -96,7 +99,7 @@ func Time(name string, t time.Time) Detail {
 	return Detail{name, t.UTC().Format(time.RFC3339)}
 }
 
-// Words returns words, for example of an enumeration, with spaces between them.
+// Words returns a detail with words, for example of an enumeration, separated by spaces.
 func Words[W ~string](name string, words []W) Detail {
 	all := make([]string, 0, mostWords)
 	for _, word := range words[:min(len(words), mostWords)] {
@@ -105,15 +108,15 @@ func Words[W ~string](name string, words []W) Detail {
 	return Detail{name, strings.Join(all, " ")}
 }
 
-// Ref returns the id of another object.
+// Ref returns a detail with the id of another object.
 func Ref[I runtime.RunnerID | runtime.ExecutionID | runtime.TicketID](name string, id I) Detail {
 	return Detail{name, cleanID(string(id))}
 }
 
-// Name returns what the detail is about, a word.
+// Name returns the detail's name, a word.
 func (d Detail) Name() string { return d.name }
 
-// Value returns the fact.
+// Value returns the detail's value.
 func (d Detail) Value() string { return d.value }
 
 const (
@@ -121,7 +124,8 @@ const (
 	mostWords   = 16 // of a detail
 )
 
-// clean returns the entry as it is stored. It shares no memory with e.
+// clean returns the entry in its stored form, with the values that don't have their field's form
+// replaced. It shares no memory with e.
 func (e Entry) clean() Entry {
 	if !slices.Contains([]ActorKind{Token, Grant, Session, Anonymous, Server}, e.Actor.Kind) {
 		e.Actor.Kind = Unknown

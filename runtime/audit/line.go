@@ -8,8 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A line is an entry as JSON, in the database and in a file of lines. Later versions may add fields; no field changes its
-// meaning. Empty fields are left out.
+// A line is an entry as JSON, in the database and in the copy. Later versions may add fields, but
+// don't change the meaning of existing ones. Empty fields are left out.
 //
 //	{
 //	  "id": "0199c1f2-…",                 UUID of version 7; sorts by time
@@ -24,7 +24,7 @@ import (
 //	  "detail": {"ticket": "0199…"}
 //	}
 //
-// A file may also have {"lost": 12}: here 12 lines are missing that the database has.
+// The copy may also contain {"lost": 12}: 12 lines are missing at that point, which the database has.
 type line struct {
 	ID      string            `json:"id"`
 	At      time.Time         `json:"at"`
@@ -38,18 +38,20 @@ type line struct {
 	Detail  map[string]string `json:"detail,omitempty"`
 }
 
+// A lineActor is the actor of an entry.
 type lineActor struct {
 	Kind ActorKind `json:"kind"`
 	ID   string    `json:"id,omitempty"`
 	Name string    `json:"name,omitempty"`
 }
 
+// A lineObject is the object of an entry.
 type lineObject struct {
 	Kind string `json:"kind,omitempty"`
 	ID   string `json:"id,omitempty"`
 }
 
-// row returns a clean entry as the store keeps it. Its value is a line without the newline.
+// row returns a clean entry as a row of the store. Its value is a line without the newline.
 func (e Entry) row() (store.AuditRow, error) {
 	l := line{
 		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: lineActor(e.Actor), Role: e.Role, Action: e.Action, Outcome: e.Outcome,
@@ -80,7 +82,7 @@ func entryOf(r store.AuditRow) Entry {
 	if l.Object != nil {
 		e.ObjectKind, e.ObjectID = l.Object.Kind, l.Object.ID
 	}
-	e.Address, _ = netip.ParseAddr(l.Address) // zero: there is none
+	e.Address, _ = netip.ParseAddr(l.Address) // zero without an address
 	for name, value := range l.Detail {
 		e.Detail = append(e.Detail, Detail{name, value})
 	}

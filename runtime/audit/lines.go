@@ -13,20 +13,22 @@ import (
 )
 
 const (
-	mostCopies = 1000        // batches of lines that wait to be written
-	endWithin  = time.Second // how long the end of a log waits for them
+	mostCopies = 1000        // queued batches of lines
+	endWithin  = time.Second // how long end waits for them
 )
 
-var errSlow = errors.New("copy the audit log: the lines are read too slowly; the database has all, but lines are missing in the copy")
+// errSlow reports that the queue of lines is full.
+var errSlow = errors.New("copy the audit log: the file or stream accepts lines too slowly, so lines are missing in the copy; the database has all of them")
 
-// lines copies entries to a file or to a stream, one a line. The copy lacks entries that can't be written, and entries
-// that come while mostCopies batches wait. Then a line says how many are missing: see line.
+// lines copies entries to a file or a stream, one per line. The copy misses entries that can't be
+// written, and entries that arrive while mostCopies batches are queued. A line then says how many:
+// see line.
 type lines struct {
-	to      *linefile.File // run's
-	failing func(error)
+	to      *linefile.File // owned by run
+	failing func(error)    // called with each change of the copy's fault; nil: it works
 
-	copies chan []byte
-	lost   atomic.Int64  // entries that are missing, and that no line counts yet
+	copies chan []byte   // capacity mostCopies; closed by end
+	lost   atomic.Int64  // missing entries that no line counts yet
 	done   chan struct{} // closed by run
 }
 
@@ -39,7 +41,7 @@ func newLines(path string, stdout io.Writer, failing func(error)) (*lines, error
 	return &lines{to: to, failing: failing, copies: make(chan []byte, mostCopies), done: make(chan struct{})}, err
 }
 
-// add queues rows. It never waits.
+// add queues rows. It never blocks.
 func (l *lines) add(rows []store.AuditRow) {
 	var text []byte
 	for _, r := range rows {
@@ -53,8 +55,8 @@ func (l *lines) add(rows []store.AuditRow) {
 	}
 }
 
-// end waits until all is written, at most for endWithin: a stream that nobody reads must not keep a server from stopping.
-// Don't call add after it.
+// end waits until everything is written, but at most endWithin, because a stream that nobody reads
+// must not keep the server from stopping. Don't call add afterwards.
 func (l *lines) end() {
 	close(l.copies)
 	timer := time.NewTimer(endWithin)
@@ -65,7 +67,7 @@ func (l *lines) end() {
 	}
 }
 
-// run writes until end is called.
+// run writes until end is called. It closes the file.
 func (l *lines) run() {
 	defer close(l.done)
 	for text := range l.copies {
@@ -80,9 +82,9 @@ func (l *lines) run() {
 				l.lost.Add(lost)
 			}
 			l.lost.Add(int64(bytes.Count(text[n-len(note):], []byte{'\n'})))
-			err = fmt.Errorf("copy the audit log: the database has all entries, but lines are missing in the copy: %w", err)
+			err = fmt.Errorf("copy the audit log: lines are missing in the copy; the database has all entries: %w", err)
 		}
-		if err != nil || l.lost.Load() == 0 { // else add has told that it falls behind
+		if err != nil || l.lost.Load() == 0 { // otherwise add has reported that it falls behind
 			l.failing(err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// copier is a copy of lines, and what it said.
+// copier is a copy of lines, with the errors that it reported.
 type copier struct {
 	*lines
 	mu   sync.Mutex
@@ -35,7 +35,7 @@ func newCopier(t *testing.T, path string, stream io.Writer) *copier {
 	return c
 }
 
-// put writes lines, and returns how that went.
+// put writes lines, and returns the reported error.
 func (c *copier) put(values ...string) string {
 	var text string
 	for _, v := range values {
@@ -48,7 +48,7 @@ func (c *copier) put(values ...string) string {
 	return c.said[len(c.said)-1]
 }
 
-// A stream takes so many bytes, and no more.
+// A stream accepts a limited number of bytes.
 type stream struct {
 	bytes.Buffer
 	room int
@@ -64,7 +64,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestLostLinesAreCounted, also if the count is lost itself, and torn ones end.
+// TestLostLinesAreCounted also loses the count itself, and checks that incomplete lines are ended.
 func TestLostLinesAreCounted(t *testing.T) {
 	s := &stream{room: 6}
 	c := newCopier(t, "-", s)
@@ -95,8 +95,8 @@ func TestFullDeviceIsReported(t *testing.T) {
 	}
 }
 
-// TestSlowLinesHoldUpNobody: neither the log nor its end.
-func TestSlowLinesHoldUpNobody(t *testing.T) {
+// TestSlowLinesDoNotBlockAppend checks that a slow copy blocks neither Append nor the log's end.
+func TestSlowLinesDoNotBlockAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe()
 		c := newCopier(t, "-", writer)
@@ -124,7 +124,8 @@ func TestSlowLinesHoldUpNobody(t *testing.T) {
 	})
 }
 
-// A copy that lost lines during a write still falls behind, although the write succeeded.
+// TestWritesDoNotHideLostLines checks that a copy that lost lines during a write is still reported
+// as behind, although the write succeeded.
 func TestWritesDoNotHideLostLines(t *testing.T) {
 	s := &behind{}
 	c := newCopier(t, "-", s)
@@ -139,7 +140,7 @@ func TestWritesDoNotHideLostLines(t *testing.T) {
 	}
 }
 
-// Behind is a stream during whose writes lines are lost.
+// behind is a stream that loses lines during each write.
 type behind struct{ lines *lines }
 
 func (s *behind) Write(p []byte) (int, error) {

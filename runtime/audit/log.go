@@ -1,10 +1,11 @@
-// Package audit records who did what to which object, from where, and with which outcome. A [Log] is append-only:
-// entries never change. Only entries older than [Config.Keep] are deleted.
+// Package audit records who did what to which object, from where, and with which outcome. A [Log] is
+// append-only: entries never change, and only entries older than [Config.Keep] are deleted.
 //
-// Entries are written behind their callers: Append puts an entry in a queue, and one goroutine stores what waits there,
-// within milliseconds. While the store can't take them, entries wait: see [Log.Problem]. When too many wait, [Log.Room]
-// refuses what would make another. A server that is killed (SIGKILL, a power cut) loses the entries that wait. One that
-// stops stores them, and hands those that it can't store to [Config.Unstored].
+// Entries are written asynchronously: Append queues an entry, and one goroutine stores the queue, within
+// milliseconds. While the store doesn't accept them, entries wait: see [Log.Problem]. When too many wait,
+// [Log.Room] refuses operations that would add one. A server that is killed (SIGKILL, a power cut) loses
+// the waiting entries. A server that stops stores them, and hands those that can't be stored to
+// [Config.Unstored].
 package audit
 
 import (
@@ -22,83 +23,84 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// mostWaiting is how many entries wait in memory, of about 500 bytes each, before Room refuses more. One tenant alone
-// has half of them.
+// mostWaiting bounds the entries that wait in memory, of about 500 bytes each, before Room refuses
+// more. One tenant gets at most half of them.
 const mostWaiting = 100_000
 
 const (
-	firstPause = 20 * time.Millisecond // before the next attempt to store entries
-	lastPause  = time.Second
+	firstPause = 20 * time.Millisecond // between attempts to store entries
+	lastPause  = time.Second           // each pause is twice the one before, up to this
 
-	attemptWithin = 5 * time.Second // then an attempt to store entries has failed: the database stalls, or is away
-	lastWithin    = 2 * time.Second // for so long the end of a log tries to store what waits
-	flushWithin   = 2 * time.Second // for so long a query waits for entries that aren't stored yet
+	// attemptWithin bounds one attempt to store entries, for a database that stalls or is unavailable.
+	attemptWithin = 5 * time.Second
+	lastWithin    = 2 * time.Second // how long a log that ends tries to store waiting entries
+	flushWithin   = 2 * time.Second // how long a query waits for entries that aren't stored yet
 )
 
-// Store is where entries are. [store.Store] implements it.
+// Store stores entries. [store.Store] implements it.
 type Store interface {
-	// AppendAudit may be called again with the same rows. It returns when ctx ends.
+	// AppendAudit may be repeated with the same rows. It returns when ctx ends.
 	AppendAudit(ctx context.Context, rows []store.AuditRow) error
 	Audit(ctx context.Context, q store.AuditFilter, first int, after string, charge func(bytes int) error) ([]store.AuditRow, bool, error)
 	DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error)
 }
 
-// Config is what a [Log] is made of.
+// Config are a [Log]'s settings.
 type Config struct {
 	Store  Store
-	Keep   time.Duration // for how long an entry is kept; 0: for ever
-	Lines  string        // path of a file to which entries are appended as JSON, or "-": Stdout; "": none
+	Keep   time.Duration // how long entries are kept; 0: forever
+	Lines  string        // path of a file to append entries to as JSON; "-": Stdout; "": none
 	Stdout io.Writer
 
-	// Failing is called when a part of the log begins to fail or fails for another reason, and with nil when all parts
-	// work again. The log tries again meanwhile. May be nil.
+	// Failing is called when a part of the log begins to fail, or fails for another reason, and with nil
+	// when all parts work again. Meanwhile the log retries. May be nil.
 	Failing func(error)
 
-	// Unstored is called with the entries that aren't stored when the log ends, as JSON. Those that waited then are in
-	// Lines, too, if that can be written. May be nil.
+	// Unstored is called with the entries that aren't stored when the log ends, as JSON. Those waiting
+	// at that time are also in Lines, if that is writable. May be nil.
 	Unstored func(entries []json.RawMessage)
 }
 
-// A Log is an audit log. Its methods are safe for concurrent use.
+// A Log is an audit log. Make it with New and call Run. Its methods are safe for concurrent use.
 type Log struct {
 	config Config
-	lines  *lines // nil: none
-	wake   chan struct{}
+	lines  *lines        // nil: none
+	wake   chan struct{} // capacity 1; signals that the queue isn't empty
 
 	refusals refusals
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	queue    []Entry
 	shares   share.Bound // of the queue
 	clock    clock
-	stored   uint64        // how many entries are stored
-	failures uint64        // how many attempts to store entries have failed
-	changed  chan struct{} // closed when stored, failures or ended change
-	closed   bool          // the queue takes nothing more
-	ended    bool          // nor is anything stored
+	stored   uint64        // number of entries stored
+	failures uint64        // number of failed attempts to store entries
+	changed  chan struct{} // closed and replaced when stored, failures or ended change
+	closed   bool          // the queue accepts nothing more
+	ended    bool          // nothing more is stored
 	problems [parts]error
 }
 
-// A part of a log can fail.
+// A part is a part of a log that can fail on its own.
 type part int
 
 const (
-	storing part = iota
-	deleting
-	copying
-	parts
+	storing  part = iota // entries into the database
+	deleting             // old entries
+	copying              // lines to the file or stream
+	parts                // the number of parts
 )
 
 var (
 	// ErrEnded says that the log has ended.
-	ErrEnded error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server stops")
+	ErrEnded error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 	// ErrFull says that too many entries wait to be stored.
-	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log is full: %d entries may wait until the database stores them, of one tenant alone half. Operations that must be recorded are refused until then; `health` says why", mostWaiting)
+	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log's queue is full: %d entries may wait for the database, half of them of one tenant. Operations that must be recorded are refused until then; see `health` for the reason", mostWaiting)
 
-	errLate = errors.New("the database doesn't answer")
+	errLate = errors.New("the database hasn't responded within 5 s")
 )
 
-// New returns a log, and an error if Lines can't be opened. Call Run.
+// New returns a log, or an error if Lines can't be opened. Call Run.
 func New(c Config) (*Log, error) {
 	l := &Log{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: share.Bound{Limit: mostWaiting}}
 	if c.Lines == "" {
@@ -111,10 +113,11 @@ func New(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Room returns why the log takes no more entries of a tenant: ErrFull or ErrEnded; nil: it does. Call it before an
-// operation that makes an entry, and fail that operation instead. A tenant alone has half of mostWaiting, and each
-// one has room for an entry; WholeServer, for callers for all tenants, has what is left. The log may have more entries: one for each
-// operation that was under way.
+// Room returns nil if the log accepts an entry of a tenant, and ErrFull or ErrEnded otherwise. Call
+// it before an operation that adds an entry, and fail the operation with its error. One tenant gets
+// at most half of mostWaiting, and every tenant gets room for at least one entry. WholeServer, for
+// callers for all tenants, gets the rest. The queue may exceed the limit by one entry for each
+// operation in progress.
 func (l *Log) Room(tenant runtime.TenantID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,12 +131,12 @@ func (l *Log) Room(tenant runtime.TenantID) error {
 	case l.shares.Acquire(tenant) != nil:
 		return ErrFull
 	}
-	l.shares.Release(tenant) // Append takes it
+	l.shares.Release(tenant) // Append acquires it
 	return nil
 }
 
-// Append records an entry, with an id and the time of now. It waits for nothing. Once Run's ctx has ended, it calls
-// Config.Unstored with the entry.
+// Append records an entry with an id and the present time. It never blocks. After Run's ctx has ended, it
+// calls Config.Unstored with the entry.
 func (l *Log) Append(e Entry) {
 	e = e.clean()
 	if late := l.enqueue(&e); late {
@@ -141,6 +144,8 @@ func (l *Log) Append(e Entry) {
 	}
 }
 
+// enqueue gives e its time and ID, and adds it to the queue. If the log is closed, it returns true,
+// and the caller stores the entry itself.
 func (l *Log) enqueue(e *Entry) (late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +163,7 @@ func (l *Log) enqueue(e *Entry) (late bool) {
 	return false
 }
 
-// Problem returns what is wrong with the log, for people, and how many entries wait; nil: nothing.
+// Problem returns the log's fault, for people, with the number of waiting entries; nil: it works.
 func (l *Log) Problem() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,15 +171,15 @@ func (l *Log) Problem() error {
 	if l.problems[storing] == nil || len(l.queue) == 0 {
 		return err
 	}
-	err = fmt.Errorf("%w; %d entries wait, the first since %s", err, len(l.queue), l.queue[0].At.Format(time.RFC3339))
-	if len(l.queue) >= mostWaiting/2 { // a tenant may have its share
-		err = fmt.Errorf("%w; until they are stored, operations that make another may be refused", err)
+	err = fmt.Errorf("%w; %d entries are waiting, the first since %s", err, len(l.queue), l.queue[0].At.Format(time.RFC3339))
+	if len(l.queue) >= mostWaiting/2 { // a tenant may have reached its share
+		err = fmt.Errorf("%w; until they are stored, operations that must be recorded may be refused", err)
 	}
 	return err
 }
 
-// Flush waits until the entries that were appended before are stored. It returns an error if an attempt to store them
-// fails, and ctx's cause if ctx ends first.
+// Flush waits until all entries appended before are stored. It returns an error if an attempt to
+// store them fails, and ctx's cause if ctx ends first.
 func (l *Log) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	target, failures := l.stored+uint64(len(l.queue)), l.failures
@@ -201,21 +206,21 @@ func (l *Log) Flush(ctx context.Context) error {
 	}
 }
 
-// A Filter selects entries; a zero field selects all. Actor is the id of an actor, or its kind if it has no id. From and
-// To have the precision of a millisecond; To is exclusive.
+// A Filter selects entries; a zero field selects all. Actor is the id of an actor, or its kind if
+// it has none. From and To are precise to the millisecond; To is exclusive.
 type Filter = store.AuditFilter
 
-// A Page is a part of the entries that a filter selects.
+// A Page is a page of the entries that a filter selects.
 type Page struct {
 	Entries []Entry
-	More    bool // there are further ones
-	Waiting int  // how many entries of the filter's tenant aren't in the log yet, since they can't be stored now
+	More    bool // others follow
+	Waiting int  // entries of the filter's tenant that aren't stored yet, because the store fails
 }
 
-// Entries returns a page of the entries after an id: at most first of them, the oldest first, or the newest with
-// NewestFirst. It waits up to flushWithin for entries that aren't stored yet, and then counts them in Page.Waiting. It
-// calls charge with the size of each entry in bytes. An error of charge ends the page; Entries returns it only if the page
-// is empty.
+// Entries returns a page of at most first entries after an id, oldest first or, with NewestFirst,
+// newest first. It waits up to flushWithin for entries that aren't stored yet, and then counts them
+// in Page.Waiting. It calls charge with the size of each entry in bytes. An error of charge ends
+// the page, and is returned only if the page is empty.
 func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, charge func(bytes int) error) (Page, error) {
 	var page Page
 	flushing, cancel := context.WithTimeout(ctx, flushWithin)
@@ -244,15 +249,15 @@ func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, ch
 	return page, nil
 }
 
-// Run stores what is appended until ctx ends, and then the rest, for at most lastWithin. An error says how many entries
-// aren't stored. Call it once.
+// Run stores appended entries until ctx ends, and then the rest for at most lastWithin. It returns
+// an error with the number of entries that aren't stored. Call it once.
 func (l *Log) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	if l.config.Keep > 0 {
 		group.Go(func() { l.shorten(ctx) })
 	}
 	if l.lines != nil {
-		go l.lines.run() // see lines.end
+		go l.lines.run() // lines.end waits for it, for a limited time
 	}
 	err := l.store(ctx)
 	if l.lines != nil {
@@ -274,14 +279,14 @@ func (l *Log) store(ctx context.Context) error {
 			l.close()
 		}
 		n, err := l.storeSome(attempts)
-		l.stood(n, err)
+		l.recordAttempt(n, err)
 		switch {
 		case n > 0:
 			pause.Reset()
 		case closing:
 			return l.end(err)
 		case err != nil:
-			_ = pause.Wait(ctx) // and it tries once more if ctx ends
+			_ = pause.Wait(ctx) // if ctx ends, it tries once more
 		default:
 			select {
 			case <-l.wake:
@@ -291,14 +296,14 @@ func (l *Log) store(ctx context.Context) error {
 	}
 }
 
-// close closes the queue, so that callers that go on don't keep the log from ending.
+// close closes the queue, so that callers that continue don't keep the log from ending.
 func (l *Log) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 }
 
-// storeSome stores the first entries of the queue.
+// storeSome stores the first entries of the queue in one attempt.
 func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	l.mu.Lock()
 	some := l.queue[:min(len(l.queue), store.MostAuditRows)]
@@ -323,8 +328,8 @@ func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	return len(some), nil
 }
 
-// stood takes in the result of an attempt.
-func (l *Log) stood(stored int, err error) {
+// recordAttempt records the result of an attempt.
+func (l *Log) recordAttempt(stored int, err error) {
 	if stored > 0 || err != nil {
 		l.report(storing, err)
 		l.mu.Lock()
@@ -343,7 +348,7 @@ func (l *Log) stood(stored int, err error) {
 	}
 }
 
-// end ends the log. It returns an error if the queue has entries that can't be stored, for err, and hands those over.
+// end ends the log. If entries can't be stored, for err, it hands them over and returns an error.
 func (l *Log) end(err error) error {
 	l.mu.Lock()
 	l.ended = true
@@ -356,14 +361,14 @@ func (l *Log) end(err error) error {
 	if rows := l.unstored(left); l.lines != nil {
 		l.lines.add(rows)
 	}
-	return fmt.Errorf("%d entries of the audit log can't be stored: %w", len(left), err)
+	return fmt.Errorf("%d entries of the audit log were not stored: %w", len(left), err)
 }
 
-// unstored hands over entries that can't be stored, and returns them.
+// unstored hands over entries that can't be stored, and returns their rows.
 func (l *Log) unstored(entries []Entry) (rows []store.AuditRow) {
 	var texts []json.RawMessage
 	for _, e := range entries {
-		if r, err := e.row(); err == nil { // there is nothing in it that can fail
+		if r, err := e.row(); err == nil { // encoding a clean entry can't fail
 			rows, texts = append(rows, r), append(texts, r.Value)
 		}
 	}
@@ -373,13 +378,13 @@ func (l *Log) unstored(entries []Entry) (rows []store.AuditRow) {
 	return rows
 }
 
-// change wakes all that wait for a change. The caller holds mu.
+// change wakes everything that waits for a change. The caller holds mu.
 func (l *Log) change() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// report takes in what is wrong with a part; nil: nothing. It calls Failing if that is new.
+// report records the fault of a part; nil: it works. It calls Failing if that is new.
 func (l *Log) report(p part, err error) {
 	l.mu.Lock()
 	was := l.problems[p]

@@ -96,7 +96,7 @@ func newLog(t *testing.T, c Config) *Log {
 	return l
 }
 
-// start runs a log. Stop ends it, and returns what Run does.
+// start runs a log. stop ends it, and returns Run's error.
 func start(t *testing.T, l *Log) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -121,8 +121,8 @@ var full = Entry{
 	},
 }
 
-// TestEntriesComeBack from the database, and as lines.
-func TestEntriesComeBack(t *testing.T) {
+// TestEntriesAreRestored reads entries from the database and from the copy.
+func TestEntriesAreRestored(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), filepath.Join(dir, "db"))
 	if err != nil {
@@ -197,7 +197,8 @@ func TestDamagedEntriesAreShown(t *testing.T) {
 	}
 }
 
-// TestFullLogRefusesOperations, but Append never waits, and drops nothing: an operation that was under way is recorded.
+// TestFullLogRefusesOperations also checks that Append never blocks and drops nothing, so that
+// operations in progress are recorded.
 func TestFullLogRefusesOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
@@ -246,7 +247,8 @@ func TestFullLogRefusesOperations(t *testing.T) {
 	})
 }
 
-// TestFullShareRefusesOneTenant, and no other. What is stored makes room.
+// TestFullShareRefusesOneTenant checks that other tenants aren't refused, and that storing entries
+// makes room.
 func TestFullShareRefusesOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
@@ -286,7 +288,7 @@ func TestFullShareRefusesOneTenant(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfOneCallerAreBounded: it can cause any number of them.
+// TestRefusalsOfOneCallerAreBounded checks the limit, since a caller can cause any number of refusals.
 func TestRefusalsOfOneCallerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t, Config{})
@@ -311,7 +313,7 @@ func TestRefusalsOfOneCallerAreBounded(t *testing.T) {
 	})
 }
 
-// TestStalledStore: it takes nothing, and returns no error either.
+// TestStalledStore uses a store that neither stores nor fails.
 func TestStalledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lines")
@@ -347,16 +349,16 @@ func TestStalledStore(t *testing.T) {
 		}
 		time.Sleep(attemptWithin)
 		l.Append(Entry{Action: "b"})
-		want := "store the audit log: the database doesn't answer"
+		want := "store the audit log: the database hasn't responded within 5 s"
 		if diff := cmp.Diff([]string{want}, said); diff != "" {
 			t.Error(diff)
 		}
-		want += "; 2 entries wait, the first since " + first.UTC().Format(time.RFC3339)
+		want += "; 2 entries are waiting, the first since " + first.UTC().Format(time.RFC3339)
 		if err := l.Problem(); err == nil || err.Error() != want {
 			t.Errorf("%v instead of %s", err, want)
 		}
 		began = time.Now()
-		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log can't be stored: store the audit log: the database doesn't answer") || time.Since(began) > attemptWithin {
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database hasn't responded within 5 s") || time.Since(began) > attemptWithin {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		l.Append(Entry{Action: "c"})
@@ -369,8 +371,8 @@ func TestStalledStore(t *testing.T) {
 	})
 }
 
-// TestStopStoresAll that was appended before, by many at once, who go on while it stops.
-func TestStopStoresAll(t *testing.T) {
+// TestStopStoresAllEntries appends concurrently, also while the log stops.
+func TestStopStoresAllEntries(t *testing.T) {
 	for range 10 {
 		m := &memory{}
 		l := newLog(t, Config{Store: m})
@@ -399,8 +401,9 @@ func TestStopStoresAll(t *testing.T) {
 	}
 }
 
-// TestStoreThatFails: entries wait, in order, and Failing is called when it changes.
-func TestStoreThatFails(t *testing.T) {
+// TestFailingStoreIsRetried checks that entries wait in order, and that Failing is called for each
+// change.
+func TestFailingStoreIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
 		var said []string
@@ -444,8 +447,8 @@ func TestStoreThatFails(t *testing.T) {
 		synctest.Wait()
 		m.gate <- away
 		synctest.Wait()
-		go func() { m.gate <- away }() // a stop tries once more
-		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log can't be stored") {
+		go func() { m.gate <- away }() // stopping makes one more attempt
+		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log were not stored") {
 			t.Error(err)
 		}
 		if err := l.Flush(t.Context()); err == nil {
@@ -489,7 +492,7 @@ func TestOldEntriesAreDeletedEveryHour(t *testing.T) {
 	})
 }
 
-func TestIDsFollowTheTime(t *testing.T) {
+func TestIDsFollowASetBackClock(t *testing.T) {
 	var c clock
 	start := time.UnixMilli(1_700_000_000_000)
 	last := c.id(start)

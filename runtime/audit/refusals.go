@@ -6,22 +6,22 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// refusals bounds how many entries about operations that failed each caller makes. A caller can cause any number
-// of them, since they count towards no quota.
+// refusals limits the entries about failed operations of each caller. Failed operations count against no
+// quota, so a caller could otherwise cause any number of entries.
 type refusals struct {
 	mu       sync.Mutex // guards byCaller
 	byCaller map[string]*rate.Limiter
 }
 
-// How many failed operations of one caller are recorded in a second, and how many callers are remembered.
+// Limits of the recorded failed operations of one caller, and of the callers remembered.
 const (
 	refusalsPerSecond = 5
 	refusalsBurst     = 50
 	mostLimiters      = 10_000
 )
 
-// Refusal reports whether to record a caller's operation that failed: at most refusalsPerSecond of each
-// caller are. A token and its grants are one caller.
+// Refusal reports whether to record a caller's failed operation: at most refusalsPerSecond per
+// caller, after a burst of refusalsBurst. A token and its grants count as one caller.
 func (l *Log) Refusal(caller string) bool {
 	r := &l.refusals
 	r.mu.Lock()

@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	shortenEvery = time.Hour
-	shortenPiece = 500 // entries in one transaction, during which all other writes wait
+	shortenEvery = time.Hour // between deletions of old entries
+	shortenPiece = 500       // entries per transaction, which blocks all other writes
 )
 
-// shorten deletes entries older than Config.Keep, now and every hour, until ctx ends.
+// shorten deletes entries older than Config.Keep, immediately and every hour, until ctx ends.
 func (l *Log) shorten(ctx context.Context) {
 	tick := time.NewTicker(shortenEvery)
 	defer tick.Stop()
@@ -29,6 +29,8 @@ func (l *Log) shorten(ctx context.Context) {
 	}
 }
 
+// deleteOld deletes the entries older than Keep, in pieces, so that no transaction delays other
+// writes for long.
 func (l *Log) deleteOld(ctx context.Context) error {
 	before := time.Now().Add(-l.config.Keep)
 	for ctx.Err() == nil {

@@ -1,4 +1,4 @@
-// Package backoff paces what is tried again: pauses that grow from a first to a last one.
+// Package backoff paces retries: pauses grow from a first to a last one.
 package backoff
 
 import (
@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// A Backoff says how long to pause before each further try. One goroutine uses it.
+// A Backoff computes the pauses between retries. It is for one goroutine.
 type Backoff struct {
 	First, Last time.Duration
-	Factor      int  // by which a pause grows; 0: 2
-	Jitter      bool // a pause is a random part of its length, from a half on, so that many that failed together don't come again together
+	Factor      int // factor by which pauses grow; 0: 2
+	// Jitter makes pauses random, from half of their length to all of it, so that clients which failed
+	// together don't retry together.
+	Jitter bool
 
-	next time.Duration // 0: First
+	next time.Duration // 0: next is First
 }
 
 // Next returns the next pause.
@@ -26,14 +28,13 @@ func (b *Backoff) Next() time.Duration {
 	return pause
 }
 
-// Reset makes First the next pause: the last try succeeded.
+// Reset makes First the next pause. Call it after a success.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Wait pauses. It returns nil after the pause, and the cause of ctx's end where that comes
-// first.
+// Wait pauses. It returns nil after the pause, or ctx's cause if ctx ends first.
 func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
-// Sleep returns nil after d, and the cause of ctx's end where that comes first.
+// Sleep waits for d. It returns nil afterwards, or ctx's cause if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,13 +1,13 @@
-// Package batch leads a batch: its build, then each case, one after the other. It
-// guarantees that each is started once, also over restarts of the server, and that nobody
-// sees an outcome before it is stored.
+// Package batch leads a batch: its build, then each case, one after the other. It guarantees that
+// each is started once, even across restarts of the server, and that no caller sees an outcome
+// before it is stored.
 //
 //	begin ─▶ await ─▶ judge ─▶ the end is stored ─▶ Ended
 //	  ▲                 │
 //	  └── next case ◀───┘
 //
-// Each case is an execution like any other. Its idempotency key is made of the batch and
-// the case. So a next server that begins it again gets the one that there is.
+// Each case is an execution like any other. Its idempotency key is derived from the batch and the
+// case, so a later server that begins it again gets the existing execution.
 package batch
 
 import (
@@ -29,60 +29,60 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// A Host is what all leaders of a server share.
+// A Host holds what all leaders of a server share.
 type Host struct {
-	// Begin starts a case, or returns the execution that was started for it. caller is as New
-	// got it. It ends early once cancelled is closed.
+	// Begin starts a case, or returns the execution that was already started for it. caller is the
+	// argument of New. Closing cancelled makes it return early.
 	Begin func(ctx context.Context, b runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error)
-	// Await returns an execution once it has ended. It cancels it once cancelled is closed.
+	// Await returns an execution once it has ended. Closing cancelled cancels the execution.
 	Await func(ctx context.Context, id runtime.ExecutionID, cancelled <-chan struct{}) (runtime.Execution, error)
 	// Finish stores the end.
 	Finish func(ctx context.Context, b runtime.Batch) error
-	// Ended is called once the end is stored, and before anybody sees it.
+	// Ended is called once the end is stored, before any caller sees it.
 	Ended  func(l *Leader)
 	Logger *zap.Logger
 }
 
-// A State is what is known of a batch at one moment. Nobody changes it.
+// A State is the immutable state of a batch at one moment.
 type State struct {
 	Batch      runtime.Batch
-	Executions []runtime.ExecutionID // in the order in which they began, the build first; "": it was collected
+	Executions []runtime.ExecutionID // in order of their beginning, the build first; "": removed by retention
 }
 
-// A Leader leads one batch that isn't finished. Its methods are safe for concurrent use,
-// but for Begin, Recall and Run.
+// A Leader leads one unfinished batch. Its methods are safe for concurrent use, except Begin,
+// Recall and Run.
 type Leader struct {
 	host   *Host
 	caller string
-	begun  *runtime.Execution // by Begin; nil: nothing is
-	next   int                // the position that Run goes on at
+	begun  *runtime.Execution // set by Begin; nil: none
+	next   int                // position at which Run continues
 
 	state     latest.Value[*State]
-	cancel    sync.Once
+	cancel    sync.Once     // closes cancelled
 	cancelled chan struct{} // closed by Cancel
 }
 
-// New returns the leader of a batch that is to be recorded, or that an earlier server left.
-// caller is whose the claims of its runners are; "": that isn't known any more.
+// New returns the leader of a batch that is new or that an earlier server left. caller is the owner
+// of the claims of its runners; "": unknown.
 func (h *Host) New(b runtime.Batch, caller string) *Leader {
 	l := &Leader{host: h, caller: caller, cancelled: make(chan struct{})}
 	l.state.Set(&State{Batch: b})
 	return l
 }
 
-// State returns the newest state, and a channel that is closed once there is a newer one.
+// State returns the latest state, and a channel that is closed once there is a newer one.
 func (l *Leader) State() (*State, <-chan struct{}) { return l.state.Get() }
 
-// Batch returns the batch as it is.
+// Batch returns the present batch.
 func (l *Leader) Batch() runtime.Batch {
 	state, _ := l.state.Get()
 	return state.Batch
 }
 
-// Cancel ends the batch, and the case that runs. It never blocks.
+// Cancel ends the batch and its running case. It never blocks and may be called again.
 func (l *Leader) Cancel() { l.cancel.Do(func() { close(l.cancelled) }) }
 
-// Recall takes in the executions that an earlier server began, by their case.
+// Recall adopts the executions that an earlier server began, by case number.
 func (l *Leader) Recall(known map[int]runtime.Execution) {
 	b := l.Batch()
 	for position := range b.Steps() {
@@ -90,7 +90,7 @@ func (l *Leader) Recall(known map[int]runtime.Execution) {
 		if !ok {
 			break
 		}
-		if position > 0 { // the last one is judged by Run
+		if position > 0 { // Run judges the last one
 			l.ended(position-1, known[b.First()+position-1])
 			l.next = position
 		}
@@ -98,7 +98,7 @@ func (l *Leader) Recall(known map[int]runtime.Execution) {
 	}
 }
 
-// Begin begins the first of its executions, so that the caller learns what hinders it.
+// Begin begins the first execution, so that its caller gets the error if that fails.
 func (l *Leader) Begin(ctx context.Context) (runtime.Execution, error) {
 	x, err := l.begin(ctx, 0)
 	if err == nil {
@@ -107,8 +107,8 @@ func (l *Leader) Begin(ctx context.Context) (runtime.Execution, error) {
 	return x, err
 }
 
-// Run leads the batch to its end, and stores that. It is called once. Where ctx ends it
-// returns before: the next server goes on.
+// Run leads the batch to its end, and stores that. Call it once. If ctx ends first, it returns
+// early and the next server continues.
 func (l *Leader) Run(ctx context.Context) {
 	outcome, message := l.lead(ctx)
 	if outcome == "" {
@@ -122,19 +122,20 @@ func (l *Leader) Run(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		l.host.Logger.Error("the end of a batch could not be stored, trying again", zap.String("batch", string(end.Batch.ID)), zap.Error(err))
+		l.host.Logger.Error("the end of a batch could not be stored; trying again", zap.String("batch", string(end.Batch.ID)), zap.Error(err))
 		if pauses.Wait(ctx) != nil {
 			return // the next server ends it
 		}
 	}
-	l.host.Ended(l) // before a caller sees it and starts the next one, for which the quota has room then
+	l.host.Ended(l) // before callers see the end: the quota then has room for their next batch
 	l.state.Set(&end)
 }
 
 // lead returns how the batch ended; "": ctx ended first.
 func (l *Leader) lead(ctx context.Context) (outcome runtime.BatchOutcome, message string) {
 	for position := l.next; position < l.Batch().Steps(); position++ {
-		if state, _ := l.state.Get(); position == len(state.Executions) && l.isCancelled() { // else it runs, and step cancels it
+		// If the execution at this position runs already, step cancels it.
+		if state, _ := l.state.Get(); position == len(state.Executions) && l.isCancelled() {
 			return l.cancelledOutcome()
 		}
 		x, err := l.step(ctx, position)
@@ -154,7 +155,7 @@ func (l *Leader) lead(ctx context.Context) (outcome runtime.BatchOutcome, messag
 	return runtime.BatchCompleted, "every case ended"
 }
 
-// step begins the execution at a position, and awaits its end.
+// step begins the execution at a position, and waits for its end.
 func (l *Leader) step(ctx context.Context, position int) (x runtime.Execution, err error) {
 	if l.begun != nil {
 		x, l.begun = *l.begun, nil
@@ -164,6 +165,7 @@ func (l *Leader) step(ctx context.Context, position int) (x runtime.Execution, e
 	return l.host.Await(ctx, x.ID, l.cancelled)
 }
 
+// begin has the host begin the execution at a position, and records it in the batch.
 func (l *Leader) begin(ctx context.Context, position int) (runtime.Execution, error) {
 	b := l.Batch()
 	x, err := l.host.Begin(ctx, b, l.caller, b.First()+position, l.cancelled)
@@ -173,7 +175,7 @@ func (l *Leader) begin(ctx context.Context, position int) (runtime.Execution, er
 	return x, err
 }
 
-// judge returns how the batch ends after the execution at a position; "": it goes on.
+// judge returns how the batch ends after the execution at a position; "": it continues.
 func (l *Leader) judge(position int, x runtime.Execution) (outcome runtime.BatchOutcome, message string) {
 	b := l.Batch()
 	number := b.First() + position
@@ -190,12 +192,12 @@ func (l *Leader) judge(position int, x runtime.Execution) (outcome runtime.Batch
 	return "", ""
 }
 
-// failed returns how the batch ends where an execution can't be started.
+// failed returns how the batch ends if an execution can't be started.
 func (l *Leader) failed(err error) (outcome runtime.BatchOutcome, message string) {
 	var typed *runtime.Error
 	if !errors.As(err, &typed) || typed.Code == runtime.CodeInternal {
 		l.host.Logger.Error("a case could not be started", zap.String("batch", string(l.Batch().ID)), zap.Error(err))
-		return runtime.BatchFailed, "a case could not be started: the server's log has the detail"
+		return runtime.BatchFailed, "a case could not be started: see the server's log for the reason"
 	}
 	if typed.Code == runtime.CodeRunnerGone && !l.Batch().FreshRunners() {
 		return runtime.BatchRunnerGone, typed.Message
@@ -203,6 +205,7 @@ func (l *Leader) failed(err error) (outcome runtime.BatchOutcome, message string
 	return runtime.BatchFailed, "a case could not be started: " + typed.Message
 }
 
+// isCancelled reports whether the batch was cancelled; it doesn't block.
 func (l *Leader) isCancelled() bool {
 	select {
 	case <-l.cancelled:
@@ -216,7 +219,7 @@ func (l *Leader) cancelledOutcome() (outcome runtime.BatchOutcome, message strin
 	return runtime.BatchCancelled, "it was cancelled"
 }
 
-// began publishes that the execution at a position is there.
+// began publishes the execution at a position.
 func (l *Leader) began(position int, x runtime.Execution) {
 	state, _ := l.state.Get()
 	if position < len(state.Executions) {
@@ -224,13 +227,13 @@ func (l *Leader) began(position int, x runtime.Execution) {
 	}
 	next := *state
 	known := state.Executions
-	known = append(known, x.ID) // older states have fewer of the same
+	known = append(known, x.ID) // older states share a prefix of this slice
 	next.Executions = known
 	next.Batch.Progress.Begun = max(0, next.Batch.First()+position+1)
 	l.state.Set(&next)
 }
 
-// ended publishes that the execution at a position has ended.
+// ended publishes the end of the execution at a position.
 func (l *Leader) ended(position int, x runtime.Execution) {
 	state, _ := l.state.Get()
 	next := *state

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// passing is an execution that exited with a status.
+// passing returns an execution that exited with a status.
 func passing(number, status int) runtime.Execution {
 	return runtime.Execution{
 		ID: runtime.ExecutionID(rune('a' + number)), State: runtime.ExecutionFinished,
@@ -22,7 +22,7 @@ func passing(number, status int) runtime.Execution {
 	}
 }
 
-// host begins every case, and remembers which.
+// host begins every case, and records which.
 func host(begun *[]int, store func(runtime.Batch) error) *Host {
 	return &Host{
 		Begin: func(_ context.Context, _ runtime.Batch, _ string, number int, _ <-chan struct{}) (runtime.Execution, error) {
@@ -38,7 +38,7 @@ func host(begun *[]int, store func(runtime.Batch) error) *Host {
 	}
 }
 
-// Nobody sees an outcome before it is stored, however long that takes.
+// TestEndIsStoredBeforeItIsShown delays the store, and checks that no outcome is visible before.
 func TestEndIsStoredBeforeItIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []int
@@ -55,7 +55,7 @@ func TestEndIsStoredBeforeItIsShown(t *testing.T) {
 		}).New(runtime.Batch{ID: "b", CaseCount: 3, State: runtime.BatchRunning}, "")
 		l.host.Ended = func(l *Leader) {
 			if l.Batch().State == runtime.BatchFinished {
-				t.Error("it is shown before the host knows")
+				t.Error("it is visible before the host is notified")
 			}
 		}
 		l.Run(t.Context())
@@ -65,8 +65,8 @@ func TestEndIsStoredBeforeItIsShown(t *testing.T) {
 	})
 }
 
-// A server that ends leaves the batch as it is.
-func TestEndOfTheServerIsNotTheBatchs(t *testing.T) {
+// TestStoppedServerDoesNotEndTheBatch checks that a stopping server leaves the batch unchanged.
+func TestStoppedServerDoesNotEndTheBatch(t *testing.T) {
 	var begun []int
 	l := host(&begun, func(runtime.Batch) error { t.Error("it is stored"); return nil }).New(runtime.Batch{ID: "b", CaseCount: 3, State: runtime.BatchRunning}, "")
 	ctx, stop := context.WithCancel(t.Context())
@@ -77,9 +77,9 @@ func TestEndOfTheServerIsNotTheBatchs(t *testing.T) {
 	}
 }
 
-// What an earlier server saw the end of is counted; it goes on with the last one that it
-// began, whose end it may not have judged.
-func TestRecalledBatchGoesOnWhereItWas(t *testing.T) {
+// TestRecalledBatchContinues checks that ended cases of an earlier server are counted, and that the
+// last begun one, whose end may not have been judged, is continued.
+func TestRecalledBatchContinues(t *testing.T) {
 	for name, test := range map[string]struct {
 		known map[int]runtime.Execution
 		first int // that is begun again

@@ -11,34 +11,35 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// An Event is what happened to a batch. Cursor marks the position after it.
+// An Event is an event of a batch. Cursor marks the position after it.
 type Event struct {
 	Cursor    string
-	Finished  *runtime.Batch      // the batch has ended, and this is its last event; nil: it hasn't
-	Case      int                 // else: of which case
+	Finished  *runtime.Batch      // the ended batch, with its last event; nil: another event
+	Case      int                 // otherwise: number of the case
 	Execution runtime.ExecutionID // its execution
-	Event     events.Event        // what happened to that
+	Event     events.Event        // event of that execution
 }
 
-// A Source is where a batch's events are.
+// A Source gives access to a batch's events.
 type Source struct {
-	State func() (*State, <-chan struct{}) // as Leader.State
-	Open  func(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error)
+	State func() (*State, <-chan struct{}) // see Leader.State
+	// Open returns a reader of an execution's events after a cursor.
+	Open func(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error)
 }
 
-// A Reader reads the events of a batch: all those of its executions, one after the other,
+// A Reader reads the events of a batch: those of its executions, one execution after the other, and
 // then its end. It is for one goroutine. Close it.
 type Reader struct {
 	source   Source
-	position int    // of the execution whose events come next
-	after    string // the cursor in there
+	position int    // of the execution to read next
+	after    string // cursor in its events
 	current  *events.Reader
 	finished bool
 }
 
-// Open opens a batch's events after a cursor; "" is before all of them. What a cursor is
-// after doesn't come again, but for the end, which is a state. INVALID_INPUT names the field
-// after. Executions that were collected are left out.
+// Open returns a reader of a batch's events after a cursor; "" is the beginning. Events before the
+// cursor aren't repeated, except the end, which is a state. INVALID_INPUT names the field after.
+// Executions that retention removed are left out.
 func Open(source Source, after string) (*Reader, error) {
 	r := &Reader{source: source}
 	if after == "" {
@@ -60,10 +61,10 @@ func Open(source Source, after string) (*Reader, error) {
 }
 
 func badCursor() error {
-	return runtime.Invalid("after", "must be a cursor that an event of this batch had")
+	return runtime.Invalid("after", "must be the cursor of an event of this batch")
 }
 
-// Close lets go of the log that it reads.
+// Close closes the log that it is reading.
 func (r *Reader) Close() error {
 	if r.current == nil {
 		return nil
@@ -71,7 +72,7 @@ func (r *Reader) Close() error {
 	return r.current.Close()
 }
 
-// Next waits for the next event; after the end comes io.EOF.
+// Next waits for the next event. After the end it returns io.EOF.
 func (r *Reader) Next(ctx context.Context) (Event, error) {
 	for !r.finished {
 		id, batch, err := r.await(ctx)
@@ -95,8 +96,7 @@ func (r *Reader) Next(ctx context.Context) (Event, error) {
 	return Event{}, io.EOF
 }
 
-// await returns the execution at the reader's position once there is one, or else the
-// batch that has finished.
+// await returns the execution at the reader's position once it exists, or the finished batch.
 func (r *Reader) await(ctx context.Context) (runtime.ExecutionID, *runtime.Batch, error) {
 	for {
 		state, changed := r.source.State()
@@ -114,10 +114,10 @@ func (r *Reader) await(ctx context.Context) (runtime.ExecutionID, *runtime.Batch
 	}
 }
 
-// next returns the next event of an execution; io.EOF: there is none.
+// next returns the next event of an execution, or io.EOF if there is none.
 func (r *Reader) next(ctx context.Context, id runtime.ExecutionID) (Event, error) {
 	if id == "" {
-		return Event{}, io.EOF // it was collected
+		return Event{}, io.EOF // removed by retention
 	}
 	if r.current == nil {
 		opened, err := r.source.Open(ctx, id, r.after)

@@ -6,12 +6,13 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Shared is what all executions of a batch have in common. It is stored until the batch
-// has finished.
+// Shared is what all executions of a batch have in common. It is stored until the batch has finished.
 type Shared struct {
-	Command          []string            `json:"command"`         // of the cases, which may add arguments
-	Shell            bool                `json:"shell,omitempty"` // Command was made of a command line
-	Line             string              `json:"line,omitempty"`  // to show as the command line of the cases, before their arguments; "": it is made of Command
+	Command []string `json:"command"`         // of the cases, which may append arguments
+	Shell   bool     `json:"shell,omitempty"` // Command was made from a command line
+	// Line is the command line of the cases for display, without their arguments; "": derived from
+	// Command.
+	Line             string              `json:"line,omitempty"`
 	Labels           []runtime.Label     `json:"labels,omitempty"`
 	Variables        []runtime.Variable  `json:"variables,omitempty"`
 	WorkingDirectory string              `json:"workingDirectory,omitempty"`
@@ -20,17 +21,16 @@ type Shared struct {
 	WaitFor          *int                `json:"waitFor,omitempty"` // seconds, for each fresh runner
 }
 
-// A Step is what an execution of a batch has of its own. It is stored until the batch has
-// finished.
+// A Step is what one execution of a batch has of its own. It is stored until the batch has finished.
 type Step struct {
 	Command []string `json:"command,omitempty"` // instead of the shared one
-	Shell   bool     `json:"shell,omitempty"`   // with Command: that was made of a command line
+	Shell   bool     `json:"shell,omitempty"`   // with Command: it was made from a command line
 	Args    []string `json:"args,omitempty"`
 	Stdin   []byte   `json:"stdin,omitempty"`
 	Bounds
 }
 
-// Bounds are an execution's limits; nil is the environment's, or none.
+// Bounds are an execution's limits; nil: the environment's, or none.
 type Bounds struct {
 	TimeLimit   *int   `json:"timeLimit,omitempty"` // seconds
 	OutputLimit *int64 `json:"outputLimit,omitempty"`
@@ -40,7 +40,7 @@ type Bounds struct {
 	FileSize    *int64 `json:"fileSize,omitempty"`
 }
 
-// Or returns b, with what is nil as in other.
+// Or returns b with its nil fields taken from other.
 func (b Bounds) Or(other Bounds) Bounds {
 	return Bounds{
 		or(b.TimeLimit, other.TimeLimit), or(b.OutputLimit, other.OutputLimit), or(b.CPUSeconds, other.CPUSeconds),
@@ -55,7 +55,7 @@ func or[T any](first, second *T) *T {
 	return second
 }
 
-// Argv returns what an execution runs.
+// Argv returns the execution's argv.
 func (s Step) Argv(shared Shared) []string {
 	if s.Command != nil {
 		return s.Command
@@ -63,7 +63,7 @@ func (s Step) Argv(shared Shared) []string {
 	return append(shared.Command[:len(shared.Command):len(shared.Command)], s.Args...)
 }
 
-// Line returns what to show as the command line; "": it is made of Argv.
+// Line returns the command line for display; "": derived from Argv.
 func (s Step) Line(shared Shared) string {
 	if s.Command != nil || shared.Line == "" {
 		return ""
@@ -71,7 +71,7 @@ func (s Step) Line(shared Shared) string {
 	return runtime.WithArguments(shared.Line, s.Args)
 }
 
-// MadeOfLine reports whether Argv was made of a command line.
+// MadeOfLine reports whether Argv was made from a command line.
 func (s Step) MadeOfLine(shared Shared) bool {
 	if s.Command != nil {
 		return s.Shell
@@ -79,11 +79,11 @@ func (s Step) MadeOfLine(shared Shared) bool {
 	return shared.Shell
 }
 
-// Encode returns what is stored.
+// Encode returns the stored form of a Shared or a Step.
 func Encode(of any) []byte {
 	text, err := json.Marshal(of)
 	if err != nil {
-		panic(err) // plain structs of ours: never
+		panic(err) // impossible: these are plain structs
 	}
 	return text
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A Dial opens a stream to one runner's agent, or to what serves its protocol.
+// A Dial opens a stream to one runner's agent, or to another server of its protocol.
 type Dial func(ctx context.Context) (net.Conn, error)
 
-// Executions runs the part of the suite that is about commands in a runner. It
-// needs no cluster: whatever serves the agent's protocol passes it.
+// Executions runs the part of the suite about commands in a runner. It needs no cluster: any server
+// of the agent's protocol must pass it.
 func Executions(t *testing.T, dial Dial) {
 	tests := map[string]func(t *testing.T, dial Dial){
-		"a command prints, and exits with its code": testExit,
-		"a command that isn't there is refused":     testNoCommand,
-		"stdin arrives whole, and ends":             testStdin,
-		"a start is idempotent by its id":           testSameID,
-		"an execution can be attached to":           testAttach,
-		"a kill ends an execution":                  testKill,
-		"a time limit ends an execution":            testTimeLimit,
-		"what runs is measured while it runs":       testUsage,
-		"output is whole, however late it is taken": testOutput,
-		"a terminal's sizes are among its output":   testSizes,
+		"a command prints, and exits with its code":   testExit,
+		"a missing command is refused":                testNoCommand,
+		"stdin arrives completely, and ends":          testStdin,
+		"a start is idempotent by its id":             testSameID,
+		"attach continues an execution":               testAttach,
+		"a kill ends an execution":                    testKill,
+		"a time limit ends an execution":              testTimeLimit,
+		"a running command is measured":               testUsage,
+		"output is complete, however late it is read": testOutput,
+		"a terminal's sizes are part of its output":   testSizes,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, dial) })
@@ -70,7 +70,7 @@ func begun(t *testing.T, session *agent.Session) *agent.Session {
 	return session
 }
 
-// drain reads to the exit, and settles the execution.
+// drain reads up to the exit, and settles the execution.
 func drain(t *testing.T, session *agent.Session) (string, agent.Exit) {
 	t.Helper()
 	var printed []byte
@@ -119,7 +119,7 @@ func testNoCommand(t *testing.T, dial Dial) {
 	}
 }
 
-// feed sends text from an offset on, and the end.
+// feed writes text to stdin from an offset on, and closes it.
 func feed(t *testing.T, session *agent.Session, offset int64, text string) {
 	if _, err := session.WriteStdin(t.Context(), offset, []byte(text)); err != nil {
 		t.Error(err)
@@ -144,7 +144,7 @@ func testSameID(t *testing.T, dial Dial) {
 	first := begun(t, dial.start(t, start))
 	second := begun(t, dial.start(t, start))
 	if _, err := first.Next(); err == nil {
-		t.Error("the first stream goes on")
+		t.Error("the first stream continues")
 	}
 	go feed(t, second, 0, "once")
 	if printed, exit := drain(t, second); printed != "once" || exit.Code != 0 {
@@ -155,7 +155,7 @@ func testSameID(t *testing.T, dial Dial) {
 func testAttach(t *testing.T, dial Dial) {
 	id := string(runtime.NewExecutionID())
 	first := begun(t, dial.start(t, agent.Start{ID: id, Argv: []string{"cat"}, Stdin: true}))
-	go first.WriteStdin(t.Context(), 0, []byte("hello ")) // the stream is cut below
+	go first.WriteStdin(t.Context(), 0, []byte("hello ")) // the stream is closed below
 	event, err := first.Next()
 	if err != nil || string(event.Data) != "hello " {
 		t.Fatalf("%q, %v", event.Data, err)
@@ -193,7 +193,7 @@ func testTimeLimit(t *testing.T, dial Dial) {
 	}
 }
 
-// testUsage measures a command that waits, until it has ended.
+// testUsage measures a waiting command, until it has ended.
 func testUsage(t *testing.T, dial Dial) {
 	id := string(runtime.NewExecutionID())
 	session := begun(t, dial.start(t, agent.Start{ID: id, Argv: []string{"cat"}, Stdin: true}))
@@ -209,7 +209,7 @@ func testUsage(t *testing.T, dial Dial) {
 		x, runs := usage.Executions[id]
 		return usage.Runner, x, runs
 	}
-	wait.For(t, "the command is measured", func() bool { // the kernel counts memory in pieces that this small command may never fill
+	wait.For(t, "the command is measured", func() bool { // this small command may never fill a unit of the kernel's memory counter
 		runner, x, ok := usage()
 		if !ok {
 			t.Fatal("it isn't measured while it runs")
@@ -218,11 +218,11 @@ func testUsage(t *testing.T, dial Dial) {
 	})
 	go feed(t, session, 0, "")
 	drain(t, session)
-	wait.For(t, "the command isn't measured any more", func() bool { _, _, ok := usage(); return !ok })
+	wait.For(t, "the command is no longer measured", func() bool { _, _, ok := usage(); return !ok })
 }
 
-// testOutput takes output by several streams, each from where the one before it
-// was cut, of a command whose input is cut with them.
+// testOutput reads a command's output by several streams. Each continues where the one before it
+// was closed, and so does the command's input.
 func testOutput(t *testing.T, dial Dial) {
 	var text strings.Builder
 	for i := 0; text.Len() < 3<<20; i++ {
@@ -242,7 +242,7 @@ func testOutput(t *testing.T, dial Dial) {
 		switch event.Kind {
 		case agent.KindStarted:
 			feeding.Go(func() {
-				// What is there already is skipped; a cut ends it.
+				// The agent skips input that it has already; closing the stream ends the write.
 				if _, err := session.WriteStdin(t.Context(), 0, []byte(want)); err == nil {
 					_ = session.CloseStdin()
 				}

@@ -13,13 +13,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/past"
 )
 
-// A Fake is a Cluster in memory, for tests of what is above a cluster. Its
-// runners are goroutines that serve the agent's real protocol over pipes and
-// know a few commands (see programs). It passes the suite like any other.
+// A Fake is a Cluster in memory, for tests of everything above a cluster. Its runners are
+// goroutines that serve the agent's real protocol over pipes and know a few commands (see
+// programs). It passes the suite like any cluster.
 type Fake struct {
-	starting sync.WaitGroup // the goroutines of Starts
+	starting sync.WaitGroup // goroutines of Start; Close waits for them
 
-	mu           sync.Mutex    // guards what follows
+	mu           sync.Mutex    // guards the fields below
 	startDelay   time.Duration // from a Start until IDLE
 	onStart      func(runtime.RunnerID) error
 	onMark       func(runtime.RunnerID, runtime.Claim) error
@@ -34,13 +34,13 @@ type Fake struct {
 type fakeRunner struct {
 	runtime.Runner
 	evidence runtime.Evidence
-	asked    int // for it, since it was set
+	asked    int // calls of Evidence since Count
 	events   []runtime.TaskEvent
 	programs *programs
 	server   *serve.Server
 	streams  chan net.Conn // to its agent
 	end      context.CancelFunc
-	ended    chan struct{} // closed when nothing of it is served any more
+	ended    chan struct{} // closed when it no longer serves anything
 }
 
 // NewFake returns an empty cluster.
@@ -61,14 +61,14 @@ func (f *Fake) StartDelay(d time.Duration) {
 	f.startDelay = d
 }
 
-// OnStart has every start call do; with its error the start fails.
+// OnStart makes every start call do; if that returns an error, the start fails with it.
 func (f *Fake) OnStart(do func(runtime.RunnerID) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.onStart = do
 }
 
-// OnMark has every mark call do first; its error is the mark's.
+// OnMark makes every mark call do first; if that returns an error, the mark returns it.
 func (f *Fake) OnMark(do func(runtime.RunnerID, runtime.Claim) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +137,7 @@ func (f *Fake) Start(_ context.Context, id runtime.RunnerID, env runtime.Environ
 	return nil
 }
 
-// serve serves streams to the runner's agent until ctx ends.
+// serve serves streams to the runner's agent until ctx ends. It waits for its goroutines.
 func (r *fakeRunner) serve(ctx context.Context) {
 	defer close(r.ended)
 	var group sync.WaitGroup
@@ -169,7 +169,7 @@ func (f *Fake) started(r *fakeRunner) {
 	f.hint(r.Environment.ID)
 }
 
-// Kill ends a runner behind everybody's back.
+// Kill ends a runner unasked, as a failure of its machine would.
 func (f *Fake) Kill(id runtime.RunnerID, reason runtime.GoneReason) {
 	f.end(id, reason, "killed by a test")
 }
@@ -188,7 +188,7 @@ func (f *Fake) end(id runtime.RunnerID, reason runtime.GoneReason, message strin
 	}
 }
 
-// Count sets what the host counted for a runner.
+// Count sets the host's counters of a runner.
 func (f *Fake) Count(id runtime.RunnerID, evidence runtime.Evidence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,7 +197,7 @@ func (f *Fake) Count(id runtime.RunnerID, evidence runtime.Evidence) {
 	}
 }
 
-// Counted returns how often the server has asked for what Count set.
+// Counted returns how often Evidence was called since Count.
 func (f *Fake) Counted(id runtime.RunnerID) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +207,7 @@ func (f *Fake) Counted(id runtime.RunnerID) int {
 	return 0
 }
 
-// Starts returns how many runners were ever started.
+// Starts returns the number of runners ever started.
 func (f *Fake) Starts() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -340,7 +340,7 @@ func (f *Fake) Evidence(_ context.Context, id runtime.RunnerID) (runtime.Evidenc
 	return r.evidence, nil
 }
 
-// happened notes an event. The caller holds mu.
+// happened records an event. The caller holds mu.
 func (r *fakeRunner) happened(kind runtime.TaskEventKind, detail string) {
 	r.events = append(r.events, runtime.TaskEvent{At: time.Now(), Kind: kind, Detail: detail})
 }
@@ -367,8 +367,8 @@ func (f *Fake) Status(context.Context) (runtime.ClusterStatus, error) {
 	return status, nil
 }
 
-// Close ends all runners, and waits for their starts and programs. No Start or Remove may
-// be under way, and every hook must return.
+// Close removes all runners, and waits for their starts and programs. No Start or Remove may be
+// running, and every hook must return.
 func (f *Fake) Close() error {
 	runners, err := f.Runners(context.Background(), "")
 	for _, r := range runners {

@@ -28,9 +28,9 @@ func TestFakeIsACluster(t *testing.T) {
 	})
 }
 
-// TestClosingAFakeWaits closes one with a runner that starts and a program that notices its
-// end only after a moment.
-func TestClosingAFakeWaits(t *testing.T) {
+// TestCloseOfAFakeWaitsForItsGoroutines closes a Fake with a starting runner, and with a program
+// that takes a moment to end.
+func TestCloseOfAFakeWaitsForItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, env := NewFake(), runtime.Environment{ID: "e"}
 		busy := runtime.NewRunnerID()
@@ -70,9 +70,9 @@ func TestClosingAFakeWaits(t *testing.T) {
 	})
 }
 
-// TestFakesProgramsEndByTheirSignal ends many programs that notice it at once: none
-// has the code that its function then returns. It takes the race detector to fail.
-func TestFakesProgramsEndByTheirSignal(t *testing.T) {
+// TestFakeProgramsReportTheirSignal ends many programs concurrently. None may report the code that
+// its function returns afterwards. Only the race detector makes it fail.
+func TestFakeProgramsReportTheirSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := newPrograms()
 		var running []serve.Process

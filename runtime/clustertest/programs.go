@@ -14,16 +14,15 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// programs is a serve.Host whose commands are Go functions: true, false, echo, pwd,
-// cat, sleep SECONDS, exit CODE, zeros BYTES, stderr TEXT, count LINES. Its files
-// are a map.
+// programs is a serve.Host whose commands are Go functions: true, false, echo, pwd, cat, sleep
+// SECONDS, exit CODE, zeros BYTES, stderr TEXT, count LINES. Its files are a map.
 type programs struct {
-	running sync.WaitGroup // the goroutines of commands
+	running sync.WaitGroup // goroutines of commands; Fake.Remove waits for them
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	files   map[string][]byte
 	changes []agent.Change // of files
-	news    chan struct{}  // closed when there are more changes
+	news    chan struct{}  // closed and replaced at each change
 	begun   map[string]int // how often each execution was started
 }
 
@@ -34,7 +33,7 @@ func newPrograms() *programs {
 // Start implements serve.Host.
 func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	argv := start.Argv
-	if n := len(argv); (n == 3 || n == 5) && argv[1] == "-c" { // a command line, or one that a script is given
+	if n := len(argv); (n == 3 || n == 5) && argv[1] == "-c" { // a command line, or a script with one as its argument
 		argv = strings.Fields(argv[n-1])
 	}
 	if argv[0] == "pwd" {
@@ -92,7 +91,7 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 		code, _ := strconv.Atoi(args[0])
 		return code
 	},
-	// lines prints that many bytes of text in lines.
+	// lines prints text of this many bytes, in lines.
 	"lines": func(args []string, _ io.Reader, p *program) int {
 		left, _ := strconv.Atoi(args[0])
 		block := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog, and over again..\n"), 512)
@@ -103,8 +102,8 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 		}
 		return 0
 	},
-	// pace prints that many bytes a second for so many seconds, in pieces of a
-	// millisecond's worth that begin with the time in nanoseconds.
+	// pace prints this many bytes per second for this many seconds, in pieces of a millisecond.
+	// Each begins with the time in nanoseconds.
 	"pace": func(args []string, _ io.Reader, p *program) int {
 		perSecond, _ := strconv.Atoi(args[0])
 		seconds, _ := strconv.Atoi(args[1])
@@ -123,9 +122,8 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 		}
 		return 0
 	},
-	// count prints so many numbered lines, with a pause of microseconds after
-	// each, and exits with 7. With a third argument it waits before that line until
-	// stdin ends.
+	// count prints this many numbered lines, with a pause of microseconds after each, and exits
+	// with 7. With a third argument it waits before that line until stdin ends.
 	"count": func(args []string, stdin io.Reader, p *program) int {
 		lines, _ := strconv.Atoi(args[0])
 		pause, _ := strconv.Atoi(args[1])
@@ -156,9 +154,9 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 	},
 }
 
-// A program is one command that runs.
+// A program is one running command.
 type program struct {
-	running        *sync.WaitGroup // the host's
+	running        *sync.WaitGroup // of the host
 	stdin          *io.PipeWriter
 	stdout, stderr *io.PipeReader
 	out, err       *io.PipeWriter
@@ -199,26 +197,25 @@ func (p *program) Kill(time.Duration) {
 	}
 }
 
-// Resize implements serve.Process: it prints the size.
+// Resize implements serve.Process. It prints the size.
 func (p *program) Resize(size agent.Size) {
 	p.running.Go(func() { _, _ = fmt.Fprintf(p.out, "%dx%d\n", size.Columns, size.Rows) })
 }
 
-// Signal implements serve.Process: it ends the command.
+// Signal implements serve.Process. It ends the command.
 func (p *program) Signal(name string) bool {
 	p.end(name)
 	return true
 }
 
-// end ends the command by a signal. Its status is set first: what the function
-// returns once it has noticed the end doesn't count.
+// end ends the command with a signal. It sets the status first, so that the function's later result
+// doesn't count.
 func (p *program) end(signal string) {
 	p.finish(serve.Status{Signal: signal})
 	p.kill.Do(func() { close(p.killed) })
 }
 
-// Measure implements serve.Process: whatever runs uses a second and two
-// processes.
+// Measure implements serve.Process. Every command uses a second and two processes.
 func (p *program) Measure() serve.Measure {
 	return serve.Measure{CPU: time.Second, Processes: 2}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// testSizes has a terminal resized, and comes back after a part of that: every
-// size comes once, where it was set, and costs the output no offset.
+// testSizes resizes a terminal, and attaches again after a part of that. Every size must come once,
+// at its time, and must not change the offsets of output.
 func testSizes(t *testing.T, dial Dial) {
 	first, second, third := agent.Size{Columns: 80, Rows: 24}, agent.Size{Columns: 100, Rows: 30}, agent.Size{Columns: 90, Rows: 30}
 	id := string(runtime.NewExecutionID())
@@ -21,7 +21,7 @@ func testSizes(t *testing.T, dial Dial) {
 		}
 	}
 	at, offset := sized(t, session, second, at)
-	sized(t, session, third, at) // it isn't acknowledged, so it comes again
+	sized(t, session, third, at) // not acknowledged, so it comes again
 	if err := session.Ack(offset); err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func testSizes(t *testing.T, dial Dial) {
 	drain(t, again)
 }
 
-// sized reads on to the next size, which must be this one, set after the one
-// before. It returns when it was set, and the offset of the output after it.
+// sized reads up to the next size, which must be this one, set later than after. It returns when it
+// was set, and the offset of the output after it.
 func sized(t *testing.T, session *agent.Session, want agent.Size, after time.Duration) (at time.Duration, offset int64) {
 	t.Helper()
 	for {

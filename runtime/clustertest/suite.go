@@ -1,5 +1,5 @@
-// Package clustertest says, in tests, what a runtime.Cluster is: Suite must
-// pass on every one. Fake is one in memory.
+// Package clustertest defines by tests what a runtime.Cluster must do: Suite must pass on every
+// cluster. Fake is a cluster in memory.
 package clustertest
 
 import (
@@ -20,27 +20,26 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Suite runs the conformance suite. Open returns a cluster without
-// environments, which it closes with t.Cleanup; environments are made from
-// prototype, with which a runner can be started.
+// Suite runs the conformance suite. open returns a cluster without environments, and closes it with
+// t.Cleanup. All environments are made from prototype, with which a runner must be able to start.
 func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) runtime.Cluster) {
 	tests := map[string]func(t *testing.T, s suite){
 		"environments are stored by compare and swap": testEnvironments,
 		"a runner becomes idle, and runs a command":   testRunner,
 		"a start is idempotent":                       testStartTwice,
 		"a mark needs the epoch before":               testMark,
-		"of many marks one wins":                      testMarkRace,
-		"a marked runner goes on":                     testMarkKeeps,
+		"one of many concurrent marks succeeds":       testMarkRace,
+		"a marked runner keeps running":               testMarkKeeps,
 		"a mark keeps the holder":                     testMarkHolder,
 		"a removed runner is gone":                    testRemove,
-		"environments 1 and 10 are apart":             testPrefix,
-		"a watcher is told of a change":               testWatch,
+		"environments 1 and 10 are separate":          testPrefix,
+		"a watcher gets a hint of a change":           testWatch,
 		"executions":                                  testExecutions,
 		"a move renames, and replaces nothing":        testMove,
 		"a search finds names and lines":              testSearch,
 		"changes of files are reported":               testChanges,
-		"what runners take is counted":                testStatus,
-		"what happened to a runner is told":           testTaskEvents,
+		"runners' resources are counted":              testStatus,
+		"a runner's events are reported":              testTaskEvents,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +64,7 @@ func (s suite) put(t *testing.T, id runtime.EnvironmentID) runtime.Environment {
 	return env
 }
 
-// idle starts a runner and waits until it is idle. It is removed at the end.
+// idle starts a runner and waits until it is idle. The test's cleanup removes it.
 func (s suite) idle(t *testing.T, env runtime.Environment) runtime.RunnerID {
 	t.Helper()
 	id := runtime.NewRunnerID()
@@ -94,7 +93,7 @@ func (s suite) find(t *testing.T, env runtime.EnvironmentID, id runtime.RunnerID
 	return all[i], true
 }
 
-// await looks again and again, since Watch's hints may be missing.
+// await polls, because Watch may lose hints.
 func (s suite) await(t *testing.T, id runtime.RunnerID, state runtime.RunnerState) (r runtime.Runner) {
 	t.Helper()
 	wait.For(t, fmt.Sprintf("runner %s is %s", id, state), func() (ok bool) {
@@ -214,7 +213,7 @@ func testMove(t *testing.T, s suite) {
 	}
 }
 
-// write writes files of a runner: each has its name as its content, and two lines.
+// write writes files into a runner. Each has two lines, of which the second is its name.
 func (s suite) write(t *testing.T, id runtime.RunnerID, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -287,7 +286,7 @@ func testChanges(t *testing.T, s suite) {
 	if err := s.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	for err == nil { // what the end of the runner removes may be reported
+	for err == nil { // the removal of files with the runner may be reported
 		_, err = watching.Next()
 	}
 }
@@ -301,7 +300,7 @@ func testStatus(t *testing.T, s suite) {
 	id := s.idle(t, env)
 	want := before
 	want.Capacity.Take(env.Resources)
-	// What isolates it may take more.
+	// Its isolation may use some more.
 	if during, err := s.Status(t.Context()); err != nil || during.Capacity.CPUMHzUsed != want.Capacity.CPUMHzUsed ||
 		during.Capacity.MemoryMiBUsed < want.Capacity.MemoryMiBUsed || during.Capacity.MemoryMiBUsed > want.Capacity.MemoryMiBUsed+256 {
 		t.Errorf("with a runner: %+v, %v, want %+v or some more memory", during, err, want)
@@ -314,10 +313,10 @@ func testStatus(t *testing.T, s suite) {
 	}
 }
 
-// testTaskEvents insists on what is told of every runner; clusters tell more.
+// testTaskEvents checks the events that every cluster reports; a cluster may report more.
 func testTaskEvents(t *testing.T, s suite) {
 	id := s.idle(t, s.put(t, "a"))
-	told := func(want ...runtime.TaskEventKind) {
+	reported := func(want ...runtime.TaskEventKind) {
 		t.Helper()
 		var events []runtime.TaskEvent
 		var kinds []runtime.TaskEventKind
@@ -332,7 +331,7 @@ func testTaskEvents(t *testing.T, s suite) {
 					kinds = append(kinds, e.Kind)
 				}
 			}
-			_, _ = s.find(t, "", id) // which has a cluster look
+			_, _ = s.find(t, "", id) // makes a cluster read its state
 			return slices.Equal(kinds, want)
 		})
 		if len(events) > runtime.KeptTaskEvents {
@@ -343,15 +342,15 @@ func testTaskEvents(t *testing.T, s suite) {
 				t.Errorf("%+v, after %+v", e, events[max(i-1, 0)])
 			}
 			if text := e.Message(); !strings.HasSuffix(text, ".") || text[0] < 'A' || text[0] > 'Z' || strings.Contains(text, "/") {
-				t.Errorf("%s is told as %q", e.Kind, text)
+				t.Errorf("%s has the message %q", e.Kind, text)
 			}
 		}
 	}
-	told(runtime.TaskPlaced, runtime.TaskReady)
+	reported(runtime.TaskPlaced, runtime.TaskReady)
 	if err := s.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	told(runtime.TaskPlaced, runtime.TaskReady, runtime.TaskEnded)
+	reported(runtime.TaskPlaced, runtime.TaskReady, runtime.TaskEnded)
 	if events, err := s.TaskEvents(t.Context(), runtime.NewRunnerID()); err != nil || len(events) > 0 {
 		t.Errorf("of a runner that never was: %+v, %v", events, err)
 	}
@@ -386,7 +385,7 @@ func testMark(t *testing.T, s suite) {
 		{claim(2, "x"), runtime.CodeConflict}, // nothing is at epoch 1
 		{claim(1, "x"), ""},
 		{claim(1, "x"), ""},                   // stored already
-		{claim(1, "y"), runtime.CodeConflict}, // somebody else
+		{claim(1, "y"), runtime.CodeConflict}, // another claim
 		{claim(3, "x"), runtime.CodeConflict},
 		{claim(2, "x"), ""}, // a renewal
 		{claim(1, "x"), runtime.CodeConflict},

@@ -9,31 +9,30 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Beside its contract, a cluster can have the abilities that the interfaces here name.
+// The interfaces here are optional abilities of a cluster, in addition to runtime.Cluster.
 
-// Images is a cluster that gets images itself. Once an environment with a pinned
-// image is put, it gets that image until it has it, or the environment is put
-// anew. Others have image drivers of their own.
+// Images is a cluster that pulls images itself. Once an environment with a pinned image is put, it
+// pulls that image until it has it. A put of the environment starts a pull that failed again.
+// Clusters without this ability leave images to their own drivers.
 type Images interface {
-	// PinImage returns what a reference means now; the zero ImagePin for what
-	// isn't an image, or one without a digest that says why: then its nodes know the image
-	// by its name only. INVALID_INPUT names the field image.
+	// PinImage returns the content that a reference names now. It returns the zero ImagePin for a
+	// reference that isn't an image. Where nodes know the image by its name only, it returns a pin
+	// without a digest but with a reason. INVALID_INPUT names the field image.
 	PinImage(ctx context.Context, reference string) (runtime.ImagePin, error)
-	// ImageStatus says how far it is with an image. It doesn't block. Watch hints at
-	// the environments that have it when that changes.
+	// ImageStatus returns the progress of pulling an image. It doesn't block. Watch hints
+	// at the environments with that image when the status changes.
 	ImageStatus(pin runtime.ImagePin) runtime.ImageStatus
 }
 
-// EnvironmentWatcher is a cluster whose environments others than this server can change,
-// too.
+// EnvironmentWatcher is a cluster whose environments may also be changed by others than this server.
 type EnvironmentWatcher interface {
 	// WatchEnvironments calls hint when environments may have changed, until ctx ends, and
-	// returns ctx's cause. A hint is as those of Watch.
+	// returns ctx's cause. Hints are like those of Cluster.Watch.
 	WatchEnvironments(ctx context.Context, hint func()) error
 }
 
-// followEnvironments serves what others change, until ctx ends. It begins once what was
-// stored is restored.
+// followEnvironments applies the changes that others make, until ctx ends. It begins after the
+// restore.
 func (e *Engine) followEnvironments(ctx context.Context) {
 	cluster, ok := e.cluster.(EnvironmentWatcher)
 	if !ok {
@@ -59,7 +58,7 @@ func (e *Engine) followEnvironments(ctx context.Context) {
 		select {
 		case <-due:
 			if err := e.readEnvironments(ctx); err != nil && ctx.Err() == nil {
-				e.logger.Warn("environments could not be read, until the next hint", zap.Error(err))
+				e.logger.Warn("environments could not be read; the next change triggers another try", zap.Error(err))
 			}
 		case <-ctx.Done():
 			return
@@ -67,8 +66,8 @@ func (e *Engine) followEnvironments(ctx context.Context) {
 	}
 }
 
-// pin finds out what the image that the client named is now. Nothing is asked
-// about an input that is wrong anyway.
+// pin resolves the image that the client named. An invalid input is rejected before any registry
+// is asked.
 func (e *Engine) pin(ctx context.Context, in *PutEnvironmentInput) error {
 	images, ok := e.cluster.(Images)
 	if !ok || in.Image == nil {
@@ -81,14 +80,14 @@ func (e *Engine) pin(ctx context.Context, in *PutEnvironmentInput) error {
 	var err error
 	in.pin, err = images.PinImage(ctx, *in.Image)
 	if err == nil && in.pin.Unpinned != "" && stored.Pin.Digest != "" && stored.Image == *in.Image {
-		return runtime.Invalid("image", "was pinned, and can't be looked up any more: leave it out to keep its bytes (%s)", in.pin.Unpinned)
+		return runtime.Invalid("image", "is pinned, but its digest can no longer be resolved (%s); leave the field out to keep the pinned content", in.pin.Unpinned)
 	}
 	return err
 }
 
-// remember gives a new revision, whose image the cluster hasn't, the one that is
-// served until it has.
-func (e *Engine) remember(env, stored runtime.Environment, exists bool) runtime.Environment {
+// withPrevious returns env with its Previous set to the revision that is served until the cluster
+// has env's image.
+func (e *Engine) withPrevious(env, stored runtime.Environment, exists bool) runtime.Environment {
 	env.Previous = nil
 	if !exists || e.has(env.Pin) {
 		return env
@@ -111,7 +110,7 @@ func (e *Engine) has(pin runtime.ImagePin) bool {
 	return !ok || pin.Digest == "" || images.ImageStatus(pin).State == runtime.ImageReady
 }
 
-// imageStatus is of pool.Options.
+// imageStatus implements pool.Options.Image.
 func (e *Engine) imageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	if images, ok := e.cluster.(Images); ok {
 		return images.ImageStatus(pin)
@@ -119,20 +118,20 @@ func (e *Engine) imageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	return runtime.ImageStatus{}
 }
 
-// A Drainer is a cluster that is drained through this server: it ends runners
-// that nobody holds, starts none, and says so in its status, until it is told
-// otherwise. Both methods are safe to repeat; Draining doesn't block.
+// A Drainer is a cluster that can be drained through this server. While it drains, it removes
+// unclaimed runners, starts none, and reports Draining in its status. SetDraining is idempotent;
+// Draining doesn't block.
 type Drainer interface {
 	SetDraining(ctx context.Context, draining bool) error
 	Draining() bool
 }
 
-// SetDraining drains the cluster, or ends that. It goes on when the caller
-// leaves. INVALID_INPUT: the cluster has its own way.
+// SetDraining starts or ends draining the cluster. A cancelled ctx doesn't interrupt it. It returns
+// INVALID_INPUT if the cluster can't be drained from here.
 func (e *Engine) SetDraining(ctx context.Context, draining bool) error {
 	d, ok := e.cluster.(Drainer)
 	if !ok {
-		return runtime.Invalid("draining", "can't be set here: this cluster's nodes are drained by its own means")
+		return runtime.Invalid("draining", "can't be set here: drain this cluster's nodes with its own tools")
 	}
 	return d.SetDraining(context.WithoutCancel(ctx), draining)
 }
@@ -143,16 +142,15 @@ func (e *Engine) Draining() bool {
 	return ok && d.Draining()
 }
 
-// A Scheduler is a cluster that tells how its runners get their places. Both
-// methods return a page, the youngest first by id, and how many there are on all
-// pages; what ended long enough ago is forgotten.
+// A Scheduler is a cluster that reports its scheduling. Both methods return one page, newest first
+// by id, and the number of results on all pages. Old ended ones are removed after a while.
 type Scheduler interface {
 	Evaluations(ctx context.Context, filter runtime.EvaluationFilter) (page []runtime.Evaluation, total int, err error)
 	Allocations(ctx context.Context, filter runtime.AllocationFilter) (page []runtime.Allocation, total int, err error)
 }
 
-// Evaluations returns a page of the cluster's evaluations, the youngest first,
-// and how many there are in all: none where the cluster tells of none.
+// Evaluations returns a page of the cluster's evaluations, newest first, and the number on all
+// pages. A cluster without a Scheduler has none.
 func (e *Engine) Evaluations(ctx context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	s, ok := e.cluster.(Scheduler)
 	if !ok {
@@ -170,8 +168,7 @@ func (e *Engine) Allocations(ctx context.Context, filter runtime.AllocationFilte
 	return s.Allocations(ctx, filter)
 }
 
-// TaskEvents returns what happened to a runner, the oldest first; none where
-// nothing is known (any more).
+// TaskEvents returns the events of a runner, oldest first, and none for an unknown runner.
 func (e *Engine) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
 	return e.cluster.TaskEvents(ctx, id)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Activity is counted as it is now, and for one tenant only what is its own.
+// TestActivity checks that present counts are right, and that one tenant gets only its own.
 func TestActivity(t *testing.T) {
 	b := newBed(t)
 	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
@@ -64,7 +64,7 @@ func TestActivity(t *testing.T) {
 	}
 }
 
-// A drainable cluster drains nothing, but says so.
+// A drainable cluster only reports that it drains.
 type drainable struct {
 	runtime.Cluster
 	drains atomic.Bool
@@ -77,8 +77,8 @@ func (c *drainable) SetDraining(_ context.Context, draining bool) error {
 
 func (c *drainable) Draining() bool { return c.drains.Load() }
 
-// TestAlertHistory: what was raised and resolved is remembered, also of an environment that is gone. A
-// drained pool is no problem of health.
+// TestAlertHistory checks that raised and resolved alerts are kept even of a deleted environment,
+// and that a drained pool doesn't affect health.
 func TestAlertHistory(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -88,7 +88,7 @@ func TestAlertHistory(t *testing.T) {
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
 	b.environment(t, "low", 0)
 	leave := b.waits(t, ClaimInput{EnvironmentID: "low"})
-	wait.For(t, "a start fails", func() bool { s, _ := b.PoolStatus("low"); return s.Reason == "no room" }) // else the alert may come first
+	wait.For(t, "a start fails", func() bool { s, _ := b.PoolStatus("low"); return s.Reason == "no room" }) // otherwise the alert may be raised first
 	leave()
 	b.environment(t, "low", 1)
 	history := func() string {

@@ -16,19 +16,19 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// caseWait is how long a case waits at least for its fresh runner: the earlier case had the
-// one that was idle.
+// caseWait is how long a case with a fresh runner waits for it at least. The case before it used
+// the idle runner, so a new one may have to start.
 const caseWait = time.Minute
 
-// freshAttempts is how many runners a case gets at most, where they go before it begins: one
-// may have expired while no server was there.
+// freshAttempts bounds the runners that one case claims. A claimed runner may be gone before the
+// case begins there, for example because it expired while the server was down.
 const freshAttempts = 3
 
-// batches are those that haven't ended.
+// batches holds the batches that haven't ended.
 type batches struct {
 	host batch.Host
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	byID   map[runtime.BatchID]*batch.Leader
 	shares share.Bound
 }
@@ -37,7 +37,7 @@ func newBatches() *batches {
 	return &batches{byID: map[runtime.BatchID]*batch.Leader{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
-// add makes a leader findable. It returns QUOTA_EXCEEDED if its tenant has its share.
+// add registers a leader. It returns QUOTA_EXCEEDED if the tenant has its share of running batches.
 func (all *batches) add(l *batch.Leader) error {
 	b := l.Batch()
 	all.mu.Lock()
@@ -49,7 +49,7 @@ func (all *batches) add(l *batch.Leader) error {
 	return nil
 }
 
-// adopt makes a leader findable that an earlier server had.
+// adopt registers the leader of a batch that an earlier server left, whatever the tenant's share.
 func (all *batches) adopt(l *batch.Leader) {
 	b := l.Batch()
 	all.mu.Lock()
@@ -58,7 +58,7 @@ func (all *batches) adopt(l *batch.Leader) {
 	all.byID[b.ID] = l
 }
 
-// remove lets go of a batch that add or adopt took in.
+// remove unregisters a batch that add or adopt registered.
 func (all *batches) remove(b runtime.Batch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -72,19 +72,19 @@ func (all *batches) len() int {
 	return len(all.byID)
 }
 
-// get returns the leader of a batch that hasn't ended, or nil.
+// get returns the leader of an unfinished batch, or nil.
 func (all *batches) get(id runtime.BatchID) *batch.Leader {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return all.byID[id]
 }
 
-// StartBatch records a batch in a claimed runner and starts its first execution, which it
-// returns too. The same key gives the same batch; with another input CONFLICT.
+// StartBatch records a batch in a claimed runner, starts its first execution, and returns both.
+// It is idempotent by key: the same key returns the same batch, or CONFLICT if the input differs.
 func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
-	asked := in
-	asked.Key = ""
-	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{asked, of})}
+	request := in
+	request.Key = ""
+	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{request, of})}
 	if in.Key != "" {
 		b.Key = keyOf(in.Keys, "start/"+in.Key)
 	}
@@ -99,7 +99,7 @@ func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (
 	return e.started(ctx, x, err)
 }
 
-// started returns the batch of its first execution.
+// started returns the batch that x is the first execution of.
 func (e *Engine) started(ctx context.Context, x runtime.Execution, err error) (runtime.Batch, runtime.Execution, error) {
 	if err != nil {
 		return runtime.Batch{}, runtime.Execution{}, err
@@ -108,8 +108,8 @@ func (e *Engine) started(ctx context.Context, x runtime.Execution, err error) (r
 	return b, x, err
 }
 
-// startBatch records a batch, begins its first execution, and has it led. It holds its
-// runner until it ends.
+// startBatch records a batch, begins its first execution, and starts the batch's leader, which Run
+// waits for. The batch uses its runner until it ends.
 func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
 	if b.Key != "" {
 		if err := e.unusedKey(ctx, b); err != nil {
@@ -157,10 +157,10 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		}
 		return runtime.Execution{}, err
 	}
-	return x, e.jobs.add(l.Run) // else the next server goes on
+	return x, e.jobs.add(l.Run) // if it fails, the next server continues the batch
 }
 
-// useForBatch begins a batch's use of its runner, if it has one, until done.
+// useForBatch marks a batch's runner as used, if it has one, until done is called.
 func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.Environment, done func(), err error) {
 	if b.FreshRunners() {
 		env, ok := e.Environment(b.EnvironmentID)
@@ -177,7 +177,7 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 	return runner.Environment, func() { p.Done(ctx, b.RunnerID) }, err
 }
 
-// batchEnded is of [batch.Host].
+// batchEnded implements batch.Host.Ended.
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
 	e.holdings.end(b.Tenant)
@@ -186,14 +186,14 @@ func (e *Engine) batchEnded(l *batch.Leader) {
 			p.Done(context.Background(), b.RunnerID)
 		}
 	}
-	e.batches.remove(b) // now callers see its end
+	e.batches.remove(b) // only now callers see its end
 	if b.Release && !b.FreshRunners() {
 		e.releaseLater(b.RunnerID)
 	}
 }
 
-// unusedKey returns CONFLICT where a batch's key is that of an execution, and
-// BATCH_NOT_FOUND where it is that of the batch, which was collected.
+// unusedKey returns CONFLICT if an execution has the batch's key, and BATCH_NOT_FOUND if retention
+// removed the batch with that key.
 func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
 	if _, found, err := e.store.ExecutionByKey(ctx, b.Key); err != nil || found {
 		return orConflict(err)
@@ -206,9 +206,9 @@ func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
 		return keyConflict()
 	}
 	if _, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found || b.Release {
-		return err // it is there; or the key is the one with which its runner was claimed
+		return err // the batch is stored, or the key belongs to the claim of its runner
 	}
-	return runtime.Errorf(runtime.CodeBatchNotFound, "the batch that was started with this idempotencyKey was collected")
+	return runtime.Errorf(runtime.CodeBatchNotFound, "the batch with this idempotencyKey has been removed by retention; use a new key to run it again")
 }
 
 func orConflict(err error) error {
@@ -218,7 +218,7 @@ func orConflict(err error) error {
 	return keyConflict()
 }
 
-// repeatedBatch answers where a key was used before.
+// repeatedBatch returns the first execution of the batch that used this key before.
 func (e *Engine) repeatedBatch(ctx context.Context, stored, b runtime.Batch, err error) (runtime.Execution, error) {
 	switch {
 	case err != nil:
@@ -227,7 +227,7 @@ func (e *Engine) repeatedBatch(ctx context.Context, stored, b runtime.Batch, err
 		return runtime.Execution{}, keyConflict()
 	}
 	l := e.batches.get(stored.ID)
-	for l != nil { // its first execution may be being begun
+	for l != nil { // its first execution may be starting now
 		state, changed := l.State()
 		if len(state.Executions) > 0 || state.Batch.State == runtime.BatchFinished {
 			break
@@ -240,18 +240,18 @@ func (e *Engine) repeatedBatch(ctx context.Context, stored, b runtime.Batch, err
 	}
 	x, found, err := e.store.ExecutionByKey(ctx, caseKey(stored.ID, stored.First()))
 	if err == nil && !found {
-		err = runtime.Errorf(runtime.CodeBatchNotFound, "the first execution of the batch that was started with this idempotencyKey isn't there, or was collected")
+		err = runtime.Errorf(runtime.CodeBatchNotFound, "the first execution of the batch with this idempotencyKey doesn't exist, or retention removed it")
 	}
 	return x, err
 }
 
-// laterCase reports whether a key is one that caseKey made, but not for a batch's first case: no
-// caller's begins so.
+// laterCase reports whether caseKey made this key for a case other than a batch's first. Keys of
+// callers never have this prefix.
 func laterCase(key string) bool {
 	return strings.HasPrefix(key, "batch/") && !strings.HasSuffix(key, "/0")
 }
 
-// caseKey is the idempotency key of an execution of a batch.
+// caseKey returns the idempotency key of a batch's execution.
 func caseKey(id runtime.BatchID, number int) string {
 	if number == runtime.BuildCase {
 		return fmt.Sprintf("batch/%s/build", id)
@@ -259,7 +259,7 @@ func caseKey(id runtime.BatchID, number int) string {
 	return fmt.Sprintf("batch/%s/%d", id, number)
 }
 
-// beginCase is of [batch.Host].
+// beginCase implements batch.Host.Begin.
 func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
 	step, shared, err := e.readStep(ctx, b.ID, number)
 	if err != nil {
@@ -283,7 +283,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	return x, err
 }
 
-// readStep returns what is stored of an execution, and of all of its batch.
+// readStep returns what is stored about one case, and about all cases of its batch.
 func (e *Engine) readStep(ctx context.Context, id runtime.BatchID, number int) (step batch.Step, shared batch.Shared, err error) {
 	rawStep, rawShared, err := e.store.BatchStep(ctx, id, number)
 	if err != nil {
@@ -296,7 +296,7 @@ func (e *Engine) readStep(ctx context.Context, id runtime.BatchID, number int) (
 	return step, shared, err
 }
 
-// startFresh starts a case in a runner of its own.
+// startFresh claims a runner for a case and starts it there. Closing cancelled interrupts the wait.
 func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, in StartInput, x runtime.Execution, cancelled <-chan struct{}) (runtime.Execution, error) {
 	if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 		return stored, err
@@ -324,7 +324,7 @@ func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string,
 	})
 	var begun runtime.Execution
 	for attempt := range freshAttempts {
-		if attempt > 0 { // its runner went before anything began there
+		if attempt > 0 { // the previous runner was gone before the case began
 			claim.Claim.Key = fmt.Sprintf("%s/%d", x.Key, attempt)
 		}
 		begun, err = e.claimAndStart(ctx, RunInput{EnvironmentID: b.EnvironmentID, Files: shared.Files}, claim, in, x)
@@ -335,7 +335,7 @@ func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string,
 	return begun, err
 }
 
-// awaitCase is of [batch.Host].
+// awaitCase implements batch.Host.Await.
 func (e *Engine) awaitCase(ctx context.Context, id runtime.ExecutionID, cancelled <-chan struct{}) (runtime.Execution, error) {
 	s, x, err := e.find(ctx, id)
 	if s == nil || err != nil {
@@ -356,7 +356,7 @@ func (e *Engine) awaitCase(ctx context.Context, id runtime.ExecutionID, cancelle
 	}
 }
 
-// recallBatches returns the leaders of all batches that an earlier server left.
+// recallBatches returns leaders for the unfinished batches that an earlier server left.
 func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 	left, err := e.store.UnfinishedBatches(ctx)
 	if err != nil {
@@ -380,7 +380,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 	return leaders, nil
 }
 
-// Batch returns one as it is.
+// Batch returns the current state of a batch, or BATCH_NOT_FOUND.
 func (e *Engine) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
 	if l := e.batches.get(id); l != nil {
 		return l.Batch(), nil
@@ -391,8 +391,8 @@ func (e *Engine) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, 
 // BatchFilter selects batches; a zero field selects all.
 type BatchFilter = store.BatchFilter
 
-// Batches returns the first ones after an id, oldest or newest first, at most one more than
-// first, and how many match in all.
+// Batches returns the batches after an id, oldest or newest first, and the number of all that match.
+// It returns at most first+1 batches, so that the caller sees whether there are more.
 func (e *Engine) Batches(ctx context.Context, filter BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
 	all, total, err = e.store.Batches(ctx, filter, first, after)
 	for i, b := range all {
@@ -403,8 +403,8 @@ func (e *Engine) Batches(ctx context.Context, filter BatchFilter, first int, aft
 	return all, total, err
 }
 
-// BatchCases returns the cases of a batch from first up to, not including, end.
-// It calls charge with the size of each record, in bytes; its error is returned.
+// BatchCases returns the cases first to end-1 of a batch. It calls charge with the size of each
+// record in bytes, and returns charge's error.
 func (e *Engine) BatchCases(ctx context.Context, b runtime.Batch, first, end int, charge func(bytes int) error) ([]runtime.Case, error) {
 	executions, err := e.batchExecutions(ctx, b.ID, first, end, charge)
 	if err != nil {
@@ -422,7 +422,7 @@ func (e *Engine) BatchCases(ctx context.Context, b runtime.Batch, first, end int
 	return cases, nil
 }
 
-// BatchBuild returns the build of a batch; nil: there is none, or not any more.
+// BatchBuild returns the build of a batch; nil: it has none, or retention removed it.
 func (e *Engine) BatchBuild(ctx context.Context, id runtime.BatchID, charge func(bytes int) error) (*runtime.Execution, error) {
 	executions, err := e.batchExecutions(ctx, id, runtime.BuildCase, 0, charge)
 	x, known := executions[runtime.BuildCase]
@@ -432,6 +432,8 @@ func (e *Engine) BatchBuild(ctx context.Context, id runtime.BatchID, charge func
 	return &x, nil
 }
 
+// batchExecutions returns the executions of a batch from first up to end by their number. Those
+// that haven't ended are taken from their sessions.
 func (e *Engine) batchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
 	executions, err := e.store.BatchExecutions(ctx, id, first, end, charge)
 	for number, x := range executions {
@@ -442,8 +444,8 @@ func (e *Engine) batchExecutions(ctx context.Context, id runtime.BatchID, first,
 	return executions, err
 }
 
-// CancelBatch cancels what a batch runs, and skips the rest. It returns once the batch has
-// ended, or after two seconds. One that has ended stays as it is.
+// CancelBatch cancels the running execution of a batch and skips the rest. It returns when the batch
+// has ended, or after two seconds. A batch that has ended stays unchanged.
 func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
 	l := e.batches.get(id)
 	if l == nil {

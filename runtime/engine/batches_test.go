@@ -30,7 +30,7 @@ func (b *bed) awaitBatch(t testing.TB, id runtime.BatchID) (ended runtime.Batch)
 	return ended
 }
 
-// cases returns what became of a batch's cases, in words: state, exit status and output.
+// cases describes a batch's cases: state, exit status and output.
 func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
 	t.Helper()
 	all, err := b.BatchCases(t.Context(), of, 0, of.CaseCount, unbounded)
@@ -48,7 +48,7 @@ func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
 	return words
 }
 
-// follow reads a batch's events after a cursor, to the end.
+// follow reads a batch's events after a cursor up to the end.
 func (b *bed) follow(t testing.TB, id runtime.BatchID, after string) (all []batch.Event) {
 	t.Helper()
 	r, err := b.BatchEvents(t.Context(), id, after)
@@ -113,7 +113,7 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 		t.Errorf("%+v, %v", build, err)
 	}
 	if _, there := b.Runner(r.ID); !there {
-		t.Error("the batch took the caller's runner with it")
+		t.Error("the batch's end removed the caller's runner")
 	}
 	all, total, err := b.Batches(t.Context(), BatchFilter{EnvironmentID: "a"}, 10, "")
 	if err != nil || total != 1 || all[0].ID != ended.ID {
@@ -140,7 +140,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 		t.Errorf("afterwards: %q, want %q", got, want)
 	}
 	for i, e := range live {
-		rest := want[min(i+1, len(want)-1):] // the end comes again
+		rest := want[min(i+1, len(want)-1):] // the end is repeated
 		if got := inWords(b.follow(t, started.ID, e.Cursor)); !slices.Equal(got, rest) {
 			t.Errorf("after %q: %q, want %q", e.Cursor, got, rest)
 		}
@@ -151,7 +151,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 	}
 }
 
-func TestHowBatchesEnd(t *testing.T) {
+func TestBatchOutcomes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
 	cases := func(args ...string) (all []CaseInput) {
@@ -210,7 +210,7 @@ func TestHowBatchesEnd(t *testing.T) {
 	}
 }
 
-// A run's batch has its files and its runner from the beginning to the end.
+// TestRunOfABatch checks that all steps of a run's batch share its files and its runner.
 func TestRunOfABatch(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -231,7 +231,7 @@ func TestRunOfABatch(t *testing.T) {
 		runners := map[runtime.RunnerID]bool{}
 		for _, c := range cases {
 			runners[c.Execution.RunnerID] = true
-			wait.For(t, "the runner goes", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
 		}
 		if want := map[bool]int{false: 1, true: 3}[fresh]; len(runners) != want || ended.FreshRunners() != fresh || first.ID != cases[0].Execution.ID {
 			t.Errorf("fresh %v: %v, %+v", fresh, runners, ended)
@@ -283,7 +283,7 @@ func TestBatchKeys(t *testing.T) {
 	}
 }
 
-func TestBadBatchInput(t *testing.T) {
+func TestInvalidBatchInputIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -339,8 +339,8 @@ func TestBadBatchInput(t *testing.T) {
 	}
 }
 
-// TestKilledServersLoseNoCase kills the engine at random moments while batches run. Each
-// case is started once and gets its whole input.
+// TestKilledServersLoseNoCase kills the engine at random moments while batches run. Each case must
+// start once and get its whole input.
 func TestKilledServersLoseNoCase(t *testing.T) {
 	const seed, cases = 5, 40
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -387,7 +387,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 					t.Errorf("case %d was started %d times", c.Index, n)
 				}
 			}
-			wait.For(t, "the runner goes", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
 		}
 	}
 	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded)
@@ -397,7 +397,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// A batch that was cancelled ends so, also with the next server.
+// TestCancelledBatchStaysCancelled restarts the server after the cancellation.
 func TestCancelledBatchStaysCancelled(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
@@ -417,8 +417,8 @@ func TestCancelledBatchStaysCancelled(t *testing.T) {
 	}
 }
 
-// A case whose fresh runner went before anything began there gets another one.
-func TestFreshRunnerThatWent(t *testing.T) {
+// TestCaseIsRetriedAfterItsFreshRunnerIsGone removes a fresh runner before its case begins there.
+func TestCaseIsRetriedAfterItsFreshRunnerIsGone(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0"}, WaitFor: ptr(patient)}

@@ -20,7 +20,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Slow: it lets hundreds of executions run, restores them, and waits for claims of some seconds to expire.
+// This is slow: it runs hundreds of executions, restores them, and waits for claims to expire after
+// seconds.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -34,7 +35,7 @@ type bed struct {
 	stop    func()
 }
 
-// patient is for how many seconds a claim waits that isn't to end without its runner.
+// patient is the WaitFor of a claim that must not end without a runner, in seconds.
 const patient = int(wait.Limit / time.Second)
 
 // free charges nothing for output.
@@ -56,7 +57,7 @@ func newBed(t testing.TB) *bed {
 	return b
 }
 
-// start runs an engine on what an earlier one left.
+// start runs an engine on the data of an earlier one.
 func (b *bed) start(t testing.TB) {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(b.dir, "db"))
@@ -99,8 +100,7 @@ func (b *bed) claim(t testing.TB, id runtime.EnvironmentID) runtime.Runner {
 	return r
 }
 
-// run runs a command to its end.
-// claimFor claims a runner that expires after so many seconds without use.
+// claimFor claims a runner that expires after some seconds without use.
 func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runtime.Runner {
 	t.Helper()
 	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, InactivityTimeout: &seconds, WaitFor: ptr(patient)})
@@ -110,8 +110,8 @@ func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runt
 	return r
 }
 
-// expired returns when a claim that began after all others, and that nobody uses, has
-// expired: an unused one that began before has, too.
+// expired returns when a new unused claim has expired, so that earlier unused ones with the same
+// timeout have, too.
 func (b *bed) expired(t testing.TB, id runtime.EnvironmentID, seconds int) {
 	t.Helper()
 	r := b.claimFor(t, id, seconds)
@@ -139,7 +139,7 @@ func (b *bed) await(t testing.TB, id runtime.ExecutionID) runtime.Execution {
 	return x
 }
 
-// events reads an execution's events to the end.
+// events reads an execution's events up to the end.
 func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output string, all []events.Event) {
 	t.Helper()
 	r, err := b.Events(t.Context(), id, after)
@@ -168,6 +168,6 @@ func wantCode(t testing.TB, err error, code runtime.Code, field string) {
 	}
 }
 
-// Callers that see everything.
+// seesEnvironment is that of a caller that sees everything.
 func seesEnvironment(runtime.Environment) bool { return true }
 func seesRunner(runtime.Runner) bool           { return true }

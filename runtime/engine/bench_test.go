@@ -16,7 +16,7 @@ func BenchmarkTrue(b *testing.B) {
 	}
 }
 
-// BenchmarkClaimAndRelease is to take as long in a large pool as in a small one.
+// BenchmarkClaimAndRelease must take as long in a large pool as in a small one.
 func BenchmarkClaimAndRelease(b *testing.B) {
 	for _, size := range []int{10, 500} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

@@ -11,15 +11,14 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// A catalog holds the environments that are served, and their pools. Its lock is never
-// held across I/O.
+// A catalog holds the served environments and their pools. Its lock is never held across I/O.
 type catalog struct {
-	changing chan struct{} // holds a token while an environment is changed
+	changing chan struct{} // capacity 1; holds a token while an environment is changed
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the fields below
 	environments map[runtime.EnvironmentID]runtime.Environment
 	pools        map[runtime.EnvironmentID]*pool.Pool // also of deleted environments that still have claimed runners
-	poolsChanged chan struct{}                        // closed and replaced when a pool comes
+	poolsChanged chan struct{}                        // closed and replaced when a pool is added
 }
 
 func newCatalog() *catalog {
@@ -31,8 +30,8 @@ func newCatalog() *catalog {
 	}
 }
 
-// beginChange waits for the turn to change environments: changes follow one
-// another, so that the pools see them in the order in which they were stored.
+// beginChange waits for its turn to change environments, until ctx ends. Changes run one at a time,
+// so pools see them in the order in which they were stored.
 func (c *catalog) beginChange(ctx context.Context) (done func(), err error) {
 	select {
 	case c.changing <- struct{}{}:
@@ -42,7 +41,7 @@ func (c *catalog) beginChange(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// all returns the environments, sorted by id.
+// all returns the environments, ordered by id.
 func (c *catalog) all() []runtime.Environment {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.environments))
@@ -64,7 +63,7 @@ func (c *catalog) of(id runtime.TenantID) int {
 	return n
 }
 
-// environment returns one, and whether there is one.
+// environment returns an environment, and whether it exists.
 func (c *catalog) environment(id runtime.EnvironmentID) (runtime.Environment, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +71,7 @@ func (c *catalog) environment(id runtime.EnvironmentID) (runtime.Environment, bo
 	return env, ok
 }
 
-// put serves env, unless a newer revision is served. It returns its pool, nil if there is none.
+// put serves env unless a newer revision is served. It returns env's pool, or nil.
 func (c *catalog) put(env runtime.Environment) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,14 +81,14 @@ func (c *catalog) put(env runtime.Environment) *pool.Pool {
 	return c.pools[env.ID]
 }
 
-// replace serves env, whatever was served before.
+// replace serves env even if a newer revision was served before.
 func (c *catalog) replace(env runtime.Environment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.environments[env.ID] = env
 }
 
-// remove stops serving an environment, and returns its pool, nil if there is none.
+// remove stops serving an environment, and returns its pool, or nil.
 func (c *catalog) remove(id runtime.EnvironmentID) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,14 +96,14 @@ func (c *catalog) remove(id runtime.EnvironmentID) *pool.Pool {
 	return c.pools[id]
 }
 
-// pool returns a pool, or nil; also that of a deleted environment.
+// pool returns an environment's pool, or nil. Deleted environments keep theirs until it ends.
 func (c *catalog) pool(id runtime.EnvironmentID) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pools[id]
 }
 
-// poolOfServed returns the pool of an environment that is served, or nil.
+// poolOfServed returns the pool of a served environment, or nil.
 func (c *catalog) poolOfServed(id runtime.EnvironmentID) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,15 +113,15 @@ func (c *catalog) poolOfServed(id runtime.EnvironmentID) *pool.Pool {
 	return c.pools[id]
 }
 
-// allPools returns the pools, and what is closed when another one comes.
+// allPools returns all pools, and a channel that is closed when another one is added.
 func (c *catalog) allPools() ([]*pool.Pool, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.pools)), c.poolsChanged
 }
 
-// addPool adds the pool that create returns, unless there is one that hasn't ended: then it
-// returns nil. Create and removePool's removed are called under the lock.
+// addPool adds the pool that create returns. If there is one that hasn't ended, it returns nil
+// instead. It calls create under the lock, as removePool calls removed.
 func (c *catalog) addPool(id runtime.EnvironmentID, create func() *pool.Pool) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

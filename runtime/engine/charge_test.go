@@ -9,9 +9,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestProgramsOfRemovedRunnersAreCharged: a caller that removes a runner while its programs run, or starves its agent until
-// the runner is removed, is charged what the host counted since their start, once.
-func TestProgramsOfRemovedRunnersAreCharged(t *testing.T) {
+// TestRemovedRunnersAreChargedForTheirPrograms checks callers that remove a runner while its
+// programs run, or starve its agent until the runner is removed. They are charged, once, for what
+// the host counted since the start.
+func TestRemovedRunnersAreChargedForTheirPrograms(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

@@ -6,8 +6,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A cluster that has its own way to be drained isn't drained here.
-func TestDrainingIsTheClustersToHave(t *testing.T) {
+// TestSetDrainingNeedsADrainer uses a cluster that can't be drained through the server.
+func TestSetDrainingNeedsADrainer(t *testing.T) {
 	b := newBed(t)
 	wantCode(t, b.SetDraining(t.Context(), true), runtime.CodeInvalidInput, "draining")
 	if status, err := b.ClusterStatus(t.Context()); err != nil || status.Draining != nil || b.Draining() {

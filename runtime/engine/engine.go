@@ -1,10 +1,8 @@
-// Package engine is the one service: it composes pools, executions, their
-// output and the store over a Cluster. The API's doors call it and what it
-// returns, and nothing below it.
+// Package engine is the service behind all doors: it composes pools, executions, output and the
+// store over a Cluster. Doors call only this package and the values that it returns.
 //
-// Methods are safe for concurrent use, check their input, and return errors of
-// type runtime.Error. They may be called once Restored is closed and until Run
-// returns.
+// Methods are safe for concurrent use, check their input, and return errors of type runtime.Error.
+// Call them after Restored is closed and before Run returns.
 package engine
 
 import (
@@ -35,30 +33,30 @@ import (
 
 // Config are an engine's settings.
 type Config struct {
-	Dir       string // output logs live below it
+	Dir       string // parent directory of the output logs
 	Logger    *zap.Logger
-	Alert     pool.AlertRule // when a pool that is short of runners says so
-	Keep      time.Duration  // how long finished executions and their output are kept; 0: for ever
-	Grace     time.Duration  // how long the holder of a ticket may stay away; 0: 30 s
-	KeepBytes int64          // that all output, and what is stored about finished executions, may take; 0: any
+	Alert     pool.AlertRule // when a pool with too few idle runners raises an alert
+	Keep      time.Duration  // how long finished executions and their output are kept; 0: forever
+	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
+	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
 
-	Quotas *quota.Ledger                 // what tenants take; nil: it is counted, and not bounded
-	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: one each
+	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
+	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
 
-	// Led is called once this server may write, and before it serves: it reads again what another
-	// server may have changed. Nil: there is nothing.
+	// Led is called once this server leads and before it serves. It reads again what another
+	// server may have changed. nil: nothing to read.
 	Led func(ctx context.Context) error
 
-	// Attacks returns what came of the last attacks that were carried out on this
-	// machine, for Health; nil if there were none. Nil: nobody knows.
+	// Attacks returns the record of the last attack run on this machine, for Health, or nil if there
+	// was none. nil: unknown.
 	Attacks func() (*attacks.Record, error)
 
-	// Audit returns what is wrong with the audit log, for Health; nil: nothing. Nil: there is no
-	// audit log.
+	// Audit returns the audit log's fault, for Health, or nil if it works. nil: there is no audit
+	// log.
 	Audit func() error
 }
 
-// An Engine serves environments, runners and executions.
+// An Engine serves environments, runners and executions. Make it with New.
 type Engine struct {
 	*files.Access
 
@@ -73,8 +71,8 @@ type Engine struct {
 	counts   *counts
 	failures activity.Failures
 	alerts   activity.Alerts
-	led      func(ctx context.Context) error // nil: nothing
-	keep     time.Duration                   // of finished executions; 0: for ever
+	led      func(ctx context.Context) error // Config.Led
+	keep     time.Duration                   // of finished executions; 0: forever
 	health   healthBook
 
 	holdings *holdings
@@ -84,14 +82,13 @@ type Engine struct {
 	sessions *sessionTable
 	batches  *batches
 	tickets  *ticket.Book
-	claims   *once.Group[runtime.RunnerID] // while their runners live
+	claims   *once.Group[runtime.RunnerID] // results by key, kept while their runners live
 	holders  holders
-	runs     *once.Group[runtime.Execution] // while they are under way
+	runs     *once.Group[runtime.Execution] // runs in progress, by key
 	agents   *usage.Agents
 }
 
-// New returns an engine over a cluster and a store, which stay the caller's to
-// close, after Run has returned.
+// New returns an engine over a cluster and a store. The caller closes both after Run has returned.
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e := &Engine{
 		cluster:  cluster,
@@ -109,9 +106,9 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
 		batches:  newBatches(),
-		claims:   once.Keeping[runtime.RunnerID](),
+		claims:   once.NewCachingGroup[runtime.RunnerID](),
 		holders:  holders{calls: map[string]*holding{}},
-		runs:     once.Passing[runtime.Execution](),
+		runs:     once.NewGroup[runtime.Execution](),
 	}
 	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 		return cluster.Dial(runtime.Spare(ctx), id)
@@ -130,14 +127,16 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	return e
 }
 
-// Restored is closed once what was stored is back, and calls are welcome.
+// Restored returns a channel that is closed once stored state is restored and calls are allowed.
 func (e *Engine) Restored() <-chan struct{} { return e.restored.done }
 
-// Run restores what is stored, and serves until ctx ends. It returns ctx's
-// cause, or why nothing could be restored, once all it started has ended.
+// Run restores stored state and serves until ctx ends. It returns ctx's cause, or the error of the
+// restore, or store.ErrTaken if another server took the data. It waits for all goroutines first.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
+	// These run from the last to the first: end the goroutines, wait for a check of the logs' directory,
+	// refuse new jobs, and wait for the goroutines.
 	defer group.Wait()
 	defer close(e.jobs.stopped)
 	defer e.logs.Close()
@@ -173,14 +172,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// jobs are the goroutines that Run waits for.
+// jobs starts goroutines that Run waits for.
 type jobs struct {
-	begin   chan func(context.Context)
-	stopped chan struct{} // closed when Run returns
+	begin   chan func(context.Context) // received by Run
+	stopped chan struct{}              // closed when Run returns
 }
 
-// add starts a job in a goroutine that Run waits for. The job's context ends when Run is to
-// end.
+// add runs job in a goroutine that Run waits for. The job's context ends when Run has to end. After
+// Run has ended, add returns CLUSTER_UNAVAILABLE.
 func (j jobs) add(job func(context.Context)) error {
 	select {
 	case j.begin <- job:
@@ -190,8 +189,7 @@ func (j jobs) add(job func(context.Context)) error {
 	}
 }
 
-// Go starts f in a goroutine that Run waits for. f's context ends with ctx, and when Run is
-// to end.
+// Go runs f in a goroutine that Run waits for. f's context ends with ctx or when Run has to end.
 func (e *Engine) Go(ctx context.Context, f func(context.Context)) error {
 	return e.jobs.add(func(running context.Context) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -205,7 +203,7 @@ func errStopping() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 }
 
-// watch turns the cluster's hints into the pools'.
+// watch passes the cluster's hints on to the pools.
 func (e *Engine) watch(ctx context.Context) {
 	_ = e.cluster.Watch(ctx, func(id runtime.EnvironmentID) { // until ctx ends
 		if id != "" {
@@ -221,9 +219,8 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// openPool makes and runs the pool of env, unless there is one. Known are its
-// runners, nil: they have to be listed; busy says how many executions go on in
-// them.
+// openPool creates and runs the pool of env, unless it exists. known are its runners; nil makes the
+// pool list them. busy is the number of running executions by runner.
 func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int, deleted bool) error {
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
 		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
@@ -235,7 +232,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 		return nil
 	}
 	err := e.jobs.add(func(ctx context.Context) {
-		_ = p.Run(ctx) // ctx's end, or the end of a deleted environment
+		_ = p.Run(ctx) // ends with ctx, or when a deleted environment's last runner is gone
 		e.catalog.removePool(env.ID, p, func() { e.counts.claims.Delete(env.ID) })
 	})
 	if err == nil && deleted {
@@ -244,8 +241,8 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 	return err
 }
 
-// A leading cluster removes runners only while this server leads: one that stood still may believe
-// that a runner is idle which another server has handed out.
+// A leading cluster removes runners only while this server leads. A server that was suspended may
+// still consider a runner idle that another server has handed out.
 type leading struct {
 	runtime.Cluster
 	store *store.Store
@@ -259,14 +256,13 @@ func (c leading) Remove(ctx context.Context, id runtime.RunnerID) error {
 	return c.Cluster.Remove(ctx, id)
 }
 
-// observe takes in a runner's new state. A pool's owner calls it: it must not
-// block.
+// observe handles a runner's new state. The pool's owner goroutine calls it, so it must not block.
 func (e *Engine) observe(r runtime.Runner) {
 	e.runners.change(r)
 	if r.State.Before(runtime.RunnerStopping) {
 		return
 	}
-	e.holdings.left(r.ID)
+	e.holdings.runnerGone(r.ID)
 	for _, s := range e.sessions.in(r.ID) {
 		s.RunnerGone(r.GoneReason)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestWholePath(t *testing.T) {
+func TestClaimRunAndRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -46,7 +46,7 @@ func TestWholePath(t *testing.T) {
 		t.Error(released, err)
 	}
 	if _, there := b.Runner(r.ID); there {
-		t.Error("the released runner is there")
+		t.Error("the released runner still exists")
 	}
 	_, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}})
 	wantCode(t, err, runtime.CodeRunnerGone, "")
@@ -103,7 +103,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestRunnerGoneEndsItsExecutions(t *testing.T) {
+func TestGoneRunnerEndsItsExecutions(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	for name, end := range map[runtime.GoneReason]func(runtime.RunnerID){
@@ -245,7 +245,7 @@ func TestExecute(t *testing.T) {
 	}
 	wait.For(t, "the runner is released", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 	if again, err = b.Execute(t.Context(), in); err != nil || again.ID != x.ID {
-		t.Errorf("the same key, after the runner went: %+v, %v", again, err)
+		t.Errorf("the same key, after the runner was removed: %+v, %v", again, err)
 	}
 	in.Stdin = nil
 	_, err = b.Execute(t.Context(), in)
@@ -256,7 +256,7 @@ func TestExecute(t *testing.T) {
 	b.await(t, again.ID)
 }
 
-func TestLateAndResumingWatchers(t *testing.T) {
+func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -358,7 +358,7 @@ func TestPoolsAreWatched(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestInvalidInputIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

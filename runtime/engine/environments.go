@@ -10,15 +10,16 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// maxEnvironments is how many environments a tenant may have. Each has a pool, and lists have all.
+// maxEnvironments bounds a tenant's environments: each has a pool, and lists contain all of them.
 const maxEnvironments = 10_000
 
-// PutEnvironment creates an environment, or changes those of its fields that
-// in names. Runners that are claimed stay as they are; idle ones are replaced
-// if what they are made from or the tenant changed, and the cluster has the image for that.
-// The id of a deleted environment is its tenant's until its last runner is gone. An image that in names is looked up, and pinned.
+// PutEnvironment creates an environment, or changes the fields that in names. Claimed runners stay
+// as they are. Idle ones are replaced if the tenant or anything that runners are made from changed,
+// and the cluster has the new image. A deleted environment's id stays with its tenant until its
+// last runner is gone. If in names an image, its digest is resolved and pinned. A concurrent change
+// gives CONFLICT only with IfRevision; otherwise the input is applied to the newer revision.
 func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
-	if err := e.pin(ctx, &in); err != nil { // which may take a while, before others have to wait
+	if err := e.pin(ctx, &in); err != nil { // slow, so before the turn that others wait for
 		return runtime.Environment{}, false, err
 	}
 	done, err := e.catalog.beginChange(ctx)
@@ -26,38 +27,40 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		return runtime.Environment{}, false, err
 	}
 	defer done()
-	// A client that leaves doesn't stop what was begun: pool and cluster must agree.
+	// A disconnected client doesn't interrupt the change: pool and cluster must agree.
 	ctx = context.WithoutCancel(ctx)
 	for {
 		stored, exists := e.Environment(in.ID)
 		owned := stored
-		if p := e.catalog.pool(in.ID); !exists && p != nil && !p.Ended() { // it was deleted, and its claimed runners are still there
+		// A deleted environment that still has claimed runners keeps its owner.
+		if p := e.catalog.pool(in.ID); !exists && p != nil && !p.Ended() {
 			owned = p.Environment()
 		}
-		if owned.ID != "" && in.Mine != nil && !in.Mine(owned) {
-			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict, "the id %s is taken: choose another one", in.ID)
+		if owned.ID != "" && in.MayChange != nil && !in.MayChange(owned) {
+			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict, "the id %s is in use: choose another one", in.ID)
 		}
 		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict,
-				"environment %s is at revision %d, not %d", in.ID, stored.Revision, *in.IfRevision)
+				"environment %s is at revision %d, not %d: read it again, then repeat the change", in.ID, stored.Revision, *in.IfRevision)
 		}
 		env, err = in.applyTo(stored, exists)
 		if err != nil {
 			return runtime.Environment{}, false, err
 		}
-		if in.There != nil && !in.There(env.Tenant) {
-			return runtime.Environment{}, false, runtime.Invalid("tenant", "no tenant %s: create it with putTenant", env.Tenant)
+		if in.TenantExists != nil && !in.TenantExists(env.Tenant) {
+			return runtime.Environment{}, false, runtime.Invalid("tenant", "tenant %s doesn't exist: create it with putTenant", env.Tenant)
 		}
 		if !exists && e.catalog.of(env.Tenant) >= maxEnvironments {
-			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeLimitExceeded, "the tenant %s has %d environments already: delete some", env.Tenant, maxEnvironments)
+			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeLimitExceeded, "tenant %s already has %d environments, which is the limit: delete some", env.Tenant, maxEnvironments)
 		}
-		if exists && env.Revision == stored.Revision { // nothing changes, but how it is with the image that was asked for again
+		// The input changes nothing, except that a failed pull of the image starts again.
+		if exists && env.Revision == stored.Revision {
 			if in.pin.Digest == "" {
 				return env, false, nil
 			}
 			return env, false, e.setEnvironment(ctx, env)
 		}
-		env = e.remember(env, stored, exists)
+		env = e.withPrevious(env, stored, exists)
 		err = e.cluster.PutEnvironment(ctx, env)
 		if err == nil {
 			return env, !exists, e.setEnvironment(ctx, env)
@@ -65,23 +68,23 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if runtime.CodeOf(err) != runtime.CodeConflict || in.IfRevision != nil {
 			return runtime.Environment{}, false, err
 		}
-		// Somebody else was faster: apply the change to what is stored now.
+		// Another server changed it first: apply the input to the stored revision.
 		if err := e.adoptEnvironments(ctx); err != nil {
 			return runtime.Environment{}, false, err
 		}
 	}
 }
 
-// setEnvironment makes a stored environment the one that is served.
+// setEnvironment serves a stored environment.
 func (e *Engine) setEnvironment(ctx context.Context, env runtime.Environment) error {
 	p := e.catalog.put(env)
 	if p != nil && p.SetEnvironment(ctx, env) == nil {
 		return nil
 	}
-	return e.openPool(ctx, env, nil, nil, false) // there was none, or it ended just now
+	return e.openPool(ctx, env, nil, nil, false) // there is no pool, or it has just ended
 }
 
-// readEnvironments serves the environments that the cluster has now. Others may have put them there.
+// readEnvironments applies what the cluster stores now, which others may have changed.
 func (e *Engine) readEnvironments(ctx context.Context) error {
 	done, err := e.catalog.beginChange(ctx)
 	if err != nil {
@@ -91,8 +94,7 @@ func (e *Engine) readEnvironments(ctx context.Context) error {
 	return e.adoptEnvironments(ctx)
 }
 
-// adoptEnvironments does what a put or a deletion does, for each environment that somebody
-// else changed. The caller has begun a change.
+// adoptEnvironments applies every put and deletion that others made. The caller has begun a change.
 func (e *Engine) adoptEnvironments(ctx context.Context) error {
 	stored, err := e.cluster.Environments(ctx)
 	if err != nil {
@@ -108,8 +110,8 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 		if exists && env.Revision == served.Revision && env.RunnerRevision == served.RunnerRevision && env.Same(served) {
 			continue
 		}
-		e.logger.Info("somebody else put an environment", zap.String("environment", string(env.ID)), zap.Int("revision", env.Revision))
-		if exists && env.Revision <= served.Revision { // it was deleted in between, and its revisions begin anew
+		e.logger.Info("environment changed by another server or tool", zap.String("environment", string(env.ID)), zap.Int("revision", env.Revision))
+		if exists && env.Revision <= served.Revision { // it was deleted and created again, so its revisions restarted
 			if err := e.emptyPool(ctx, e.catalog.remove(env.ID), false); err != nil {
 				return err
 			}
@@ -119,7 +121,7 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 		}
 	}
 	for id := range deleted {
-		e.logger.Info("somebody else deleted an environment", zap.String("environment", string(id)))
+		e.logger.Info("environment deleted by another server or tool", zap.String("environment", string(id)))
 		if err := e.emptyPool(ctx, e.catalog.remove(id), false); err != nil {
 			return err
 		}
@@ -127,7 +129,7 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 	return nil
 }
 
-// emptyPool has the pool of a deleted environment empty itself; nil is none.
+// emptyPool makes the pool of a deleted environment remove its runners. p may be nil.
 func (e *Engine) emptyPool(ctx context.Context, p *pool.Pool, endClaimed bool) error {
 	if p == nil {
 		return nil
@@ -138,9 +140,9 @@ func (e *Engine) emptyPool(ctx context.Context, p *pool.Pool, endClaimed bool) e
 	return nil
 }
 
-// DeleteEnvironment removes an environment and its idle runners at once;
-// claimed ones go when their claims end, or at once with endClaimed. False
-// means that there was none that is the caller's.
+// DeleteEnvironment deletes an environment and its idle runners immediately. Claimed runners stay
+// until their claims end, or are removed immediately if endClaimed is set. It returns false if there
+// is no such environment that mine accepts.
 func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool, mine func(runtime.Environment) bool) (bool, error) {
 	done, err := e.catalog.beginChange(ctx)
 	if err != nil {
@@ -166,30 +168,29 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 	if !exists && !endClaimed {
 		return false, nil
 	}
-	return exists, e.emptyPool(ctx, p, endClaimed) // it may be deleted already, and still have claimed runners to be ended
+	return exists, e.emptyPool(ctx, p, endClaimed) // an already deleted one may still have claimed runners to remove
 }
 
-// Environments returns all, sorted by id.
+// Environments returns all environments, ordered by id.
 func (e *Engine) Environments() []runtime.Environment { return e.catalog.all() }
 
-// Environment returns one, and whether there is one.
+// Environment returns an environment, and whether it exists.
 func (e *Engine) Environment(id runtime.EnvironmentID) (runtime.Environment, bool) {
 	return e.catalog.environment(id)
 }
 
-// NoEnvironment is the error about an environment that isn't there.
+// NoEnvironment returns ENVIRONMENT_NOT_FOUND for an id.
 func NoEnvironment(id runtime.EnvironmentID) error {
-	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "no environment %q: create it with putEnvironment, or list them with environments", id)
+	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %q doesn't exist: list environments, or create it with putEnvironment", id)
 }
 
-// Environment returns the environment that the input creates where there is none,
-// and INVALID_INPUT as PutEnvironment does. It has no pinned image.
+// Environment returns the environment that the input would create, without a pinned image. It returns
+// INVALID_INPUT as PutEnvironment does.
 func (in PutEnvironmentInput) Environment() (runtime.Environment, error) {
 	return in.applyTo(runtime.Environment{}, false)
 }
 
-// applyTo returns the environment that stored becomes; with the same revision
-// where nothing changes.
+// applyTo returns stored with the input's changes, at the same revision if nothing changes.
 func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (runtime.Environment, error) {
 	env := stored
 	if !exists {
@@ -245,19 +246,19 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 	}
 	env.Revision = stored.Revision + 1
 	if !env.SameRunners(stored) {
-		env.RunnerRevision = env.Revision
+		env.RunnerRevision = env.Revision // the pool replaces idle runners of earlier revisions
 	}
 	return env, nil
 }
 
-// set overwrites what the client named.
+// set overwrites a field that the client named.
 func set[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// seconds converts a client's seconds, or says what is allowed.
+// seconds converts a client's seconds, or returns INVALID_INPUT with the allowed range.
 func seconds(field string, value int, most time.Duration) (time.Duration, error) {
 	if err := runtime.Between(field, int64(value), 0, int64(most/time.Second), "seconds"); err != nil {
 		return 0, err

@@ -23,7 +23,7 @@ func TestEnvironments(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 	env, created, err = put(PutEnvironmentInput{})
 	if err != nil || created || env.Revision != 1 {
-		t.Errorf("a put of nothing: %+v, %v, %v", env, created, err)
+		t.Errorf("a put without changes: %+v, %v, %v", env, created, err)
 	}
 	env, _, err = put(PutEnvironmentInput{PoolSize: ptr(3)})
 	if err != nil || env.Revision != 2 || env.RunnerRevision != 1 {
@@ -76,7 +76,7 @@ func TestEnvironments(t *testing.T) {
 	wantCode(t, err, runtime.CodeInvalidInput, "id")
 }
 
-func TestEnvironmentsNameAnInterpreter(t *testing.T) {
+func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 	b := newBed(t)
 	put := func(in PutEnvironmentInput) (runtime.Environment, error) {
 		in.ID = "a"
@@ -134,7 +134,8 @@ func TestEnvironmentsNameAnInterpreter(t *testing.T) {
 	}
 }
 
-// Another tenant is a new revision of the runners: idle ones are replaced, claimed ones stay their holders'.
+// TestEnvironmentsChangeTheirTenant checks that a change of the tenant replaces idle runners and
+// leaves claimed ones.
 func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -152,13 +153,13 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	}
 }
 
-// The id of a deleted environment is its tenant's as long as a runner of it is held: another tenant would end that with
-// endClaimed.
+// TestIDsOfDeletedEnvironments checks that an id stays with its tenant while a runner is claimed.
+// Otherwise another tenant could remove that runner with endClaimed.
 func TestIDsOfDeletedEnvironments(t *testing.T) {
 	b := newBed(t)
 	put := func(tenant runtime.TenantID) error {
 		mine := func(env runtime.Environment) bool { return env.Tenant == tenant }
-		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: &tenant, PoolSize: ptr(0), Mine: mine})
+		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: &tenant, PoolSize: ptr(0), MayChange: mine})
 		return err
 	}
 	remove := func(tenant runtime.TenantID) bool {

@@ -2,9 +2,9 @@ package engine
 
 import "testing"
 
-// Two readers that gather differently meet at a cursor that one of them gives
-// the other.
-func TestUntilEndsAnEventAtACursor(t *testing.T) {
+// TestUntilSplitsEventsAtACursor reads with two readers that join output differently, and makes
+// both stop at one cursor.
+func TestUntilSplitsEventsAtACursor(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	x, err := b.Start(t.Context(), StartInput{RunnerID: b.claim(t, "e").ID, Command: []string{"pace", "2000000", "1"}})

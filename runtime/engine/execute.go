@@ -12,15 +12,15 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// spare is how much longer than its time limit a runner claimed by Execute may
-// stay, where nobody is left to release it.
+// spare is the inactivity timeout of a runner that Execute claimed. It ends the runner if no server
+// is left to release it.
 const spare = time.Minute
 
-// Execute is the whole in one call: it claims a runner, writes files, starts
-// and feeds the command, and returns at once; the runner is released when the
-// execution ends. Everything is checked before the claim. The same key gives
-// the same execution, also while that is being made; with another input
-// CONFLICT.
+// Execute does everything in one call: it claims a runner, writes files, stores the execution, starts
+// the command, and feeds its stdin. It returns the execution PENDING once it is stored; the command
+// starts in the background, as with Start. The runner is released when the execution ends. All input
+// is checked before the claim. It is idempotent by key: the same key returns the same execution, also
+// concurrently, or CONFLICT if the input differs.
 func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, error) {
 	run, err := e.prepareRun(in)
 	if err != nil {
@@ -32,9 +32,9 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	if in.Key == "" {
 		return whole(ctx)
 	}
-	asked := in
-	asked.Key, asked.WaitFor = "", nil
-	x.Key, x.Input = keyOf(in.Keys, "run/"+in.Key), digest(asked)
+	request := in
+	request.Key, request.WaitFor = "", nil
+	x.Key, x.Input = keyOf(in.Keys, "run/"+in.Key), digest(request)
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
 	made, _, err := e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
@@ -45,8 +45,8 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	return made, keyError(err)
 }
 
-// RunBatch is Execute for a batch: its runner is claimed and released, or each case's. The
-// files are written to each.
+// RunBatch is like Execute, for a batch. It claims and releases one runner for the batch, or one
+// for each case, and writes the files to each runner.
 func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
 	run, err := e.prepareRun(in)
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	if err != nil {
 		return b, runtime.Execution{}, err
 	}
-	shared.WorkingDirectory = runtime.Workspace // beside its files
+	shared.WorkingDirectory = runtime.Workspace // where its files are
 	whole := func(ctx context.Context) (runtime.Execution, error) {
 		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
 	}
@@ -74,9 +74,9 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 		x, err := whole(ctx)
 		return e.started(ctx, x, err)
 	}
-	asked := in
-	asked.Key, asked.WaitFor = "", nil
-	b.Key, b.Input = keyOf(in.Keys, "run/"+in.Key), digest([]any{asked, of})
+	request := in
+	request.Key, request.WaitFor = "", nil
+	b.Key, b.Input = keyOf(in.Keys, "run/"+in.Key), digest([]any{request, of})
 	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
 	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {
@@ -87,6 +87,8 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	return e.started(ctx, x, keyError(err))
 }
 
+// claimAndStartBatch claims a runner for a batch, writes the batch's files into it, and starts the
+// batch. If a later step fails, the runner is released.
 func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in RunInput, claim pool.Claim, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
 	if err := e.holdings.room(b.Tenant); err != nil {
 		return runtime.Execution{}, err
@@ -107,13 +109,14 @@ func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in Run
 	return x, err
 }
 
-// A preparedRun is a RunInput that was checked.
+// A preparedRun is a checked RunInput.
 type preparedRun struct {
 	start     StartInput
 	execution runtime.Execution
 	claim     pool.Claim
 }
 
+// prepareRun validates all of a run's input before anything is claimed or stored.
 func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
 	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
 	if p.execution, err = p.start.execution(); err != nil {
@@ -123,11 +126,11 @@ func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
 		return p, err
 	}
 	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, WaitFor: in.WaitFor, Key: in.Key, Labels: in.Labels, Caller: in.Caller}.claim()
-	p.claim.Claim.InactivityTimeout = spare // renewed as long as it runs
+	p.claim.Claim.InactivityTimeout = spare // renewed while the execution runs
 	return p, err
 }
 
-// claimAndStart is the whole, where its key, if any, wasn't used before.
+// claimAndStart does the work of Execute for a key that wasn't used before.
 func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Claim, start StartInput, x runtime.Execution) (runtime.Execution, error) {
 	if x.Batch == nil {
 		if err := e.holdings.room(claim.Claim.Tenant); err != nil {
@@ -147,7 +150,7 @@ func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Clai
 	return x, nil
 }
 
-// fillAndStart writes the files, starts the command and has its stdin fed.
+// fillAndStart writes the files, starts the command, and starts feeding its stdin.
 func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput, x runtime.Execution) (runtime.Execution, error) {
 	if err := e.fill(ctx, x.RunnerID, in.Files); err != nil {
 		return x, err
@@ -159,7 +162,7 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 	return x, e.feedLater(x.ID, []byte(*in.Stdin), 0)
 }
 
-// fill writes all of some files, or returns why one could not be written.
+// fill writes all files, or returns why one could not be written.
 func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.FileWrite) error {
 	if len(write) == 0 {
 		return nil
@@ -171,27 +174,28 @@ func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.
 	return err
 }
 
-// feedLater has a command's stdin fed from an offset on, and closed.
+// feedLater writes data to a command's stdin from an offset on and closes it, in a goroutine that
+// Run waits for.
 func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64) error {
 	return e.jobs.add(func(ctx context.Context) {
 		feed := StdinInput{ExecutionID: id, Data: data, Offset: &offset, Close: true}
 		for {
 			_, err := e.WriteStdin(ctx, feed)
 			if runtime.CodeOf(err) != runtime.CodeLimitExceeded {
-				return // it has all, or has ended
+				return // everything is written, or the command has ended
 			}
 		}
 	})
 }
 
-// releaseLater releases a runner that nobody will use.
+// releaseLater releases an unused runner in a goroutine that Run waits for.
 func (e *Engine) releaseLater(id runtime.RunnerID) {
 	err := e.jobs.add(func(ctx context.Context) {
 		if _, err := e.Release(ctx, id); err != nil {
-			e.logger.Warn("a runner could not be released", zap.String("runner", string(id)), zap.Error(err))
+			e.logger.Warn("runner could not be released; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
 		}
 	})
 	if err != nil {
-		e.logger.Warn("a runner was left to its inactivity timeout", zap.String("runner", string(id)), zap.Error(err))
+		e.logger.Warn("runner was not released because the server is stopping; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// Bounds of commands, below what Linux takes (MAX_ARG_STRLEN is 128 KiB).
+// Bounds of commands, below the kernel's (MAX_ARG_STRLEN is 128 KiB).
 const (
-	maxArgBytes     = 128<<10 - 1
-	maxCommandBytes = 1 << 20
+	maxArgBytes     = 128<<10 - 1 // of one argument
+	maxCommandBytes = 1 << 20     // of all arguments
 	maxCommandArgs  = 4096
 	maxPathBytes    = 4096
 )
 
-// Start records an execution and has it started; it returns at once, with the
-// execution PENDING. What goes wrong from then on is the execution's outcome.
-// The same key gives the same execution; with another input CONFLICT.
+// Start records an execution, starts it in the background, and returns it PENDING. Later errors
+// become the execution's outcome. It is idempotent by key: the same key returns the same execution,
+// or CONFLICT if the input differs.
 func (e *Engine) Start(ctx context.Context, in StartInput) (runtime.Execution, error) {
 	x, err := in.execution()
 	if err != nil {
@@ -35,6 +35,10 @@ func (e *Engine) Start(ctx context.Context, in StartInput) (runtime.Execution, e
 	return e.start(ctx, in, x)
 }
 
+// start stores an execution and runs it in a session. A retry with the same key returns the stored
+// execution. In order, it counts a use of the runner, counts the execution against the tenant's
+// quota, and stores it; each failure undoes the steps before. Once the execution is stored, it runs
+// even if this server stops: the next one starts it.
 func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) (runtime.Execution, error) {
 	if x.Key != "" {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
@@ -81,7 +85,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	switch {
 	case begin.Dir != "":
 	case x.Release:
-		begin.Dir = runtime.Workspace // what brings files with it runs beside them
+		begin.Dir = runtime.Workspace // a run with its own files starts where they are
 	default:
 		begin.Dir = env.Pin.WorkingDirectory
 	}
@@ -99,15 +103,15 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	e.sessions.add(s)
 	e.counts.started.Add(1)
 	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
-		return runtime.Execution{}, err // the next server starts it
+		return runtime.Execution{}, err // it is recorded, so the next server starts it
 	}
 	if r, ok := e.Runner(runner.ID); !ok || r.State != runtime.RunnerClaimed {
-		s.RunnerGone(r.GoneReason) // it went before observe could find the session
+		s.RunnerGone(r.GoneReason) // the runner was gone before observe could find the session
 	}
 	return x, nil
 }
 
-// repeated answers a start whose key was used before.
+// repeated returns the execution that used this key before.
 func (e *Engine) repeated(stored, x runtime.Execution, err error) (runtime.Execution, error) {
 	if err != nil {
 		return runtime.Execution{}, err
@@ -121,7 +125,7 @@ func (e *Engine) repeated(stored, x runtime.Execution, err error) (runtime.Execu
 	return stored, nil
 }
 
-// collected answers a start whose key was used for what isn't kept any more.
+// collected returns the error for a key whose execution was removed by retention.
 func collected(spent store.SpentKey, x runtime.Execution, err error) error {
 	switch {
 	case err != nil:
@@ -129,13 +133,12 @@ func collected(spent store.SpentKey, x runtime.Execution, err error) error {
 	case spent.Input != x.Input:
 		return keyConflict()
 	default:
-		return runtime.Errorf(runtime.CodeExecutionNotFound, "the execution that was started with this idempotencyKey was collected")
+		return runtime.Errorf(runtime.CodeExecutionNotFound, "the execution with this idempotencyKey has been removed by retention; use a new key to run it again")
 	}
 }
 
-// Cancel ends an execution and everything that it started: SIGTERM, and
-// SIGKILL after a grace. It returns once the execution has ended, or after two
-// seconds. One that has ended stays as it is.
+// Cancel ends an execution and all its processes: SIGTERM first, SIGKILL after a grace period. It
+// returns when the execution has ended, or after two seconds. An ended one stays unchanged.
 func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
 	if s := e.sessions.get(id); s != nil {
 		s.Kill(ctx, runtime.OutcomeCancelled)
@@ -143,8 +146,8 @@ func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Ex
 	return e.Execution(ctx, id, 2*time.Second)
 }
 
-// WriteStdin feeds a running command and returns the offset after what it took.
-// It waits while the command doesn't read.
+// WriteStdin writes to a running command's stdin and returns the offset after the accepted bytes. It
+// blocks while the command doesn't read. After ten seconds it returns LIMIT_EXCEEDED.
 func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
 	s, x, err := e.find(ctx, in.ExecutionID)
 	if err != nil {
@@ -154,12 +157,12 @@ func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
 		return 0, session.Ended(x)
 	}
 	if !s.Execution().Stdin {
-		return 0, runtime.Invalid("executionId", "this execution was started without stdin: start it with stdin: true, or with a terminal")
+		return 0, runtime.Invalid("executionId", "names an execution without stdin: start it with stdin: true or with a terminal")
 	}
 	return s.WriteStdin(ctx, session.Input{Data: in.Data, Offset: in.Offset, Close: in.Close})
 }
 
-// Execution returns one, as it is when it has ended or when wait is over.
+// Execution returns an execution once it has ended, or its current state after wait.
 func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
 	if s := e.sessions.get(id); s != nil {
 		timer := time.NewTimer(wait)
@@ -175,8 +178,8 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 	return e.store.Execution(ctx, id)
 }
 
-// Executions returns the first ones after an id, oldest or newest first, and how many
-// match in all.
+// Executions returns a page of the executions after an id, oldest or newest first, with the number of
+// all that match. It calls charge with the size of each record in bytes, and returns charge's error.
 func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
 	if err := validateSearch(filter); err != nil {
 		return store.ExecutionPage{}, err
@@ -190,13 +193,13 @@ func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first i
 	return page, err
 }
 
-// Validate returns INVALID_INPUT as Start does, but for what depends on the runner.
+// Validate returns INVALID_INPUT as Start does, except for rules that depend on the runner.
 func (in StartInput) Validate() error {
 	_, err := in.execution()
 	return err
 }
 
-// execution checks the input.
+// execution checks the input and returns the execution that it describes.
 func (in StartInput) execution() (runtime.Execution, error) {
 	x := runtime.Execution{
 		ID: runtime.NewExecutionID(), RunnerID: in.RunnerID, State: runtime.ExecutionPending,
@@ -239,13 +242,13 @@ func (in StartInput) execution() (runtime.Execution, error) {
 	if err := validateKey(in.Key); err != nil {
 		return x, err
 	}
-	asked := in
-	asked.Key = ""
-	x.Input = digest(asked)
+	request := in
+	request.Key = "" // the input identifies what a key was used for, so it excludes the key
+	x.Input = digest(request)
 	return x, nil
 }
 
-// limits checks the limits that the agent keeps.
+// limits checks and returns the limits that the agent enforces.
 func (in StartInput) limits() (l runtime.Limits, err error) {
 	if in.CPUSeconds != nil {
 		if err := runtime.Between("limits.cpuSeconds", int64(*in.CPUSeconds), 1, int64(runtime.MaxTimeLimit/time.Second), "seconds"); err != nil {
@@ -281,7 +284,7 @@ func validateTerminal(prefix string, size runtime.TerminalSize) error {
 	return runtime.Between(prefix+"rows", int64(size.Rows), 1, runtime.MaxTerminalSize, "rows")
 }
 
-// command returns the argv that a client asked for.
+// command returns the argv that a client requested.
 func command(argv []string, script *string) ([]string, error) {
 	switch {
 	case script != nil && argv != nil:
@@ -309,7 +312,7 @@ func command(argv []string, script *string) ([]string, error) {
 		total += len(arg)
 	}
 	if total > maxCommandBytes {
-		return nil, runtime.Invalid("command", "must be at most %d bytes in all, not %d", maxCommandBytes, total)
+		return nil, runtime.Invalid("command", "must be at most %d bytes in total, not %d", maxCommandBytes, total)
 	}
 	return argv, nil
 }

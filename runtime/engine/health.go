@@ -15,20 +15,20 @@ import (
 	"github.com/rockpool/rockpool/runtime/logdir"
 )
 
-// PoolComponent begins the names of the pools' components.
+// PoolComponent is the prefix of the names of pools among the components.
 const PoolComponent = "pool "
 
-// healthWithin is how long Health waits for the cluster.
+// healthWithin bounds how long Health waits for the cluster.
 const healthWithin = 5 * time.Second
 
-// A Health is the state of the whole and of its parts.
+// A Health is the state of the server and of its components.
 type Health struct {
 	Status     HealthStatus // the worst of the components
 	Components []ComponentHealth
-	Attacks    *attacks.Record // what came of the last ones on this machine; nil: there were none
+	Attacks    *attacks.Record // record of the last attack run on this machine; nil: none
 }
 
-// ComponentHealth is the state of one part, since when, and why.
+// ComponentHealth is the state of one component, since when, and why.
 type ComponentHealth struct {
 	Name    string // "cluster", "store", "restore", "output", "orphaned output", "retention", "audit log", "attacks", "pool ID"
 	Status  HealthStatus
@@ -36,10 +36,10 @@ type ComponentHealth struct {
 	Message string
 }
 
-// HealthStatus is a verdict.
+// HealthStatus is a state.
 type HealthStatus string
 
-// The verdicts, from good to bad.
+// The states, from good to bad.
 const (
 	HealthOK       HealthStatus = "OK"
 	HealthDegraded HealthStatus = "DEGRADED"
@@ -51,7 +51,7 @@ func (s HealthStatus) worseThan(other HealthStatus) bool {
 	return slices.Index(order, s) > slices.Index(order, other)
 }
 
-// Or returns the worse of two verdicts.
+// Or returns the worse of two states.
 func (s HealthStatus) Or(other HealthStatus) HealthStatus {
 	if other.worseThan(s) {
 		return other
@@ -59,19 +59,19 @@ func (s HealthStatus) Or(other HealthStatus) HealthStatus {
 	return s
 }
 
-// A healthBook remembers how each part was, and so since when it is as it is.
+// A healthBook remembers the state of each component, and since when it has been in it.
 type healthBook struct {
-	readAttacks  func() (*attacks.Record, error) // nil: nobody knows
+	readAttacks  func() (*attacks.Record, error) // nil: unknown
 	auditProblem func() error                    // nil: there is no audit log
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	parts    map[string]ComponentHealth
-	attacks  *attacks.Record // as last read
-	begun    int64           // inspections
-	answered int64           // which of them parts and attacks are from
+	attacks  *attacks.Record // last record read
+	begun    int64           // number of inspections begun
+	answered int64           // inspection that parts and attacks are from
 }
 
-// note notes a part's state.
+// note records a component's state.
 func (b *healthBook) note(name string, status HealthStatus, message string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +83,7 @@ func (b *healthBook) note(name string, status HealthStatus, message string) {
 	b.parts[name] = c
 }
 
-// begin begins an inspection, and returns what the last one read of attacks.
+// begin begins an inspection. It returns its number and the last known attack record.
 func (b *healthBook) begin() (inspection int64, attacks *attacks.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,9 +91,9 @@ func (b *healthBook) begin() (inspection int64, attacks *attacks.Record) {
 	return b.begun, b.attacks
 }
 
-// answer returns the whole with what an inspection found, and keeps it if keep. Where a
-// younger one has answered already, that one's answer holds. Left out are parts without a
-// Status, and pools of environments that don't exist.
+// answer returns the state of the server with what an inspection found, and stores it if keep is
+// set. If a later inspection has answered already, its result is used instead. Components without
+// a Status are left out, and so are pools of environments that don't exist.
 func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *attacks.Record, exists map[runtime.EnvironmentID]bool, keep bool) Health {
 	now := time.Now()
 	b.mu.Lock()
@@ -126,9 +126,9 @@ func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *
 	return health
 }
 
-// Health returns the state of the whole and of its parts. Where ctx ends first, the
-// answer isn't kept: a caller that left says nothing of the parts. Neither is what was
-// found by an inspection that began before another one that has answered already.
+// Health returns the state of the server and of its components. If ctx ends early, the result isn't
+// stored, because a cancelled check says nothing about a component. The result of an inspection
+// is also dropped if a later one has answered already.
 func (e *Engine) Health(ctx context.Context) Health {
 	inspection, attacks := e.health.begin()
 	found, attacks := e.inspect(ctx, attacks)
@@ -139,14 +139,14 @@ func (e *Engine) Health(ctx context.Context) Health {
 	return e.health.answer(inspection, found, attacks, exists, ctx.Err() == nil)
 }
 
-// inspect returns the state of the parts that say it only when they are asked. One
-// without a Status isn't there. attacks are the last that are known.
+// inspect returns the state of the components that must be checked actively. A component without a
+// Status doesn't exist. attacks is the last known record.
 func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]ComponentHealth, *attacks.Record) {
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
 	cluster, store := ComponentHealth{Name: "cluster"}, ComponentHealth{Name: "store", Status: HealthOK}
 	output := ComponentHealth{Name: "output", Status: HealthOK}
-	var checks sync.WaitGroup // at once: one that hangs takes no time from the others
+	var checks sync.WaitGroup // concurrent, so that a hanging one doesn't delay the others
 	checks.Go(func() { cluster.Status, cluster.Message = e.clusterHealth(ctx) })
 	checks.Go(func() {
 		if err := e.store.Check(ctx); err != nil {
@@ -165,7 +165,7 @@ func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]Compon
 	output.Message = fault.Message
 	found := []ComponentHealth{cluster, store, output}
 
-	if !fault.Stalls { // else they would hang; what was found the last time stays
+	if !fault.Stalls { // these would hang; their last results stay
 		orphaned := ComponentHealth{Name: "orphaned output"}
 		if orphaned.Message = e.logs.Orphaned(); orphaned.Message != "" {
 			orphaned.Status = HealthDegraded
@@ -176,7 +176,7 @@ func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]Compon
 	}
 	restore := ComponentHealth{Name: "restore", Status: HealthOK}
 	if skipped := e.skipped(); len(skipped) > 0 {
-		restore.Status, restore.Message = HealthDegraded, fmt.Sprintf("%d skipped; the first: %s", len(skipped), skipped[0])
+		restore.Status, restore.Message = HealthDegraded, fmt.Sprintf("%d records skipped; the first: %s", len(skipped), skipped[0])
 	}
 	found = append(found, restore)
 	if e.health.auditProblem != nil {
@@ -192,32 +192,34 @@ func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]Compon
 	return found, attacks
 }
 
+// clusterHealth returns the cluster's status as that of a component.
 func (e *Engine) clusterHealth(ctx context.Context) (HealthStatus, string) {
 	status, err := e.cluster.Status(ctx)
 	switch {
 	case err != nil:
 		return HealthDown, err.Error()
 	case len(status.Problems) > 0:
-		return HealthDegraded, told(status.Problems)
+		return HealthDegraded, describe(status.Problems)
 	default:
 		return HealthOK, status.Remark
 	}
 }
 
+// poolHealth returns a pool's component: degraded while its alert stands or it has a reason for
+// missing runners, except while the cluster is being drained.
 func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
 	status, _ := e.PoolStatus(id)
 	c := ComponentHealth{Name: PoolComponent + string(id), Status: HealthOK, Message: status.Reason}
 	if alert := e.poolAlert(id); alert.Standing() {
 		c.Message = fmt.Sprintf("%d of %d runners are idle: %s", alert.Idle, alert.Size, alert.Reason)
 	}
-	if c.Message != "" && !e.Draining() { // what is drained is meant to be empty
+	if c.Message != "" && !e.Draining() { // a draining pool is meant to be empty
 		c.Status = HealthDegraded
 	}
 	return c
 }
 
-// lastAttacks returns what came of the last attacks. That there were none is no
-// fault, and no part either.
+// lastAttacks returns the record of the last attack run. Without one there is no component.
 func (e *Engine) lastAttacks() (*attacks.Record, ComponentHealth) {
 	c := ComponentHealth{Name: "attacks"}
 	if e.health.readAttacks == nil {
@@ -230,15 +232,15 @@ func (e *Engine) lastAttacks() (*attacks.Record, ComponentHealth) {
 	case last == nil:
 	case last.Held < last.Tried || last.Tried == 0:
 		c.Status = HealthDegraded
-		c.Message = fmt.Sprintf("%d of %d were held off on %s, in isolation %s; not: %s", last.Held, last.Tried, last.At.Format(time.DateOnly), last.Isolation, strings.Join(last.Failed, ", "))
+		c.Message = fmt.Sprintf("%d of %d attacks were blocked on %s with isolation %s; not blocked: %s", last.Held, last.Tried, last.At.Format(time.DateOnly), last.Isolation, strings.Join(last.Failed, ", "))
 	default:
-		c.Status, c.Message = HealthOK, fmt.Sprintf("all %d were held off on %s, in isolation %s", last.Tried, last.At.Format(time.DateOnly), last.Isolation)
+		c.Status, c.Message = HealthOK, fmt.Sprintf("all %d attacks were blocked on %s with isolation %s", last.Tried, last.At.Format(time.DateOnly), last.Isolation)
 	}
 	return last, c
 }
 
-// told puts a cluster's problems into words, the first few of them.
-func told(problems []runtime.Problem) string {
+// describe describes a cluster's problems in words, at most five of them.
+func describe(problems []runtime.Problem) string {
 	const most = 5
 	var all []string
 	for _, p := range problems[:min(len(problems), most)] {
@@ -250,7 +252,7 @@ func told(problems []runtime.Problem) string {
 	return strings.Join(all, "; ")
 }
 
-// ClusterStatus returns what the cluster is and how much of it is taken.
+// ClusterStatus returns what the cluster is and how much of it is promised to runners.
 func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
 	status, err := e.cluster.Status(ctx)
 	if err == nil && status.Draining != nil {
@@ -259,11 +261,10 @@ func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, erro
 	return status, err
 }
 
-// retentionFails notes that finished executions can't be collected, or with nil that they
-// can again.
+// retentionFails records that finished executions can't be removed; nil: they can again.
 func (e *Engine) retentionFails(err error) {
 	if err != nil {
-		e.health.note("retention", HealthDegraded, "finished executions can't be collected: "+err.Error())
+		e.health.note("retention", HealthDegraded, "retention can't remove finished executions: "+err.Error())
 		return
 	}
 	e.health.note("retention", HealthOK, "")

@@ -18,15 +18,16 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// stored returns the part of the answers to all callers that has this name.
+// stored returns the stored component with this name.
 func (e *Engine) stored(name string) ComponentHealth {
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
 	return e.health.parts[name]
 }
 
-// TestCallerThatLeaves says nothing of the store for others.
-func TestCallerThatLeaves(t *testing.T) {
+// TestHealthOfACancelledCallerIsNotKept checks that a cancelled check doesn't change the store's
+// state for other callers.
+func TestHealthOfACancelledCallerIsNotKept(t *testing.T) {
 	b := newBed(t)
 	tx, err := b.database(t).Begin() // so that the check waits
 	if err != nil {
@@ -47,7 +48,7 @@ func TestCallerThatLeaves(t *testing.T) {
 	}
 }
 
-// A hanging cluster answers no Status while hangs.
+// A hanging cluster doesn't answer Status while hangs is set.
 type hanging struct {
 	runtime.Cluster
 	hangs atomic.Bool
@@ -61,8 +62,8 @@ func (c *hanging) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	return c.Cluster.Status(ctx)
 }
 
-// TestClusterThatHangs is DOWN; the store and the output aren't.
-func TestClusterThatHangs(t *testing.T) {
+// TestHangingClusterIsDown checks that only the cluster is DOWN, not the store and the output.
+func TestHangingClusterIsDown(t *testing.T) {
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	cluster := &hanging{Cluster: b.fake}
 	b.cluster = cluster
@@ -79,7 +80,7 @@ func TestClusterThatHangs(t *testing.T) {
 	})
 }
 
-// A slow cluster's first Status fails, once release is closed; any other succeeds.
+// A slow cluster's first Status fails once release is closed; all others succeed.
 type slow struct {
 	runtime.Cluster
 	asked   atomic.Bool
@@ -96,9 +97,9 @@ func (c *slow) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	return runtime.ClusterStatus{}, errors.New("an old error")
 }
 
-// TestInspectionThatIsOvertaken: the later one's answer stays, and is the answer to
-// both callers.
-func TestInspectionThatIsOvertaken(t *testing.T) {
+// TestOlderInspectionDoesNotReplaceANewerOne checks that both callers get the newer inspection's
+// result, and that it is kept.
+func TestOlderInspectionDoesNotReplaceANewerOne(t *testing.T) {
 	b := newBed(t)
 	c := &slow{Cluster: b.fake, hangs: make(chan struct{}), release: make(chan struct{})}
 	b.stop()
@@ -119,16 +120,16 @@ func TestInspectionThatIsOvertaken(t *testing.T) {
 	}
 }
 
-// TestHealthOfADiskThatStalls: Health answers, reads no file, and has what it read
+// TestStalledDiskIsDown checks that Health answers without reading files, and returns what it read
 // before.
-func TestHealthOfADiskThatStalls(t *testing.T) {
+func TestStalledDiskIsDown(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	last := &attacks.Record{Tried: 2, Held: 2}
 	b.health.readAttacks = func() (*attacks.Record, error) { return last, nil }
 	dir := t.TempDir()
 	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
-	wait.For(t, "it has what there is", func() bool { return b.Health(t.Context()).Attacks == last }) // a busy disk takes its time
+	wait.For(t, "it has the reason", func() bool { return b.Health(t.Context()).Attacks == last }) // a busy disk takes its time
 	b.logs.Close()
 
 	fifo := filepath.Join(dir, "check") // opening it stalls until it is read
@@ -152,8 +153,8 @@ func TestHealthOfADiskThatStalls(t *testing.T) {
 	b.logs.Close()
 }
 
-// TestHealthHasTheAuditLog as it is, and since when.
-func TestHealthHasTheAuditLog(t *testing.T) {
+// TestHealthReportsTheAuditLog checks the state of the audit log, and since when it has been in it.
+func TestHealthReportsTheAuditLog(t *testing.T) {
 	b := newBed(t)
 	if c := b.stored("audit log"); c.Status != "" {
 		t.Errorf("without an audit log: %+v", c)

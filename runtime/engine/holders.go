@@ -9,14 +9,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// holderKey returns what a claim for a holder is found by.
+// holderKey returns the key under which a holder's claim is stored.
 func holderKey(id runtime.EnvironmentID, claim runtime.Claim) string {
 	return keyOf(claim.HolderScope, "holder/"+string(id)+"/"+claim.Holder)
 }
 
-// hold notes which runner a holder has. If a killed server left two, the one claimed last
-// counts.
-func (all *runners) hold(r runtime.Runner) {
+// recordHolder records which runner a holder has. If a killed server left two, the later claim counts.
+func (all *runners) recordHolder(r runtime.Runner) {
 	if r.Claim.Holder == "" {
 		return
 	}
@@ -30,7 +29,7 @@ func (all *runners) hold(r runtime.Runner) {
 	}
 }
 
-// heldBy returns the runner that a holder has, and whether it has one.
+// heldBy returns a holder's runner, and whether it has one.
 func (all *runners) heldBy(key string) (runtime.Runner, bool) {
 	id, ok := all.byHolder.Load(key)
 	if !ok {
@@ -39,23 +38,23 @@ func (all *runners) heldBy(key string) (runtime.Runner, bool) {
 	return all.get(id.(runtime.RunnerID))
 }
 
-// holders are the claims for holders that are under way, at most one of each holder.
+// holders holds the claims for holders that are in progress, at most one for each holder.
 type holders struct {
 	mu    sync.Mutex // guards calls
 	calls map[string]*holding
 }
 
-// A holding is a claim for a holder, which all claims for it that come meanwhile join.
+// A holding is a claim for a holder in progress. Later claims for that holder join it.
 type holding struct {
-	waits chan struct{} // closed when it begins to wait
-	done  chan struct{} // closed when what follows is set
+	waits chan struct{} // closed when the claim begins to wait for a runner
+	done  chan struct{} // closed when the fields below are set
 
 	runner runtime.Runner
-	made   bool // it was claimed now
+	made   bool // this call claimed it
 	err    error
 }
 
-// join returns the claim for a holder that is under way, or a new one.
+// join returns the claim in progress for a holder, or a new one with first set.
 func (h *holders) join(key string) (call *holding, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +66,7 @@ func (h *holders) join(key string) (call *holding, first bool) {
 	return call, true
 }
 
-// end answers all claims that joined one.
+// end publishes a claim's result to all that joined it.
 func (h *holders) end(key string, call *holding) {
 	h.mu.Lock()
 	delete(h.calls, key)
@@ -75,8 +74,9 @@ func (h *holders) end(key string, call *holding) {
 	close(call.done)
 }
 
-// claimHeld claims for a holder, unless it has a runner, or another claim gets it one. The error of another
-// claim isn't ours: it may have waited for less time.
+// claimHeld returns the holder's runner, or claims one. Concurrent claims for one holder share one
+// claim. An error of another caller's claim is not returned here, because that caller may have
+// waited for less time: the claim is tried again until its own deadline.
 func (e *Engine) claimHeld(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	key, deadline := holderKey(id, claim.Claim), time.Now().Add(claim.WaitFor)
 	for {
@@ -98,7 +98,7 @@ func (e *Engine) claimHeld(ctx context.Context, spawn func(func(context.Context)
 	}
 }
 
-// leadHolding makes a claim that others may have joined.
+// leadHolding makes a claim that others may join, and publishes its result.
 func (e *Engine) leadHolding(ctx context.Context, call *holding, key string, id runtime.EnvironmentID, claim pool.Claim) {
 	defer e.holders.end(key, call)
 	if held, ok := e.runners.heldBy(key); ok {
@@ -116,7 +116,7 @@ func (e *Engine) leadHolding(ctx context.Context, call *holding, key string, id 
 	call.made = call.err == nil
 }
 
-// touch renews a claim as a use does.
+// touch renews a claim in the way that a use of its runner does.
 func (e *Engine) touch(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	p, err := e.poolOf(id)
 	if err != nil {
@@ -129,8 +129,8 @@ func (e *Engine) touch(ctx context.Context, id runtime.RunnerID) (runtime.Runner
 	return r, err
 }
 
-// await returns once a claim is answered. A claim that joined it gives up at its own deadline, but
-// only if the joined claim is waiting by then.
+// await returns once a claim has its result. A caller that joined gives up at its own deadline, but
+// only if the joined claim is waiting for a runner then.
 func (call *holding) await(ctx context.Context, first bool, deadline time.Time) error {
 	var late <-chan time.Time
 	if !first {
@@ -148,7 +148,7 @@ func (call *holding) await(ctx context.Context, first bool, deadline time.Time) 
 		case <-late:
 			waits = call.waits
 		case <-waits:
-			return runtime.Errorf(runtime.CodeNoRunnerAvailable, "another claim for this holder waits for a runner: wait longer with waitFor")
+			return runtime.Errorf(runtime.CodeNoRunnerAvailable, "another claim for this holder is still waiting for a runner: raise waitFor to wait longer")
 		}
 	}
 }

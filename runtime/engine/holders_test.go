@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// session claims for a holder, and insists on what the answer says of it.
+// session claims for a holder, and checks whether that resumed a claim.
 func (b *bed) session(t testing.TB, in ClaimInput, resumed bool) runtime.Runner {
 	t.Helper()
 	if in.WaitFor == nil {
@@ -32,7 +32,7 @@ func (b *bed) session(t testing.TB, in ClaimInput, resumed bool) runtime.Runner 
 	return r
 }
 
-func TestOneHolderHasOneRunner(t *testing.T) {
+func TestConcurrentClaimsOfAHolderShareOneRunner(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -70,8 +70,8 @@ func TestOneHolderHasOneRunner(t *testing.T) {
 	}
 }
 
-// What ends a runner ends the session. The next claim begins another one.
-func TestHoldersGetNewRunners(t *testing.T) {
+// TestHolderGetsANewRunnerAfterRelease ends a holder's runner in every way, and claims again.
+func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada"), InactivityTimeout: ptr(0)}
@@ -83,7 +83,7 @@ func TestHoldersGetNewRunners(t *testing.T) {
 		},
 		"crashed": func(r runtime.Runner) {
 			b.fake.Kill(r.ID, runtime.GoneAgentDied)
-			wait.For(t, "it is gone", func() bool { _, there := b.Runner(r.ID); return !there })
+			wait.For(t, "it has ended", func() bool { _, there := b.Runner(r.ID); return !there })
 		},
 		"deleted": func(runtime.Runner) {
 			if _, err := b.DeleteEnvironment(t.Context(), "a", true, seesEnvironment); err != nil {
@@ -108,7 +108,7 @@ func TestHoldersGetNewRunners(t *testing.T) {
 	in.InactivityTimeout = ptr(1)
 	var last runtime.Runner
 	in.WaitFor = ptr(60)
-	for range 2 { // the second one resumes, unless the first one expired by then
+	for range 2 { // the second one resumes, unless the first one expired before
 		var err error
 		if last, err = b.Claim(t.Context(), in); err != nil {
 			t.Fatal(err)
@@ -133,8 +133,9 @@ func TestHoldersGetNewRunners(t *testing.T) {
 	})
 }
 
-// A runner may go between the moment at which it is found and the one at which its claim is renewed.
-func TestARunnerGoesWhileItsHolderComes(t *testing.T) {
+// TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile removes the runner after it is found and
+// before its claim is renewed.
+func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada")}
@@ -142,16 +143,17 @@ func TestARunnerGoesWhileItsHolderComes(t *testing.T) {
 	if _, err := b.Release(t.Context(), first.ID); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it is gone", func() bool { _, there := b.Runner(first.ID); return !there })
-	b.runners.byID.Store(first.ID, first) // as if that came late
-	b.runners.hold(first)
+	wait.For(t, "it has ended", func() bool { _, there := b.Runner(first.ID); return !there })
+	b.runners.byID.Store(first.ID, first) // as if this update arrived late
+	b.runners.recordHolder(first)
 	if next := b.session(t, in, false); next.ID == first.ID {
 		t.Errorf("%s was gone", next.ID)
 	}
 }
 
-// A claim that resumes renews, and changes nothing else. It finds the runner where its environment was deleted, too.
-func TestResumingRenews(t *testing.T) {
+// TestResumedClaimIsRenewed checks that nothing else of the claim changes, even if its environment
+// was deleted.
+func TestResumedClaimIsRenewed(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	label := []runtime.Label{{Name: "of", Value: "the first"}}
@@ -170,8 +172,9 @@ func TestResumingRenews(t *testing.T) {
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
 }
 
-// Scopes, environments and names of holders are apart, and no two of them make one.
-func TestHoldersAreApart(t *testing.T) {
+// TestHoldersAreScopedByTenantAndEnvironment checks that different scopes, environments and names
+// never share a runner.
+func TestHoldersAreScopedByTenantAndEnvironment(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	b.environment(t, "b", 1)
@@ -198,7 +201,7 @@ func TestHoldersAreApart(t *testing.T) {
 	}
 }
 
-func TestBadHolders(t *testing.T) {
+func TestInvalidHoldersAreRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	for _, bad := range []string{"", strings.Repeat("x", 201), "a\nb", "\x00", "\x7f", "\u0085", "\xff"} {
@@ -215,8 +218,9 @@ func TestBadHolders(t *testing.T) {
 	b.session(t, ClaimInput{EnvironmentID: "a", Holder: ptr(strings.Repeat("ä", 100))}, false)
 }
 
-// A holder finds its runner after a restart. Where a server that was killed left two, it is the one that was claimed last.
-func TestHoldersSurvive(t *testing.T) {
+// TestHoldersSurviveARestart also checks that, if a killed server left two runners, the later claim
+// counts.
+func TestHoldersSurviveARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada"), Keys: "a", InactivityTimeout: ptr(600)}
@@ -261,7 +265,7 @@ func (b *bed) starved(t *testing.T) (start func()) {
 	return start
 }
 
-// noticed is a context that reports when somebody begins to wait for its end, too.
+// noticed is a context that also reports when something begins to wait for its end.
 type noticed struct {
 	context.Context
 	waits func()
@@ -290,8 +294,9 @@ func (b *bed) oneWaits(t *testing.T) {
 	wait.For(t, "the claim waits", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
 }
 
-// Claims that wait for one holder are one claim. Each waits for as long as it may.
-func TestWaitingForOneHolder(t *testing.T) {
+// TestClaimsOfAHolderWaitTogether checks that waiting claims of one holder are one claim, and that
+// each waits for its own WaitFor.
+func TestClaimsOfAHolderWaitTogether(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada"), WaitFor: ptr(600)}
@@ -323,8 +328,9 @@ func TestWaitingForOneHolder(t *testing.T) {
 	}
 }
 
-// The error of the claim that another one joined isn't that one's: it claims itself, for the rest of its time.
-func TestTheErrorOfAnotherClaim(t *testing.T) {
+// TestErrorOfAnotherClaimIsNotShared checks that a claim whose joined claim fails claims itself,
+// for the rest of its time.
+func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada")}
@@ -356,8 +362,9 @@ func TestTheErrorOfAnotherClaim(t *testing.T) {
 	}
 }
 
-// A claim whose time is over when the claim that it joined fails doesn't begin to wait.
-func TestJoiningTakesOfTheWait(t *testing.T) {
+// TestJoiningAClaimUsesUpTheWait checks a claim whose time is over when the joined claim fails: it
+// must not begin to wait.
+func TestJoiningAClaimUsesUpTheWait(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -385,8 +392,9 @@ func TestJoiningTakesOfTheWait(t *testing.T) {
 	}
 }
 
-// Tickets of one holder that wait are one ticket. A new one resumes its runner.
-func TestTicketsForHolders(t *testing.T) {
+// TestHoldersShareATicket checks that a holder's waiting tickets are one ticket, and that a later
+// one resumes its runner.
+func TestHoldersShareATicket(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
 	in := ClaimInput{Holder: ptr("ada"), InactivityTimeout: ptr(0)}

@@ -12,26 +12,26 @@ import (
 	"github.com/rockpool/rockpool/runtime/share"
 )
 
-// holdings are what tenants have of the engine: runners and executions. They are taken from
-// the ledger where they are made, and given back when they go.
+// holdings count what tenants use of the engine: runners and executions. Each is acquired from the
+// ledger before it is made, and released when it ends.
 type holdings struct {
 	ledger *quota.Ledger
-	weight func(runtime.TenantID) int
-	there  func(runtime.RunnerID) (runtime.Runner, bool)
+	weight func(runtime.TenantID) int // the share of a tenant among those that wait
+	runner func(runtime.RunnerID) (runtime.Runner, bool)
 
 	waiting waiting
 
-	mu     sync.Mutex // guards what follows, and the state of waiters
-	held   map[runtime.RunnerID]runtime.TenantID
-	shares share.Bound // of claims that wait
+	mu     sync.Mutex                            // guards the fields below, and the state of waiters
+	held   map[runtime.RunnerID]runtime.TenantID // runners that are counted, by the tenant that has them
+	shares share.Bound                           // of waiting claims
 }
 
-// maxWaiting bounds the claims of all tenants that wait; one tenant alone gets half.
+// maxWaiting bounds the waiting claims of all tenants together. One tenant gets at most half.
 const maxWaiting = 20_000
 
-func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
-	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{},
-		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "claims that wait"}}
+func newHoldings(config Config, runner func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
+	h := &holdings{ledger: config.Quotas, weight: config.Weight, runner: runner, held: map[runtime.RunnerID]runtime.TenantID{},
+		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
 	}
@@ -41,9 +41,9 @@ func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bo
 	return h
 }
 
-// claim claims for the claim's tenant. Where that holds as many runners as it may, it waits for
-// one to go, as it would for an idle one. The claims of a batch count as one: a batch that has
-// begun isn't refused.
+// claim claims a runner for the claim's tenant. If the tenant has reached its quota of runners, the
+// claim waits until one is released, as it would wait for an idle runner. All claims of a batch
+// count as one, so that a batch that has begun isn't refused.
 func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
 	tenant, began, later := claim.Claim.Tenant, time.Now(), laterCase(claim.Claim.Key)
 	claim.Weight = h.weight(tenant)
@@ -84,14 +84,15 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	h.mu.Lock()
 	h.held[r.ID] = tenant
 	h.mu.Unlock()
-	if now, ok := h.there(r.ID); !ok || now.State != runtime.RunnerClaimed { // it went before left could know of it
-		h.left(r.ID)
+	// The runner may have ended before runnerGone could find it.
+	if now, ok := h.runner(r.ID); !ok || now.State != runtime.RunnerClaimed {
+		h.runnerGone(r.ID)
 	}
 	return r, nil
 }
 
-// reserve takes a runner of the tenant's quota, and waits for it as long as the claim may, for a
-// later case of a batch until one goes.
+// reserve acquires a runner from the tenant's quota. It waits for it as long as the claim may wait; a
+// later case of a batch waits without a limit.
 func (h *holdings) reserve(ctx context.Context, claim pool.Claim, later bool) error {
 	tenant, longest := claim.Claim.Tenant, claim.WaitFor
 	err := h.ledger.Acquire(tenant, quota.Runners)
@@ -107,7 +108,7 @@ func (h *holdings) reserve(ctx context.Context, claim pool.Claim, later bool) er
 	return h.ledger.Wait(ctx, tenant, quota.Runners, longest)
 }
 
-// wait counts a claim that begins to wait, once, until it is answered.
+// wait counts a claim that begins to wait, once, until answered is called.
 func (h *holdings) wait(w *waiter) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +129,7 @@ func (h *holdings) wait(w *waiter) error {
 	return nil
 }
 
-// answered ends what wait began, if it did.
+// answered ends what wait began, if anything.
 func (h *holdings) answered(w *waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,8 +144,8 @@ func (h *holdings) answered(w *waiter) {
 	}
 }
 
-// left gives back a runner that goes. The owner of a pool calls it.
-func (h *holdings) left(id runtime.RunnerID) {
+// runnerGone releases a removed runner. The owner goroutine of a pool calls it, so it must not block.
+func (h *holdings) runnerGone(id runtime.RunnerID) {
 	h.mu.Lock()
 	tenant, held := h.held[id]
 	delete(h.held, id)
@@ -165,8 +166,8 @@ func (h *holdings) adopt(r runtime.Runner) {
 	h.held[r.ID] = r.Claim.Tenant
 }
 
-// begin takes an execution of a tenant's quota. A batch takes one for all of its executions, until it
-// ends: it isn't refused once it has begun.
+// begin acquires an execution from a tenant's quota. A batch acquires one for all its executions until
+// it ends, so that a batch that has begun isn't refused.
 func (h *holdings) begin(tenant runtime.TenantID) error {
 	if err := h.ledger.Start(tenant); err != nil {
 		return err
@@ -174,10 +175,10 @@ func (h *holdings) begin(tenant runtime.TenantID) error {
 	return h.ledger.Acquire(tenant, quota.Executions)
 }
 
-// end gives back what begin took.
+// end releases what begin acquired.
 func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Release(tenant, quota.Executions) }
 
-// room returns QUOTA_EXCEEDED if begin would, before a runner is claimed for nothing.
+// room returns QUOTA_EXCEEDED if begin would, so that no runner is claimed needlessly.
 func (h *holdings) room(tenant runtime.TenantID) error {
 	if err := h.ledger.Start(tenant); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (h *holdings) room(tenant runtime.TenantID) error {
 	return h.ledger.Room(tenant, quota.Executions)
 }
 
-// ended gives back an execution that is of no batch, and counts what it used today.
+// ended releases an execution that isn't part of a batch, and counts what it used today.
 func (h *holdings) ended(x runtime.Execution) {
 	if x.Batch == nil {
 		h.end(x.Tenant)
@@ -193,11 +194,12 @@ func (h *holdings) ended(x runtime.Execution) {
 	h.ledger.Spend(x)
 }
 
-// Usage returns what a tenant takes, and its limits.
+// Usage returns what a tenant uses, and its limits.
 func (e *Engine) Usage(id runtime.TenantID) quota.Usage { return e.holdings.ledger.Usage(id) }
 
-// Subscribing takes a subscription of a tenant's quota until done is called.
-func (e *Engine) Subscribing(id runtime.TenantID) (done func(), err error) {
+// AcquireSubscription acquires a subscription from a tenant's quota, or returns QUOTA_EXCEEDED.
+// Call done once when the subscription ends.
+func (e *Engine) AcquireSubscription(id runtime.TenantID) (done func(), err error) {
 	if err := e.holdings.ledger.Acquire(id, quota.Subscriptions); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// refused returns which share or quota was reached.
+// refused returns the share or quota that an error names.
 func refused(t *testing.T, err error) runtime.Exceeded {
 	t.Helper()
 	var e *runtime.Error
@@ -23,9 +23,9 @@ func refused(t *testing.T, err error) runtime.Exceeded {
 	return *e.Exceeded
 }
 
-// Claims that wait for their tenant's quota leave room for those of other tenants, and wait no longer than until the quota
-// is raised.
-func TestWaitingForAQuotaIsShared(t *testing.T) {
+// TestWaitingForAQuotaUsesTheTenantsShare checks that claims waiting for their tenant's quota leave
+// room for other tenants' claims, and stop waiting once the quota is raised.
+func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -74,9 +74,9 @@ func TestWaitingForAQuotaIsShared(t *testing.T) {
 	}
 }
 
-// A claim that waited for its tenant's quota of runners keeps its place among those that wait: another one doesn't take
-// the quota of waiting claims from it while it goes on to wait for a runner.
-func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
+// TestClaimWaitingForQuotaAndRunnerCountsOnce checks that a claim that waits first for its tenant's
+// quota of runners and then for a runner keeps its unit of the quota of waiting claims.
+func TestClaimWaitingForQuotaAndRunnerCountsOnce(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -109,8 +109,9 @@ func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
 	}
 }
 
-// A refusal says how many runners the tenant holds, and how many of its claims wait in a pool with room that the quota gave them.
-func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
+// TestWaitingClaimsAreNotCountedAsRunners checks that a refusal reports held runners and pending
+// claims separately.
+func TestWaitingClaimsAreNotCountedAsRunners(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -131,7 +132,7 @@ func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 	}()
 	wait.For(t, "it waits for a runner", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
 	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
-	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || got.Pending != 1 || !strings.Contains(err.Error(), "holds 1 runners of at most 2, and 1 of its claims wait") {
+	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || got.Pending != 1 || !strings.Contains(err.Error(), "holds 1 of at most 2 runners, and 1 of its claims are waiting") {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if used := b.Usage("a").Runners.Used; used != 1 {
@@ -147,8 +148,9 @@ func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 	}
 }
 
-// A batch with fresh runners that has begun goes on, whatever its tenant's quotas are meanwhile.
-func TestBatchesThatHaveBegunWaitForQuotas(t *testing.T) {
+// TestRunningBatchesWaitForQuotas checks that a running batch with fresh runners continues whatever
+// its tenant's quotas are.
+func TestRunningBatchesWaitForQuotas(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -182,8 +184,9 @@ func TestBatchesThatHaveBegunWaitForQuotas(t *testing.T) {
 	}
 }
 
-// A tenant that fills the server with batches leaves room for those of others, also after a restart.
-func TestBatchesAreShared(t *testing.T) {
+// TestRunningBatchesAreLimitedPerTenant fills the server with one tenant's batches, and checks,
+// also after a restart, that others' still start.
+func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	b := newBed(t)
 	b.batches.shares.Limit = 4
 	shared := true
@@ -233,8 +236,9 @@ func TestBatchesAreShared(t *testing.T) {
 	full()
 }
 
-// The runner of a claim that wasn't wanted any more doesn't take the key from a later claim.
-func TestUnwantedRunnersKeepTheKeysOfOthers(t *testing.T) {
+// TestUnwantedRunnerDoesNotSpendALaterClaimsKey removes the runner of an abandoned claim while a
+// later claim uses the same key.
+func TestUnwantedRunnerDoesNotSpendALaterClaimsKey(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(patient)}

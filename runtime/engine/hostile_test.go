@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// evil is a fake cluster whose agents answer as a test wants.
+// evil is a fake cluster whose agents answer as a test determines.
 type evil struct {
 	*clustertest.Fake
 	agent atomic.Pointer[func(net.Conn)] // nil: a good one
@@ -62,7 +62,7 @@ func hostile(t *testing.T, serve func(net.Conn)) (*bed, *evil, runtime.Runner) {
 	return b, c, r
 }
 
-// hello answers a request as an agent that started does.
+// hello answers a request as an agent does that has started the command.
 func hello(t *testing.T, conn net.Conn) bool {
 	frames := agent.NewFrameReader(conn, agent.AgentSide)
 	if _, _, err := frames.Next(); err != nil {
@@ -88,7 +88,7 @@ func (b *bed) startIn(t *testing.T, id runtime.RunnerID, limit int) runtime.Exec
 	return x.ID
 }
 
-func TestAgentThatNeverAnswers(t *testing.T) {
+func TestSilentAgentLosesItsRunner(t *testing.T) {
 	b, _, r := hostile(t, func(conn net.Conn) {
 		defer conn.Close()
 		one := make([]byte, 1)
@@ -111,13 +111,13 @@ func TestAgentThatNeverAnswers(t *testing.T) {
 	}
 }
 
-func TestAgentThatIgnoresLimits(t *testing.T) {
+func TestAgentThatIgnoresLimitsLosesItsRunner(t *testing.T) {
 	b, _, r := hostile(t, func(conn net.Conn) {
 		defer conn.Close()
 		if !hello(t, conn) {
 			return
 		}
-		go func() { // reads and ignores what it is told
+		go func() { // reads the server's frames and ignores them
 			frames := agent.NewFrameReader(conn, agent.AgentSide)
 			for {
 				if _, _, err := frames.Next(); err != nil {
@@ -136,10 +136,10 @@ func TestAgentThatIgnoresLimits(t *testing.T) {
 	if x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes > 1<<20 {
 		t.Errorf("%+v after %d bytes", x.End, x.Usage.OutputBytes)
 	}
-	wait.For(t, "the runner goes", func() bool { _, there := b.Runner(r.ID); return !there })
+	wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(r.ID); return !there })
 }
 
-func TestAgentThatHangsUp(t *testing.T) {
+func TestBrokenStreamsAreReopened(t *testing.T) {
 	b, c, r := hostile(t, func(conn net.Conn) {
 		hello(t, conn)
 		conn.Close()
@@ -154,8 +154,8 @@ func TestAgentThatHangsUp(t *testing.T) {
 	}
 }
 
-// TestAgentThatDoesNotRead must not hold up the pool.
-func TestAgentThatDoesNotRead(t *testing.T) {
+// TestAgentThatDoesNotReadCannotBlockTheServer checks that such an agent doesn't block the pool.
+func TestAgentThatDoesNotReadCannotBlockTheServer(t *testing.T) {
 	b, c, r := hostile(t, func(conn net.Conn) { hello(t, conn) })
 	id := b.startIn(t, r.ID, 60)
 	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), id, 0); return x.State == runtime.ExecutionRunning })
@@ -172,8 +172,8 @@ func TestAgentThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestEndThatCannotBeStored: nobody hears of it before it is.
-func TestEndThatCannotBeStored(t *testing.T) {
+// TestEndIsStoredOnceTheStoreWorksAgain checks that the end isn't published before.
+func TestEndIsStoredOnceTheStoreWorksAgain(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -199,7 +199,7 @@ func TestEndThatCannotBeStored(t *testing.T) {
 	}
 }
 
-func TestNeighboursAreNotBlamed(t *testing.T) {
+func TestSharedCountersAreNotAttributedToOneExecution(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -225,13 +225,13 @@ func TestNeighboursAreNotBlamed(t *testing.T) {
 	}
 }
 
-// TestRunOfACallerThatLeft goes on as it was asked for, and the repeat finds it.
-func TestRunOfACallerThatLeft(t *testing.T) {
+// TestRunContinuesWithoutItsCaller checks that the run continues as requested, and that a retry finds it.
+func TestRunContinuesWithoutItsCaller(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	for i := range 20 { // which of the two goes on first differs
+	for i := range 20 { // which of the two continues first differs
 		in := RunInput{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(patient), Key: fmt.Sprint(i)}
 		if _, err := b.Execute(gone, in); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
@@ -248,8 +248,8 @@ func TestRunOfACallerThatLeft(t *testing.T) {
 	}
 }
 
-// TestRunIsSafeToRepeat: the client leaves while it waits, and asks again.
-func TestRunIsSafeToRepeat(t *testing.T) {
+// TestRunIsIdempotent disconnects the client while it waits, and retries.
+func TestRunIsIdempotent(t *testing.T) {
 	b := newBed(t)
 	begun, goOn := make(chan struct{}, 1), make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { begun <- struct{}{}; <-goOn; return nil })

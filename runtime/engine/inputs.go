@@ -12,17 +12,16 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// Inputs hold what a client said, in the API's units (seconds, bytes). A nil
-// pointer or slice means that the client said nothing: the stored or default
-// value holds. The engine checks them and names the field in INVALID_INPUT as
-// the API spells it.
+// Inputs hold a client's request in the API's units (seconds, bytes). A nil pointer or slice means
+// that the client left the field out: the stored or default value applies. The engine checks inputs;
+// INVALID_INPUT names the field as the API spells it.
 
 // PutEnvironmentInput creates or changes an environment.
 type PutEnvironmentInput struct {
 	ID               runtime.EnvironmentID
-	Tenant           *runtime.TenantID // whose it is; nil: that of the stored one, else the default one's
-	Shared           *bool             // whether every tenant may see and claim it
-	IfRevision       *int              // CONFLICT when the stored one differs; 0: only create
+	Tenant           *runtime.TenantID // owner; nil: unchanged, or the default tenant for a new one
+	Shared           *bool             // every tenant may see it and claim its runners
+	IfRevision       *int              // CONFLICT if the stored revision differs; 0: create only
 	Image            *string
 	PoolSize         *int
 	CPUMHz           *int
@@ -37,42 +36,46 @@ type PutEnvironmentInput struct {
 	Isolation        *runtime.Isolation
 	Runtime          *string
 	Variables        []runtime.Variable
-	Warm             *runtime.Warm // with InterpreterNone: none
+	Warm             *runtime.Warm // InterpreterNone removes it
 	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
-	// Mine reports whether the caller may change an environment. It is called with the environment
-	// of this ID, or with a deleted one that still has runners. CONFLICT if it returns false. Nil:
-	// the caller may change every environment.
-	Mine func(runtime.Environment) bool
-	// There reports whether a tenant exists. INVALID_INPUT if the environment's doesn't. Nil: each does.
-	There func(runtime.TenantID) bool
+	// MayChange reports whether the caller may change an environment. It is called with the environment
+	// of this ID, or with a deleted one that still has runners. If it returns false, the result is
+	// CONFLICT. nil: the caller may change every environment.
+	MayChange func(runtime.Environment) bool
+	// TenantExists reports whether a tenant exists. If the environment's doesn't, the result is
+	// INVALID_INPUT. nil: every tenant exists.
+	TenantExists func(runtime.TenantID) bool
 
-	pin runtime.ImagePin // with Image: what that is now
+	pin runtime.ImagePin // content of Image now, if Image is set
 }
 
-// ClaimInput asks for a runner.
+// ClaimInput requests a runner.
 type ClaimInput struct {
 	EnvironmentID     runtime.EnvironmentID
-	Tenant            runtime.TenantID // who is to hold the runner
+	Tenant            runtime.TenantID // of the holder
 	InactivityTimeout *int             // seconds; 0: never
 	WaitFor           *int             // seconds
 	Key               string
-	Keys              string  // the scope in which Key is unique: the tenant's name; "" for callers for all tenants; "grant:" and the runner's id for grants
-	Holder            *string // the caller's own name for what holds the runner, unique in Keys and the environment; nil: none; not with Key
-	Labels            []runtime.Label
-	Caller            string // whose claims these are: claims that wait are served by turns of their callers
+	// Keys is the scope in which Key is unique: the tenant's name; "" for callers for all tenants;
+	// "grant:" and the runner's id for grants.
+	Keys string
+	// Holder is the caller's own name for the holder, unique in Keys and the environment. It
+	// can't be combined with Key. nil: none.
+	Holder *string
+	Labels []runtime.Label
+	Caller string // waiting claims of different callers take turns
 }
 
-// StartInput asks for a command to be run in a claimed runner. Exactly one of
-// Command and Shell is set.
+// StartInput requests a command in a claimed runner. Exactly one of Command and Shell is set.
 type StartInput struct {
 	RunnerID         runtime.RunnerID
-	Tenant           runtime.TenantID `json:"-"` // who holds the runner
+	Tenant           runtime.TenantID `json:"-"` // of the holder
 	Command          []string
 	Shell            *string
-	CommandLine      string          `json:",omitempty"` // to show; "": it is made of the command
-	Labels           []runtime.Label `json:",omitempty"` // beside those of the claim
+	CommandLine      string          `json:",omitempty"` // for display; "": derived from the command
+	Labels           []runtime.Label `json:",omitempty"` // in addition to those of the claim
 	Variables        []runtime.Variable
 	WorkingDirectory string
 	TimeLimit        *int // seconds; nil: the environment's; 0: none
@@ -85,59 +88,58 @@ type StartInput struct {
 	Terminal         *runtime.TerminalSize // implies Stdin
 	Privileged       bool                  // as root inside the runner
 	Key              string
-	Keys             string `json:"-"` // as ClaimInput's
+	Keys             string `json:"-"` // as in ClaimInput
 
-	input *string // Execute's: all of the stdin
-	shell bool    // a batch's: Command was made of a command line
-	line  string  // a batch's: CommandLine with the arguments of the case
+	input *string // of Execute: the whole stdin
+	shell bool    // of a batch: Command was made from a command line
+	line  string  // of a batch: CommandLine with the arguments of the case
 }
 
-// RunInput asks for the whole: claim, write files, start, feed, release.
+// RunInput requests everything in one call: claim, write files, start, feed stdin, release.
 type RunInput struct {
 	EnvironmentID runtime.EnvironmentID
-	Tenant        runtime.TenantID `json:"-"` // as ClaimInput's
+	Tenant        runtime.TenantID `json:"-"` // as in ClaimInput
 	Files         []runtime.FileWrite
 	Command       []string
 	Shell         *string
-	CommandLine   string          `json:",omitempty"` // as StartInput's
+	CommandLine   string          `json:",omitempty"` // as in StartInput
 	Labels        []runtime.Label `json:",omitempty"` // of the claim
 	Variables     []runtime.Variable
 	Stdin         *string
 	TimeLimit     *int // seconds
 	WaitFor       *int // seconds
 	Key           string
-	Keys          string `json:"-"` // as ClaimInput's
-	Caller        string `json:"-"` // as ClaimInput's; a retry with the same key may be another one's
+	Keys          string `json:"-"` // as in ClaimInput
+	Caller        string `json:"-"` // as in ClaimInput; a retry with the same key may come from another caller
 }
 
-// BatchInput asks, beside a StartInput or RunInput, for a batch: that command is run for each
-// case.
+// BatchInput turns a StartInput or RunInput into a batch: its command runs once for each case.
 type BatchInput struct {
 	Build         *BuildInput
 	Cases         []CaseInput
 	StopOnFailure bool
-	FreshRunners  bool // each case gets a runner of its own; only with a RunInput
+	FreshRunners  bool // each case gets its own runner; only with a RunInput
 }
 
-// BuildInput is what a batch runs first. Exactly one of Command and Shell is set.
+// BuildInput is the first command of a batch. Exactly one of Command and Shell is set.
 type BuildInput struct {
 	Command []string
 	Shell   *string
 	Bounds  batch.Bounds
 }
 
-// CaseInput is what a case has of its own. What its Bounds leave open is as the batch has it.
+// CaseInput is what a case adds to the batch's command. Unset Bounds are those of the batch.
 type CaseInput struct {
-	Args   []string // after the command
+	Args   []string // appended to the command
 	Stdin  []byte
 	Bounds batch.Bounds
 }
 
-// StdinInput feeds a running command.
+// StdinInput is data for a running command's stdin.
 type StdinInput struct {
 	ExecutionID runtime.ExecutionID
 	Data        []byte
-	Offset      *int64 // bytes written before; makes a retry safe
+	Offset      *int64 // number of bytes written before, which makes a retry safe
 	Close       bool
 }
 
@@ -146,14 +148,14 @@ type RunnerFilter struct {
 	Sees          func(runtime.Runner) bool // nil: all
 	EnvironmentID runtime.EnvironmentID
 	States        []runtime.RunnerState
-	HeldBy        string                // in the claim's holder, or in a label of it, written as name=value; upper and lower case alike
+	HeldBy        string                // text in the claim's holder or in a label as name=value; ignores case
 	Labels        []runtime.LabelFilter // of the claim: all match
-	From          time.Time             // of those created then or later
-	To            time.Time             // of those created before
+	From          time.Time             // created then or later
+	To            time.Time             // created earlier
 	NewestFirst   bool
 }
 
-// Validate returns INVALID_INPUT where nothing can match.
+// Validate returns INVALID_INPUT if nothing can match.
 func (f RunnerFilter) Validate() error {
 	return validateFilter(f.Labels, f.From, f.To)
 }
@@ -165,10 +167,10 @@ func validateFilter(labels []runtime.LabelFilter, from, to time.Time) error {
 	return runtime.ValidateLabelFilters(labels)
 }
 
-// maxSearchedText bounds what commands are searched for: SQLite compares it at each place of each command.
+// maxSearchedText bounds a searched text. SQLite compares it at each position of each command.
 const maxSearchedText = 256
 
-// validateSearch returns INVALID_INPUT where nothing can match.
+// validateSearch returns INVALID_INPUT if nothing can match.
 func validateSearch(f ExecutionFilter) error {
 	if len(f.Command) > maxSearchedText || strings.ContainsRune(f.Command, 0) {
 		return runtime.Invalid("command", "must be at most %d bytes without NUL", maxSearchedText)
@@ -179,6 +181,7 @@ func validateSearch(f ExecutionFilter) error {
 	return validateFilter(f.Labels, f.From, f.To)
 }
 
+// matches reports whether all of the filter's conditions hold for r.
 func (f RunnerFilter) matches(r runtime.Runner) bool {
 	if f.Sees != nil && !f.Sees(r) {
 		return false
@@ -192,7 +195,7 @@ func (f RunnerFilter) matches(r runtime.Runner) bool {
 	if !f.From.IsZero() && r.CreatedAt.Before(f.From) || !f.To.IsZero() && !r.CreatedAt.Before(f.To) {
 		return false
 	}
-	if slices.ContainsFunc(f.Labels, func(l runtime.LabelFilter) bool { return !l.Among(r.Claim.Labels) }) {
+	if slices.ContainsFunc(f.Labels, func(l runtime.LabelFilter) bool { return !l.MatchesAny(r.Claim.Labels) }) {
 		return false
 	}
 	names := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.HeldBy)) }
@@ -204,24 +207,24 @@ type ExecutionFilter = store.ExecutionFilter
 
 // Bounds of batches.
 const (
-	maxBatches       = 512      // that haven't ended, of all tenants; one alone gets half
-	maxBatchStdin    = 16 << 20 // bytes of all cases
-	shellArgumentOne = "sh"     // what $0 is, where a shell gets arguments
+	maxBatches       = 512      // unfinished, of all tenants together; one tenant gets at most half
+	maxBatchStdin    = 16 << 20 // bytes of all cases together
+	shellArgumentOne = "sh"     // $0 of a shell that gets arguments
 )
 
-// plan checks the input, and completes b. in is what each case runs.
+// plan checks the input, completes b, and returns the steps. in is the command of each case.
 func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared, steps []batch.Step, err error) {
 	if err := runtime.Between("cases", int64(len(of.Cases)), 1, runtime.MaxCases, "cases"); err != nil {
 		return shared, nil, err
 	}
 	if in.Terminal != nil {
-		return shared, nil, runtime.Invalid("terminal", "a batch has no terminal: leave terminal or cases out")
+		return shared, nil, runtime.Invalid("terminal", "a batch can't have a terminal: leave out terminal or cases")
 	}
 	if in.Stdin {
 		return shared, nil, errOwnStdin()
 	}
 	if of.FreshRunners && of.Build != nil {
-		return shared, nil, runtime.Invalid("freshRunners", "a build stays in its runner: leave build or freshRunners out")
+		return shared, nil, runtime.Invalid("freshRunners", "can't be combined with build, whose result stays in one runner: leave out build or freshRunners")
 	}
 	x, err := in.execution()
 	if err != nil {
@@ -251,10 +254,10 @@ func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared,
 }
 
 func errOwnStdin() error {
-	return runtime.Invalid("stdin", "each case has its own: give cases.0.stdin and so on instead")
+	return runtime.Invalid("stdin", "must be given for each case: use cases.0.stdin and so on instead")
 }
 
-// step checks the build.
+// step checks the build and returns its step.
 func (in BuildInput) step() (batch.Step, error) {
 	argv, err := command(in.Command, in.Shell)
 	if err == nil {
@@ -266,11 +269,11 @@ func (in BuildInput) step() (batch.Step, error) {
 	return batch.Step{Command: argv, Shell: in.Shell != nil, Bounds: in.Bounds}, nil
 }
 
-// step checks a case; left is how many bytes of stdin it may have, and the later ones.
+// step checks a case and returns its step. left is the stdin that this and later cases may have.
 func (c CaseInput) step(shared batch.Shared, bounds batch.Bounds, left *int) (batch.Step, error) {
 	step := batch.Step{Args: c.Args, Stdin: c.Stdin, Bounds: c.Bounds.Or(bounds)}
 	if *left -= len(c.Stdin); *left < 0 {
-		return step, runtime.Invalid("stdin", "must be at most %d bytes together with those of the earlier cases", maxBatchStdin)
+		return step, runtime.Invalid("stdin", "must be at most %d bytes for all cases together", maxBatchStdin)
 	}
 	if n := len(shared.Command) + len(c.Args); n > maxCommandArgs {
 		return step, runtime.Invalid("args", "must be at most %d arguments together with the command, not %d", maxCommandArgs, n)
@@ -291,7 +294,7 @@ func (c CaseInput) step(shared batch.Shared, bounds batch.Bounds, left *int) (ba
 	return step, validateBounds(c.Bounds)
 }
 
-// within puts a prefix before the field that an error names.
+// within prefixes the field that an error names.
 func within(prefix string, err error) error {
 	var typed *runtime.Error
 	if !errors.As(err, &typed) || typed.Field == "" {
@@ -307,7 +310,7 @@ func boundsOf(in StartInput) batch.Bounds {
 	}
 }
 
-// startCase returns how a case is started.
+// startCase returns the input that starts a case.
 func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput {
 	return StartInput{
 		RunnerID: b.RunnerID, Command: step.Argv(shared), shell: step.MadeOfLine(shared), line: step.Line(shared), Labels: shared.Labels, Variables: shared.Variables, WorkingDirectory: shared.WorkingDirectory,
@@ -316,7 +319,7 @@ func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput
 	}
 }
 
-// validateBounds checks what can be checked without the environment.
+// validateBounds checks everything that doesn't depend on the environment.
 func validateBounds(bounds batch.Bounds) error {
 	in := StartInput{Command: []string{runtime.Shell}, TimeLimit: bounds.TimeLimit, OutputLimit: bounds.OutputLimit, CPUSeconds: bounds.CPUSeconds,
 		Processes: bounds.Processes, OpenFiles: bounds.OpenFiles, FileSize: bounds.FileSize}
@@ -324,7 +327,7 @@ func validateBounds(bounds batch.Bounds) error {
 	return err
 }
 
-// encodeSteps checks the rest, and returns what is stored.
+// encodeSteps checks the environment's limits and returns the steps as they are stored.
 func encodeSteps(steps []batch.Step, b runtime.Batch, env runtime.Environment) ([][]byte, error) {
 	encoded := make([][]byte, len(steps))
 	for i, step := range steps {

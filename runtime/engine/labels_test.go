@@ -17,7 +17,7 @@ func labels(pairs ...string) (all []runtime.Label) {
 	return all
 }
 
-// found returns the executions of a search, the oldest first.
+// found returns the executions that a search finds, oldest first.
 func (b *bed) found(t *testing.T, filter ExecutionFilter) []runtime.Execution {
 	t.Helper()
 	page, err := b.Executions(t.Context(), filter, 100, "", unbounded)
@@ -27,8 +27,8 @@ func (b *bed) found(t *testing.T, filter ExecutionFilter) []runtime.Execution {
 	return page.Executions
 }
 
-// TestExecutionsKeepTheirLabels: those of the claim as it was, and their own, over a restart and after
-// their runner.
+// TestExecutionsKeepTheirLabels checks labels of the claim and of the execution after a restart and
+// after the runner's removal.
 func TestExecutionsKeepTheirLabels(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -73,7 +73,8 @@ func TestExecutionsKeepTheirLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsOfAnExecutionAreBounded, with those of its claim. Nothing is left of what is refused.
+// TestLabelsOfAnExecutionAreBounded counts the claim's labels too, and checks that a refused start
+// leaves nothing behind.
 func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -89,7 +90,7 @@ func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	_, err = b.Start(t.Context(), one)
 	_, _, ofBatch := b.StartBatch(t.Context(), one, BatchInput{Cases: make([]CaseInput, 1)})
 	for _, err := range []error{err, ofBatch} {
-		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "labels: must be at most 32 labels with those of the claim, not 33") {
+		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "labels: must be at most 32 labels including those of the claim, not 33") {
 			t.Error(err)
 		}
 	}
@@ -102,8 +103,8 @@ func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	}
 }
 
-// TestOtherLabelsAreAnotherInput of an idempotency key.
-func TestOtherLabelsAreAnotherInput(t *testing.T) {
+// TestDifferentLabelsConflictOnAKey retries with other labels.
+func TestDifferentLabelsConflictOnAKey(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	r := b.claim(t, "a")
@@ -144,7 +145,7 @@ func TestOtherLabelsAreAnotherInput(t *testing.T) {
 	}
 }
 
-// TestEachExecutionOfABatchHasItsLabels, and its claim too, where it made that.
+// TestEachExecutionOfABatchHasItsLabels also checks the claims that the batch made.
 func TestEachExecutionOfABatchHasItsLabels(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -177,8 +178,8 @@ func TestEachExecutionOfABatchHasItsLabels(t *testing.T) {
 	}
 }
 
-// TestBatchesLabelTheirRunners: those that they claim. In a runner that was claimed before, only executions
-// get their labels.
+// TestBatchesLabelTheirRunners checks that only runners claimed for the batch get its labels. In an
+// earlier claimed runner only the executions do.
 func TestBatchesLabelTheirRunners(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -243,7 +244,8 @@ func TestRunnersAreSearched(t *testing.T) {
 	}
 }
 
-// TestCommandLinesOfClients: what a client says is shown, found and kept; the command stays what is run.
+// TestCommandLinesOfClients checks that a client's command line is displayed, searched and kept,
+// and doesn't change the command.
 func TestCommandLinesOfClients(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)

@@ -12,7 +12,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// What other servers changed is read before this one serves: an error of that ends the start.
+// TestNothingIsServedBeforeLed checks that Led runs before anything is served, and that its error
+// ends the start.
 func TestNothingIsServedBeforeLed(t *testing.T) {
 	fake := clustertest.NewFake()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))

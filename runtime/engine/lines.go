@@ -14,8 +14,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A LineQuery says which lines of an output are wanted; see [lines.Query]. A nil From or
-// Skip isn't given.
+// A LineQuery selects lines of an output; see [lines.Query]. A nil From or Skip is left out.
 type LineQuery struct {
 	From, Skip *int64
 	MaxLines   int
@@ -25,22 +24,23 @@ type LineQuery struct {
 	MatchCase  bool
 }
 
-// A LinePage is what a LineQuery found; see [lines.Page].
+// A LinePage is the result of a LineQuery; see [lines.Page].
 type LinePage struct {
 	lines.Page
 	Lines  []Line
-	Cursor string // after all that is counted
+	Cursor string // after all counted lines
 }
 
 // A Line is a line of output, or lost bytes.
 type Line struct {
 	lines.Line
 	At    time.Time
-	Cause runtime.LossCause // of lost bytes: why the first of them are lost
+	Cause runtime.LossCause // of lost bytes: why the first of them were lost
 }
 
 const maxContaining = 1000 // bytes
 
+// parse validates q and fills in its defaults.
 func (q LineQuery) parse() (lines.Query, error) {
 	out := lines.Query{From: 1, First: q.MaxLines, Last: q.Last, Stream: q.Stream, MatchCase: q.MatchCase}
 	if err := runtime.Between("maxLines", int64(q.MaxLines), 1, lines.MaxFirst, "lines"); err != nil {
@@ -48,15 +48,15 @@ func (q LineQuery) parse() (lines.Query, error) {
 	}
 	switch {
 	case q.Last && (q.From != nil || q.Skip != nil || q.Containing != nil):
-		return out, runtime.Invalid("last", "last can't be given with from, skip or containing")
+		return out, runtime.Invalid("last", "can't be combined with from, skip or containing")
 	case q.From != nil && q.Skip != nil:
-		return out, runtime.Invalid("skip", "from and skip can't both be given")
+		return out, runtime.Invalid("skip", "can't be combined with from")
 	case q.From != nil && *q.From < 1:
-		return out, runtime.Invalid("from", "must be 1 or more: lines are numbered from 1 on")
+		return out, runtime.Invalid("from", "must be at least 1: lines are numbered from 1")
 	case q.From != nil:
 		out.From = *q.From
 	case q.Skip != nil && *q.Skip < 0:
-		return out, runtime.Invalid("skip", "must be 0 or more")
+		return out, runtime.Invalid("skip", "must be at least 0")
 	case q.Skip != nil:
 		out.Skip = *q.Skip
 	}
@@ -67,9 +67,8 @@ func (q LineQuery) parse() (lines.Query, error) {
 	return out, nil
 }
 
-// Lines returns lines of what an execution has printed until now. It calls charge with
-// each line's text: an error ends the page before that line, and is returned only where
-// the page is empty.
+// Lines returns lines of what an execution has printed so far. It calls charge with each line's text.
+// An error of charge ends the page before that line, and is returned only if the page is empty.
 func (e *Engine) Lines(ctx context.Context, id runtime.ExecutionID, query LineQuery, charge func(text []byte) error) (LinePage, error) {
 	q, err := query.parse()
 	if err != nil {
@@ -88,7 +87,7 @@ func (e *Engine) Lines(ctx context.Context, id runtime.ExecutionID, query LineQu
 		source.Ended, source.Bytes, source.After = true, x.Usage.OutputBytes, x.Marks.FinishedAt.Sub(x.Marks.StartedAt)
 	}
 	page, err := e.lines.Read(ctx, source, q)
-	if errors.Is(err, fs.ErrNotExist) { // collected just now
+	if errors.Is(err, fs.ErrNotExist) { // retention has just removed it
 		return LinePage{}, store.NotFound(id)
 	}
 	if err != nil {
@@ -113,15 +112,15 @@ func (e *Engine) Lines(ctx context.Context, id runtime.ExecutionID, query LineQu
 	return out, nil
 }
 
-// lossCause returns why the first of a line's lost bytes are lost. The last ones come after
-// the log's end.
+// lossCause returns why the first of a line's lost bytes were lost. last says that they come after the
+// log's end.
 func lossCause(x runtime.Execution, line lines.Line, last bool, end events.Cursor, from events.Source) runtime.LossCause {
 	cause, _ := x.LossAt(line.Offset)
 	if !last {
 		return cmp.Or(cause, runtime.LossUnknown)
 	}
 	r, err := events.Open(end, from)
-	if err != nil { // what is there is no record
+	if err != nil { // there is no valid record
 		return cmp.Or(cause, runtime.LossDamaged)
 	}
 	defer r.Close()

@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// causes returns why output of an execution is lost, in its order, and how much.
+// causes returns the causes of an execution's lost output, in order, and the number of lost bytes.
 func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCause, lost int64) {
 	t.Helper()
 	_, told := b.events(t, id, "")
@@ -31,15 +31,15 @@ func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCa
 		if e.Kind == events.Lost {
 			all, lost = append(all, e.Cause), lost+e.Bytes
 			if e.Reason == "" {
-				t.Errorf("%s isn't put into words", e.Cause)
+				t.Errorf("%s has no message", e.Cause)
 			}
 		}
 	}
 	return all, lost
 }
 
-// TestWhatBecameOfALog: also after a restart.
-func TestWhatBecameOfALog(t *testing.T) {
+// TestLossCausesOfDamagedLogs checks each cause, also after a restart.
+func TestLossCausesOfDamagedLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(path string) error
 		want   runtime.LossCause // "": nothing is lost
@@ -95,8 +95,8 @@ func appendTo(path, text string) error {
 	return os.WriteFile(path, append(old, text...), 0o600)
 }
 
-// TestFullAtTheTime: the cause is known after a restart, when there is room.
-func TestFullAtTheTime(t *testing.T) {
+// TestFullDiskIsTheLossCause checks that the cause is still known after a restart, when there is room.
+func TestFullDiskIsTheLossCause(t *testing.T) {
 	const limit = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
 	nothing, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
@@ -125,8 +125,8 @@ func TestFullAtTheTime(t *testing.T) {
 	}
 }
 
-// TestFullInBetween: the same of an execution that has a part of its output.
-func TestFullInBetween(t *testing.T) {
+// TestOutputAfterAFullDiskIsKept uses an execution whose output was written in part.
+func TestOutputAfterAFullDiskIsKept(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 1 << 20})
 	x := b.run(t, r.ID, "zeros", "3000000")
 	for restarts := range 2 {
@@ -140,15 +140,15 @@ func TestFullInBetween(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterALoss: it takes the log's end at the border of two records, so that
-// no evidence is left. An earlier loss has nothing to do with it.
-func TestPowerCutAfterALoss(t *testing.T) {
+// TestLossCauseSurvivesAPowerCut truncates a log between two records, which leaves no evidence. An
+// earlier recorded loss must not be reported as the cause.
+func TestLossCauseSurvivesAPowerCut(t *testing.T) {
 	for name, all := range map[string]bool{"the last record": false, "all": true} {
 		t.Run(name, func(t *testing.T) { powerCut(t, all) })
 	}
 }
 
-// powerCut takes the last record of a log, or all that was written after a loss.
+// powerCut removes the last record of a log, or everything written after a loss.
 func powerCut(t *testing.T, all bool) {
 	const limit = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
@@ -196,13 +196,13 @@ func powerCut(t *testing.T, all bool) {
 	b.await(t, x.ID)
 	text, _ := b.events(t, x.ID, "")
 	if causes, lost := b.causes(t, x.ID); text != left+"after" || lost != gone || !slices.Equal(causes, []runtime.LossCause{runtime.LossStorageFull, runtime.LossUnknown}) {
-		t.Errorf("%q is there, %d bytes are lost because of %q", text, lost, causes)
+		t.Errorf("%q exists, %d bytes are lost because of %q", text, lost, causes)
 	}
 }
 
-// TestLossThatEndedUnstored: the server was killed between the write and the record of
-// it, or was an older one.
-func TestLossThatEndedUnstored(t *testing.T) {
+// TestEndOfALossIsKnownWithoutBeingStored covers a server that was killed between the write and its
+// record, and older servers.
+func TestEndOfALossIsKnownWithoutBeingStored(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
@@ -218,7 +218,7 @@ func TestLossThatEndedUnstored(t *testing.T) {
 	}
 }
 
-// brokenDisk runs an engine with its logs on a disk of their own.
+// brokenDisk runs an engine with its logs on a separate disk.
 func brokenDisk(t *testing.T) (*bed, disk.Disk) {
 	t.Helper()
 	d := disk.New(t)
@@ -243,8 +243,8 @@ func onDisk(t *testing.T, d disk.Disk) *bed {
 	return b
 }
 
-// TestOutputThatReachesNoDisk: writes go to the page cache and no further.
-func TestOutputThatReachesNoDisk(t *testing.T) {
+// TestUnwrittenOutputIsReportedAsLost uses a disk on which writes reach only the page cache.
+func TestUnwrittenOutputIsReportedAsLost(t *testing.T) {
 	d := disk.NewThin(t)
 	b := onDisk(t, d)
 	d.Starve(t)
@@ -256,9 +256,9 @@ func TestOutputThatReachesNoDisk(t *testing.T) {
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
 }
 
-// TestUnwritableForAWhile: Health says so, and is well when it is over, though nothing
-// is printed after it. What is lost has its cause.
-func TestUnwritableForAWhile(t *testing.T) {
+// TestOutputWritesResumeAfterAFailure checks that Health reports the failure and its end, even if
+// nothing is printed afterwards, and that the lost output has a cause.
+func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	b, d := brokenDisk(t)
 	r := b.claim(t, "a")
 	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
@@ -277,7 +277,7 @@ func TestUnwritableForAWhile(t *testing.T) {
 	d.Lock(t, d.Dir)
 	printed("lost\n", false)
 	wait.For(t, "the loss is counted", func() bool { return b.Stats().OutputLost == 5 })
-	wait.For(t, "it is told", func() bool { return b.component(t, "output").Status != HealthOK })
+	wait.For(t, "the loss is reported", func() bool { return b.component(t, "output").Status != HealthOK })
 	d.Unlock(t, d.Dir)
 	d.Unlock(t, b.logs.Path(x.ID))
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
@@ -286,15 +286,15 @@ func TestUnwritableForAWhile(t *testing.T) {
 	for range 2 {
 		text, _ := b.events(t, x.ID, "")
 		if causes, lost := b.causes(t, x.ID); text != "before\nafter\n" || lost != 5 || !slices.Equal(causes, []runtime.LossCause{runtime.LossUnwritable}) {
-			t.Errorf("%q is there, %d bytes are lost because of %q", text, lost, causes)
+			t.Errorf("%q exists, %d bytes are lost because of %q", text, lost, causes)
 		}
 		b.stop()
 		b.start(t)
 	}
 }
 
-// TestNoLogCanBeMade: Health finds out before anything is lost.
-func TestNoLogCanBeMade(t *testing.T) {
+// TestUncreatableLogIsReportedAsLoss checks that Health reports the fault before any output is lost.
+func TestUncreatableLogIsReportedAsLoss(t *testing.T) {
 	b, d := brokenDisk(t)
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
 	d.Lock(t, d.Dir)
@@ -308,8 +308,9 @@ func TestNoLogCanBeMade(t *testing.T) {
 	}
 }
 
-// TestStoreThatCannotWrite: the whole is DOWN, and says which part and what to do.
-func TestStoreThatCannotWrite(t *testing.T) {
+// TestUnwritableStoreIsDown checks that the server is DOWN, and that the message names the
+// component and what to do.
+func TestUnwritableStoreIsDown(t *testing.T) {
 	d := disk.New(t)
 	s, err := store.Open(t.Context(), filepath.Join(d.Dir, "db"))
 	if err != nil {
@@ -330,9 +331,8 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	}
 }
 
-// TestLogOfAnOlderServer: a log that an older server ended has no record of what
-// was in it.
-func TestLogOfAnOlderServer(t *testing.T) {
+// TestLogsOfOlderServersAreRead uses a log whose size an older server didn't record.
+func TestLogsOfOlderServersAreRead(t *testing.T) {
 	b := newBed(t)
 	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
 	if _, _, err := b.store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
@@ -356,8 +356,8 @@ func TestLogOfAnOlderServer(t *testing.T) {
 	}
 }
 
-// TestStartThatWaitsSaysWhy: in its log, since the API doesn't answer yet.
-func TestStartThatWaitsSaysWhy(t *testing.T) {
+// TestWaitingRestoreLogsItsReason checks the server's log, because the API doesn't answer yet.
+func TestWaitingRestoreLogsItsReason(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")

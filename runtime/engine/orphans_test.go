@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// component returns a part of Health.
+// component returns a component of Health.
 func (b *bed) component(t *testing.T, name string) ComponentHealth {
 	t.Helper()
 	for _, c := range b.Health(t.Context()).Components {
@@ -31,7 +31,7 @@ func (b *bed) wantOutput(t *testing.T, id runtime.ExecutionID, want string) {
 	}
 }
 
-// loseDatabase removes it while no engine runs.
+// loseDatabase removes the database while no engine runs.
 func (b *bed) loseDatabase(t *testing.T) {
 	t.Helper()
 	for _, end := range []string{"", "-wal", "-shm"} {
@@ -50,9 +50,9 @@ func (b *bed) orphaned(t *testing.T) []string {
 	return found
 }
 
-// TestOlderDatabase: one is restored from a backup. What it doesn't know stays, and
-// comes back with the database that does.
-func TestOlderDatabase(t *testing.T) {
+// TestOutputUnknownToAnOlderDatabaseIsMoved restores the database from a backup. Output unknown to
+// it is kept, and is put back under the newer database.
+func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -81,15 +81,15 @@ func TestOlderDatabase(t *testing.T) {
 	if found := b.orphaned(t)[0]; filepath.Base(found) != string(younger.ID) {
 		t.Errorf("%s was moved away", found)
 	}
-	wait.For(t, "it is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " Logs: 1 (1 MiB)") })
+	wait.For(t, "it is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " 1 logs (1 MiB)") })
 	c := b.component(t, "orphaned output")
 	if c.Status != HealthDegraded || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
 		t.Errorf("%+v", c)
 	}
 	b.wantOutput(t, old.ID, "old\n")
 	b.stop()
-	b.start(t) // it stays, and is told of
-	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " Logs: 1 (1 MiB)") {
+	b.start(t) // the output is kept, and health reports it
+	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs (1 MiB)") {
 		t.Errorf("%+v", c)
 	}
 
@@ -106,8 +106,8 @@ func TestOlderDatabase(t *testing.T) {
 	}
 }
 
-// TestLostDatabase: nothing is left of it.
-func TestLostDatabase(t *testing.T) {
+// TestOutputIsMovedAfterTheDatabaseIsLost deletes the whole database.
+func TestOutputIsMovedAfterTheDatabaseIsLost(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -124,7 +124,7 @@ func TestLostDatabase(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, log, err)
 		}
 	}
-	wait.For(t, "all is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " Logs: 10 (1 MiB)") })
+	wait.For(t, "all is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " 10 logs (1 MiB)") })
 	c := b.component(t, "orphaned output")
 	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") {
 		t.Errorf("%+v", c)
@@ -138,8 +138,8 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// TestOrphansThatCannotBeMoved are reported, and keep no others where they are.
-func TestOrphansThatCannotBeMoved(t *testing.T) {
+// TestUnmovableOrphansAreReported also checks that they don't prevent others from being moved.
+func TestUnmovableOrphansAreReported(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -148,7 +148,7 @@ func TestOrphansThatCannotBeMoved(t *testing.T) {
 	}
 	b.stop()
 	b.loseDatabase(t)
-	bad := filepath.Join(b.dir, "output", "!!") // it comes first, and isn't a directory
+	bad := filepath.Join(b.dir, "output", "!!") // it sorts first, and isn't a directory
 	if err := os.WriteFile(bad, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +160,8 @@ func TestOrphansThatCannotBeMoved(t *testing.T) {
 	})
 }
 
-// TestKilledWhileCollecting: the execution is deleted, its output not yet.
-func TestKilledWhileCollecting(t *testing.T) {
+// TestRetentionResumesAfterAKill deletes the execution but not its output.
+func TestRetentionResumesAfterAKill(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -171,7 +171,7 @@ func TestKilledWhileCollecting(t *testing.T) {
 	}
 	b.stop()
 	b.start(t)
-	wait.For(t, "it goes", func() bool {
+	wait.For(t, "it is removed", func() bool {
 		left, err := b.store.Removals(t.Context())
 		if err != nil {
 			t.Fatal(err)

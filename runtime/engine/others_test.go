@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A sharedCluster is one whose environments others change.
+// A sharedCluster is a cluster whose environments others change.
 type sharedCluster struct {
 	*clustertest.Fake
 	hints.Watchers
@@ -24,7 +24,7 @@ func (s *sharedCluster) WatchEnvironments(ctx context.Context, hint func()) erro
 	return s.Watchers.Watch(ctx, func(runtime.EnvironmentID) { hint() })
 }
 
-func TestEnvironmentsThatOthersChangeAreServed(t *testing.T) {
+func TestChangesOfOthersToEnvironmentsAreServed(t *testing.T) {
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	cluster := &sharedCluster{Fake: b.fake}
 	b.cluster = cluster

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// Events opens an execution's events after a cursor; "" is the beginning.
+// Events returns a reader of an execution's events after a cursor; "" is the beginning. Close it.
 func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error) {
 	at, err := events.Parse(id, after)
 	if err != nil {
@@ -23,13 +23,13 @@ func (e *Engine) Events(ctx context.Context, id runtime.ExecutionID, after strin
 		return nil, err
 	}
 	r, err := events.Open(at, events.Source{Session: s, Execution: x, Log: e.logs.Place(id), Known: e.store.HasExecution})
-	if errors.Is(err, fs.ErrNotExist) { // collected just now
+	if errors.Is(err, fs.ErrNotExist) { // retention has just removed it
 		return nil, store.NotFound(id)
 	}
 	return r, err
 }
 
-// BatchEvents opens a batch's events after a cursor; "" is the beginning.
+// BatchEvents returns a reader of a batch's events after a cursor; "" is the beginning. Close it.
 func (e *Engine) BatchEvents(ctx context.Context, id runtime.BatchID, after string) (*batch.Reader, error) {
 	source := batch.Source{Open: e.Events}
 	if l := e.batches.get(id); l != nil {
@@ -54,15 +54,16 @@ func (e *Engine) BatchEvents(ctx context.Context, id runtime.BatchID, after stri
 
 // Bounds of a page of output.
 const (
-	maxPageBytes = 16 << 20
-	maxChunks    = 4096
-	chunkBytes   = 100 // what a chunk costs beside its data: a program can make them small
+	maxPageBytes = 16 << 20 // of data, for maxBytes
+	maxChunks    = 4096     // events in a page
+	chunkBytes   = 100      // charge for each chunk in addition to its data, since programs may print tiny ones
 )
 
-// Output returns what is there now after a cursor: events of output, and of its
-// loss, of about maxBytes in all, at most 4096 of them, but at least one if there is any; the cursor after them; and
-// whether the execution has ended and this is its last output. It calls charge with the data of each event of output: an
-// error ends the page, and is returned only where that is empty.
+// Output returns the events of output, and of its loss, that exist after a cursor. They have about
+// maxBytes in total. There are at most 4096 of them, and at least one if any exists. Next is the
+// cursor after them. end says that the execution has ended and this is its last output. It calls
+// charge with the data of each output event. An error of charge ends the page, and is returned only
+// if the page is empty.
 func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []events.Event, next string, end bool, err error) {
 	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
 		return nil, "", false, err
@@ -103,22 +104,21 @@ func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after strin
 	}
 }
 
-// A Record is what Output.Next returns.
+// A Record is a piece of output that Output.Next returns.
 type Record = output.Record
 
-// An Output is what an execution had printed when it was opened, as bytes. It
-// is for one goroutine. Close it.
+// An Output is what an execution had printed when it was opened. It is for one goroutine. Close it.
 type Output struct {
 	*output.Content
 	Execution runtime.Execution
 	lost      int64
 }
 
-// Lost returns how many bytes it printed that aren't kept, on either stream.
+// Lost returns how many printed bytes, on either stream, aren't stored.
 func (o *Output) Lost() int64 { return o.lost }
 
-// OpenOutput opens what an execution has printed until now, on one stream; 0
-// stands for both, in the order in which they were printed.
+// OpenOutput opens what an execution has printed so far on one stream; 0 means both, in the order in
+// which they were printed.
 func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*Output, error) {
 	s, x, err := e.find(ctx, id)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e *Engine) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream 
 		content, err = output.OpenContent(ctx, e.logs.Place(id), stream)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, store.NotFound(id) // it was collected just now
+		return nil, store.NotFound(id) // retention has just removed it
 	}
 	if err != nil {
 		return nil, err

@@ -44,9 +44,9 @@ func (c *far) cut(away bool) {
 	}
 }
 
-// An agent that can't be reached for a while is none that didn't do as it was
-// told: its runner stays, and what it tells afterwards counts.
-func TestAgentOutOfReach(t *testing.T) {
+// TestUnreachableAgentKeepsItsRunner checks that an agent that can't be reached for a while isn't
+// treated as disobedient: its runner stays, and its later reports count.
+func TestUnreachableAgentKeepsItsRunner(t *testing.T) {
 	t.Parallel()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	c := &far{Fake: b.fake}
@@ -79,13 +79,13 @@ func TestAgentOutOfReach(t *testing.T) {
 	}
 	b.exited(t, r.ID, x.ID)
 	if x, err := b.Execution(t.Context(), x.ID, session.AgentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
-		t.Errorf("nobody can know its end, and it is %s: %+v, %v", x.State, x.End, err)
+		t.Errorf("its end can't be known, and it is %s: %+v, %v", x.State, x.End, err)
 	}
 	c.cut(false)
 	if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", x.End)
 	}
 	if _, there := b.Runner(r.ID); !there {
-		t.Error("its runner went")
+		t.Error("its runner was removed")
 	}
 }

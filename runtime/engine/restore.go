@@ -17,16 +17,16 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// restore brings back environments, pools and executions. It waits for no
-// runner: executions are there in their last known state, and their sessions
-// find their agents in the background. What can't be brought back is skipped,
-// and told by Health.
+// restore restores environments, pools and executions. It waits for no runner: executions get their
+// last known state, and their sessions contact their agents in the background. Health reports
+// what could not be restored.
 func (e *Engine) restore(ctx context.Context) error {
 	environments, err := e.cluster.Environments(ctx)
 	if err != nil {
 		return fmt.Errorf("restore environments: %w", err)
 	}
-	if err := e.store.Lead(ctx); err != nil { // now that the cluster is this server's; after this no other begins anything
+	// The cluster is this server's now. From here on, no other server begins anything.
+	if err := e.store.Lead(ctx); err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
 	if e.led != nil {
@@ -62,7 +62,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
 		e.runners.byID.Store(r.ID, pool.Adopted(r))
-		e.runners.hold(r)
+		e.runners.recordHolder(r)
 		e.holdings.adopt(r)
 		if r.Claim.Key != "" {
 			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)
@@ -72,8 +72,8 @@ func (e *Engine) restore(ctx context.Context) error {
 		e.catalog.replace(env)
 	}
 
-	// The pools come after the sessions, which they tell what became of runners,
-	// and know from the start which runners are in use.
+	// Sessions come before pools: pools report the ends of runners to them, and must know from the
+	// start which runners are in use.
 	sessions := e.resumeAll(ctx, unfinished, byID)
 	busy := map[runtime.RunnerID]int{}
 	for _, s := range sessions {
@@ -87,19 +87,19 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	for _, env := range environments {
-		// Never nil, which would be: unknown.
+		// Never nil: that would mean unknown.
 		if err := e.openPool(ctx, env, append([]runtime.Runner{}, known[env.ID]...), busy, false); err != nil {
 			return err
 		}
 		delete(known, env.ID)
 	}
-	for _, orphans := range known { // their environment was deleted
+	for _, orphans := range known { // of deleted environments
 		if err := e.openPool(ctx, orphans[0].Environment, orphans, busy, true); err != nil {
 			return err
 		}
 	}
 	for _, s := range sessions {
-		if err := e.goOn(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
+		if err := e.resume(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
 		}
 	}
@@ -120,13 +120,13 @@ func (e *Engine) restore(ctx context.Context) error {
 	return e.jobs.add(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
 }
 
-// resumeAll returns the sessions of all unfinished executions.
+// resumeAll returns sessions for all unfinished executions.
 func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, runners map[runtime.RunnerID]runtime.Runner) []*session.Session {
 	sessions := make([]*session.Session, len(unfinished))
 	var group errgroup.Group
 	group.SetLimit(goruntime.GOMAXPROCS(0))
 	for i, u := range unfinished {
-		group.Go(func() error { // reads the whole log
+		group.Go(func() error { // concurrent, because it reads the whole log
 			var runner *runtime.Runner
 			if r, ok := runners[u.Execution.RunnerID]; ok {
 				runner = &r
@@ -135,7 +135,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 			return nil
 		})
 	}
-	_ = group.Wait() // none returns an error
+	_ = group.Wait() // no goroutine returns an error
 	for _, s := range sessions {
 		e.sessions.add(s)
 		if x := s.Execution(); x.Batch == nil {
@@ -146,9 +146,9 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	return sessions
 }
 
-// goOn has a session run, and fed with what an earlier server was to feed it with. Its
-// runner, if it is there, is in p.
-func (e *Engine) goOn(s *session.Session, p *pool.Pool) error {
+// resume runs a session, and feeds its stdin with what an earlier server had not written yet. p is the
+// pool of its runner; nil: the runner doesn't exist.
+func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if p == nil {
 		return e.jobs.add(func(ctx context.Context) { s.Run(ctx, nil) })
 	}
@@ -161,8 +161,8 @@ func (e *Engine) goOn(s *session.Session, p *pool.Pool) error {
 	return nil
 }
 
-// releaseLeft releases the runners that were to go with their execution, where
-// the server was killed between the two.
+// releaseLeft releases the runners that should have been released with their execution, if the server
+// was killed between its end and the release.
 func (e *Engine) releaseLeft(ctx context.Context, runners []runtime.Runner, busy map[runtime.RunnerID]int) {
 	for _, r := range runners {
 		if r.State != runtime.RunnerClaimed || busy[r.ID] > 0 {
@@ -173,29 +173,29 @@ func (e *Engine) releaseLeft(ctx context.Context, runners []runtime.Runner, busy
 			_, err = e.Release(ctx, r.ID)
 		}
 		if err != nil {
-			e.logger.Warn("a runner was left to its inactivity timeout", zap.String("runner", string(r.ID)), zap.Error(err))
+			e.logger.Warn("runner was not released; its inactivity timeout will end it", zap.String("runner", string(r.ID)), zap.Error(err))
 		}
 	}
 }
 
-// A restoration is how far bringing back what was stored has come.
+// A restoration is the progress of the restore.
 type restoration struct {
-	done chan struct{} // closed when all is back
+	done chan struct{} // closed when the restore is complete
 
 	mu      sync.Mutex // guards skipped
-	skipped []string   // what could not be brought back, and why
+	skipped []string   // what could not be restored, and why
 }
 
-// notRestored notes what was skipped.
+// notRestored records and logs something that could not be restored.
 func (e *Engine) notRestored(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	e.logger.Warn("something could not be restored", zap.String("what", text))
+	e.logger.Warn("could not be restored; skipped", zap.String("what", text))
 	e.restored.mu.Lock()
 	defer e.restored.mu.Unlock()
 	e.restored.skipped = append(e.restored.skipped, text)
 }
 
-// skipped tells what could not be brought back since the start.
+// skipped returns what could not be restored since the start.
 func (e *Engine) skipped() []string {
 	e.restored.mu.Lock()
 	defer e.restored.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// startCommand starts one and waits until it runs.
+// startCommand starts a command and waits until it runs.
 func (b *bed) startCommand(t *testing.T, in StartInput) runtime.Execution {
 	t.Helper()
 	x, err := b.Start(t.Context(), in)
@@ -52,7 +52,7 @@ func (b *bed) exited(t *testing.T, runner runtime.RunnerID, id runtime.Execution
 	})
 }
 
-// database opens the engine's database. While that runs each waits for the other's writes.
+// database opens the engine's database. While the engine runs, each waits for the other's writes.
 func (b *bed) database(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(%d)", filepath.Join(b.dir, "db"), wait.Limit.Milliseconds()))
@@ -67,7 +67,7 @@ func (b *bed) database(t *testing.T) *sql.DB {
 	return db
 }
 
-func TestEndedWhileNoServerWasThere(t *testing.T) {
+func TestEndDuringDowntimeIsRestored(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -85,9 +85,8 @@ func TestEndedWhileNoServerWasThere(t *testing.T) {
 	}
 }
 
-// TestRecordedButNeverBegun: the server is killed before an agent hears of the
-// execution.
-func TestRecordedButNeverBegun(t *testing.T) {
+// TestRecordedExecutionIsStartedByTheNextServer kills the server before it contacts the agent.
+func TestRecordedExecutionIsStartedByTheNextServer(t *testing.T) {
 	deaf := func(conn net.Conn) { _ = conn.Close() }
 	b, c, r := hostile(t, deaf)
 	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
@@ -114,7 +113,7 @@ func TestRecordedButNeverBegun(t *testing.T) {
 	}
 }
 
-func TestAgentForgotIt(t *testing.T) {
+func TestExecutionUnknownToItsAgentIsLost(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
@@ -147,7 +146,7 @@ func TestAgentForgotIt(t *testing.T) {
 	}
 }
 
-func TestRunnerWentWhileNoServerWasThere(t *testing.T) {
+func TestRunnerGoneDuringDowntimeEndsItsExecutions(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	told, silent := b.claim(t, "a"), b.claim(t, "a")
@@ -167,10 +166,9 @@ func TestRunnerWentWhileNoServerWasThere(t *testing.T) {
 	}
 }
 
-// TestReleasedBeforeTheEndWasStored: the server is killed after it removed a
-// runner, and before it has stored how the execution there ended. One that was to
-// be removed, and wasn't, goes on.
-func TestReleasedBeforeTheEndWasStored(t *testing.T) {
+// TestGoneReasonSurvivesARestart kills the server after it removed a runner and before it stored
+// the end of the execution there. A runner that was about to be removed, and wasn't, continues.
+func TestGoneReasonSurvivesARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	removed, kept := b.claim(t, "a"), b.claim(t, "a")
@@ -195,8 +193,8 @@ func TestReleasedBeforeTheEndWasStored(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsComparedWithTheStart: what the host counted before an execution
-// began isn't its doing; what it counted since is, also after a restart.
+// TestEvidenceIsComparedWithTheStart checks that only what the host counted since the start is
+// attributed to an execution, also after a restart.
 func TestEvidenceIsComparedWithTheStart(t *testing.T) {
 	for _, test := range []struct {
 		before, after int64
@@ -225,7 +223,7 @@ func TestEvidenceIsComparedWithTheStart(t *testing.T) {
 	}
 }
 
-func TestStdinGoesOn(t *testing.T) {
+func TestStdinContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -262,7 +260,7 @@ func TestStdinGoesOn(t *testing.T) {
 	}
 }
 
-func TestClosedStdinStaysClosed(t *testing.T) {
+func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -276,11 +274,11 @@ func TestClosedStdinStaysClosed(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
-// TestRunGoesOn: a whole run is fed, ends, and gives its runner back.
-func TestRunGoesOn(t *testing.T) {
+// TestRunContinuesAfterARestart checks that a run is fed, ends, and releases its runner.
+func TestRunContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	text := strings.Repeat("0123456789abcdef", 64<<10) // more than the agent takes at once
+	text := strings.Repeat("0123456789abcdef", 64<<10) // more than one message to the agent holds
 	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(patient), Key: "k"}
 	x, err := b.Execute(t.Context(), in)
 	if err != nil {
@@ -297,12 +295,11 @@ func TestRunGoesOn(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != text {
 		t.Errorf("%d bytes", len(output))
 	}
-	wait.For(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 }
 
-// TestRunnerOfAnEndedRunGoes: the server is killed after the end was stored, and
-// before the release.
-func TestRunnerOfAnEndedRunGoes(t *testing.T) {
+// TestRunnerOfAnEndedRunIsReleasedAfterARestart kills the server between storing the end and the release.
+func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "60"}, WaitFor: ptr(patient)})
@@ -322,11 +319,11 @@ func TestRunnerOfAnEndedRunGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	wait.For(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 }
 
-// TestUseKeepsTheClaim: a runner in which something runs doesn't expire, whatever
-// happens to the server, and does after that.
+// TestUseKeepsTheClaim checks that a used runner doesn't expire, even across restarts, and that it
+// expires afterwards.
 func TestUseKeepsTheClaim(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -361,7 +358,7 @@ func TestUseKeepsTheClaim(t *testing.T) {
 	wait.For(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
 }
 
-// TestRestoreWaitsForNoAgent also shows that what is known is told at once.
+// TestRestoreWaitsForNoAgent also checks that known state is returned immediately.
 func TestRestoreWaitsForNoAgent(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
@@ -397,8 +394,9 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRestoredIsSkipped: it stops nothing else, and Health tells.
-func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
+// TestUnreadableRecordsAreSkippedAtRestore checks that the restore continues, and that Health
+// reports them.
+func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -431,7 +429,7 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 		}
 		return ComponentHealth{}
 	}
-	if c := restore(); c.Status != HealthDegraded || !strings.HasPrefix(c.Message, "2 skipped; the first: output of execution "+string(x.ID)) {
+	if c := restore(); c.Status != HealthDegraded || !strings.HasPrefix(c.Message, "2 records skipped; the first: output of execution "+string(x.ID)) {
 		t.Errorf("%+v", c)
 	}
 	b.endStdin(t, x.ID)
@@ -451,9 +449,8 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	}
 }
 
-// TestLogCutBehindAReader: a power cut took the end of a log that a reader had
-// read already.
-func TestLogCutBehindAReader(t *testing.T) {
+// TestReaderReportsATruncatedLog truncates a log, as a power cut does, before the position of a reader.
+func TestReaderReportsATruncatedLog(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

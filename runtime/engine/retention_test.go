@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// keeping runs an engine with bounds on what it keeps, with a claimed runner.
+// keeping runs an engine with limits on what it keeps, and a claimed runner.
 func keeping(t *testing.T, config Config) (*bed, runtime.Runner) {
 	t.Helper()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir(), config: config}
@@ -62,7 +62,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	defer reading.Close()
 	b.endStdin(t, x.ID)
 	wait.For(t, "it is collected", func() bool { return b.collected(t, x.ID) })
-	wait.For(t, "its output goes", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	wait.For(t, "its output is removed", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 
 	var kinds []events.Kind
 	for {
@@ -71,7 +71,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 			break
 		}
 		kinds = append(kinds, event.Kind)
-		if event.Kind == events.Lost && (event.Bytes != 1000000 || event.Cause != runtime.LossRetention || event.Reason != "it was collected") {
+		if event.Kind == events.Lost && (event.Bytes != 1000000 || event.Cause != runtime.LossRetention || event.Reason == "") {
 			t.Errorf("%+v", event)
 		}
 	}
@@ -93,7 +93,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
-// outputBytes returns what is in the output directory.
+// outputBytes returns the size of the files in the output directory.
 func (b *bed) outputBytes(t *testing.T) (sum int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.dir, "output", "??", "*"))
@@ -142,9 +142,9 @@ func TestOutputMakesRoomForOutput(t *testing.T) {
 	}
 }
 
-// TestTooMuchOutputIsLostAloud: nothing finished is left to be collected. What
-// is lost stays told after a restart, when the log doesn't know how much came.
-func TestTooMuchOutputIsLostAloud(t *testing.T) {
+// TestOutputBeyondTheQuotaIsReportedAsLost leaves no finished execution to remove. The loss must
+// still be reported after a restart, when the log doesn't know how much was printed.
+func TestOutputBeyondTheQuotaIsReportedAsLost(t *testing.T) {
 	const limit, size = 1 << 20, 3 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
 	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("lines 3145728"), Stdin: true})
@@ -163,7 +163,7 @@ func TestTooMuchOutputIsLostAloud(t *testing.T) {
 	}
 	lost, data := lossAndData(x.ID)
 	if lost+data != size || data == 0 || lost == 0 || b.outputBytes(t) > limit {
-		t.Errorf("%d lost and %d there of %d; %d on the disk", lost, data, size, b.outputBytes(t))
+		t.Errorf("%d lost and %d stored of %d; %d on the disk", lost, data, size, b.outputBytes(t))
 	}
 	all, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20, free)
 	lost, data = 0, 0
@@ -171,7 +171,7 @@ func TestTooMuchOutputIsLostAloud(t *testing.T) {
 		lost, data = lost+e.Bytes, data+int64(len(e.Data))
 	}
 	if lost+data != size || lost == 0 || !end || err != nil {
-		t.Errorf("a page tells of %d lost and %d there, %v", lost, data, err)
+		t.Errorf("a page has %d lost and %d stored, %v", lost, data, err)
 	}
 	told := false
 	for _, c := range b.Health(t.Context()).Components {
@@ -182,8 +182,8 @@ func TestTooMuchOutputIsLostAloud(t *testing.T) {
 	}
 }
 
-// TestOutputLeavesRoomForItsEnd: an execution that used up all that may be kept
-// isn't collected for the few bytes that its outcome takes.
+// TestOutputLeavesRoomForItsEnd checks that an execution that used up the limit isn't removed for
+// the few bytes of its outcome.
 func TestOutputLeavesRoomForItsEnd(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	x := b.run(t, r.ID, "count", "3000", "1") // small writes: they use up the last block
@@ -192,9 +192,9 @@ func TestOutputLeavesRoomForItsEnd(t *testing.T) {
 	}
 }
 
-// TestLossIsKnownAfterARestart: the agent has forgotten what an earlier server
-// acknowledged and could not write.
-func TestLossIsKnownAfterARestart(t *testing.T) {
+// TestLossCausesSurviveARestart uses an agent that has forgotten output which an earlier server
+// acknowledged but could not write.
+func TestLossCausesSurviveARestart(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	const lines = 6000
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "0", fmt.Sprint(lines - 1000)}, Stdin: true})
@@ -219,12 +219,12 @@ func TestLossIsKnownAfterARestart(t *testing.T) {
 		at += e.Bytes + int64(len(e.Data))
 	}
 	if at != int64(len(want)) || losses == 0 {
-		t.Errorf("%d bytes told of %d, %d losses", at, len(want), losses)
+		t.Errorf("%d bytes reported of %d, %d losses", at, len(want), losses)
 	}
 }
 
-// TestFullDisk: mutations that need the store say STORAGE_FULL, what runs goes
-// on, and all is well once there is room.
+// TestFullDisk checks that mutations that need the store return STORAGE_FULL, that running
+// executions continue, and that everything works again once there is room.
 func TestFullDisk(t *testing.T) {
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -268,7 +268,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("Health doesn't say that the store is full")
 	}
 	if n, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: running.ID, Data: []byte("x"), Close: true}); n != 1 || err != nil {
-		t.Errorf("what runs takes no stdin: %d, %v", n, err)
+		t.Errorf("the running execution accepts no stdin: %d, %v", n, err)
 	}
 	if err := errors.Join(file.Close(), os.Remove(ballast)); err != nil {
 		t.Fatal(err)
@@ -291,8 +291,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestOutputThatCannotBeRemoved is still counted and reported, and goes once it can.
-func TestOutputThatCannotBeRemoved(t *testing.T) {
+// TestUnremovableOutputStaysInTheQuota also checks that it is reported, and removed once that is
+// possible.
+func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 	b, d := brokenDisk(t)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	b.stop()
@@ -307,7 +308,7 @@ func TestOutputThatCannotBeRemoved(t *testing.T) {
 	d.Unlock(t, filepath.Dir(b.logs.Path(x.ID)))
 	wait.For(t, "all is well", func() bool { return b.component(t, "retention").Status == HealthOK })
 	if _, err := os.Stat(b.logs.Path(x.ID)); !errors.Is(err, os.ErrNotExist) {
-		t.Error("its output is there", err)
+		t.Error("its output still exists", err)
 	}
 	if used, _ := b.logs.Quota().Used(); used != 0 {
 		t.Errorf("%d bytes are counted", used)

@@ -25,18 +25,18 @@ import (
 const (
 	defaultInactivity = 10 * time.Minute
 	maxInactivity     = 30 * 24 * time.Hour
-	maxWait           = time.Hour
+	maxWait           = time.Hour // WaitFor
 	maxKeyBytes       = 255
 )
 
-// runners are those that aren't gone, as the pools last said.
+// runners are the runners that aren't gone, as last reported by the pools.
 type runners struct {
 	byID     sync.Map // runtime.RunnerID → runtime.Runner
 	byHolder sync.Map // holderKey → runtime.RunnerID, of those that are CLAIMED
 	feed     *runnerfeed.Feed
 }
 
-// change takes in what a runner is now.
+// change applies a runner's new state.
 func (all *runners) change(r runtime.Runner) {
 	old, known := all.get(r.ID)
 	if r.State == runtime.RunnerGone {
@@ -44,7 +44,7 @@ func (all *runners) change(r runtime.Runner) {
 	} else {
 		all.byID.Store(r.ID, r)
 	}
-	all.hold(r)
+	all.recordHolder(r)
 	if old.State != r.State || old.Message != r.Message {
 		all.feed.Report(r, !known)
 	}
@@ -58,11 +58,11 @@ func (all *runners) get(id runtime.RunnerID) (runtime.Runner, bool) {
 	return value.(runtime.Runner), true
 }
 
-// Runner returns one, and whether it is there.
+// Runner returns a runner, and whether it exists.
 func (e *Engine) Runner(id runtime.RunnerID) (runtime.Runner, bool) { return e.runners.get(id) }
 
-// Runners returns those that aren't gone, sorted by id, which is by age: the
-// oldest first, unless the filter says otherwise.
+// Runners returns the runners that aren't gone, ordered by id, which is by age: oldest first, unless
+// the filter reverses it.
 func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
 	var all []runtime.Runner
 	for _, value := range e.runners.byID.Range {
@@ -79,16 +79,16 @@ func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
 	return all
 }
 
-// Claim is ClaimOrResume, without saying which.
+// Claim is like ClaimOrResume, but doesn't report whether a claim was resumed.
 func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, error) {
 	r, _, err := e.ClaimOrResume(ctx, in)
 	return r, err
 }
 
-// ClaimOrResume hands out a runner. The same key gives the same runner while it lives,
-// and RUNNER_GONE for a day after; with another input CONFLICT.
-// The same holder gets the same runner, with the claim renewed but otherwise as it was made, while that lives, and a
-// new one afterwards. Resumed reports that another claim of the holder has made it.
+// ClaimOrResume claims a runner. It is idempotent by key: the same key returns the same runner while
+// it exists, and RUNNER_GONE for a day after that; with another input CONFLICT.
+// The same holder gets the same runner while that exists, and a new one afterwards. Its claim is
+// renewed but otherwise unchanged. resumed reports that an earlier claim of the holder made it.
 func (e *Engine) ClaimOrResume(ctx context.Context, in ClaimInput) (r runtime.Runner, resumed bool, err error) {
 	claim, err := in.alone()
 	if err != nil {
@@ -98,11 +98,11 @@ func (e *Engine) ClaimOrResume(ctx context.Context, in ClaimInput) (r runtime.Ru
 	return r, in.Holder != nil && !first, err
 }
 
-// alone checks the input of a claim that isn't a part of run.
+// alone checks the input of a claim that isn't part of a run.
 func (in ClaimInput) alone() (pool.Claim, error) {
 	claim, err := in.claim()
 	if in.Key != "" {
-		claim.Claim.Key = keyOf(in.Keys, "claim/"+in.Key) // apart from the keys of run
+		claim.Claim.Key = keyOf(in.Keys, "claim/"+in.Key) // separate from the keys of run
 	}
 	if err == nil && in.Holder != nil {
 		claim.Claim.Holder, claim.Claim.HolderScope, claim.Claim.Input = *in.Holder, in.Keys, ""
@@ -113,25 +113,25 @@ func (in ClaimInput) alone() (pool.Claim, error) {
 
 func (in ClaimInput) validateHolder() error {
 	if in.Key != "" {
-		return runtime.Invalid("holder", "can't be given with an idempotencyKey: a claim for a holder is safe to repeat without one")
+		return runtime.Invalid("holder", "can't be combined with idempotencyKey: a claim with a holder is safe to repeat without one")
 	}
 	return runtime.ValidateHolder(*in.Holder)
 }
 
-// claimIn claims, once if there is a key: also where the environment was deleted
-// after that. A claim with a key goes on when its caller leaves, so that the retry
-// finds its runner.
+// claimIn claims a runner, once for each key, even if the environment is deleted afterwards. A claim
+// with a key continues when its caller disconnects, so that a retry finds its runner.
 func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
 	r, _, err := e.claimBy(ctx, e.jobs.add, id, claim)
 	return r, err
 }
 
-// claimBy is claimIn, where spawn says when a claim with a key or for a holder ends. First reports
-// that the runner is this claim's, not one that another one with the key or for the holder has got.
+// claimBy is like claimIn; spawn starts the goroutine in which a claim with a key or a holder runs.
+// The result first reports that this call claimed the runner, not another one with the same key or
+// holder.
 func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	began, held := time.Now(), claim.Claim.Holder != ""
 	defer func() {
-		if !held || first || err != nil { // else it made none
+		if !held || first || err != nil { // otherwise this call made no claim
 			e.counts.claimed(id, began, err)
 		}
 	}()
@@ -149,7 +149,7 @@ func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) 
 	return r, true, err
 }
 
-// claimOnce claims with a key.
+// claimOnce makes a claim with a key.
 func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, bool, error) {
 	var claimed runtime.Runner
 	var got atomic.Pointer[runtime.RunnerID]
@@ -165,7 +165,7 @@ func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)
 		}
 		return claimed.ID, nil
 	})
-	if id := got.Load(); err != nil && id != nil && unwanted(ctx) { // it got its runner when it wasn't wanted any more
+	if id := got.Load(); err != nil && id != nil && unwanted(ctx) { // it got its runner after the caller had given up
 		e.releaseLater(*id)
 	}
 	switch {
@@ -180,8 +180,8 @@ func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)
 	return runtime.Runner{}, false, runtime.Gone(runner)
 }
 
-// keyOf returns an idempotency key of a scope as it is stored. Those of callers for all tenants
-// are as servers stored them before there were others.
+// keyOf returns an idempotency key of a scope as it is stored. Keys of callers for all tenants have
+// no prefix, because servers stored them so before there were tenants.
 func keyOf(scope, key string) string {
 	if scope == "" {
 		return key
@@ -189,14 +189,14 @@ func keyOf(scope, key string) string {
 	return keysOf(scope) + key
 }
 
-// keysOf returns how all stored keys of a scope begin.
+// keysOf returns the prefix of all stored keys of a scope.
 func keysOf(scope string) string { return "tenant/" + scope + "/" }
 
 func keyConflict() error {
-	return runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with another input")
+	return runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with a different input: use a new key")
 }
 
-// keyError turns what [once.Group] says of a key into an error of ours.
+// keyError translates errors of [once.Group].
 func keyError(err error) error {
 	if errors.Is(err, once.ErrInput) {
 		return keyConflict()
@@ -204,9 +204,8 @@ func keyError(err error) error {
 	return err
 }
 
-// claimUnlessSpent claims unless the key's runner came and went already. A key
-// is stored as spent before it is forgotten (see ending): it can't be missed
-// here.
+// claimUnlessSpent claims a runner unless the key's runner is gone already. It can't miss a spent key,
+// because a key is stored as spent before it is forgotten (see ending).
 func (e *Engine) claimUnlessSpent(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
 	spent, found, err := e.store.SpentKey(ctx, claim.Claim.Key, time.Now())
 	switch {
@@ -225,8 +224,8 @@ func (e *Engine) claimUnlessSpent(ctx context.Context, id runtime.EnvironmentID,
 	}
 }
 
-// ending remembers why a runner is about to go, where something runs in it, and
-// the key of its claim.
+// ending stores the key of a runner's claim, and why the runner is about to be removed if something
+// runs in it. It implements pool.Options.Ending.
 func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	if len(e.sessions.in(r.ID)) > 0 {
 		if err := e.store.NoteGone(ctx, r.ID, r.GoneReason); err != nil {
@@ -236,7 +235,8 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	if r.Claim.Key == "" {
 		return nil
 	}
-	if id, ok := e.claims.Kept(r.Claim.Key); ok && id != r.ID { // the claim that got r wasn't wanted any more, and a later one has another runner
+	// The caller of the claim that got r had given up, and a later claim has another runner.
+	if id, ok := e.claims.Kept(r.Claim.Key); ok && id != r.ID {
 		return nil
 	}
 	now := time.Now()
@@ -250,7 +250,8 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	return nil
 }
 
-// Renew renews a claim.
+// Renew renews a claim. It returns RUNNER_GONE if the runner is gone or being removed, and CONFLICT
+// if it isn't claimed.
 func (e *Engine) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	p, err := e.poolOf(id)
 	if err != nil {
@@ -259,7 +260,7 @@ func (e *Engine) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner
 	return p.Renew(ctx, id)
 }
 
-// Release ends a claim and its runner; false means that it was gone already.
+// Release ends a claim and removes its runner. It returns false if the runner was gone already.
 func (e *Engine) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	p, err := e.poolOf(id)
 	if err != nil {
@@ -268,7 +269,7 @@ func (e *Engine) Release(ctx context.Context, id runtime.RunnerID) (bool, error)
 	return p.Release(ctx, id)
 }
 
-// pool returns the pool of an environment that exists.
+// pool returns the pool of a served environment, or ENVIRONMENT_NOT_FOUND.
 func (e *Engine) pool(id runtime.EnvironmentID) (*pool.Pool, error) {
 	p := e.catalog.poolOfServed(id)
 	if p == nil {
@@ -277,7 +278,7 @@ func (e *Engine) pool(id runtime.EnvironmentID) (*pool.Pool, error) {
 	return p, nil
 }
 
-// poolOf returns the pool of a runner.
+// poolOf returns the pool of a runner, or RUNNER_GONE.
 func (e *Engine) poolOf(id runtime.RunnerID) (*pool.Pool, error) {
 	if r, ok := e.Runner(id); ok {
 		if p := e.catalog.pool(r.Environment.ID); p != nil {
@@ -287,10 +288,10 @@ func (e *Engine) poolOf(id runtime.RunnerID) (*pool.Pool, error) {
 	return nil, runtime.Gone(id)
 }
 
-// reach is the way to runners for [files.Access].
+// reach gives [files.Access] its way to runners.
 type reach struct{ *Engine }
 
-// Use begins a use of a runner's claim, until done is called.
+// Use marks a runner's claim as used until done is called.
 func (r reach) Use(ctx context.Context, id runtime.RunnerID) (done func(), err error) {
 	p, err := r.poolOf(id)
 	if err != nil {
@@ -307,7 +308,7 @@ func (r reach) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) 
 	return r.cluster.Dial(ctx, id)
 }
 
-// claim checks the input.
+// claim checks the input and returns the claim that it describes.
 func (in ClaimInput) claim() (pool.Claim, error) {
 	claim := pool.Claim{Claim: runtime.Claim{Tenant: in.Tenant, InactivityTimeout: defaultInactivity, Labels: in.Labels}, Caller: in.Caller}
 	var err error
@@ -342,11 +343,11 @@ func validateKey(key string) error {
 	return nil
 }
 
-// digest returns a fingerprint of what was asked with an idempotency key.
-func digest(asked any) string {
-	text, err := json.Marshal(asked)
+// digest returns a fingerprint of the request made with an idempotency key.
+func digest(request any) string {
+	text, err := json.Marshal(request)
 	if err != nil {
-		panic(err) // plain structs of ours: never
+		panic(err) // impossible: these are plain structs
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

@@ -12,9 +12,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/session"
 )
 
-// A sessionTable holds the sessions of executions that haven't ended.
+// A sessionTable holds the sessions of unfinished executions.
 type sessionTable struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	byID     map[runtime.ExecutionID]*session.Session
 	byRunner map[runtime.RunnerID][]*session.Session
 }
@@ -23,8 +23,8 @@ func newSessionTable() *sessionTable {
 	return &sessionTable{byID: map[runtime.ExecutionID]*session.Session{}, byRunner: map[runtime.RunnerID][]*session.Session{}}
 }
 
-// add makes a session findable, and notes which executions share a runner: what the host
-// counts there can't be told apart between them.
+// add registers a session. It marks the sessions that share a runner, since the host's counters can't
+// be attributed to one of them.
 func (t *sessionTable) add(s *session.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -33,11 +33,12 @@ func (t *sessionTable) add(s *session.Session) {
 	t.byRunner[id] = append(t.byRunner[id], s)
 	if len(t.byRunner[id]) > 1 {
 		for _, other := range t.byRunner[id] {
-			other.Crowd()
+			other.MarkShared()
 		}
 	}
 }
 
+// remove forgets a session that has ended.
 func (t *sessionTable) remove(s *session.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,14 +50,14 @@ func (t *sessionTable) remove(s *session.Session) {
 	}
 }
 
-// get returns the session of an execution that hasn't ended, or nil.
+// get returns the session of an unfinished execution, or nil.
 func (t *sessionTable) get(id runtime.ExecutionID) *session.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
 }
 
-// in returns those in one runner.
+// in returns the sessions in one runner.
 func (t *sessionTable) in(id runtime.RunnerID) []*session.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +70,7 @@ func (t *sessionTable) len() int {
 	return len(t.byID)
 }
 
-// count returns how many of a tenant, nil of all, run and how many are still to be started.
+// count returns how many executions of a tenant, or of all for nil, are running and pending.
 func (t *sessionTable) count(tenant *runtime.TenantID) (running, pending int) {
 	t.mu.Lock()
 	all := make([]*session.Session, 0, len(t.byID))
@@ -89,19 +90,19 @@ func (t *sessionTable) count(tenant *runtime.TenantID) (running, pending int) {
 	return running, pending
 }
 
-// ended is of [session.Host].
+// ended implements session.Host.Ended.
 func (e *Engine) ended(s *session.Session, x runtime.Execution) {
 	e.counts.finished[x.End.Outcome].Add(1)
 	e.failures.Ended(time.Now(), x)
 	e.holdings.ended(x)
-	e.sessions.remove(s) // from now on callers find what is stored
+	e.sessions.remove(s) // from here on, callers read the stored execution
 }
 
-// findEvery is how often a session is looked for that is being made.
+// findEvery is the interval of polls for a session that is being made.
 const findEvery = 20 * time.Millisecond
 
-// find returns the session of an execution, or, where it has ended, the
-// execution. One that is stored already, but has no session yet, is waited for.
+// find returns the session of an execution or, if that has ended, the execution. It waits for the
+// session of an execution that has just been stored.
 func (e *Engine) find(ctx context.Context, id runtime.ExecutionID) (*session.Session, runtime.Execution, error) {
 	for {
 		if s := e.sessions.get(id); s != nil {
@@ -117,15 +118,14 @@ func (e *Engine) find(ctx context.Context, id runtime.ExecutionID) (*session.Ses
 	}
 }
 
-// signals are those that SignalExecution sends: POSIX's, and SIGWINCH.
+// signals are the signals that SignalExecution may send: those of POSIX, and SIGWINCH.
 var signals = []string{
 	"ABRT", "ALRM", "BUS", "CHLD", "CONT", "FPE", "HUP", "ILL", "INT", "KILL", "PIPE", "PROF", "QUIT", "SEGV", "STOP", "SYS",
 	"TERM", "TRAP", "TSTP", "TTIN", "TTOU", "URG", "USR1", "USR2", "VTALRM", "WINCH", "XCPU", "XFSZ",
 }
 
-// Signal sends a signal ("TERM" or "SIGTERM") to the process group of a running
-// command and, on a terminal, to the group in the foreground there. It waits
-// until the command runs.
+// Signal sends a signal ("TERM" or "SIGTERM") to the process group of a running command and, on a
+// terminal, to its foreground group. It waits until the command runs.
 func (e *Engine) Signal(ctx context.Context, id runtime.ExecutionID, signal string) (runtime.Execution, error) {
 	name := strings.TrimPrefix(signal, "SIG")
 	if !slices.Contains(signals, name) {
@@ -134,20 +134,19 @@ func (e *Engine) Signal(ctx context.Context, id runtime.ExecutionID, signal stri
 	return e.control(ctx, id, func(s *session.Session) error { return s.Signal(ctx, "SIG"+name) })
 }
 
-// Resize gives the terminals of a running command another size. It waits until
-// the command runs.
+// Resize changes the size of a running command's terminal. It waits until the command runs.
 func (e *Engine) Resize(ctx context.Context, id runtime.ExecutionID, size runtime.TerminalSize) (runtime.Execution, error) {
 	if err := validateTerminal("", size); err != nil {
 		return runtime.Execution{}, err
 	}
 	if s := e.sessions.get(id); s != nil && s.Execution().Terminal == nil {
-		return runtime.Execution{}, runtime.Invalid("executionId", "this execution was started without a terminal: start it with terminal")
+		return runtime.Execution{}, runtime.Invalid("executionId", "names an execution without a terminal: start it with terminal")
 	}
 	return e.control(ctx, id, func(s *session.Session) error { return s.Resize(ctx, size) })
 }
 
-// control calls tell with the session of an execution that hasn't ended.
-func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, tell func(*session.Session) error) (runtime.Execution, error) {
+// control calls send with the session of an unfinished execution.
+func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, send func(*session.Session) error) (runtime.Execution, error) {
 	s, x, err := e.find(ctx, id)
 	if err != nil {
 		return runtime.Execution{}, err
@@ -155,7 +154,7 @@ func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, tell func(
 	if s == nil {
 		return runtime.Execution{}, session.Ended(x)
 	}
-	if err := tell(s); err != nil {
+	if err := send(s); err != nil {
 		return runtime.Execution{}, err
 	}
 	return s.Execution(), nil

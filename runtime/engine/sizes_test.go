@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// sizes reads an execution's events to the end: the sizes, and how many bytes
-// were before each; and all cursors.
+// sizes reads an execution's events up to the end. It returns the sizes with the number of bytes
+// before each, and all cursors.
 func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bool) (sizes []string, cursors []string) {
 	t.Helper()
 	r, err := b.Events(t.Context(), id, after)
@@ -41,9 +41,9 @@ func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bo
 	}
 }
 
-// TestSizesAreEventsOfWhoAsks: sizes are there once, in their place, from every
-// cursor and over the server's death; who didn't ask sees nothing of them.
-func TestSizesAreEventsOfWhoAsks(t *testing.T) {
+// TestOnlyReadersWithResizesGetTerminalSizes checks that they get each size once, in its place,
+// from every cursor and across a restart, and that other readers get none.
+func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	runner := b.claim(t, "e").ID
@@ -71,7 +71,7 @@ func TestSizesAreEventsOfWhoAsks(t *testing.T) {
 	}
 	for i, cursor := range cursors {
 		got, rest := b.sizes(t, x.ID, cursor, true)
-		b.sizes(t, x.ID, cursor, false) // any cursor is one for who doesn't ask, too
+		b.sizes(t, x.ID, cursor, false) // a caller that doesn't request sizes gets any cursor too
 		if len(cursors) > i+1 && !slices.Equal(rest, cursors[i+1:]) || len(got) > len(want) {
 			t.Errorf("after event %d: %q", i, got)
 		}
@@ -81,9 +81,9 @@ func TestSizesAreEventsOfWhoAsks(t *testing.T) {
 	}
 }
 
-// TestATerminalThatPrintedNothingRan: that its size is in the log is evidence
-// enough not to start it again.
-func TestATerminalThatPrintedNothingRan(t *testing.T) {
+// TestSilentTerminalIsRestoredAsRunning checks that a size in the log is enough evidence not to
+// start the execution again.
+func TestSilentTerminalIsRestoredAsRunning(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	x := b.startCommand(t, StartInput{RunnerID: b.claim(t, "e").ID, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})

@@ -14,41 +14,40 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// Stats count what an engine has done since it was made, and say what it has
-// now.
+// Stats are counters since the engine was made, and gauges of the present.
 type Stats struct {
-	Claims map[runtime.EnvironmentID]ClaimStats // with "" those for environments that there aren't
-	Pools  []PoolStats                          // sorted by environment
+	Claims map[runtime.EnvironmentID]ClaimStats // by environment; "": environments that don't exist
+	Pools  []PoolStats                          // ordered by environment
 
-	Started    int64                     // executions that were recorded
-	Resumed    int64                     // executions of an earlier server that go on
-	Finished   map[runtime.Outcome]int64 // executions, of which the end was stored
-	Unfinished int                       // executions now
-	Collected  int64                     // executions that were forgotten
+	Started    int64                     // executions recorded
+	Resumed    int64                     // executions continued from an earlier server
+	Finished   map[runtime.Outcome]int64 // executions whose end was stored
+	Unfinished int                       // executions at present
+	Collected  int64                     // executions removed by retention
 	Starting   timing.Reading            // from an execution's record to its command's start
 
-	Output     int64 // bytes that were written to logs
-	OutputLost int64 // bytes that could not be
-	Kept       int64 // bytes that executions and their output take
-	KeepLimit  int64 // that Kept may come to; 0: nobody counts it
+	Output     int64 // bytes written to logs
+	OutputLost int64 // bytes that could not be written
+	Kept       int64 // bytes that executions and their output use
+	KeepLimit  int64 // limit of Kept; 0: none
 
-	Watchers map[WatchKind]int64 // now
+	Watchers map[WatchKind]int64 // at present
 	Skipped  int                 // what could not be restored
 }
 
 // ClaimStats count the claims of one environment.
 type ClaimStats struct {
 	Results map[string]int64 // by ClaimMade, ClaimLeft, or the code of an error
-	Took    timing.Reading   // those that were made, waiting included
+	Took    timing.Reading   // of successful claims, including their wait
 }
 
-// PoolStats are a pool as it is now.
+// PoolStats are the state of a pool at present.
 type PoolStats struct {
 	runtime.PoolStatus
-	Alert bool // one stands
+	Alert bool // an alert stands
 }
 
-// Stats returns what was counted up to now. It waits for no pool.
+// Stats returns the current counters. It doesn't block.
 func (e *Engine) Stats() Stats {
 	c := e.counts
 	s := Stats{
@@ -65,6 +64,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
+// poolStats returns the status of each pool, in order of the environment.
 func (e *Engine) poolStats() []PoolStats {
 	pools, _ := e.catalog.allPools()
 	all := make([]PoolStats, len(pools))
@@ -86,7 +86,7 @@ func loadAll[K comparable](counters map[K]*atomic.Int64) map[K]int64 {
 	return all
 }
 
-// counts is what an engine counts, with atomics: it waits for nobody.
+// counts are an engine's counters. They are atomic, so that readers never block.
 type counts struct {
 	started, resumed atomic.Int64 // executions
 	finished         map[runtime.Outcome]*atomic.Int64
@@ -94,16 +94,16 @@ type counts struct {
 	watchers         map[WatchKind]*atomic.Int64
 
 	claims  sync.Map     // runtime.EnvironmentID → *claimCounts, while there is a pool
-	strange *claimCounts // of environments that there aren't
+	strange *claimCounts // of environments that don't exist
 }
 
-// claimCounts are of one environment.
+// claimCounts count the claims of one environment.
 type claimCounts struct {
 	results map[string]*atomic.Int64
 	took    *timing.Histogram
 }
 
-// A WatchKind is what is watched.
+// A WatchKind is the kind of a subscription.
 type WatchKind string
 
 // The kinds.
@@ -116,10 +116,10 @@ const (
 	WatchFileChanges WatchKind = "FILES"
 )
 
-// What becomes of a claim, beside the code of an error.
+// Results of a claim, in addition to error codes.
 const (
 	ClaimMade = "CLAIMED"
-	ClaimLeft = "CANCELLED" // the caller didn't wait for the answer
+	ClaimLeft = "CANCELLED" // the caller gave up
 )
 
 func newCounts() *counts {
@@ -167,8 +167,8 @@ func (c *counts) claimed(id runtime.EnvironmentID, began time.Time, err error) {
 	of.results[result].Add(1)
 }
 
-// Watching is for a door through which somebody watches: until left is called.
-func (e *Engine) Watching(kind WatchKind) (left func()) {
+// CountSubscription counts a subscription until left is called.
+func (e *Engine) CountSubscription(kind WatchKind) (left func()) {
 	e.counts.watchers[kind].Add(1)
 	return func() { e.counts.watchers[kind].Add(-1) }
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// results are the claims of an environment that were counted.
+// results returns the counted claims of an environment.
 func (b *bed) results(id runtime.EnvironmentID) map[string]int64 {
 	all := map[string]int64{}
 	for result, n := range b.Stats().Claims[id].Results {
@@ -67,7 +67,7 @@ func TestClaimsAreCounted(t *testing.T) {
 		t.Errorf("%+v", took)
 	}
 
-	// Names that nobody gave to an environment make no series of their own.
+	// Names of environments that don't exist make no series of their own.
 	for i := range 10 {
 		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: runtime.EnvironmentID(fmt.Sprint("made up ", i))})
 		wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
@@ -126,7 +126,7 @@ func TestExecutionsAreCounted(t *testing.T) {
 	}
 	s := b.Stats()
 	if lost == 0 || s.OutputLost != lost || s.Output+s.OutputLost != 3145728 {
-		t.Errorf("%d and %d lost were counted; %d were told to be lost", s.Output, s.OutputLost, lost)
+		t.Errorf("%d and %d lost were counted; %d were reported", s.Output, s.OutputLost, lost)
 	}
 	if s.Collected != 5 { // all that had ended, for room
 		t.Errorf("%d collected", s.Collected)
@@ -163,7 +163,7 @@ func TestWatchersAreCounted(t *testing.T) {
 	if _, err := b.WatchTicket(ctx, waits.ID); err != nil {
 		t.Fatal(err)
 	}
-	left := b.Watching(WatchExecution)
+	left := b.CountSubscription(WatchExecution)
 	counted := func(want map[WatchKind]int64) func() bool {
 		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
 	}
@@ -173,7 +173,7 @@ func TestWatchersAreCounted(t *testing.T) {
 	wait.For(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0, WatchTickets: 0, WatchFileChanges: 0}))
 }
 
-// Whoever reads the figures waits for no pool, even one whose owner is stuck.
+// TestStatsWaitForNoPool reads Stats while the owner of a pool is stuck.
 func TestStatsWaitForNoPool(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -216,7 +216,7 @@ func BenchmarkStats(b *testing.B) {
 	}
 }
 
-// BenchmarkCounted is what a claim pays for being counted.
+// BenchmarkCounted measures the cost of counting a claim.
 func BenchmarkCounted(b *testing.B) {
 	c := newCounts()
 	c.claims.Store(runtime.EnvironmentID("a"), newClaimCounts())

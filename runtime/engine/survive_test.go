@@ -18,8 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// follower is a client that watches one execution, however often the server is
-// killed.
+// follower is a client that follows one execution, however often the server is killed.
 type follower struct {
 	key    string
 	lines  int
@@ -31,8 +30,7 @@ type follower struct {
 	end    *runtime.Execution
 }
 
-// follow starts what was never answered, and reads on until ctx ends or the
-// execution has.
+// follow repeats unanswered starts, and reads on until ctx ends or the execution has ended.
 func (f *follower) follow(ctx context.Context, e *Engine) error {
 	if f.id == "" {
 		x, err := e.Start(ctx, f.input)
@@ -81,8 +79,8 @@ func (f *follower) want() string {
 	return b.String()
 }
 
-// TestKilledServersLoseNothing kills the engine 200 times at random moments,
-// while programs are started, print and end, and clients resume.
+// TestKilledServersLoseNothing kills the engine 200 times at random moments, while programs start,
+// print and end, and clients resume.
 func TestKilledServersLoseNothing(t *testing.T) {
 	const seed, rounds = 4, 200
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -145,13 +143,12 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	t.Logf("%d executions, %d kills", len(all), rounds)
 }
 
-// atSomeMoment returns within 30 ms. Its randomness is the point: a kill can come at any
-// moment, in the middle of anything.
+// atSomeMoment returns within 30 ms. Its randomness is intended, because a kill can happen at any moment.
 func atSomeMoment(random *rand.Rand) {
 	<-time.After(time.Duration(random.IntN(30_000)) * time.Microsecond)
 }
 
-// kill ends the engine while clients still talk to it.
+// kill ends the engine while clients still use it.
 func (b *bed) kill(clients context.CancelFunc) {
 	stopped := make(chan struct{})
 	go func() {
@@ -162,7 +159,7 @@ func (b *bed) kill(clients context.CancelFunc) {
 	<-stopped
 }
 
-// endStdin ends what a program that waits for that waits for.
+// endStdin closes the stdin of a program that waits for that.
 func (b *bed) endStdin(t *testing.T, id runtime.ExecutionID) {
 	t.Helper()
 	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: id, Close: true}); err != nil {
@@ -170,7 +167,7 @@ func (b *bed) endStdin(t *testing.T, id runtime.ExecutionID) {
 	}
 }
 
-// acknowledged waits until the agent of a runner with one execution has forgotten so much output.
+// acknowledged waits until the agent of a runner with one execution has forgotten this much output.
 func (b *bed) acknowledged(t *testing.T, runner runtime.RunnerID, id runtime.ExecutionID, bytes int64) {
 	t.Helper()
 	wait.For(t, "the agent has forgotten output", func() bool {

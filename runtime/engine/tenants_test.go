@@ -12,9 +12,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestNameOfADeletedTenantIsFreeOnceNothingIsLeft: a new tenant would see its runners and executions.
-func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
-	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "for ever"} {
+// TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone checks this, because a new tenant would see
+// the objects.
+func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
+	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "forever"} {
 		b, _ := keeping(t, Config{Keep: keep})
 		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
 			t.Fatal(err)
@@ -46,7 +47,7 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 		if _, err := b.Release(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner goes", func() bool { _, there := b.Runner(r.ID); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(r.ID); return !there })
 		b.await(t, x.ID)
 		ended, err := b.Execution(t.Context(), x.ID, 0)
 		if err != nil {
@@ -71,8 +72,9 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestKeysOfADeletedTenantAreNotItsSuccessors: with the same keys a new tenant gets a runner, a ticket and an execution of its own.
-func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
+// TestNewTenantDoesNotInheritIdempotencyKeys checks that a new tenant gets its own runner, ticket
+// and execution with the same keys.
+func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	b, _ := keeping(t, Config{Keep: time.Hour})
 	physics := runtime.TenantID("physics")
 	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
@@ -98,7 +100,7 @@ func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
 		if _, err := b.Release(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner goes", func() bool { _, there := b.Runner(id); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(id); return !there })
 	}
 	var collected []runtime.ExecutionID
 	live := func() []runtime.RunnerID {
@@ -143,7 +145,7 @@ func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
 	}
 }
 
-// TestEnvironmentsAreBoundedByTenant: one tenant's leave room for another's.
+// TestEnvironmentsAreBoundedByTenant checks that one tenant's environments leave room for another's.
 func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
 	b := newBed(t)
 	physics, chemistry := runtime.TenantID("physics"), runtime.TenantID("chemistry")

@@ -10,13 +10,15 @@ import (
 	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
-// ClaimLater asks for a runner as Claim does, but waits for it in the background: without
-// a WaitFor for an hour. It returns a ticket, which is CLAIMED already where a runner was
-// idle. The holder has to look at it, by Ticket or WatchTicket, or it is cancelled. A
-// claim that fails at once makes no ticket. The same key gives the same ticket while that
-// waits or has a runner, and is known; then a new one, for the runner that Claim would return. The
-// same holder gets the same ticket while that waits, and its runner stays though nobody looks. It
-// calls claimed, if that isn't nil, once a new ticket has its runner.
+// ClaimLater requests a runner as Claim does, but waits in the background: for an hour without WaitFor.
+// It returns a ticket, which is CLAIMED already if a runner was idle. The subscriber has to poll it
+// with Ticket or follow it with WatchTicket, or else the ticket is cancelled. A claim that fails
+// immediately makes no ticket.
+//
+// The same key returns the same ticket while it waits or has a runner, and is known; after that a
+// new ticket, for the runner that Claim would return. The same holder gets the same ticket while it
+// waits. It keeps the runner even if nothing polls the ticket. claimed, if not nil, is called once
+// a new ticket has its runner.
 func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(ticket.Ticket)) (ticket.Ticket, error) {
 	claim, err := in.alone()
 	if err != nil {
@@ -34,7 +36,8 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(tic
 		Claim: func(ctx context.Context, waiting *pool.Waiting) (runtime.RunnerID, bool, error) {
 			claim := claim
 			claim.Waiting = waiting
-			spawn := func(f func(context.Context)) error { return e.Go(ctx, f) } // it ends with the ticket, also with a key
+			// Unlike another claim with a key, it ends with ctx, and so with the ticket.
+			spawn := func(f func(context.Context)) error { return e.Go(ctx, f) }
 			r, ours, err := e.claimBy(ctx, spawn, id, claim)
 			return r.ID, ours, err
 		},
@@ -48,30 +51,28 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(tic
 	})
 }
 
-// releaseUnseen releases a runner that the holder of its ticket doesn't want or hasn't
-// seen.
+// releaseUnseen releases the runner of a ticket that was cancelled, or that its subscriber never saw.
 func (e *Engine) releaseUnseen(ctx context.Context, id runtime.RunnerID) {
 	if _, err := e.Release(ctx, id); err != nil && ctx.Err() == nil {
-		e.logger.Warn("the runner of a ticket could not be released", zap.String("runner", string(id)), zap.Error(err))
+		e.logger.Warn("a ticket's runner could not be released; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
 	}
 }
 
-// TicketTenant returns whose a ticket is. That doesn't count as its holder's look: ask
-// before Ticket, WatchTicket and CancelTicket. TICKET_NOT_FOUND: there is none (any more).
+// TicketTenant returns a ticket's tenant, for permission checks before Ticket, WatchTicket and
+// CancelTicket. It doesn't count as a poll of the ticket. It returns TICKET_NOT_FOUND for an unknown one.
 func (e *Engine) TicketTenant(id runtime.TicketID) (runtime.TenantID, error) {
 	return e.tickets.Tenant(id)
 }
 
-// Ticket returns a ticket as it is, to its holder. TICKET_NOT_FOUND: there is none (any
-// more).
+// Ticket returns the current state of a ticket, and counts as a poll. It returns TICKET_NOT_FOUND for an
+// unknown one.
 func (e *Engine) Ticket(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
 	return e.tickets.Get(ctx, id)
 }
 
-// WatchTicket sends a ticket to its holder as it is, then each change, at most four a
-// second, the latest only where the receiver is slow. The channel is closed after the
-// ticket was sent as it ended, and when ctx ends. TICKET_NOT_FOUND: there is none (any
-// more).
+// WatchTicket sends the current state of a ticket, then each change, at most four per second. A slow
+// receiver gets only the latest. The channel is closed after the final state, and when ctx ends. It
+// returns TICKET_NOT_FOUND for an unknown ticket.
 func (e *Engine) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan ticket.Ticket, error) {
 	if _, err := e.tickets.Tenant(id); err != nil {
 		return nil, err
@@ -79,13 +80,13 @@ func (e *Engine) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan t
 	out := make(chan ticket.Ticket)
 	return out, e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer e.Watching(WatchTickets)()
-		_ = e.tickets.Watch(ctx, id, out) // ctx's end, or that of the ticket just now
+		defer e.CountSubscription(WatchTickets)()
+		_ = e.tickets.Watch(ctx, id, out) // ends with ctx or with the ticket
 	})
 }
 
-// CancelTicket ends a ticket that waits, or whose runner nobody has seen yet, which goes
-// then. Any other one stays as it is. TICKET_NOT_FOUND: there is none (any more).
+// CancelTicket cancels a waiting ticket. It also cancels one whose runner was never seen, and releases
+// that runner. Any other ticket stays unchanged. It returns TICKET_NOT_FOUND for an unknown one.
 func (e *Engine) CancelTicket(_ context.Context, id runtime.TicketID) (ticket.Ticket, error) {
 	return e.tickets.Cancel(id)
 }

@@ -24,8 +24,8 @@ func (b *bed) later(t *testing.T, in ClaimInput) ticket.Ticket {
 	return got
 }
 
-// laterWaits is later, but returns once the claim waits or is answered: a busy machine takes
-// longer for that than ClaimLater waits.
+// laterWaits is like later, but waits until the claim waits or is answered, which takes longer on a
+// busy machine.
 func (b *bed) laterWaits(t *testing.T, in ClaimInput) ticket.Ticket {
 	t.Helper()
 	got := b.later(t, in)
@@ -42,7 +42,7 @@ func (b *bed) laterWaits(t *testing.T, in ClaimInput) ticket.Ticket {
 	return got
 }
 
-// laterFails returns why a ticket fails: at once, or a moment later on a busy machine.
+// laterFails returns a ticket's error, which on a busy machine arrives shortly after ClaimLater returns.
 func (b *bed) laterFails(t *testing.T, in ClaimInput) error {
 	t.Helper()
 	got, err := b.ClaimLater(t.Context(), in, nil)
@@ -58,7 +58,7 @@ func (b *bed) laterFails(t *testing.T, in ClaimInput) error {
 	return got.Err
 }
 
-// held counts the runners that are claimed, or about to be.
+// held counts the runners that are claimed or being claimed.
 func (b *bed) held() (n int) {
 	for _, r := range b.Runners(RunnerFilter{EnvironmentID: "a"}) {
 		if r.State == runtime.RunnerClaiming || r.State == runtime.RunnerClaimed {
@@ -68,7 +68,7 @@ func (b *bed) held() (n int) {
 	return n
 }
 
-func TestTicketsOfAnEngine(t *testing.T) {
+func TestTicketGetsARunner(t *testing.T) {
 	b := newBed(t)
 	starts := make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
@@ -112,8 +112,8 @@ func TestTicketsOfAnEngine(t *testing.T) {
 	wantCode(t, err, runtime.CodeTicketNotFound, "")
 }
 
-// A key means the same for both ways to claim, and a ticket never takes away what the
-// other way got.
+// TestTicketsWithKeys checks that a key means the same for both ways to claim, and that a ticket
+// never releases the other's runner.
 func TestTicketsWithKeys(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -132,7 +132,7 @@ func TestTicketsWithKeys(t *testing.T) {
 	}
 }
 
-// However a cancellation meets the claim, no runner is left that nobody knows.
+// TestCancelledTicketsLeaveNoRunner cancels at every stage of the claim.
 func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -158,14 +158,14 @@ func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 	wait.For(t, "nothing is held", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 0 && b.held() == 0 })
 }
 
-// deaf is a context that ended, which nobody notices in time.
+// deaf is an ended context that nothing notices in time.
 type deaf struct{ context.Context }
 
 func (deaf) Done() <-chan struct{} { return nil }
 
-// A claim with a key may get its runner at the moment at which it isn't wanted any more,
-// before its caller is gone or after. The runner goes then.
-func TestUnwantedAtTheLastMoment(t *testing.T) {
+// TestRunnerClaimedAfterItsCallerGaveUpIsReleased uses claims with a key that get their runner just
+// when the caller gives up, before or after it has returned.
+func TestRunnerClaimedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	unwanted, cancel := context.WithCancelCause(t.Context())
@@ -190,8 +190,8 @@ func TestUnwantedAtTheLastMoment(t *testing.T) {
 	wait.For(t, "nothing is held", func() bool { return b.held() == 0 })
 }
 
-// A runner that came when nobody looked any more goes, also of a claim with a key.
-func TestUnseenRunnersGo(t *testing.T) {
+// TestUnseenRunnersOfTicketsAreReleased also uses a claim with a key.
+func TestUnseenRunnersOfTicketsAreReleased(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Grace = 300 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestOutputTellsWhatIsLost(t *testing.T) {
+func TestOutputReportsLostBytes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -74,7 +74,7 @@ func TestTransfersOfAFile(t *testing.T) {
 	wantCode(t, err, runtime.CodeRunnerGone, "")
 }
 
-// TestATransferKeepsTheClaim until it is closed, and not after that.
+// TestATransferKeepsTheClaim checks that the claim is kept only until the transfer is closed.
 func TestATransferKeepsTheClaim(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -101,9 +101,9 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 	wait.For(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
 }
 
-// TestUploadedIsUploaded: once the agent said that a file is in place, nothing
-// can make an error of it.
-func TestUploadedIsUploaded(t *testing.T) {
+// TestCompletedUploadNeverFails checks that, once the agent has put a file in place, no error is
+// returned.
+func TestCompletedUploadNeverFails(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
 	before := c.dials.Load()
@@ -145,7 +145,7 @@ func TestUploadedIsUploaded(t *testing.T) {
 	}
 }
 
-// zeros never ends.
+// zeros is an endless reader.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -6,14 +6,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// ExecutionUsage returns what an execution has used so far. It returns nil unless the execution is
-// RUNNING, and if its agent doesn't answer within a second. See [usage.Agents] for its age.
+// ExecutionUsage returns what an execution has used so far. It returns nil if the execution isn't
+// RUNNING, or if its agent doesn't answer within a second. See [usage.Agents] for the age of the data.
 func (e *Engine) ExecutionUsage(ctx context.Context, x runtime.Execution) *runtime.UsageNow {
 	s := e.sessions.get(x.ID)
 	if s == nil || x.State != runtime.ExecutionRunning {
 		return nil
 	}
-	used, at := e.agents.Of(ctx, x.RunnerID, x.Tenant)
+	used, at := e.agents.Usage(ctx, x.RunnerID, x.Tenant)
 	one, runs := used.Executions[string(x.ID)]
 	if !runs {
 		return nil
@@ -24,13 +24,13 @@ func (e *Engine) ExecutionUsage(ctx context.Context, x runtime.Execution) *runti
 	}
 }
 
-// RunnerUsage returns what is used in a runner. It returns nil unless the runner is CLAIMED, and if
-// its agent doesn't answer within a second. See [usage.Agents] for its age.
+// RunnerUsage returns what is used in a runner. It returns nil if the runner isn't CLAIMED, or if its
+// agent doesn't answer within a second. See [usage.Agents] for the age of the data.
 func (e *Engine) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
 	if r.State != runtime.RunnerClaimed {
 		return nil
 	}
-	used, at := e.agents.Of(ctx, r.ID, r.Tenant())
+	used, at := e.agents.Usage(ctx, r.ID, r.Tenant())
 	if at.IsZero() {
 		return nil
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestUsageWhileItRuns: what a program has used so far is shown with its output. The fake's programs
-// report at their end that they used nothing: that is recorded, whatever was shown before.
-func TestUsageWhileItRuns(t *testing.T) {
+// TestUsageOfARunningExecution reads usage while output arrives. The fake's programs report no
+// usage at their end, and that is recorded.
+func TestUsageOfARunningExecution(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	runner := b.claim(t, "e")
@@ -62,9 +62,8 @@ func TestUsageWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestWhoTellsUsage: an agent that is too old, or lies, has no usage to show, and only the agent
-// of a runner that is CLAIMED is asked.
-func TestWhoTellsUsage(t *testing.T) {
+// TestUsageIsHiddenIfTheAgentIsOldOrLies also checks that only agents of CLAIMED runners are asked.
+func TestUsageIsHiddenIfTheAgentIsOldOrLies(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	runner := b.claim(t, "e")

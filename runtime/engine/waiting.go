@@ -11,26 +11,25 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// A WaitingClaim is a claim that waits in its pool's queue, or until its tenant's quota of
-// runners has room.
+// A WaitingClaim is a claim that waits in its pool's queue, or for its tenant's quota of runners.
 type WaitingClaim struct {
 	ID            string // it sorts like a [runtime.RunnerID]
 	Tenant        runtime.TenantID
 	EnvironmentID runtime.EnvironmentID
-	Position      int           // 1 is served next, if nothing else comes; 0: it isn't known yet, or it waits for its quota
-	EstimatedWait time.Duration // 0: nobody knows
+	Position      int           // 1 is the next one; 0: unknown yet, or it waits for its quota
+	EstimatedWait time.Duration // 0: unknown
 	Since         time.Time
-	ExpiresAt     time.Time // when it will have waited for as long as it may
+	ExpiresAt     time.Time // when its WaitFor ends
 }
 
-// A WaitingFilter selects claims; a zero field selects all.
+// A WaitingFilter selects waiting claims; a zero field selects all.
 type WaitingFilter struct {
 	Tenant        *runtime.TenantID
 	EnvironmentID runtime.EnvironmentID
 }
 
-// WaitingClaims returns at most first of the claims that wait and came after an id, oldest
-// first, and how many match in all.
+// WaitingClaims returns at most first of the waiting claims after an id, oldest first, and the number of
+// all that match.
 func (e *Engine) WaitingClaims(ctx context.Context, filter WaitingFilter, first int, after string) (claims []WaitingClaim, total int) {
 	for _, w := range e.holdings.waiting.all() {
 		if filter.Tenant != nil && w.claim.Tenant != *filter.Tenant || filter.EnvironmentID != "" && w.claim.EnvironmentID != filter.EnvironmentID {
@@ -47,22 +46,22 @@ func (e *Engine) WaitingClaims(ctx context.Context, filter WaitingFilter, first 
 	return claims, total
 }
 
-// waiting are the claims that wait. Its methods may be called at once, and don't block.
+// waiting holds the waiting claims. Its methods are safe for concurrent use and don't block.
 type waiting struct {
 	mu     sync.Mutex // guards claims
 	claims map[*waiter]struct{}
 }
 
-// A waiter is a claim while it may wait.
+// A waiter is a claim that may have to wait.
 type waiter struct {
-	claim WaitingClaim // without its place
-	place func(context.Context) pool.Place
-	free  bool // of quotas
+	claim WaitingClaim                     // without its position
+	place func(context.Context) pool.Place // its position in the pool's queue
+	free  bool                             // not counted against quotas
 
 	waits, answered bool // guarded by holdings.mu
 }
 
-// add adds a claim that begins to wait.
+// add adds a claim that begins to wait, and gives it an id.
 func (all *waiting) add(w *waiter) {
 	w.claim.ID = runtime.NewWaitingID()
 	all.mu.Lock()
@@ -73,14 +72,14 @@ func (all *waiting) add(w *waiter) {
 	all.claims[w] = struct{}{}
 }
 
-// remove removes a claim that waits no more.
+// remove removes a claim that no longer waits.
 func (all *waiting) remove(w *waiter) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	delete(all.claims, w)
 }
 
-// all returns those that wait, oldest first.
+// all returns the waiting claims, oldest first.
 func (all *waiting) all() []*waiter {
 	all.mu.Lock()
 	claims := make([]*waiter, 0, len(all.claims))

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// waits makes claims that wait, one after the other, and returns what lets them go.
+// waits makes waiting claims, one after the other, and returns a function that ends them.
 func (b *bed) waits(t *testing.T, claims ...ClaimInput) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,7 +36,8 @@ func (b *bed) waits(t *testing.T, claims ...ClaimInput) (leave func()) {
 	}
 }
 
-// Claims that wait are listed with their places until they wait no more, those with a ticket too.
+// TestWaitingClaims checks that waiting claims, with or without a ticket, are listed with their
+// positions until they stop waiting.
 func TestWaitingClaims(t *testing.T) {
 	b := newBed(t)
 	starts := make(chan struct{})
@@ -61,7 +62,7 @@ func TestWaitingClaims(t *testing.T) {
 			env      runtime.EnvironmentID
 			position int
 		}
-		wait.For(t, "the places are known", func() bool { // when one has just come, its place or those of others aren't
+		wait.For(t, "the places are known", func() bool { // a claim that has just arrived may have no place yet, nor may others
 			all, total = b.WaitingClaims(t.Context(), filter, first, after)
 			places := map[place]bool{}
 			for _, c := range all {
@@ -98,7 +99,8 @@ func TestWaitingClaims(t *testing.T) {
 	})
 }
 
-// A claim that waits for its tenant's quota is listed without a place.
+// TestWaitingForAQuotaIsListed checks that a claim waiting for its tenant's quota is listed without
+// a position.
 func TestWaitingForAQuotaIsListed(t *testing.T) {
 	b := newBed(t)
 	b.stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
-// PoolStatus returns the newest snapshot of an environment's pool.
+// PoolStatus returns the latest snapshot of an environment's pool, and whether there is a pool.
 func (e *Engine) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool) {
 	p := e.catalog.pool(id)
 	if p == nil {
@@ -20,8 +20,8 @@ func (e *Engine) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool)
 	return p.Status(), true
 }
 
-// StartDurations say how long an environment's runners took to become ready:
-// of those that this server started.
+// StartDurations returns how long an environment's runners took to become ready, counting those that
+// this server started.
 func (e *Engine) StartDurations(id runtime.EnvironmentID) runtime.Distribution {
 	p := e.catalog.pool(id)
 	if p == nil {
@@ -30,8 +30,8 @@ func (e *Engine) StartDurations(id runtime.EnvironmentID) runtime.Distribution {
 	return p.StartDurations()
 }
 
-// PoolHistory returns what an environment's pool was like in the last hour,
-// oldest first, as far as this server saw it.
+// PoolHistory returns samples of an environment's pool in the last hour, oldest first, as far as this
+// server ran.
 func (e *Engine) PoolHistory(id runtime.EnvironmentID) []runtime.PoolSample {
 	p := e.catalog.pool(id)
 	if p == nil {
@@ -40,7 +40,7 @@ func (e *Engine) PoolHistory(id runtime.EnvironmentID) []runtime.PoolSample {
 	return p.History()
 }
 
-// ClaimStats count the claims of an environment since this server began.
+// ClaimStats returns the counters of an environment's claims since this server started.
 func (e *Engine) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
 	p := e.catalog.pool(id)
 	if p == nil {
@@ -49,7 +49,7 @@ func (e *Engine) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
 	return p.ClaimStats()
 }
 
-// sample has each pool keep what it is like, again and again until ctx ends.
+// sample makes each pool record a sample every SampleEvery until ctx ends.
 func (e *Engine) sample(ctx context.Context) {
 	ticker := time.NewTicker(runtime.SampleEvery)
 	defer ticker.Stop()
@@ -66,8 +66,7 @@ func (e *Engine) sample(ctx context.Context) {
 	}
 }
 
-// PoolAlerts returns the alerts that stand, sorted by environment, of those that the caller
-// sees.
+// PoolAlerts returns the standing alerts of environments that the caller sees, ordered by environment.
 func (e *Engine) PoolAlerts(sees func(runtime.Environment) bool) []runtime.PoolAlert {
 	alerts := []runtime.PoolAlert{}
 	for _, env := range e.Environments() {
@@ -78,13 +77,13 @@ func (e *Engine) PoolAlerts(sees func(runtime.Environment) bool) []runtime.PoolA
 	return alerts
 }
 
-// PoolAlertHistory returns the latest alerts that were raised or resolved since this server began, the
+// PoolAlertHistory returns the latest alerts that were raised or resolved since this server started,
 // newest first, of environments that the caller saw then.
 func (e *Engine) PoolAlertHistory(sees func(runtime.Environment) bool) []runtime.PoolAlert {
 	return e.alerts.Latest(sees)
 }
 
-// Activity returns what goes on now, of a tenant or, with nil, of all.
+// Activity returns counts of what happens now, of a tenant or, for nil, of all.
 func (e *Engine) Activity(ctx context.Context, tenant *runtime.TenantID) runtime.Activity {
 	a := runtime.Activity{Draining: e.Draining()}
 	a.ExecutionsRunning, a.ExecutionsPending = e.sessions.count(tenant)
@@ -93,6 +92,7 @@ func (e *Engine) Activity(ctx context.Context, tenant *runtime.TenantID) runtime
 	return a
 }
 
+// poolAlert returns the alert of an environment's pool; it is zero if there is none.
 func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
 	p := e.catalog.pool(id)
 	if p == nil {
@@ -102,24 +102,21 @@ func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
 	return alert
 }
 
-// WatchPools sends a snapshot of each pool first, then each change, the latest
-// only where the receiver is slow; the last of a pool has Deleted. With "" it
-// watches all pools, also those to come; with an id that one, and the channel
-// is closed after its last. It is closed too when ctx ends. It leaves out environments that
-// the receiver doesn't see.
+// WatchPools sends a snapshot of each pool, then each change. A slow receiver gets only the latest. The
+// last snapshot of a pool has Deleted set. For "" it watches all pools, including later ones. For an id
+// it watches one pool, and closes the channel after its last snapshot. It also closes it when ctx ends.
+// It leaves out environments that the receiver doesn't see.
 func (e *Engine) WatchPools(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Environment) bool) (<-chan runtime.PoolStatus, error) {
 	return watchPools(ctx, e, id, sees, WatchPools, (*pool.Pool).Watch, func(runtime.PoolStatus) bool { return true })
 }
 
-// WatchPoolAlerts sends the alerts that stand, then each change, the latest
-// only where the receiver is slow; id, sees and the channel's end are as those of
-// WatchPools.
+// WatchPoolAlerts sends the standing alerts, then each change. A slow receiver gets only the latest. id,
+// sees and the channel's end are as in WatchPools.
 func (e *Engine) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Environment) bool) (<-chan runtime.PoolAlert, error) {
 	return watchPools(ctx, e, id, sees, WatchPoolAlerts, (*pool.Pool).WatchAlert, runtime.PoolAlert.Standing)
 }
 
-// watchPools sends what look returns of pools; what it returns first only if
-// that stands.
+// watchPools sends what look returns for pools. The first value of a pool is sent only if it stands.
 func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID, sees func(runtime.Environment) bool, kind WatchKind,
 	look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) (<-chan T, error) {
 	var only *pool.Pool
@@ -132,7 +129,7 @@ func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID,
 	out := make(chan T)
 	return out, e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer e.Watching(kind)()
+		defer e.CountSubscription(kind)()
 		follow := func(p *pool.Pool) {
 			followPool(ctx, p, out, look, func(value T) bool { return stands(value) && sees(e.environmentOf(p)) }, func() bool { return sees(e.environmentOf(p)) })
 		}
@@ -144,7 +141,8 @@ func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID,
 	})
 }
 
-// followPools has every pool followed, and those that come, until ctx ends.
+// followPools calls follow for every pool, present and later ones, each in a goroutine. It returns when
+// ctx has ended and all of them have.
 func (e *Engine) followPools(ctx context.Context, follow func(*pool.Pool)) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -165,7 +163,7 @@ func (e *Engine) followPools(ctx context.Context, follow func(*pool.Pool)) {
 	}
 }
 
-// environmentOf returns the environment of a pool as it is served, or as it was last.
+// environmentOf returns the environment of a pool as served, or as it was last if it was deleted.
 func (e *Engine) environmentOf(p *pool.Pool) runtime.Environment {
 	last := p.Environment()
 	if env, ok := e.Environment(last.ID); ok {
@@ -174,8 +172,8 @@ func (e *Engine) environmentOf(p *pool.Pool) runtime.Environment {
 	return last
 }
 
-// followPool sends what look returns of a pool until the pool or ctx ends: the first one only
-// if it stands, and none that the receiver doesn't see.
+// followPool sends what look returns for a pool until the pool or ctx ends. It sends the first value only
+// if it stands, and nothing that the receiver doesn't see.
 func followPool[T any](ctx context.Context, p *pool.Pool, out chan<- T, look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool, sees func() bool) {
 	value, changed := look(p)
 	if !stands(value) {
@@ -190,14 +188,14 @@ func followPool[T any](ctx context.Context, p *pool.Pool, out chan<- T, look fun
 		select {
 		case out <- value:
 			changed = next(ctx, p, changed)
-		case <-changed: // nobody has taken it yet: the newer one goes instead
+		case <-changed: // not received yet: send the newer value instead
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// next waits for a change of p; it returns nil if none will come any more.
+// next waits for a change of p. It returns nil if there will be none.
 func next(ctx context.Context, p *pool.Pool, changed <-chan struct{}) <-chan struct{} {
 	select {
 	case <-changed:
@@ -207,20 +205,19 @@ func next(ctx context.Context, p *pool.Pool, changed <-chan struct{}) <-chan str
 	case <-p.Closed():
 	}
 	select {
-	case <-changed: // its last word came just before its end
+	case <-changed: // the last change came just before the end
 		return changed
 	default:
 		return nil
 	}
 }
 
-// WatchRunners sends each runner that is there, then each change of a state,
-// with GONE as a runner's last; all, or those of one environment. A slow
-// receiver gets only the latest of each runner, and none of those that came and
-// went meanwhile: what waits for it is bounded by the number of runners. None is
-// sent as it was sent before. The channel is closed when ctx ends, and that of
-// one environment after its deletion, with its last runner's GONE. It leaves out runners that
-// the receiver doesn't see.
+// WatchRunners sends each runner, then each change of a state, with GONE as a runner's last. It
+// watches all runners, or those of one environment. A slow receiver gets only the latest state of
+// each runner, and nothing about runners that came and went meanwhile. So pending events are
+// bounded by the number of runners. No state is sent twice in a row. The channel is closed when ctx
+// ends; with an environment also after its deletion, following its last runner's GONE. Runners that
+// the receiver doesn't see are left out.
 func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Runner) bool) (<-chan runnerfeed.Event, error) {
 	var ended <-chan struct{} // of all environments: never
 	if id != "" {
@@ -238,7 +235,7 @@ func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, see
 	out := make(chan runnerfeed.Event)
 	err := e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer e.Watching(WatchRunners)()
+		defer e.CountSubscription(WatchRunners)()
 		defer e.runners.feed.Remove(w)
 		w.Send(ctx, ended, out)
 	})

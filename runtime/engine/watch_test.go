@@ -98,7 +98,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	}
 	until(first.ID, runtime.RunnerGone)
 
-	// Nobody receives, while 50 come and go: what waits doesn't grow with them.
+	// Nobody receives while 50 runners start and end: the queue doesn't grow with them.
 	for range 50 {
 		r := b.claim(t, "a")
 		if _, err := b.Release(t.Context(), r.ID); err != nil {
@@ -154,7 +154,7 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForSubscribers that take nothing and don't leave: it ends their channels.
+// TestRunWaitsForSubscribers uses subscribers that neither read nor leave. Run ends their channels.
 func TestRunWaitsForSubscribers(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Characters are the beginnings of those whose rest hasn't come yet, by stream: a program can
-// print a character in pieces, each of which is kept as it came.
+// Characters holds, by stream, the first bytes of characters whose rest hasn't arrived yet. A program may
+// print a character in pieces, each of which is stored on its own.
 type Characters map[runtime.Stream][]byte
 
 // Whole returns the bytes up to the last complete character, and keeps the rest for the next call.

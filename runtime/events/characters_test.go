@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestCharactersThatCameInPieces(t *testing.T) {
+func TestSplitCharactersAreJoined(t *testing.T) {
 	c := Characters{}
 	for _, step := range []struct {
 		stream     runtime.Stream

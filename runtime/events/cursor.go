@@ -8,9 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Cursor is a position in an execution's events: before all of them, or
-// after Started and some of the output. The end is a state, not a
-// position.
+// A Cursor is a position in an execution's events: before all of them, or after Started and some of the
+// output. The end is a state, not a position.
 type Cursor struct {
 	id       runtime.ExecutionID
 	started  bool
@@ -18,7 +17,7 @@ type Cursor struct {
 	offset   int64 // output bytes before it
 }
 
-// tagSize is how many bytes of a cursor tell whose it is.
+// tagSize is how many bytes of a cursor identify its execution.
 const tagSize = 4
 
 func tag(id runtime.ExecutionID) []byte {
@@ -26,8 +25,7 @@ func tag(id runtime.ExecutionID) []byte {
 	return sum[:tagSize]
 }
 
-// encode returns the cursor as clients get it. Only those with started set are
-// handed out.
+// encode returns the cursor's text for clients. Only cursors with started set are handed out.
 func (c Cursor) encode() string {
 	raw := append(make([]byte, 0, tagSize+2*binary.MaxVarintLen64), tag(c.id)...)
 	raw = binary.AppendUvarint(raw, uint64(c.position))
@@ -35,17 +33,17 @@ func (c Cursor) encode() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// At returns the cursor after Started and what is before a position in the log, with so
-// many output bytes before it.
+// At returns the cursor at a position in the log, after Started. offset is the number of output
+// bytes before it.
 func At(id runtime.ExecutionID, position, offset int64) Cursor {
 	return Cursor{id: id, started: true, position: position, offset: offset}
 }
 
-// String returns the cursor as clients get it.
+// String returns the cursor's text for clients.
 func (c Cursor) String() string { return c.encode() }
 
-// Parse returns the cursor that an event of this execution had; "" is before all of them.
-// INVALID_INPUT names the field after.
+// Parse returns the cursor with this text; "" is before all events. INVALID_INPUT names the field
+// after; it is returned for a cursor of another execution, too.
 func Parse(id runtime.ExecutionID, text string) (Cursor, error) {
 	if text == "" {
 		return Cursor{id: id}, nil
@@ -67,5 +65,5 @@ func Parse(id runtime.ExecutionID, text string) (Cursor, error) {
 }
 
 func badCursor() error {
-	return runtime.Invalid("after", "must be a cursor that an event or page of this execution had")
+	return runtime.Invalid("after", "must be the cursor of an event or a page of this execution")
 }

@@ -1,4 +1,5 @@
-// Package events reads the events of one execution: its start, its output, and its end.
+// Package events reads the events of one execution: its start, its output, and its end. Readers get
+// each event once, in order, and can resume after any cursor.
 package events
 
 import (
@@ -16,14 +17,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/session"
 )
 
-// MaxBytes is how many bytes of one stream an event holds at most.
+// MaxBytes bounds the data of one event, in bytes.
 const MaxBytes = 32 << 10
 
-// A Kind says what an Event is.
+// A Kind is the kind of an Event.
 type Kind int
 
-// The kinds, in the order in which they come; Output, Lost and Resized come any number
-// of times.
+// The kinds, in order of arrival. Output, Lost and Resized may come any number of times.
 const (
 	Started Kind = iota + 1
 	Output
@@ -42,11 +42,11 @@ type Event struct {
 	Bytes     int64                // Lost: how many
 	Cause     runtime.LossCause    // Lost: why
 	Reason    string               // Lost: Cause in words
-	Size      runtime.TerminalSize // Resized: what the terminal has from here on
+	Size      runtime.TerminalSize // Resized: of the terminal from here on
 	Execution runtime.Execution    // Finished
 }
 
-// Text is Data as valid UTF-8, with U+FFFD for each byte that isn't part of any.
+// Text returns Data as valid UTF-8, with U+FFFD for each invalid byte.
 func (e Event) Text() string {
 	if utf8.Valid(e.Data) {
 		return string(e.Data)
@@ -58,22 +58,22 @@ func (e Event) Text() string {
 	return b.String()
 }
 
-// A Reader reads one execution's events: Started (unless it never started), its output,
-// and Finished, each once and in order. It is for one goroutine. Close it.
+// A Reader reads one execution's events: Started (unless it never started), its output, and
+// Finished, each once and in order. It is for one goroutine. Close it.
 type Reader struct {
 	source   Source
 	log      *output.Reader
-	at       Cursor // the place of the next event
-	until    int64  // an event ends at this position in the log; 0: wherever
-	resizes  bool   // Resized is wanted
-	lends    bool   // Data is good until the next call
+	at       Cursor // position of the next event
+	until    int64  // position in the log at which an event must end; 0: any
+	resizes  bool   // return Resized events
+	lends    bool   // Data is valid until the next call only
 	finished bool
 }
 
-// A Source is where an execution's events are.
+// A Source gives access to an execution's events.
 type Source struct {
-	Session   *session.Session                                                // nil: it has ended
-	Execution runtime.Execution                                               // without a session
+	Session   *session.Session                                                // nil: the execution has ended
+	Execution runtime.Execution                                               // if there is no session
 	Log       output.Place                                                    // of its log
 	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
 }
@@ -85,18 +85,18 @@ func (s Source) open(position int64) (*output.Reader, error) {
 	return output.OpenReader(s.Log, position)
 }
 
-// Open opens the events of an execution after a cursor, which is of the same execution.
-// What a cursor is after doesn't come again, but for the end, which is a state.
-// INVALID_INPUT: the log has no such position. [fs.ErrNotExist]: it was collected just now.
+// Open returns a reader of an execution's events after a cursor of the same execution. Events
+// before the cursor aren't repeated, except the end, which is a state. It returns INVALID_INPUT if
+// the log has no such position, and [fs.ErrNotExist] if retention has just removed the log.
 func Open(after Cursor, source Source) (*Reader, error) {
 	r := &Reader{source: source, at: after}
 	damaged := func(l runtime.OutputLoss) bool { return l.Cause == runtime.LossDamaged }
 	if slices.ContainsFunc(r.execution().Losses, damaged) {
-		r.at.position = 0 // the cursor may be of another log than there is: what it had is skipped
+		r.at.position = 0 // the cursor may be of a damaged, replaced log: read from the beginning and skip by offset
 	}
 	var err error
 	r.log, err = source.open(r.at.position)
-	if errors.Is(err, output.ErrBeyond) { // the log was cut
+	if errors.Is(err, output.ErrBeyond) { // the log was truncated
 		r.at.position = 0
 		r.log, err = source.open(0)
 	}
@@ -106,16 +106,15 @@ func Open(after Cursor, source Source) (*Reader, error) {
 	return r, err
 }
 
-// WithResizes has Resized come too: the sizes that a terminal got, the first
-// one included. It is called before the first event.
+// WithResizes makes the reader return Resized events too, for all sizes of the terminal including
+// the first. Call it before the first event.
 func (r *Reader) WithResizes() { r.resizes = true }
 
-// Lending saves a copy of large output: the Data of an event is valid until the next
-// call. It is called before the first event.
+// Lending saves a copy of large output: an event's Data is then valid only until the next call.
+// Call it before the first event.
 func (r *Reader) Lending() { r.lends = true }
 
-// Ended returns a channel that is closed once the execution has ended: then
-// Next doesn't wait any more.
+// Ended returns a channel that is closed once the execution has ended. Next doesn't block afterwards.
 func (r *Reader) Ended() <-chan struct{} {
 	if r.source.Session != nil {
 		return r.source.Session.Done()
@@ -125,9 +124,8 @@ func (r *Reader) Ended() <-chan struct{} {
 	return ended
 }
 
-// Until makes sure that one event ends at this cursor of an earlier one, if it
-// is still to come: then what comes after is the same for both readers. A later
-// call replaces an earlier one.
+// Until makes one event end at the cursor of an earlier event, if the reader hasn't passed it yet.
+// So everything after it is the same for both readers. A later call replaces an earlier one.
 func (r *Reader) Until(cursor string) {
 	r.until = 0
 	if at, err := Parse(r.at.id, cursor); err == nil {
@@ -135,14 +133,14 @@ func (r *Reader) Until(cursor string) {
 	}
 }
 
-// At returns the cursor after the last event. Before the first it is a cursor after
-// Started: who opens it misses that.
+// At returns the cursor after the last event. Before the first event it returns a cursor after
+// Started, so a reader opened there doesn't get Started.
 func (r *Reader) At() string { return r.at.encode() }
 
-// Close lets go of the log.
+// Close closes the log.
 func (r *Reader) Close() error { return r.log.Close() }
 
-// Next waits for the next event; after Finished comes io.EOF.
+// Next waits for the next event. After Finished it returns io.EOF.
 func (r *Reader) Next(ctx context.Context) (Event, error) {
 	if !r.at.started && r.source.Session != nil {
 		select {
@@ -168,7 +166,7 @@ func (r *Reader) Next(ctx context.Context) (Event, error) {
 // ErrWait says that there is no event yet.
 var ErrWait = output.ErrWait
 
-// TryNext is Next without waiting: ErrWait means that there is no event yet.
+// TryNext is like Next but returns ErrWait instead of waiting.
 func (r *Reader) TryNext() (Event, error) {
 	if r.finished {
 		return Event{}, io.EOF
@@ -179,7 +177,7 @@ func (r *Reader) TryNext() (Event, error) {
 			return Event{}, output.ErrWait
 		}
 		r.at.started = true
-		if !x.Marks.StartedAt.IsZero() { // else it ended without having started
+		if !x.Marks.StartedAt.IsZero() { // otherwise it ended without starting
 			return Event{Kind: Started, Cursor: r.at.encode(), At: x.Marks.StartedAt}, nil
 		}
 	}
@@ -209,7 +207,7 @@ func (r *Reader) execution() runtime.Execution {
 	return r.source.Execution
 }
 
-// resized returns the event of the next record, which is a size.
+// resized returns the event of the next record, which is a terminal size.
 func (r *Reader) resized(began time.Time) (Event, error) {
 	record, err := r.log.TryNext()
 	if err != nil {
@@ -219,14 +217,14 @@ func (r *Reader) resized(began time.Time) (Event, error) {
 	return Event{Kind: Resized, Cursor: r.at.encode(), At: began.Add(record.Since), Size: record.Size}, nil
 }
 
-// output returns the event of the next record, and of those of the same stream
-// that are there already: a flood makes few large events, and nothing waits.
+// output returns the event of the next record, joined with following records of the same stream that are
+// available already. So much output makes few large events, and nothing waits.
 func (r *Reader) output(began time.Time) (Event, error) {
 	event := Event{Kind: Output}
 	for {
 		record, err := r.log.Peek()
 		if err != nil {
-			break // the first is there; another's error comes again with the next call
+			break // the first record exists; the error returns with the next call
 		}
 		if event.Data != nil && (record.Stream != event.Stream || record.Offset != r.at.offset || len(event.Data)+len(record.Data) > MaxBytes) {
 			break
@@ -234,7 +232,7 @@ func (r *Reader) output(began time.Time) (Event, error) {
 		if event.Data == nil {
 			event.Stream, event.At = record.Stream, began.Add(record.Since)
 		}
-		whole := r.lends && event.Data == nil && len(record.Data) > MaxBytes/2 // little could come with it
+		whole := r.lends && event.Data == nil && len(record.Data) > MaxBytes/2 // little could be joined to it
 		if whole {
 			event.Data = record.Data
 		} else {
@@ -253,8 +251,8 @@ func (r *Reader) output(began time.Time) (Event, error) {
 	return event, nil
 }
 
-// lost returns the event of output that isn't in the log, up to where its cause is
-// the same; behind says that the log has nothing after it.
+// lost returns the event of output that is missing from the log, up to where its cause changes.
+// behind says that the log has nothing after it.
 func (r *Reader) lost(until int64, behind bool) Event {
 	cause, same := r.cause(behind)
 	until = min(until, same)
@@ -264,6 +262,8 @@ func (r *Reader) lost(until int64, behind bool) Event {
 	return event
 }
 
+// end returns the event after all stored output: the loss of the rest if output is missing, then
+// that the execution has finished.
 func (r *Reader) end() (Event, error) {
 	x := r.execution()
 	if r.at.offset < x.Usage.OutputBytes {

@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// TestLentDataIsTheSame reads pieces of all sizes twice: with copies, and lent.
-func TestLentDataIsTheSame(t *testing.T) {
+// TestLendingReturnsTheSameData reads pieces of all sizes twice: with copies, and lent.
+func TestLendingReturnsTheSameData(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	log := output.New(output.File(path))
 	var offset int64

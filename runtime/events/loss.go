@@ -11,18 +11,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// reasons say to people what the causes mean.
+// reasons describe the causes to people.
 var reasons = map[runtime.LossCause]string{
-	runtime.LossStorageFull: "the server's disk, or what --keep-bytes leaves for output, was full when it was printed",
-	runtime.LossUnwritable:  "the server could not write it when it was printed: its disk failed or was read-only, or it had no file descriptors left",
-	runtime.LossRetention:   "it was collected",
-	runtime.LossDeleted:     "its file was deleted from the server's data directory, not by the server",
-	runtime.LossDamaged:     "its file in the server's data directory is damaged: it was changed, or a power cut took its end",
-	runtime.LossUnknown:     "an earlier server did not store it, and no evidence of why is left",
+	runtime.LossStorageFull: "the server's disk, or the space that --keep-bytes leaves for output, was full when it was printed",
+	runtime.LossUnwritable:  "the server could not write it when it was printed: the disk failed or was read-only, or no file descriptors were left",
+	runtime.LossRetention:   "retention removed it (see --keep-executions and --keep-bytes)",
+	runtime.LossDeleted:     "something other than the server deleted its file from the data directory",
+	runtime.LossDamaged:     "its file in the data directory is damaged: it was changed, or a power cut truncated it",
+	runtime.LossUnknown:     "an earlier server did not store it, and the reason is unknown",
 }
 
-// cause returns why the output at the reader's place isn't in the log, and up to
-// where; behind says that the log has nothing after it.
+// cause returns why the output at the reader's position is missing from the log, and up to which
+// offset. behind says that the log has nothing after it.
 func (r *Reader) cause(behind bool) (cause runtime.LossCause, until int64) {
 	x := r.execution()
 	if behind && x.State == runtime.ExecutionFinished {
@@ -34,9 +34,9 @@ func (r *Reader) cause(behind bool) (cause runtime.LossCause, until int64) {
 	return cmp.Or(cause, runtime.LossUnknown), until
 }
 
-// damage returns what became of a log after its execution had ended; "": nothing.
+// damage returns the damage to a log after its execution had ended; "": none.
 func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
-	had := int64(1) // what an older server wrote isn't known: something, since it told of output
+	had := int64(1) // older servers didn't store the size; it wasn't empty, since output is missing
 	if x.LogBytes != nil {
 		had = *x.LogBytes
 	}
@@ -54,8 +54,7 @@ func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
 	return ""
 }
 
-// missing returns why a log's file isn't there. Collecting deletes the execution
-// first.
+// missing returns why a log's file is missing. Retention deletes the execution before the file.
 func (r *Reader) missing() runtime.LossCause {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

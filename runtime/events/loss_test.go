@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestEachCauseHasWords(t *testing.T) {
+func TestEveryLossCauseHasAMessage(t *testing.T) {
 	for _, cause := range runtime.LossCauses() {
 		if reasons[cause] == "" {
 			t.Error(cause)

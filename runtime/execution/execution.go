@@ -1,6 +1,7 @@
-// Package execution knows the life of one execution: its states, which only
-// move forward, and which outcome the evidence allows. It is pure: it reads no
-// clock and starts nothing.
+// Package execution is the state machine of one execution: its states only move forward, and its
+// outcome is the one that the evidence supports. It is pure: it reads no clock and starts nothing.
+//
+//	PENDING ─ Started ─▶ RUNNING ─ Finished ─▶ FINISHED   (RUNNING may be skipped)
 package execution
 
 import (
@@ -11,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Started moves a PENDING execution to RUNNING. In any other state it changes
-// nothing: a second report of the same fact is no error.
+// Started moves a PENDING execution to RUNNING. In any other state it changes nothing, so a repeated
+// report is no error.
 func Started(x runtime.Execution, at time.Time) runtime.Execution {
 	if x.State == runtime.ExecutionPending {
 		x.State, x.Marks.StartedAt = runtime.ExecutionRunning, at
@@ -20,7 +21,7 @@ func Started(x runtime.Execution, at time.Time) runtime.Execution {
 	return x
 }
 
-// Printed notes the time of the first output.
+// Printed records the time of the first output. Later calls change nothing.
 func Printed(x runtime.Execution, at time.Time) runtime.Execution {
 	if x.Marks.FirstOutputAt.IsZero() {
 		x.Marks.FirstOutputAt = at
@@ -28,8 +29,7 @@ func Printed(x runtime.Execution, at time.Time) runtime.Execution {
 	return x
 }
 
-// Finished moves an execution to FINISHED. One that is has its one outcome
-// already and keeps it.
+// Finished moves an execution to FINISHED. A finished one keeps its outcome.
 func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time.Time) runtime.Execution {
 	if x.State == runtime.ExecutionFinished {
 		return x
@@ -38,45 +38,43 @@ func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time
 	return x
 }
 
-// Facts are what is known at the end of an execution. The zero value knows
-// nothing.
+// Facts are the evidence at the end of an execution. The zero value has none.
 type Facts struct {
-	Exit     *Exit              // what the agent saw; nil: nothing came
-	Killed   runtime.Outcome    // with Exit.Killed, or Burnt: why we killed it
-	Burnt    bool               // we removed the runner, because its agent did not kill when it was told to
-	Refused  string             // why the agent refused to start it; "": it didn't
-	Gone     runtime.GoneReason // why the runner went; "": it is there
-	OOMKills int64              // that the host counted in the runner while it ran
-	Forks    int64              // refused for the limit of processes, likewise
-	Alone    bool               // no other execution ran in the runner meanwhile
-	Own      bool               // both counts are of this execution alone, whoever else ran
-	Limits   Limits             // what it was allowed
+	Exit     *Exit              // reported by the agent; nil: no report
+	Killed   runtime.Outcome    // with Exit.Killed or Burnt: why the server killed it
+	Burnt    bool               // the server removed the runner, because its agent didn't kill the execution
+	Refused  string             // why the agent refused to start it; "": it started
+	Gone     runtime.GoneReason // why the runner ended; "": it exists
+	OOMKills int64              // counted by the host in the runner meanwhile
+	Forks    int64              // refused at the limit of processes, counted likewise
+	Alone    bool               // no other execution ran in the runner
+	Own      bool               // both counts are of this execution alone, even if others ran
+	Limits   Limits             // that applied to it
 }
 
-// Exit is what the agent saw of the end.
+// Exit is the end as the agent reported it.
 type Exit struct {
 	Code   int
 	Signal string          // "" if it exited
-	Killed bool            // the agent killed it because we asked
-	Limit  runtime.Outcome // the limit for which the agent killed it by itself; "": none
+	Killed bool            // the agent killed it at the server's request
+	Limit  runtime.Outcome // the limit that the agent enforced; "": none
 }
 
-// Limits are told in messages.
+// Limits are for messages.
 type Limits struct {
-	Time      time.Duration
-	CPU       time.Duration
-	Output    int64
+	Time      time.Duration // of wall time
+	CPU       time.Duration // of processor time
+	Output    int64         // bytes
 	MemoryMiB int
-	Processes int // of the runner
-	FileSize  int64
-	Own       int // processes of the execution, where that was the limit; 0: it wasn't
+	Processes int   // of the runner
+	FileSize  int64 // bytes of one file
+	Own       int   // process limit of the execution, if that was reached; 0: it wasn't
 }
 
-// Decide returns the outcome that the facts allow, and says it in words. What
-// ended the execution counts, not what else happened to it: a limit that the
-// agent enforced or our own kill goes before the kernel's counters, and those
-// before the bare wait status. Without a wait status there is no exit code to
-// tell: the runner is gone, or the outcome is LOST.
+// Decide returns the outcome that the facts support, with a message. The cause of the end counts,
+// not other events. A limit enforced by the agent or a kill by the server goes before the kernel's
+// counters, and these before the wait status. Without a wait status there is no exit code: the
+// runner is gone, or the outcome is LOST.
 func Decide(f Facts) runtime.End {
 	switch {
 	case f.Refused != "":
@@ -85,16 +83,16 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(f.Killed, f.Limits)
 	case f.Exit == nil && f.Gone != "":
 		return runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: f.Gone,
-			Message: "its runner went away: " + goneWords[f.Gone]}
+			Message: "its runner is gone: " + goneWords[f.Gone]}
 	case f.Exit == nil:
-		return runtime.End{Outcome: runtime.OutcomeLost, Message: "nobody saw how it ended"}
+		return runtime.End{Outcome: runtime.OutcomeLost, Message: "no evidence of its end survived"}
 	case f.Exit.Limit != "":
 		return limitEnd(f.Exit.Limit, f.Limits)
 	case f.Exit.Killed && f.Killed != "":
 		return limitEnd(f.Killed, f.Limits)
 	}
 	failed := f.Exit.Signal != "" || f.Exit.Code != 0
-	// The kernel kills with SIGKILL; a shell tells of its child's death with 137.
+	// The kernel kills with SIGKILL; a shell reports its child's death as 137.
 	diedOfKill := f.Exit.Signal == "SIGKILL" || f.Exit.Code == 128+9
 	switch {
 	case failed && f.OOMKills > 0 && (f.Alone || f.Own || diedOfKill):
@@ -111,6 +109,7 @@ func Decide(f Facts) runtime.End {
 	}
 }
 
+// limitEnd returns the end of an execution that a limit or a cancellation stopped.
 func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 	end := runtime.End{Outcome: outcome}
 	switch outcome {
@@ -133,12 +132,12 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 	return end
 }
 
-// seconds says a time as "60 s".
+// seconds formats a time as "60 s".
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
 }
 
-// size says bytes in the largest unit of which they are a whole number.
+// size formats bytes in the largest unit that gives a whole number.
 func size(bytes int64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB"}
 	for len(units) > 1 && bytes > 0 && bytes%1024 == 0 {
@@ -147,19 +146,19 @@ func size(bytes int64) string {
 	return fmt.Sprint(bytes, " ", units[0])
 }
 
-// goneWords has every [runtime.GoneReason].
+// goneWords describes every [runtime.GoneReason].
 var goneWords = map[runtime.GoneReason]string{
 	runtime.GoneReleased:           "it was released",
-	runtime.GoneInactivity:         "nobody used it for as long as its inactivity timeout",
-	runtime.GoneReplaced:           "it was replaced, since its environment changed",
+	runtime.GoneInactivity:         "it was not used during its inactivity timeout",
+	runtime.GoneReplaced:           "it was replaced because its environment changed",
 	runtime.GoneShrunk:             "its pool was made smaller",
 	runtime.GoneEnvironmentDeleted: "its environment was deleted",
 	runtime.GoneStartFailed:        "it could not be started",
 	runtime.GoneAgentDied:          "the agent inside it died",
 	runtime.GoneOutOfMemory:        "it ran out of memory",
-	runtime.GoneEvicted:            "the cluster took it away for want of room",
+	runtime.GoneEvicted:            "the cluster evicted it to make room",
 	runtime.GoneDrained:            "its machine was drained",
-	runtime.GoneRescheduled:        "the cluster started it again elsewhere, without what was in it",
+	runtime.GoneRescheduled:        "the cluster restarted it on another machine, without its files",
 	runtime.GoneStoppedOutside:     "it was stopped from outside",
-	runtime.GoneUnknown:            "nobody knows why",
+	runtime.GoneUnknown:            "the reason is unknown",
 }

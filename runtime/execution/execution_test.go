@@ -48,10 +48,10 @@ func TestDecide(t *testing.T) {
 		"too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 3, Alone: true},
 			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "it ran into its runner's limit of 32 processes"}},
 		"runner gone": {Facts{Gone: runtime.GoneAgentDied},
-			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner went away: the agent inside it died"}},
-		"exit before the runner went": {Facts{Exit: &Exit{}, Gone: runtime.GoneAgentDied}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
-		"no evidence":                 {Facts{}, runtime.End{Outcome: runtime.OutcomeLost, Message: "nobody saw how it ended"}},
-		"refused":                     {Facts{Refused: "nonesuch: not found"}, runtime.End{Outcome: runtime.OutcomeFailed, Message: "nonesuch: not found"}},
+			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner is gone: the agent inside it died"}},
+		"exit before the runner ended": {Facts{Exit: &Exit{}, Gone: runtime.GoneAgentDied}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
+		"no evidence":                  {Facts{}, runtime.End{Outcome: runtime.OutcomeLost, Message: "no evidence of its end survived"}},
+		"refused":                      {Facts{Refused: "nonesuch: not found"}, runtime.End{Outcome: runtime.OutcomeFailed, Message: "nonesuch: not found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.facts.Limits = limits
@@ -62,8 +62,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A message about a limit that ended an execution names the limit, its value and its unit.
-func TestEveryLimitHasItsValue(t *testing.T) {
+// TestMessagesNameTheLimit checks that messages about limits contain the limit, its value and its unit.
+func TestMessagesNameTheLimit(t *testing.T) {
 	limits := Limits{Time: 1500 * time.Millisecond, CPU: time.Minute, Output: 3 << 20, MemoryMiB: 64, Processes: 32}
 	own := limits
 	own.Own, own.Output = 5, 1_000_001
@@ -86,8 +86,8 @@ func TestEveryLimitHasItsValue(t *testing.T) {
 	}
 }
 
-// TestEveryGoneReasonHasWords reads the reasons where they are declared.
-func TestEveryGoneReasonHasWords(t *testing.T) {
+// TestEveryGoneReasonHasAMessage reads the reasons where they are declared.
+func TestEveryGoneReasonHasAMessage(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../runner.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestEveryGoneReasonHasWords(t *testing.T) {
 			}
 			reasons++
 			said := Decide(Facts{Gone: runtime.GoneReason(name)}).Message
-			if words, ok := strings.CutPrefix(said, "its runner went away: "); !ok || words == "" || strings.Contains(words, name) {
+			if words, ok := strings.CutPrefix(said, "its runner is gone: "); !ok || words == "" || strings.Contains(words, name) {
 				t.Errorf("%s: %q", name, said)
 			}
 		}
@@ -120,9 +120,9 @@ func TestEveryGoneReasonHasWords(t *testing.T) {
 	}
 }
 
-// TestNeverAMadeUpExit: without an exit that the agent saw, no facts lead to
+// TestNoExitCodeWithoutEvidence checks that, without an exit from the agent, no facts lead to
 // EXITED or SIGNALED.
-func TestNeverAMadeUpExit(t *testing.T) {
+func TestNoExitCodeWithoutEvidence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Facts{
 			Killed:   rapid.SampledFrom([]runtime.Outcome{"", runtime.OutcomeCancelled, runtime.OutcomeOutputLimit}).Draw(t, "killed"),
@@ -137,9 +137,8 @@ func TestNeverAMadeUpExit(t *testing.T) {
 	})
 }
 
-// TestForwardOnly walks random transitions: states never go back, and the
-// outcome that came first stays.
-func TestForwardOnly(t *testing.T) {
+// TestStatesOnlyMoveForward walks random transitions: states never go back, and the first outcome stays.
+func TestStatesOnlyMoveForward(t *testing.T) {
 	order := map[runtime.ExecutionState]int{runtime.ExecutionPending: 0, runtime.ExecutionRunning: 1, runtime.ExecutionFinished: 2}
 	rapid.Check(t, func(t *rapid.T) {
 		x := runtime.Execution{State: runtime.ExecutionPending}

@@ -1,4 +1,5 @@
-// Package files reads, writes and searches the files of claimed runners, and follows their changes, through their agents.
+// Package files reads, writes and searches the files of claimed runners, and follows their changes,
+// through the agents in the runners.
 package files
 
 import (
@@ -21,46 +22,45 @@ import (
 // Bounds of file calls.
 const (
 	maxListedBytes = 16 << 20 // of paths and entries in one list
-	maxListings    = 4        // at once
-	maxNameBytes   = 255      // as the kernel has it
+	maxListings    = 4        // concurrent lists
+	maxNameBytes   = 255      // the kernel's limit
 	maxPathBytes   = 4096
 	maxPaths       = 10_000 // of one update
 )
 
-// Runners are where the files are.
+// Runners gives access to runners.
 type Runners interface {
-	// Runner returns one, and whether it is there.
+	// Runner returns a runner, and whether it exists.
 	Runner(id runtime.RunnerID) (runtime.Runner, bool)
-	// Use begins a use of a runner's claim, until done is called.
+	// Use marks a runner's claim as used until done is called.
 	Use(ctx context.Context, id runtime.RunnerID) (done func(), err error)
 	// Dial opens a stream to a runner's agent.
 	Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
 }
 
-// Access is to the files of runners. Its methods are safe for concurrent use, and return
+// Access gives access to the files of runners. Its methods are safe for concurrent use, and return
 // errors of type runtime.Error.
 type Access struct {
 	runners  Runners
-	listings chan struct{} // holds a token for each list under way
+	listings chan struct{} // holds a token for each running list
 	searches places
 }
 
-// New returns the access to the files of runners.
+// New returns access to the files of runners.
 func New(runners Runners) *Access {
 	return &Access{runners: runners, listings: make(chan struct{}, maxListings), searches: places{all: make(chan struct{}, maxSearches)}}
 }
 
-// Updated is what UpdateFiles did.
+// Updated is the result of UpdateFiles.
 type Updated struct {
 	Written []string
 	Deleted []string
 	Failed  []runtime.FileFailure
 }
 
-// UpdateFiles deletes paths, then writes files, in a claimed runner. All paths
-// are checked first: after an error nothing was touched. What could not be
-// written although nothing spoke against it (a full workspace) is in Failed,
-// and is as it was. Field is the name that errors have for the list of files to be written.
+// UpdateFiles deletes paths and then writes files, in a claimed runner. It checks all paths first:
+// after an error nothing was changed. A valid file that could not be written, for example because
+// the workspace is full, is in Failed and unchanged. field is the name of write in errors.
 func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
 	if err := ValidateUpdate(remove, field, write); err != nil {
 		return Updated{}, err
@@ -88,8 +88,8 @@ func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []
 	return result, nil
 }
 
-// MoveFile gives an entry of a claimed runner another path, in one step, and returns it there. It
-// replaces nothing: FILE_ERROR for a path that is taken.
+// MoveFile renames an entry of a claimed runner atomically, and returns it at its new path. It
+// doesn't replace an existing entry: that is FILE_ERROR.
 func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string) (moved runtime.File, err error) {
 	if err := validateTarget("from", from); err != nil {
 		return runtime.File{}, err
@@ -105,10 +105,10 @@ func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to str
 	return moved, err
 }
 
-// ValidateUpdate checks what UpdateFiles can check without the runner.
+// ValidateUpdate returns INVALID_INPUT for everything that UpdateFiles can check without the runner.
 func ValidateUpdate(remove []string, field string, write []runtime.FileWrite) error {
 	if len(remove)+len(write) > maxPaths {
-		return runtime.Invalid(field, "must be at most %d paths in all", maxPaths)
+		return runtime.Invalid(field, "must be at most %d paths in total", maxPaths)
 	}
 	for i, p := range remove {
 		if err := validateTarget(fmt.Sprintf("delete.%d", i), p); err != nil {
@@ -124,13 +124,13 @@ func ValidateUpdate(remove []string, field string, write []runtime.FileWrite) er
 			return runtime.Invalid(at+".mode", "must be octal, 0 to 7777")
 		}
 		if w.Directory && len(w.Data) > 0 {
-			return runtime.Invalid(at+".directory", "a directory has no content: leave text and base64 out")
+			return runtime.Invalid(at+".directory", "must not be set together with content: leave out text and base64")
 		}
 	}
 	return nil
 }
 
-// validateTarget checks a path that is to be written or deleted.
+// validateTarget checks a path to write or delete.
 func validateTarget(field, p string) error {
 	if err := validatePath(field, p); err != nil {
 		return err
@@ -140,11 +140,12 @@ func validateTarget(field, p string) error {
 		clean = path.Join(runtime.Workspace, p)
 	}
 	if clean == "/" || clean == runtime.Workspace {
-		return runtime.Invalid(field, "must be something inside the workspace, not the workspace itself (./* is all that is in it)")
+		return runtime.Invalid(field, "must be inside the workspace, not the workspace itself (use ./* for everything in it)")
 	}
 	return nil
 }
 
+// validatePath checks the path of a file in a runner.
 func validatePath(field, p string) error {
 	if p == "" || len(p) > maxPathBytes || strings.ContainsRune(p, 0) {
 		return runtime.Invalid(field, "must be 1 to %d bytes without NUL", maxPathBytes)
@@ -157,15 +158,15 @@ func validatePath(field, p string) error {
 	return nil
 }
 
-// Files returns the entries of a directory, sorted by path; "" is the
-// workspace. With recursive also those below.
+// Files returns the entries of a directory, ordered by path; "" is the workspace. With recursive it
+// includes all entries below. It returns LIMIT_EXCEEDED for more than 16 MiB of entries.
 func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
 	if dir != "" {
 		if err := validatePath("path", dir); err != nil {
 			return nil, err
 		}
 	}
-	select { // a program can make a list large: few of them are held at once
+	select { // a program can make a list large, so only few are held concurrently
 	case a.listings <- struct{}{}:
 		defer func() { <-a.listings }()
 	case <-ctx.Done():
@@ -177,7 +178,7 @@ func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 		return agent.ListFiles(ctx, conn, agent.ListDir{Path: dir, Recursive: recursive}, func(info agent.FileInfo) error {
 			entry := below(id, dir, info)
 			if held += int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.At) + len(entry.LinkTarget); held > maxListedBytes {
-				return runtime.Errorf(runtime.CodeLimitExceeded, "more entries than one list can hold (%d MiB): list a directory below", maxListedBytes>>20)
+				return runtime.Errorf(runtime.CodeLimitExceeded, "the list exceeds %d MiB: list a subdirectory instead", maxListedBytes>>20)
 			}
 			files = append(files, entry)
 			return nil
@@ -187,7 +188,7 @@ func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 	return files, err
 }
 
-// File returns one entry, and whether it is there.
+// File returns an entry, and whether it exists.
 func (a *Access) File(ctx context.Context, id runtime.RunnerID, at string) (entry runtime.File, found bool, err error) {
 	if err := validatePath("path", at); err != nil {
 		return runtime.File{}, false, err
@@ -204,8 +205,7 @@ func (a *Access) File(ctx context.Context, id runtime.RunnerID, at string) (entr
 	return entry, err == nil, err
 }
 
-// use calls f with a new stream to the agent of a claimed runner, as a use
-// of the claim.
+// use calls f with a new stream to the agent of a claimed runner. It counts as a use of the claim.
 func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) error) error {
 	conn, done, err := a.dial(ctx, id)
 	if err != nil {
@@ -215,8 +215,8 @@ func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) 
 	return a.translate(id, f(conn))
 }
 
-// dial opens a stream to the agent of a claimed runner: a use of the claim until done is
-// called.
+// dial opens a stream to the agent of a claimed runner. It counts as a use of the claim until done
+// is called.
 func (a *Access) dial(ctx context.Context, id runtime.RunnerID) (conn net.Conn, done func(), err error) {
 	if done, err = a.runners.Use(ctx, id); err != nil {
 		return nil, nil, err
@@ -228,8 +228,7 @@ func (a *Access) dial(ctx context.Context, id runtime.RunnerID) (conn net.Conn, 
 	return conn, done, nil
 }
 
-// translate turns what an agent, or the way to it, failed with into an error
-// of ours.
+// translate converts an error of an agent, or of the way to it, to a runtime.Error.
 func (a *Access) translate(id runtime.RunnerID, err error) error {
 	var typed *runtime.Error
 	var broken *agent.ContentError
@@ -248,6 +247,8 @@ func (a *Access) translate(id runtime.RunnerID, err error) error {
 	return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s doesn't answer", id)
 }
 
+// fileError gives an agent's error the code and the field that callers get. An unknown code is an
+// internal error.
 func fileError(err *agent.Error) error {
 	switch err.Code {
 	case agent.ErrInvalid:
@@ -272,6 +273,7 @@ func fileError(err *agent.Error) error {
 	}
 }
 
+// file returns an agent's description of a file as the runtime's.
 func file(id runtime.RunnerID, info agent.FileInfo) runtime.File {
 	types := map[string]runtime.FileType{"file": runtime.FileRegular, "directory": runtime.FileDirectory, "link": runtime.FileLink}
 	kind, ok := types[info.Type]

@@ -29,9 +29,9 @@ func (u *unreachable) Use(context.Context, runtime.RunnerID) (func(), error) {
 
 func (u *unreachable) Dial(context.Context, runtime.RunnerID) (net.Conn, error) { return nil, u.dial }
 
-// TestAgentIsBlamedForItsOwn: an error of the way to it is its unavailability, one that
-// came before isn't.
-func TestAgentIsBlamedForItsOwn(t *testing.T) {
+// TestUnreachableAgentIsUnavailable checks that an error of the dial is reported as
+// CLUSTER_UNAVAILABLE, and earlier errors unchanged.
+func TestUnreachableAgentIsUnavailable(t *testing.T) {
 	cause := errors.New("a cause")
 	calls := map[string]func(a *Access) error{
 		"list": func(a *Access) error { _, err := a.Files(t.Context(), "r", "", false); return err },

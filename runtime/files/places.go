@@ -7,23 +7,26 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// places bound the searches that run at once, and those in one runner: slow runners take few of all places.
+// places limits concurrent searches, in total and per runner, so that slow runners occupy few of
+// the total.
 type places struct {
-	all chan struct{}
+	all chan struct{} // holds a token for each running search
 
-	mu sync.Mutex
+	mu sync.Mutex // guards of
 	of map[runtime.RunnerID]*runnerPlaces
 }
 
+// runnerPlaces limit the searches in one runner.
 type runnerPlaces struct {
-	taken chan struct{}
-	users int // that hold or await one; guarded by places.mu
+	taken chan struct{} // holds a token for each search in the runner
+	users int           // searches that hold or await a place; guarded by places.mu
 }
 
-// enter waits for a place, until leave is called. LIMIT_EXCEEDED: there was none in time.
+// enter waits for a place, which is held until leave is called. It returns LIMIT_EXCEEDED after
+// searchWait.
 func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), err error) {
 	ours := p.use(id)
-	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches of runner %s run: try later", maxSearchesOf, id))
+	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches are already running in runner %s: try again later", maxSearchesOf, id))
 	defer cancel()
 	select {
 	case ours.taken <- struct{}{}:
@@ -35,7 +38,7 @@ func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), 
 		<-ours.taken
 		p.unuse(id, ours)
 	}
-	waiting, cancelAll := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches run on this server: try later", maxSearches))
+	waiting, cancelAll := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches are already running on this server: try again later", maxSearches))
 	defer cancelAll()
 	select {
 	case p.all <- struct{}{}:
@@ -49,6 +52,7 @@ func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), 
 	}, nil
 }
 
+// use returns the runner's places, and counts the caller as one of their users until unuse.
 func (p *places) use(id runtime.RunnerID) *runnerPlaces {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,6 +68,7 @@ func (p *places) use(id runtime.RunnerID) *runnerPlaces {
 	return ours
 }
 
+// unuse ends a use. The last one deletes the runner's places.
 func (p *places) unuse(id runtime.RunnerID, ours *runnerPlaces) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,25 +13,25 @@ import (
 
 // Bounds of searches.
 const (
-	maxSearches    = 64               // at once
-	maxSearchesOf  = 2                // one runner
-	searchWait     = 10 * time.Second // for a place
-	searchWithin   = 30 * time.Second // from then on
+	maxSearches    = 64               // concurrent, in total
+	maxSearchesOf  = 2                // concurrent, per runner
+	searchWait     = 10 * time.Second // how long a search waits for a place
+	searchWithin   = 30 * time.Second // how long it may then run
 	maxText        = 256              // bytes
 	defaultMatches = 100
 
-	noPattern = "must be a pattern such as *.py: * is any text, ? a character, [a-z] one of a range, \\ takes the next one as it is"
+	noPattern = "must be a pattern such as *.py: * matches any text, ? one character, [a-z] a range; \\ escapes the next character"
 )
 
-// A Search says what to search for: entries by their name, lines by a text, or lines in files of a
-// name.
+// A Search selects entries by name, lines by text, or lines by text in files selected by name.
 type Search struct {
 	Path       string // a directory; "": the workspace
 	Name       string // a pattern for the last element of a path; see [path.Match]
-	Text       string // what a line contains, 1 to 256 bytes
+	Text       string // text that a line contains, 1 to 256 bytes
 	MaxMatches *int   // 1 to 1000; nil: 100
 }
 
+// check validates a search and returns the most matches that it returns.
 func (s Search) check() (matches int, err error) {
 	if s.Path != "" {
 		if err := validatePath("path", s.Path); err != nil {
@@ -41,9 +41,9 @@ func (s Search) check() (matches int, err error) {
 	_, malformed := path.Match(s.Name, "")
 	switch {
 	case s.Name == "" && s.Text == "":
-		return 0, runtime.Invalid("name", "either name or containing must be given")
+		return 0, runtime.Invalid("name", "give name, containing or both")
 	case len(s.Name) > maxNameBytes || strings.ContainsAny(s.Name, "/\x00"):
-		return 0, runtime.Invalid("name", "must be a pattern of at most %d bytes for a name, without / and NUL: give a directory as path", maxNameBytes)
+		return 0, runtime.Invalid("name", "must be a pattern of at most %d bytes for a name, without / and NUL: name a directory in path", maxNameBytes)
 	case malformed != nil:
 		return 0, runtime.Invalid("name", noPattern)
 	case len(s.Text) > maxText || strings.ContainsAny(s.Text, "\n\x00"):
@@ -54,8 +54,9 @@ func (s Search) check() (matches int, err error) {
 	return *s.MaxMatches, runtime.Between("maxMatches", int64(*s.MaxMatches), 1, agent.MaxMatches, "matches")
 }
 
-// SearchFiles searches a directory of a claimed runner, and all below it, inside the runner. It follows no
-// links. LIMIT_EXCEEDED: too many others run. The search is bounded: FileSearch.Limit names the bound that it reached.
+// SearchFiles searches a directory of a claimed runner and everything below it, inside the runner.
+// It doesn't follow links. It returns LIMIT_EXCEEDED if too many other searches run. Searches are
+// limited: FileSearch.Limit names the limit that was reached.
 func (a *Access) SearchFiles(ctx context.Context, id runtime.RunnerID, search Search) (found runtime.FileSearch, err error) {
 	most, err := search.check()
 	if err != nil {

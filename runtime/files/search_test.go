@@ -31,8 +31,9 @@ func (s *silent) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestSearchesShareTheirPlaces: one runner has few of all, and an agent has its whole time once a place is free.
-func TestSearchesShareTheirPlaces(t *testing.T) {
+// TestConcurrentSearchesAreLimited checks that one runner gets few of all places, and that an agent
+// has its whole time once a place is free.
+func TestConcurrentSearchesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(&silent{})
 		began := time.Now()
@@ -64,8 +65,8 @@ func TestSearchesShareTheirPlaces(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		full := search(t.Context(), "another")
-		want("a third of one runner", <-third, runtime.CodeLimitExceeded, "2 searches of runner slow run: try later", searchWait)
-		want("one too many", <-full, runtime.CodeLimitExceeded, "64 searches run on this server: try later", searchWait+time.Second)
+		want("a third of one runner", <-third, runtime.CodeLimitExceeded, "2 searches are already running in runner slow: try again later", searchWait)
+		want("one too many", <-full, runtime.CodeLimitExceeded, "64 searches are already running on this server: try again later", searchWait+time.Second)
 		time.Sleep(searchWithin - searchWait - 2*time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		left := search(ctx, "slow")

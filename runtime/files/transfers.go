@@ -11,11 +11,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// OpenFile opens a regular file of a claimed runner, from offset on, which is
-// at most its size. The content is exactly File.Size bytes less the offset, read
-// from the runner as fast as the caller reads; a reader error says that fewer
-// came. It counts as a use of the runner until it is closed. Ctx bounds the
-// whole, reading too.
+// OpenFile opens a regular file of a claimed runner, from offset on, which is at most its size. The
+// content has exactly File.Size minus offset bytes; if fewer arrive, Read returns an error. It is
+// read from the runner as fast as the caller reads. Until it is closed, it counts as a use of the
+// runner. ctx also limits reading.
 func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, nil, err
@@ -35,7 +34,7 @@ func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string,
 	return file(id, info), &download{access: a, id: id, content: content, done: done}, nil
 }
 
-// A download is what OpenFile returns.
+// A download is the content that OpenFile returns.
 type download struct {
 	access  *Access
 	id      runtime.RunnerID
@@ -43,6 +42,7 @@ type download struct {
 	done    func() // nil once closed
 }
 
+// Read returns the agent's errors with the codes that callers get.
 func (d *download) Read(p []byte) (int, error) {
 	n, err := d.content.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -51,6 +51,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close ends the transfer and the use of the runner. It may be called again.
 func (d *download) Close() error {
 	err := d.content.Close()
 	if d.done != nil {
@@ -60,14 +61,12 @@ func (d *download) Close() error {
 	return err
 }
 
-// UploadFile writes one file of a claimed runner, of exactly size bytes, or for
-// a size of -1 of all that content has, read as fast as the runner writes. The
-// file is put in place by rename: after an error, of content too, the old one
-// is as it was, unless the agent no longer answers (RUNNER_GONE or
-// CLUSTER_UNAVAILABLE): then nobody knows. It is root's, with the mode
-// from the start (0: 0744); missing parents are made. STORAGE_FULL
-// comes as soon as it is known: at the latest when more was read than a runner's
-// workspace holds, however much is still to come.
+// UploadFile writes one file of a claimed runner, of exactly size bytes or, for a size of -1, of
+// all that content has. It reads content as fast as the runner writes. The file is put in place by
+// rename. After an error, also of content, the old file is unchanged, unless the agent no longer
+// answers (RUNNER_GONE or CLUSTER_UNAVAILABLE): then the result is unknown. The file is owned by
+// root, with mode (0: 0744); missing parents are created. It returns STORAGE_FULL as soon as
+// possible: at the latest when it has read more than the runner's workspace can hold.
 func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, err
@@ -80,7 +79,7 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	}
 	if r, ok := a.runners.Runner(id); ok {
 		room := int64(r.Environment.Resources.WorkspaceMiB) << 20
-		full := runtime.Errorf(runtime.CodeStorageFull, "the file is larger than the runner's workspace, which has %d MiB; nothing was changed", room>>20)
+		full := runtime.Errorf(runtime.CodeStorageFull, "the file is larger than the runner's workspace of %d MiB; nothing was changed", room>>20)
 		if size > room {
 			return runtime.File{}, full
 		}
@@ -107,8 +106,8 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	if updated.File != nil {
 		return file(id, *updated.File), nil
 	}
-	// An agent of protocol 1 has to be asked. The file is in place by now, so not
-	// even that may fail any more.
+	// An agent of protocol 1 doesn't return the file, so ask for it. The file is in place already, so
+	// this must no longer fail.
 	if uploaded, found, err := a.File(ctx, id, path); err == nil && found {
 		return uploaded, nil
 	}
@@ -118,7 +117,7 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	}, nil
 }
 
-// A countedReader knows how much was read.
+// A countedReader counts the bytes read.
 type countedReader struct {
 	io.Reader
 	n int64
@@ -137,6 +136,8 @@ type boundedReader struct {
 	tooMuch error
 }
 
+// Read reads one byte more than allowed, so that it can tell content of exactly the limit from
+// content that exceeds it.
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p[:min(int64(len(p)), r.left+1)])
 	if r.left -= int64(n); r.left < 0 {
@@ -145,8 +146,7 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// contentError tells why an upload's content could not be read; an error of
-// ours stays what it is.
+// contentError returns why an upload's content could not be read. A runtime.Error is returned unchanged.
 func contentError(broken *agent.ContentError) error {
 	var typed *runtime.Error
 	if errors.As(broken.Err, &typed) {

@@ -8,23 +8,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of the changes that wait for a slow subscriber. Beyond them, the subscriber gets LOST.
+// Limits of the changes queued for a slow subscriber. Beyond them, the subscriber gets LOST.
 const (
 	maxWaiting      = 2 * agent.MaxChanges
 	maxWaitingBytes = 256 << 10 // of paths
 )
 
-// A Watch is a subscription to the changes of files. It is for one goroutine.
+// A Watch is a subscription to the changes of files. It is for one goroutine. Close it.
 type Watch struct {
-	changes chan runtime.FileChange
-	err     error // of the end: read it after changes is closed
+	changes chan runtime.FileChange // closed when the watch has ended
+	err     error                   // why it ended; valid after changes is closed
 	stop    context.CancelFunc
-	ended   chan struct{}
+	ended   chan struct{} // closed when all its goroutines have ended; Close waits for it
 }
 
-// WatchFiles reports changes in a directory of a claimed runner, from its return on, BEGAN first; "" is the workspace. With
-// recursive also those below. Only its start counts as a use of the claim. A watch doesn't keep the runner alive. It
-// ends with ctx, too; the caller closes it.
+// WatchFiles reports changes in a directory of a claimed runner, BEGAN first; "" is the workspace.
+// With recursive it includes everything below. Only its start counts as a use of the claim, so a
+// watch doesn't keep the runner alive. It ends with ctx or Close, which waits for its goroutines.
 func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*Watch, error) {
 	if dir != "" {
 		if err := validatePath("path", dir); err != nil {
@@ -52,8 +52,8 @@ func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string
 	return w, nil
 }
 
-// carry sends what a watching receives, in order. It holds a bounded number of changes, and returns why it
-// ended, with all goroutines that it started.
+// carry sends the changes that watching receives, in order, and queues a limited number of them. It
+// returns why it ended, after all goroutines that it started.
 func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Changes, out chan<- runtime.FileChange) error {
 	read, stopped := make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
@@ -91,15 +91,15 @@ func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Cha
 		case end = <-read:
 			read = nil
 		case to <- first:
-			waiting[0] = runtime.FileChange{} // its path is held no longer
+			waiting[0] = runtime.FileChange{} // release its path
 			waiting = waiting[1:]
-		case <-ctx.Done(): // its stream ended with ctx
+		case <-ctx.Done(): // the stream ended with ctx
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// appendChanges appends an agent's changes to those that wait, or reports all as lost.
+// appendChanges appends an agent's changes to the queue, or replaces everything with LOST.
 func appendChanges(waiting []runtime.FileChange, changes agent.Changes) []runtime.FileChange {
 	types := map[agent.ChangeKind]runtime.FileChangeType{
 		agent.ChangeCreated: runtime.FileCreated, agent.ChangeChanged: runtime.FileChanged, agent.ChangeRemoved: runtime.FileRemoved,
@@ -127,8 +127,8 @@ func appendChanges(waiting []runtime.FileChange, changes agent.Changes) []runtim
 	return waiting
 }
 
-// Next waits for a change. An error says why there are no more: RUNNER_GONE, FILE_ERROR when the directory
-// went, LIMIT_EXCEEDED when there is too much below it, or that ctx ended.
+// Next waits for a change. Its error says why there are no more: RUNNER_GONE, FILE_ERROR if the
+// directory was removed, LIMIT_EXCEEDED if there is too much below it, or ctx's cause.
 func (w *Watch) Next(ctx context.Context) (runtime.FileChange, error) {
 	select {
 	case change, ok := <-w.changes:
@@ -141,7 +141,7 @@ func (w *Watch) Next(ctx context.Context) (runtime.FileChange, error) {
 	}
 }
 
-// Close ends the watch, and returns when it has ended.
+// Close ends the watch, and returns when its goroutines have ended.
 func (w *Watch) Close() {
 	w.stop()
 	<-w.ended

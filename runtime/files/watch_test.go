@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answering is a runner whose agent answers a request with frames, then closes its stream. Answered is closed
-// when all of them were read.
+// answering is a runner whose agent answers a request with frames, then closes its stream. answered
+// is closed when all of them were read.
 type answering struct {
 	unreachable
 	frames   [][]byte
@@ -65,7 +65,7 @@ func changesFrame(t *testing.T, changes agent.Changes) []byte {
 	return frame
 }
 
-// TestWatch reports changes in order, and why there are no more.
+// TestWatch checks that changes are reported in order, followed by the reason of the end.
 func TestWatch(t *testing.T) {
 	change := func(path string, kind agent.ChangeKind) agent.Change {
 		return agent.Change{Path: []byte(path), Kind: kind}
@@ -99,8 +99,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSlowSubscriberLoses: A slow subscriber delays nobody, its queue is bounded, and it gets LOST.
-func TestSlowSubscriberLoses(t *testing.T) {
+// TestSlowSubscriberGetsLost checks that a slow subscriber delays nothing, and that its queue is bounded.
+func TestSlowSubscriberGetsLost(t *testing.T) {
 	var all agent.Changes
 	for i := range agent.MaxChanges {
 		all.Changes = append(all.Changes, agent.Change{Path: fmt.Append(nil, i), Kind: agent.ChangeChanged})
@@ -127,7 +127,7 @@ func TestSlowSubscriberLoses(t *testing.T) {
 	}
 }
 
-// TestQueueIsBoundedInBytes: few changes of long paths are lost, too, however they come.
+// TestQueueIsBoundedInBytes uses few changes with long paths.
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	long := func(n int) (all agent.Changes) {
 		for range n {
@@ -148,7 +148,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// slowToClose is a connection whose last close takes until it is let go.
+// slowToClose is a connection whose last Close blocks until it is released.
 type slowToClose struct {
 	net.Conn
 	closes atomic.Int32
@@ -162,8 +162,8 @@ func (c *slowToClose) Close() error {
 	return c.Conn.Close()
 }
 
-// TestWatchWaitsForItsReader also where the agent ended it.
-func TestWatchWaitsForItsReader(t *testing.T) {
+// TestCloseOfAWatchWaitsForItsGoroutines also covers a watch that the agent ended.
+func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &answering{answered: make(chan struct{})}
 		conn, err := a.Dial(t.Context(), "r")
@@ -189,12 +189,12 @@ func TestWatchWaitsForItsReader(t *testing.T) {
 		close(slow.let)
 		synctest.Wait()
 		if len(ended) != 1 {
-			t.Error("it goes on")
+			t.Error("it continues")
 		}
 	})
 }
 
-func TestWatchOfNothing(t *testing.T) {
+func TestWatchOfAMissingDirectoryFails(t *testing.T) {
 	cause := errors.New("a cause")
 	if _, err := New(&unreachable{use: cause}).WatchFiles(t.Context(), "r", "", false); !errors.Is(err, cause) {
 		t.Error(err)

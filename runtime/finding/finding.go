@@ -1,20 +1,20 @@
-// Package finding is what an examination reports: one line for each thing it examined,
-// with what to do where something is wrong.
+// Package finding defines the report of an examination: one line for each thing examined, with
+// advice where something is wrong.
 package finding
 
 import "fmt"
 
-// A Status is how a finding is.
+// A Status says how serious a finding is.
 type Status string
 
 // The statuses.
 const (
 	OK   Status = "OK"
-	Warn Status = "WARN" // programs can be run, with a drawback
-	Fail Status = "FAIL" // programs can't be run safely, or not at all
+	Warn Status = "WARN" // programs can run, with a drawback
+	Fail Status = "FAIL" // programs can't run, or can't run safely
 )
 
-// A Finding is the result for one thing.
+// A Finding is the result for one thing examined.
 type Finding struct {
 	Name    string `json:"name"`
 	Status  Status `json:"status"`
@@ -27,12 +27,12 @@ func Fine(name, format string, args ...any) Finding {
 	return Finding{Name: name, Status: OK, Message: fmt.Sprintf(format, args...)}
 }
 
-// Warning returns a finding with a drawback, and what to do about it.
+// Warning returns a finding with a drawback, and advice.
 func Warning(name, advice, format string, args ...any) Finding {
 	return Finding{name, Warn, fmt.Sprintf(format, args...), advice}
 }
 
-// Failure returns a finding that prevents runners, and what to do about it.
+// Failure returns a finding that prevents runners, and advice.
 func Failure(name, advice, format string, args ...any) Finding {
 	return Finding{name, Fail, fmt.Sprintf(format, args...), advice}
 }

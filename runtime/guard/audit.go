@@ -25,8 +25,9 @@ const (
 	ofCluster     = "CLUSTER"
 )
 
-// recorded are the operations that make entries. While the audit log is full, each fails before it acts. RevokeToken
-// makes an entry too, but never fails for that: a leaked token must end.
+// recorded are the operations that add entries. While the audit log is full, each fails before it
+// acts. revokeToken adds an entry too, but never fails for that reason: a leaked token must always
+// be revocable.
 var recorded = map[access.Operation]bool{
 	"putEnvironment": true, "deleteEnvironment": true,
 	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "moveFile": true, "uploadFile": true,
@@ -35,13 +36,13 @@ var recorded = map[access.Operation]bool{
 	"drainCluster": true,
 }
 
-// record appends the audit entry of an operation on an object of a tenant. The entry of a caller for one tenant belongs
-// to that tenant, whatever object it named.
+// record appends the audit entry of an operation on an object of a tenant. The entry of a caller
+// for one tenant always belongs to that tenant, whichever object it named.
 func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, tenant runtime.TenantID, err error, details ...audit.Detail) {
 	if g.log == nil || errors.Is(err, audit.ErrFull) || errors.Is(err, audit.ErrEnded) {
 		return
 	}
-	p := access.Of(ctx)
+	p := access.FromContext(ctx)
 	if !p.AllTenants {
 		tenant = p.Tenant
 	}
@@ -54,7 +55,7 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	})
 }
 
-// resumption is the detail of a claim whose holder has had the runner, or waits for it, since another claim.
+// resumption returns the detail of a claim that resumed an earlier one of the same holder.
 func resumption(resumed bool) []audit.Detail {
 	if !resumed {
 		return nil
@@ -62,7 +63,7 @@ func resumption(resumed bool) []audit.Detail {
 	return []audit.Detail{audit.Words("resumed", []string{"true"})}
 }
 
-// withDoor adds the other system's API that the caller used, if it did.
+// withDoor adds the foreign API that the caller used, if any.
 func withDoor(details []audit.Detail, p access.Principal) []audit.Detail {
 	if p.Door == "" {
 		return details
@@ -70,16 +71,17 @@ func withDoor(details []audit.Detail, p access.Principal) []audit.Detail {
 	return append(details, audit.Words("door", []string{p.Door}))
 }
 
-// recording returns a function that records an operation on an object, with the outcome. The object need not exist.
+// recording returns a function that records an operation on an object, with its outcome. The object
+// need not exist.
 func (g *Guard) recording(ctx context.Context, op access.Operation, kind, id string) func(outcome *error) {
 	tenant := audit.WholeServer
-	if g.log != nil && access.Of(ctx).AllTenants {
-		tenant = g.tenantOf(ctx, kind, id) // before the operation, which may delete it
+	if g.log != nil && access.FromContext(ctx).AllTenants {
+		tenant = g.tenantOf(ctx, kind, id) // before the operation, which may delete the object
 	}
 	return func(outcome *error) { record(ctx, g, op, kind, id, tenant, *outcome) }
 }
 
-// tenantOf returns the tenant of an object, and WholeServer if that is unknown.
+// tenantOf returns the tenant of an object, or WholeServer if it is unknown.
 func (g *Guard) tenantOf(ctx context.Context, kind, id string) runtime.TenantID {
 	switch kind {
 	case ofEnvironment:
@@ -106,7 +108,7 @@ func (g *Guard) tenantOf(ctx context.Context, kind, id string) runtime.TenantID 
 	return audit.WholeServer
 }
 
-// owner returns the tenant of an object that an operation was to make: WholeServer if the operation failed.
+// owner returns the tenant of a newly made object, or WholeServer if the operation failed.
 func owner(tenant runtime.TenantID, err error) runtime.TenantID {
 	if err != nil {
 		return audit.WholeServer
@@ -114,7 +116,7 @@ func owner(tenant runtime.TenantID, err error) runtime.TenantID {
 	return tenant
 }
 
-// tokenTenant returns the tenant whose audit log has a token's entries.
+// tokenTenant returns the tenant whose audit log contains a token's entries.
 func tokenTenant(t access.Token) runtime.TenantID {
 	if t.AllTenants {
 		return audit.WholeServer
@@ -122,7 +124,8 @@ func tokenTenant(t access.Token) runtime.TenantID {
 	return t.Tenant
 }
 
-// actor returns the caller as the audit log has it. A grant has its own id, which createGrant's entry has too.
+// actor returns the caller as an actor of the audit log. A grant has its own id, as in
+// createGrant's entry.
 func actor(p access.Principal) audit.Actor {
 	a := audit.Actor{Kind: audit.ActorKind(p.Kind), ID: p.ID, Name: p.Name}
 	if p.Grant != nil {
@@ -132,7 +135,8 @@ func actor(p access.Principal) audit.Actor {
 }
 
 // AuditLog returns the entries of the caller's tenant, without those of a deleted tenant with the
-// same name. A caller for all tenants gets the entries of all, or of the filter's tenant. See [audit.Log.Entries].
+// same name. The new tenant's creation divides them, to the millisecond. A caller for all tenants gets the entries of all, or of the filter's tenant. See
+// [audit.Log.Entries].
 func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
 	p, err := g.caller(ctx, "auditLog")
 	if err != nil {
@@ -148,10 +152,10 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 	return g.log.Entries(ctx, filter, first, after, charge)
 }
 
-// failuresPerSecond bounds the entries about unknown callers: anybody can cause them.
+// failuresPerSecond bounds the entries about unknown callers, since anybody can cause them.
 const failuresPerSecond = 5
 
-// FailureRecorder returns a function that records a caller that couldn't be authenticated, a few of them a second.
+// FailureRecorder returns a function that records failed authentications, at most failuresPerSecond.
 func (g *Guard) FailureRecorder() func(address netip.Addr, err error) {
 	limit := rate.NewLimiter(failuresPerSecond, failuresPerSecond)
 	return func(address netip.Addr, err error) {

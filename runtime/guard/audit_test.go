@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// actions is an audit log's store that keeps what was done.
+// actions is an audit log's store that keeps the recorded actions.
 type actions struct {
 	audit.Store
 	mu   sync.Mutex
@@ -48,8 +48,9 @@ func newLog(t *testing.T, s audit.Store) *audit.Log {
 	return log
 }
 
-// TestFullAuditLogRefusesWhatIsRecorded before it acts, and nothing else.
-func TestFullAuditLogRefusesWhatIsRecorded(t *testing.T) {
+// TestFullAuditLogRefusesRecordedOperations checks that they are refused before they act, and that
+// nothing else is refused.
+func TestFullAuditLogRefusesRecordedOperations(t *testing.T) {
 	stored := &actions{}
 	log, full := newLog(t, stored), newLog(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -90,8 +91,9 @@ func TestFullAuditLogRefusesWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// TestOneCallersFailuresAreBounded for each error code. Each entry is about an operation that changed nothing.
-func TestOneCallersFailuresAreBounded(t *testing.T) {
+// TestRecordedFailuresOfACallerAreBounded checks each error code. Each entry is about an operation
+// that changed nothing.
+func TestRecordedFailuresOfACallerAreBounded(t *testing.T) {
 	for _, code := range []runtime.Code{runtime.CodeForbidden, runtime.CodeInvalidInput, runtime.CodeQuotaExceeded, runtime.CodeRunnerGone} {
 		stored := &actions{}
 		log := newLog(t, stored)
@@ -112,8 +114,8 @@ func TestOneCallersFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// The holder of a grant has idempotency keys of its own.
-func TestGrantsHaveTheirOwnKeys(t *testing.T) {
+// TestGrantsHaveTheirOwnKeyScope checks that grants have idempotency keys of their own.
+func TestGrantsHaveTheirOwnKeyScope(t *testing.T) {
 	maker := access.Principal{Tenant: "a"}
 	holder := maker
 	holder.Grant = &access.Grant{ID: "g", Runner: "r"}

@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// StartBatch starts a batch in a runner of the caller's; see [engine.Engine.StartBatch].
+// StartBatch starts a batch in a runner that the caller sees; see [engine.Engine.StartBatch].
 func (g *Guard) StartBatch(ctx context.Context, in engine.StartInput, of engine.BatchInput) (b runtime.Batch, x runtime.Execution, err error) {
 	defer func() { record(ctx, g, "startExecution", ofBatch, b.ID, owner(in.Tenant, err), err) }()
 	asked := in.RunnerID
@@ -32,7 +32,7 @@ func (g *Guard) RunBatch(ctx context.Context, in engine.RunInput, of engine.Batc
 	return b, x, noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// Batch returns one of the caller's as it is.
+// Batch returns a batch that the caller sees, or BATCH_NOT_FOUND.
 func (g *Guard) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
 	if err := g.allowBatch(ctx, "batch", id); err != nil {
 		return runtime.Batch{}, err
@@ -40,7 +40,7 @@ func (g *Guard) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, e
 	return g.engine.Batch(ctx, id)
 }
 
-// Batches returns the caller's; see [engine.Engine.Batches].
+// Batches returns batches of the caller's tenant, or of all; see [engine.Engine.Batches].
 func (g *Guard) Batches(ctx context.Context, filter engine.BatchFilter, first int, after runtime.BatchID) ([]runtime.Batch, int, error) {
 	p, err := g.caller(ctx, "batches")
 	if err != nil {
@@ -50,19 +50,19 @@ func (g *Guard) Batches(ctx context.Context, filter engine.BatchFilter, first in
 	return g.engine.Batches(ctx, filter, first, after)
 }
 
-// BatchCases returns the cases of a batch that the caller has got already; see
+// BatchCases returns the cases of a batch. It checks nothing: b must come from a call that did. See
 // [engine.Engine.BatchCases].
 func (g *Guard) BatchCases(ctx context.Context, b runtime.Batch, first, end int, charge func(bytes int) error) ([]runtime.Case, error) {
 	return g.engine.BatchCases(ctx, b, first, end, charge)
 }
 
-// BatchBuild returns the build of a batch that the caller has got already; see
+// BatchBuild returns the build of a batch. It checks nothing: id must come from a call that did. See
 // [engine.Engine.BatchBuild].
 func (g *Guard) BatchBuild(ctx context.Context, id runtime.BatchID, charge func(bytes int) error) (*runtime.Execution, error) {
 	return g.engine.BatchBuild(ctx, id, charge)
 }
 
-// BatchEvents opens the events of a batch of the caller's; see [engine.Engine.BatchEvents].
+// BatchEvents opens the events of a batch that the caller sees; see [engine.Engine.BatchEvents].
 func (g *Guard) BatchEvents(ctx context.Context, id runtime.BatchID, after string) (*batch.Reader, error) {
 	if err := g.allowBatch(ctx, "batchEvents", id); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (g *Guard) BatchEvents(ctx context.Context, id runtime.BatchID, after strin
 	return g.engine.BatchEvents(ctx, id, after)
 }
 
-// CancelBatch ends a batch of the caller's; see [engine.Engine.CancelBatch].
+// CancelBatch cancels a batch that the caller sees; see [engine.Engine.CancelBatch].
 func (g *Guard) CancelBatch(ctx context.Context, id runtime.BatchID) (_ runtime.Batch, err error) {
 	defer g.recording(ctx, "cancelBatch", ofBatch, string(id))(&err)
 	if err = g.allowBatch(ctx, "cancelBatch", id); err != nil {

@@ -21,7 +21,7 @@ func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, erro
 	return g.book.Tokens(p, sessions), nil
 }
 
-// CreateToken is as [identity.Book.CreateToken].
+// CreateToken makes a token with at most the caller's rights; see [identity.Book.CreateToken].
 func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made access.Token, secret string, err error) {
 	defer func() { record(ctx, g, "createToken", ofToken, made.ID, owner(tokenTenant(made), err), err) }()
 	p, err := g.caller(ctx, "createToken")
@@ -32,8 +32,8 @@ func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made acc
 	return g.book.CreateToken(ctx, p, in)
 }
 
-// RevokeToken is as [identity.Book.RevokeToken]. A full audit log doesn't hinder it; only a repetition, which ends nothing, has no
-// entry then.
+// RevokeToken revokes a token; see [identity.Book.RevokeToken]. A full audit log doesn't prevent
+// it. Only a repeated call that revokes nothing has no entry then.
 func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done identity.Revocation, err error) {
 	tenant := audit.WholeServer
 	defer func() {
@@ -51,8 +51,8 @@ func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done
 	return done, err
 }
 
-// CreateGrant makes a grant for an execution or a runner of the caller's, and returns its text.
-// Exactly one of both is set.
+// CreateGrant makes a grant for an execution or a runner that the caller sees, and returns its
+// text. Exactly one of the two must be set.
 func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (text string, made access.Grant, err error) {
 	tenant := audit.WholeServer
 	defer func() {
@@ -64,10 +64,10 @@ func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.D
 		return "", grant, err
 	}
 	if (grant.Execution == "") == (grant.Runner == "") {
-		return "", grant, runtime.Invalid("executionId", "give either executionId or runnerId")
+		return "", grant, runtime.Invalid("executionId", "give exactly one of executionId and runnerId")
 	}
 	if len(grant.Rights) == 0 {
-		return "", grant, runtime.Invalid("rights", "must be at least one right")
+		return "", grant, runtime.Invalid("rights", "must contain at least one right")
 	}
 	if err := runtime.Between("expiresIn", int64(life/time.Second), 1, int64(identity.MaxGrantLife/time.Second), "seconds"); err != nil {
 		return "", grant, err
@@ -76,7 +76,7 @@ func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.D
 	grant.Rights = slices.Compact(grant.Rights)
 	if grant.Execution != "" {
 		if i := slices.IndexFunc(grant.Rights, access.Right.OfRunner); i >= 0 {
-			return "", grant, runtime.Invalid("rights", "%s is a right to a runner: give runnerId", grant.Rights[i])
+			return "", grant, runtime.Invalid("rights", "%s is a right on a runner: give runnerId instead of executionId", grant.Rights[i])
 		}
 		var x runtime.Execution
 		x, err = g.execution(ctx, p, grant.Execution)
@@ -92,7 +92,7 @@ func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.D
 	return g.book.Sign(p, grant, life)
 }
 
-// Tenants returns those that the caller sees.
+// Tenants returns the tenants that the caller sees.
 func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 	p, err := g.caller(ctx, "tenants")
 	if err != nil {
@@ -101,12 +101,12 @@ func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 	return g.book.Tenants(p), nil
 }
 
-// Usage returns what a tenant that the caller has got already takes.
+// Usage returns what a tenant uses. It checks nothing: id must come from a call that did.
 func (g *Guard) Usage(id runtime.TenantID) quota.Usage { return g.engine.Usage(id) }
 
-// Subscribing takes a subscription of the tenant of the caller until done is called. A caller for
-// all tenants needs none.
-func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
+// AcquireSubscription acquires a subscription from the quota of the caller's tenant until done is called.
+// Callers for all tenants need none.
+func (g *Guard) AcquireSubscription(ctx context.Context) (done func(), err error) {
 	p, err := g.caller(ctx, "me")
 	if err != nil {
 		return nil, err
@@ -114,10 +114,10 @@ func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
 	if p.AllTenants {
 		return func() {}, nil
 	}
-	return g.engine.Subscribing(p.Tenant)
+	return g.engine.AcquireSubscription(p.Tenant)
 }
 
-// PutTenant is as [identity.Book.PutTenant].
+// PutTenant creates or changes a tenant; see [identity.Book.PutTenant].
 func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (_ runtime.Tenant, created bool, err error) {
 	defer g.recording(ctx, "putTenant", ofTenant, id.String())(&err)
 	if _, err := g.caller(ctx, "putTenant"); err != nil {
@@ -126,8 +126,8 @@ func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int,
 	return g.book.PutTenant(ctx, id, weight, quotas)
 }
 
-// DeleteTenant is as [identity.Book.DeleteTenant]. CONFLICT where the tenant still has
-// environments.
+// DeleteTenant deletes a tenant; see [identity.Book.DeleteTenant]. It returns CONFLICT if the
+// tenant still has environments.
 func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
 	defer g.recording(ctx, "deleteTenant", ofTenant, id.String())(&err)
 	if _, err := g.caller(ctx, "deleteTenant"); err != nil {

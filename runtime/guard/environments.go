@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// Environments returns those that the caller sees, sorted by id.
+// Environments returns the environments that the caller sees, ordered by id.
 func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error) {
 	p, err := g.caller(ctx, "environments")
 	if err != nil {
@@ -23,7 +23,7 @@ func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error)
 	return seen, nil
 }
 
-// Environment returns one, and whether there is one for the caller.
+// Environment returns an environment, and whether it exists for the caller.
 func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runtime.Environment, bool, error) {
 	return g.FirstEnvironment(ctx, []runtime.EnvironmentID{id})
 }
@@ -42,8 +42,8 @@ func (g *Guard) FirstEnvironment(ctx context.Context, ids []runtime.EnvironmentI
 	return runtime.Environment{}, false, nil
 }
 
-// PutEnvironment creates an environment for the caller's tenant, or changes one of that tenant. All
-// tenants share the ids: CONFLICT if another tenant has this one.
+// PutEnvironment creates an environment for the caller's tenant, or changes one of that tenant. Ids
+// are unique across tenants: it returns CONFLICT if another tenant has this one.
 func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
 	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, owner(env.Tenant, err), err) }()
 	p, err := g.caller(ctx, "putEnvironment")
@@ -52,22 +52,22 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 	}
 	if in.Shared != nil && *in.Shared && !p.AllTenants {
 		if stored, ok := g.engine.Environment(in.ID); !ok || !stored.Shared {
-			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants shares an environment: other tenants' programs would run in it")
+			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants may share an environment, because other tenants' programs then run in it")
 		}
 	}
-	in.Mine = func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) }
-	in.There = func(id runtime.TenantID) bool { _, there := g.book.Tenant(id); return there }
+	in.MayChange = func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) }
+	in.TenantExists = func(id runtime.TenantID) bool { _, there := g.book.Tenant(id); return there }
 	switch {
 	case in.Tenant == nil && !p.AllTenants:
 		in.Tenant = &p.Tenant
 	case in.Tenant == nil:
 	case !p.SeesTenant(*in.Tenant):
-		return runtime.Environment{}, false, runtime.Invalid("tenant", "must be the tenant of the token, or left out")
+		return runtime.Environment{}, false, runtime.Invalid("tenant", "must be the token's tenant, or left out")
 	}
 	return g.engine.PutEnvironment(ctx, in)
 }
 
-// DeleteEnvironment deletes one of the caller's tenant; see [engine.Engine.DeleteEnvironment].
+// DeleteEnvironment deletes an environment of the caller's tenant; see [engine.Engine.DeleteEnvironment].
 func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (deleted bool, err error) {
 	var outcome error
 	defer g.recording(ctx, "deleteEnvironment", ofEnvironment, string(id))(&outcome)
@@ -82,30 +82,30 @@ func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID,
 	return deleted, err
 }
 
-// PoolStatus, StartDurations, PoolHistory and ClaimStats are of an environment that the caller
-// has got already.
+// PoolStatus, StartDurations, PoolHistory and ClaimStats check nothing: the environment must come
+// from a call that did.
 
-// PoolStatus is as [engine.Engine.PoolStatus].
+// PoolStatus returns a pool's status; see [engine.Engine.PoolStatus].
 func (g *Guard) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool) {
 	return g.engine.PoolStatus(id)
 }
 
-// StartDurations is as [engine.Engine.StartDurations].
+// StartDurations returns how long starts took; see [engine.Engine.StartDurations].
 func (g *Guard) StartDurations(id runtime.EnvironmentID) runtime.Distribution {
 	return g.engine.StartDurations(id)
 }
 
-// PoolHistory is as [engine.Engine.PoolHistory].
+// PoolHistory returns a pool's samples; see [engine.Engine.PoolHistory].
 func (g *Guard) PoolHistory(id runtime.EnvironmentID) []runtime.PoolSample {
 	return g.engine.PoolHistory(id)
 }
 
-// ClaimStats is as [engine.Engine.ClaimStats].
+// ClaimStats returns the counters of claims; see [engine.Engine.ClaimStats].
 func (g *Guard) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
 	return g.engine.ClaimStats(id)
 }
 
-// PoolAlerts returns the alerts that stand, of environments that the caller sees.
+// PoolAlerts returns the standing alerts of environments that the caller sees.
 func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
 	p, err := g.caller(ctx, "poolAlerts")
 	if err != nil {
@@ -114,7 +114,8 @@ func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
 	return g.engine.PoolAlerts(p.SeesEnvironment), nil
 }
 
-// PoolAlertHistory is as [engine.Engine.PoolAlertHistory], for what the caller sees.
+// PoolAlertHistory returns past alerts of environments that the caller sees; see
+// [engine.Engine.PoolAlertHistory].
 func (g *Guard) PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error) {
 	p, err := g.caller(ctx, "poolAlertHistory")
 	if err != nil {
@@ -123,7 +124,7 @@ func (g *Guard) PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, erro
 	return g.engine.PoolAlertHistory(p.SeesEnvironment), nil
 }
 
-// WatchPools is as [engine.Engine.WatchPools], for what the caller sees.
+// WatchPools follows the pools of environments that the caller sees; see [engine.Engine.WatchPools].
 func (g *Guard) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolStatus, error) {
 	p, err := g.watches(ctx, "poolStatus", id)
 	if err != nil {
@@ -132,7 +133,8 @@ func (g *Guard) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-cha
 	return g.engine.WatchPools(ctx, id, p.SeesEnvironment)
 }
 
-// WatchPoolAlerts is as [engine.Engine.WatchPoolAlerts], for what the caller sees.
+// WatchPoolAlerts follows the alerts of environments that the caller sees; see
+// [engine.Engine.WatchPoolAlerts].
 func (g *Guard) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolAlert, error) {
 	p, err := g.watches(ctx, "poolAlerts", id)
 	if err != nil {
@@ -141,7 +143,7 @@ func (g *Guard) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (
 	return g.engine.WatchPoolAlerts(ctx, id, p.SeesEnvironment)
 }
 
-// watches returns the caller that watches an environment, "" all.
+// watches returns the caller if it may watch an environment, or all for "".
 func (g *Guard) watches(ctx context.Context, op access.Operation, id runtime.EnvironmentID) (access.Principal, error) {
 	p, err := g.caller(ctx, op)
 	if err == nil && id != "" {
@@ -150,8 +152,8 @@ func (g *Guard) watches(ctx context.Context, op access.Operation, id runtime.Env
 	return p, err
 }
 
-// existing returns ENVIRONMENT_NOT_FOUND for an environment that exists, but not for the caller. For
-// one that doesn't exist the engine returns it.
+// existing returns ENVIRONMENT_NOT_FOUND for an environment that exists but that the caller doesn't
+// see. For a missing one the engine returns it.
 func (g *Guard) existing(p access.Principal, id runtime.EnvironmentID) error {
 	if env, ok := g.engine.Environment(id); ok && !p.SeesEnvironment(env) {
 		return engine.NoEnvironment(id)

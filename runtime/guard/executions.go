@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// Start starts an execution in a runner of the caller's; see [engine.Engine.Start].
+// Start starts an execution in a runner that the caller sees; see [engine.Engine.Start].
 func (g *Guard) Start(ctx context.Context, in engine.StartInput) (x runtime.Execution, err error) {
 	defer func() { record(ctx, g, "startExecution", ofExecution, x.ID, owner(in.Tenant, err), err) }()
 	asked := in.RunnerID
@@ -22,7 +22,7 @@ func (g *Guard) Start(ctx context.Context, in engine.StartInput) (x runtime.Exec
 	return x, gone(err, asked, in.RunnerID)
 }
 
-// gone returns err about the runner that the caller named, if starting had replaced it.
+// gone names the caller's runner in err, if starting had replaced it.
 func gone(err error, asked, used runtime.RunnerID) error {
 	if used != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
 		return runtime.Gone(asked)
@@ -30,9 +30,9 @@ func gone(err error, asked, used runtime.RunnerID) error {
 	return err
 }
 
-// starting returns the input of an execution for the engine, with the runner's tenant. Instead of a
-// runner that the caller doesn't see it names one that never was. The engine refuses that one, and one
-// that is gone, but first it answers a key that was used before.
+// starting returns the engine's input for a new execution, with the runner's tenant. It replaces a
+// runner that the caller doesn't see by an id that never existed. The engine refuses that id like
+// one of a runner that is gone, but only after checking whether the key was used before.
 func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.StartInput, error) {
 	p, err := g.caller(ctx, "startExecution")
 	if err != nil {
@@ -52,7 +52,7 @@ func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.Star
 	return in, nil
 }
 
-// Execute runs the whole for the caller's tenant; see [engine.Engine.Execute].
+// Execute runs a command in a new runner for the caller's tenant; see [engine.Engine.Execute].
 func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (x runtime.Execution, err error) {
 	defer func() { record(ctx, g, "run", ofExecution, x.ID, owner(in.Tenant, err), err) }()
 	asked := in.EnvironmentID
@@ -64,6 +64,8 @@ func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (x runtime.Exec
 	return x, noEnvironment(err, asked, in.EnvironmentID)
 }
 
+// running checks that the caller may run programs, and sets the input's tenant, environment and key
+// space.
 func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInput, error) {
 	p, err := g.caller(ctx, "run")
 	if err == nil {
@@ -73,7 +75,7 @@ func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInpu
 	return in, err
 }
 
-// Execution returns one of the caller's, as it is when it has ended or when wait is over.
+// Execution returns an execution that the caller sees, once it has ended or after wait.
 func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
 	p, err := g.caller(ctx, "execution")
 	if err != nil {
@@ -86,12 +88,13 @@ func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time
 	return g.engine.Execution(ctx, id, wait)
 }
 
-// ExecutionUsage measures an execution that the caller has read; see [engine.Engine.ExecutionUsage].
+// ExecutionUsage measures an execution. It checks nothing: x must come from a call that did. See
+// [engine.Engine.ExecutionUsage].
 func (g *Guard) ExecutionUsage(ctx context.Context, x runtime.Execution) *runtime.UsageNow {
 	return g.engine.ExecutionUsage(ctx, x)
 }
 
-// Executions returns the caller's; see [engine.Engine.Executions].
+// Executions returns executions of the caller's tenant, or of all; see [engine.Engine.Executions].
 func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
 	p, err := g.caller(ctx, "executions")
 	if err != nil {
@@ -101,7 +104,7 @@ func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, f
 	return g.engine.Executions(ctx, filter, first, after, charge)
 }
 
-// Events opens the events of an execution of the caller's; see [engine.Engine.Events].
+// Events opens the events of an execution that the caller sees; see [engine.Engine.Events].
 func (g *Guard) Events(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error) {
 	if err := g.AllowExecution(ctx, "executionEvents", id); err != nil {
 		return nil, err
@@ -109,8 +112,7 @@ func (g *Guard) Events(ctx context.Context, id runtime.ExecutionID, after string
 	return g.engine.Events(ctx, id, after)
 }
 
-// Output returns a page of the output of an execution of the caller's; see
-// [engine.Engine.Output].
+// Output returns a page of an execution's output, if the caller sees it; see [engine.Engine.Output].
 func (g *Guard) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []events.Event, next string, end bool, err error) {
 	if err := g.AllowExecution(ctx, "output", id); err != nil {
 		return nil, "", false, err
@@ -118,8 +120,7 @@ func (g *Guard) Output(ctx context.Context, id runtime.ExecutionID, after string
 	return g.engine.Output(ctx, id, after, maxBytes, charge)
 }
 
-// Lines returns lines of the output of an execution of the caller's; see
-// [engine.Engine.Lines].
+// Lines returns lines of an execution's output, if the caller sees it; see [engine.Engine.Lines].
 func (g *Guard) Lines(ctx context.Context, id runtime.ExecutionID, query engine.LineQuery, charge func(text []byte) error) (engine.LinePage, error) {
 	if err := g.AllowExecution(ctx, "output", id); err != nil {
 		return engine.LinePage{}, err
@@ -127,8 +128,7 @@ func (g *Guard) Lines(ctx context.Context, id runtime.ExecutionID, query engine.
 	return g.engine.Lines(ctx, id, query, charge)
 }
 
-// OpenOutput opens the output of an execution of the caller's; see
-// [engine.Engine.OpenOutput].
+// OpenOutput opens an execution's output, if the caller sees it; see [engine.Engine.OpenOutput].
 func (g *Guard) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error) {
 	if err := g.AllowExecution(ctx, "output", id); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (g *Guard) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream r
 	return g.engine.OpenOutput(ctx, id, stream)
 }
 
-// WriteStdin feeds an execution of the caller's; see [engine.Engine.WriteStdin].
+// WriteStdin writes to the stdin of an execution that the caller sees; see [engine.Engine.WriteStdin].
 func (g *Guard) WriteStdin(ctx context.Context, in engine.StdinInput) (int64, error) {
 	if err := g.AllowExecution(ctx, "writeStdin", in.ExecutionID); err != nil {
 		return 0, err
@@ -144,7 +144,7 @@ func (g *Guard) WriteStdin(ctx context.Context, in engine.StdinInput) (int64, er
 	return g.engine.WriteStdin(ctx, in)
 }
 
-// Resize resizes the terminal of an execution of the caller's; see [engine.Engine.Resize].
+// Resize resizes the terminal of an execution that the caller sees; see [engine.Engine.Resize].
 func (g *Guard) Resize(ctx context.Context, id runtime.ExecutionID, size runtime.TerminalSize) (runtime.Execution, error) {
 	if err := g.AllowExecution(ctx, "resizeTerminal", id); err != nil {
 		return runtime.Execution{}, err
@@ -152,7 +152,7 @@ func (g *Guard) Resize(ctx context.Context, id runtime.ExecutionID, size runtime
 	return g.engine.Resize(ctx, id, size)
 }
 
-// Signal sends a signal to an execution of the caller's; see [engine.Engine.Signal].
+// Signal sends a signal to an execution that the caller sees; see [engine.Engine.Signal].
 func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal string) (_ runtime.Execution, err error) {
 	defer g.recording(ctx, "signalExecution", ofExecution, string(id))(&err)
 	if err := g.AllowExecution(ctx, "signalExecution", id); err != nil {
@@ -161,7 +161,7 @@ func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal strin
 	return g.engine.Signal(ctx, id, signal)
 }
 
-// Cancel ends an execution of the caller's; see [engine.Engine.Cancel].
+// Cancel cancels an execution that the caller sees; see [engine.Engine.Cancel].
 func (g *Guard) Cancel(ctx context.Context, id runtime.ExecutionID) (_ runtime.Execution, err error) {
 	defer g.recording(ctx, "cancelExecution", ofExecution, string(id))(&err)
 	if err := g.AllowExecution(ctx, "cancelExecution", id); err != nil {

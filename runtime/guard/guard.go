@@ -1,10 +1,11 @@
-// Package guard is the engine as callers may use it. Every door goes through it:
-// the API's resolvers, subscriptions and downloads, and other systems' APIs.
+// Package guard is the engine with permission checks and audit entries. Every door calls it instead
+// of the engine: the API's resolvers, subscriptions and downloads, and other systems' APIs.
 //
-// The caller is in the context (package access). Each method first checks whether the caller may
-// use the operation at all (FORBIDDEN), whether the audit log has room for its entry
-// (CLUSTER_UNAVAILABLE), and whether the caller sees the object. For an object that it doesn't see, the error is that of an
-// id that was never given. Methods are safe for concurrent use.
+// The caller is in the context (see package access). Each method first checks whether the caller
+// may use the operation at all (FORBIDDEN). Then it checks whether the audit log has space for the
+// entry (CLUSTER_UNAVAILABLE), and whether the caller sees the object. For an object that it
+// doesn't see, the error is the same as for an id that never existed. Methods are safe for
+// concurrent use.
 package guard
 
 import (
@@ -18,22 +19,22 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A Guard lets callers use an engine.
+// A Guard lets callers use an engine as far as they are permitted.
 type Guard struct {
 	engine *engine.Engine
 	book   *identity.Book
 	log    *audit.Log // nil: nothing is recorded
 }
 
-// New returns the guard of an engine. The book has its tenants. The log records what callers change;
-// nil: nothing does.
+// New returns the guard of an engine. book contains the tenants. log records what callers change;
+// nil: nothing is recorded.
 func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 	return &Guard{engine: e, book: book, log: log}
 }
 
-// caller returns the caller if it may use an operation, and if the audit log has room for the operation's entry.
+// caller returns the caller if it may use an operation, and if the audit log has room for the entry.
 func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Principal, error) {
-	p := access.Of(ctx)
+	p := access.FromContext(ctx)
 	if g.log != nil && recorded[op] {
 		tenant := audit.WholeServer
 		if !p.AllTenants {
@@ -46,12 +47,12 @@ func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Princip
 	return p, p.Allow(op)
 }
 
-// Allowed returns the caller if it may use an operation.
+// Allowed returns the caller if it may use an operation, or why not. It checks no object.
 func (g *Guard) Allowed(ctx context.Context, op access.Operation) (access.Principal, error) {
 	return g.caller(ctx, op)
 }
 
-// runner returns a runner of the caller's, and RUNNER_GONE for any other.
+// runner returns a runner that the caller sees, or RUNNER_GONE.
 func (g *Guard) runner(p access.Principal, id runtime.RunnerID) (runtime.Runner, error) {
 	if r, ok := g.engine.Runner(id); ok && p.SeesRunner(r) {
 		return r, nil
@@ -59,7 +60,7 @@ func (g *Guard) runner(p access.Principal, id runtime.RunnerID) (runtime.Runner,
 	return runtime.Runner{}, runtime.Gone(id)
 }
 
-// allowRunner is caller and runner.
+// allowRunner returns an error unless the caller may use an operation on a runner.
 func (g *Guard) allowRunner(ctx context.Context, op access.Operation, id runtime.RunnerID) error {
 	p, err := g.caller(ctx, op)
 	if err == nil {
@@ -68,7 +69,7 @@ func (g *Guard) allowRunner(ctx context.Context, op access.Operation, id runtime
 	return err
 }
 
-// execution returns an execution of the caller's, and EXECUTION_NOT_FOUND for any other.
+// execution returns an execution that the caller sees, or EXECUTION_NOT_FOUND.
 func (g *Guard) execution(ctx context.Context, p access.Principal, id runtime.ExecutionID) (runtime.Execution, error) {
 	x, err := g.engine.Execution(ctx, id, 0)
 	if err == nil && !p.SeesExecution(x) {
@@ -99,7 +100,7 @@ func (g *Guard) allowBatch(ctx context.Context, op access.Operation, id runtime.
 	return err
 }
 
-// scope returns the tenant to which a caller's lists are narrowed; nil: to none.
+// scope returns the tenant to which a caller's lists are restricted; nil: all tenants.
 func scope(p access.Principal) *runtime.TenantID {
 	if tenant, one := p.Scope(); one {
 		return &tenant
@@ -107,9 +108,9 @@ func scope(p access.Principal) *runtime.TenantID {
 	return nil
 }
 
-// narrowed returns the only tenant whose objects a list shows, if the caller asks for the tenant
-// asked; nil: all tenants. Sees is false if the caller sees nothing of that tenant: its list is
-// empty.
+// narrowed returns the only tenant whose objects a list contains, or nil for all tenants. The
+// tenant in the request is asked. If the caller sees nothing of that tenant, sees is false, and its
+// list is empty.
 func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
 	if asked == nil {
 		return scope(p), true
@@ -117,8 +118,10 @@ func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.Tena
 	return asked, p.SeesTenant(*asked)
 }
 
-// Go starts f in a goroutine that the engine waits for; see [engine.Engine.Go].
+// Go runs f in a goroutine that the engine waits for; see [engine.Engine.Go].
 func (g *Guard) Go(ctx context.Context, f func(context.Context)) error { return g.engine.Go(ctx, f) }
 
-// Watching counts a subscription; see [engine.Engine.Watching].
-func (g *Guard) Watching(kind engine.WatchKind) (left func()) { return g.engine.Watching(kind) }
+// CountSubscription counts a subscription; see [engine.Engine.CountSubscription].
+func (g *Guard) CountSubscription(kind engine.WatchKind) (left func()) {
+	return g.engine.CountSubscription(kind)
+}

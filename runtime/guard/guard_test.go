@@ -11,12 +11,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// unasked are the methods that don't ask who calls: of an object that the caller has got already,
-// or of no object.
-var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Usage", "ExecutionUsage", "RunnerUsage", "Go", "Watching", "FailureRecorder"}
+// unasked are the methods that don't check the caller: they concern an object from an earlier
+// checked call, or no object.
+var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Usage", "ExecutionUsage", "RunnerUsage", "Go", "CountSubscription", "FailureRecorder"}
 
-// TestEveryMethodAsksWhoCalls before it does anything: here there is no engine that could.
-func TestEveryMethodAsksWhoCalls(t *testing.T) {
+// TestEveryMethodChecksItsCaller calls methods on a guard without an engine, so that anything later
+// than the check panics.
+func TestEveryMethodChecksItsCaller(t *testing.T) {
 	g := reflect.ValueOf(New(nil, nil, nil))
 	kind := g.Type()
 	for i := range kind.NumMethod() {
@@ -49,7 +50,7 @@ func TestEveryMethodAsksWhoCalls(t *testing.T) {
 func call(ctx context.Context, method reflect.Value, name string) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("it went on: %v", panicked)
+			err = fmt.Errorf("it continued: %v", panicked)
 		}
 	}()
 	in := []reflect.Value{reflect.ValueOf(ctx)}

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
-// Runner returns one, and whether it is there for the caller.
+// Runner returns a runner, and whether it exists for the caller.
 func (g *Guard) Runner(ctx context.Context, id runtime.RunnerID) (runtime.Runner, bool, error) {
 	p, err := g.caller(ctx, "runner")
 	if err != nil {
@@ -24,7 +24,7 @@ func (g *Guard) Runner(ctx context.Context, id runtime.RunnerID) (runtime.Runner
 	return r, true, nil
 }
 
-// Runners returns the caller's; see [engine.Engine.Runners].
+// Runners returns the runners that the caller sees; see [engine.Engine.Runners].
 func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runtime.Runner, error) {
 	p, err := g.caller(ctx, "runners")
 	if err != nil {
@@ -37,12 +37,13 @@ func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runt
 	return g.engine.Runners(filter), nil
 }
 
-// RunnerUsage measures a runner that the caller has read; see [engine.Engine.RunnerUsage].
+// RunnerUsage measures a runner. It checks nothing: r must come from a call that did. See
+// [engine.Engine.RunnerUsage].
 func (g *Guard) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
 	return g.engine.RunnerUsage(ctx, r)
 }
 
-// WatchRunners is as [engine.Engine.WatchRunners], for the caller's runners.
+// WatchRunners follows the runners that the caller sees; see [engine.Engine.WatchRunners].
 func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-chan runnerfeed.Event, error) {
 	p, err := g.watches(ctx, "runnerEvents", id)
 	if err != nil {
@@ -51,7 +52,8 @@ func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-c
 	return g.engine.WatchRunners(ctx, id, p.SeesRunner)
 }
 
-// TaskEvents returns what happened to a runner of the caller's.
+// TaskEvents returns the events of a runner that the caller sees, and none for another one. Only
+// callers for all tenants get those of removed runners.
 func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
 	p, err := g.caller(ctx, "taskEvents")
 	if err != nil {
@@ -86,8 +88,8 @@ func (g *Guard) ClaimOrResume(ctx context.Context, in engine.ClaimInput) (r runt
 }
 
 // claimant returns the tenant for which a caller claims in an environment, and the environment's id
-// for the engine. Instead of one that the caller doesn't see that is "", which the engine refuses as
-// it refuses an unknown id: after its other checks.
+// for the engine. It replaces an environment that the caller doesn't see by "". The engine refuses
+// that like an unknown id, after its other checks.
 func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, runtime.EnvironmentID) {
 	env, ok := g.engine.Environment(id)
 	switch {
@@ -99,7 +101,7 @@ func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.
 	return p.ActsFor(env.Tenant), id
 }
 
-// noEnvironment returns err about the environment that the caller named, if claimant had replaced it.
+// noEnvironment names the caller's environment in err, if claimant had replaced it.
 func noEnvironment(err error, asked, used runtime.EnvironmentID) error {
 	if used != asked && runtime.CodeOf(err) == runtime.CodeEnvironmentNotFound {
 		return engine.NoEnvironment(asked)
@@ -107,7 +109,7 @@ func noEnvironment(err error, asked, used runtime.EnvironmentID) error {
 	return err
 }
 
-// Renew renews a claim of the caller's.
+// Renew renews the claim of a runner that the caller sees.
 func (g *Guard) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	if err := g.allowRunner(ctx, "renewRunner", id); err != nil {
 		return runtime.Runner{}, err
@@ -115,7 +117,7 @@ func (g *Guard) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner,
 	return g.engine.Renew(ctx, id)
 }
 
-// Release ends a claim of the caller's; false means that there was none.
+// Release releases a runner that the caller sees. It returns false if there is none.
 func (g *Guard) Release(ctx context.Context, id runtime.RunnerID) (released bool, err error) {
 	var outcome error
 	defer g.recording(ctx, "releaseRunner", ofRunner, string(id))(&outcome)
@@ -132,7 +134,7 @@ func (g *Guard) Release(ctx context.Context, id runtime.RunnerID) (released bool
 	return released, err
 }
 
-// Files lists files of a runner of the caller's; see [files.Access.Files].
+// Files lists files of a runner that the caller sees; see [files.Access.Files].
 func (g *Guard) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
 	if err := g.allowRunner(ctx, "files", id); err != nil {
 		return nil, err
@@ -140,7 +142,7 @@ func (g *Guard) Files(ctx context.Context, id runtime.RunnerID, dir string, recu
 	return g.engine.Files(ctx, id, dir, recursive)
 }
 
-// File returns a file of a runner of the caller's; see [files.Access.File].
+// File returns a file of a runner that the caller sees; see [files.Access.File].
 func (g *Guard) File(ctx context.Context, id runtime.RunnerID, path string) (runtime.File, bool, error) {
 	if err := g.allowRunner(ctx, "file", id); err != nil {
 		return runtime.File{}, false, err
@@ -148,7 +150,7 @@ func (g *Guard) File(ctx context.Context, id runtime.RunnerID, path string) (run
 	return g.engine.File(ctx, id, path)
 }
 
-// SearchFiles searches files of a runner of the caller's; see [files.Access.SearchFiles].
+// SearchFiles searches files of a runner that the caller sees; see [files.Access.SearchFiles].
 func (g *Guard) SearchFiles(ctx context.Context, id runtime.RunnerID, search files.Search) (runtime.FileSearch, error) {
 	if err := g.allowRunner(ctx, "searchFiles", id); err != nil {
 		return runtime.FileSearch{}, err
@@ -156,7 +158,7 @@ func (g *Guard) SearchFiles(ctx context.Context, id runtime.RunnerID, search fil
 	return g.engine.SearchFiles(ctx, id, search)
 }
 
-// WatchFiles reports changes of files of a runner of the caller's; see [files.Access.WatchFiles].
+// WatchFiles reports changes of files of a runner that the caller sees; see [files.Access.WatchFiles].
 func (g *Guard) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*files.Watch, error) {
 	if err := g.allowRunner(ctx, "fileChanges", id); err != nil {
 		return nil, err
@@ -164,7 +166,7 @@ func (g *Guard) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string,
 	return g.engine.WatchFiles(ctx, id, dir, recursive)
 }
 
-// OpenFile opens a file of a runner of the caller's; see [files.Access.OpenFile].
+// OpenFile opens a file of a runner that the caller sees; see [files.Access.OpenFile].
 func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
 	if err := g.allowRunner(ctx, "file", id); err != nil {
 		return runtime.File{}, nil, err
@@ -172,7 +174,7 @@ func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, 
 	return g.engine.OpenFile(ctx, id, path, offset)
 }
 
-// UpdateFiles changes files of a runner of the caller's; see [files.Access.UpdateFiles].
+// UpdateFiles changes files of a runner that the caller sees; see [files.Access.UpdateFiles].
 func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (_ files.Updated, err error) {
 	defer g.recording(ctx, "updateFiles", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "updateFiles", id); err != nil {
@@ -181,7 +183,7 @@ func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []s
 	return g.engine.UpdateFiles(ctx, id, remove, field, write)
 }
 
-// MoveFile moves a file of a runner of the caller's; see [files.Access.MoveFile].
+// MoveFile moves a file of a runner that the caller sees; see [files.Access.MoveFile].
 func (g *Guard) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string) (_ runtime.File, err error) {
 	defer g.recording(ctx, "moveFile", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "moveFile", id); err != nil {
@@ -190,7 +192,7 @@ func (g *Guard) MoveFile(ctx context.Context, id runtime.RunnerID, from, to stri
 	return g.engine.MoveFile(ctx, id, from, to)
 }
 
-// UploadFile writes a file of a runner of the caller's; see [files.Access.UploadFile].
+// UploadFile writes a file of a runner that the caller sees; see [files.Access.UploadFile].
 func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (_ runtime.File, err error) {
 	defer g.recording(ctx, "uploadFile", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "uploadFile", id); err != nil {

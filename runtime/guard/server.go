@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// Health returns how the server and its parts are. A caller of one tenant gets the pools that it
-// sees, and of the other parts only the verdict.
+// Health returns the state of the server and of its components. A caller for one tenant gets the
+// pools that it sees, and only the status of the other components.
 func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
 	p, err := g.caller(ctx, "health")
 	if err != nil {
@@ -36,7 +36,7 @@ func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
 	return health, nil
 }
 
-// Activity is as [engine.Engine.Activity], for the caller's tenant.
+// Activity returns counts for the caller's tenant, or for all; see [engine.Engine.Activity].
 func (g *Guard) Activity(ctx context.Context) (runtime.Activity, error) {
 	p, err := g.caller(ctx, "activity")
 	if err != nil {
@@ -45,7 +45,7 @@ func (g *Guard) Activity(ctx context.Context) (runtime.Activity, error) {
 	return g.engine.Activity(ctx, scope(p)), nil
 }
 
-// ClusterStatus is as [engine.Engine.ClusterStatus].
+// ClusterStatus returns the cluster's status; see [engine.Engine.ClusterStatus].
 func (g *Guard) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
 	if _, err := g.caller(ctx, "cluster"); err != nil {
 		return runtime.ClusterStatus{}, err
@@ -53,7 +53,7 @@ func (g *Guard) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error
 	return g.engine.ClusterStatus(ctx)
 }
 
-// Evaluations is as [engine.Engine.Evaluations].
+// Evaluations returns the cluster's evaluations; see [engine.Engine.Evaluations].
 func (g *Guard) Evaluations(ctx context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	if _, err := g.caller(ctx, "cluster"); err != nil {
 		return nil, 0, err
@@ -61,7 +61,7 @@ func (g *Guard) Evaluations(ctx context.Context, filter runtime.EvaluationFilter
 	return g.engine.Evaluations(ctx, filter)
 }
 
-// Allocations is as [engine.Engine.Allocations].
+// Allocations returns the cluster's allocations; see [engine.Engine.Allocations].
 func (g *Guard) Allocations(ctx context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
 	if _, err := g.caller(ctx, "cluster"); err != nil {
 		return nil, 0, err
@@ -69,7 +69,7 @@ func (g *Guard) Allocations(ctx context.Context, filter runtime.AllocationFilter
 	return g.engine.Allocations(ctx, filter)
 }
 
-// SetDraining is as [engine.Engine.SetDraining].
+// SetDraining starts or ends draining the cluster; see [engine.Engine.SetDraining].
 func (g *Guard) SetDraining(ctx context.Context, draining bool) (err error) {
 	defer g.recording(ctx, "drainCluster", ofCluster, "")(&err)
 	if _, err := g.caller(ctx, "drainCluster"); err != nil {

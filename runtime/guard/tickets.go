@@ -11,7 +11,7 @@ import (
 )
 
 // ClaimLater claims a runner for the caller's tenant in the background; see
-// [engine.Engine.ClaimLater]. The ticket is one entry of the audit log, its runner another one.
+// [engine.Engine.ClaimLater]. The ticket and its runner are two entries of the audit log.
 func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.Ticket, err error) {
 	defer func() {
 		record(ctx, g, "claimRunner", ofTicket, t.ID, owner(in.Tenant, err), err, resumption(t.Resumed)...)
@@ -29,8 +29,8 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// WaitingClaims returns those of the caller's tenant, or all for all tenants; see
-// [engine.Engine.WaitingClaims].
+// WaitingClaims returns the waiting claims of the caller's tenant, or of all for a caller for all
+// tenants; see [engine.Engine.WaitingClaims].
 func (g *Guard) WaitingClaims(ctx context.Context, filter engine.WaitingFilter, first int, after string) (claims []engine.WaitingClaim, total int, err error) {
 	p, err := g.caller(ctx, "waitingClaims")
 	if err != nil {
@@ -44,8 +44,8 @@ func (g *Guard) WaitingClaims(ctx context.Context, filter engine.WaitingFilter, 
 	return claims, total, nil
 }
 
-// allowTicket returns an error unless the caller may use an operation on a ticket, and
-// TICKET_NOT_FOUND for one of another tenant.
+// allowTicket returns an error unless the caller may use an operation on a ticket. For another
+// tenant's ticket it returns TICKET_NOT_FOUND.
 func (g *Guard) allowTicket(ctx context.Context, op access.Operation, id runtime.TicketID) error {
 	p, err := g.caller(ctx, op)
 	if err != nil {
@@ -58,7 +58,7 @@ func (g *Guard) allowTicket(ctx context.Context, op access.Operation, id runtime
 	return err
 }
 
-// Ticket returns one of the caller's; see [engine.Engine.Ticket].
+// Ticket returns a ticket that the caller sees; see [engine.Engine.Ticket].
 func (g *Guard) Ticket(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
 	if err := g.allowTicket(ctx, "ticket", id); err != nil {
 		return ticket.Ticket{}, err
@@ -66,7 +66,7 @@ func (g *Guard) Ticket(ctx context.Context, id runtime.TicketID) (ticket.Ticket,
 	return g.engine.Ticket(ctx, id)
 }
 
-// WatchTicket follows one of the caller's; see [engine.Engine.WatchTicket].
+// WatchTicket follows a ticket that the caller sees; see [engine.Engine.WatchTicket].
 func (g *Guard) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan ticket.Ticket, error) {
 	if err := g.allowTicket(ctx, "ticketEvents", id); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (g *Guard) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan ti
 	return g.engine.WatchTicket(ctx, id)
 }
 
-// CancelTicket ends one of the caller's; see [engine.Engine.CancelTicket].
+// CancelTicket cancels a ticket that the caller sees; see [engine.Engine.CancelTicket].
 func (g *Guard) CancelTicket(ctx context.Context, id runtime.TicketID) (_ ticket.Ticket, err error) {
 	defer g.recording(ctx, "cancelTicket", ofTicket, string(id))(&err)
 	if err = g.allowTicket(ctx, "cancelTicket", id); err != nil {

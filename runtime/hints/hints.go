@@ -1,5 +1,5 @@
-// Package hints passes hints to look again on to all who watch; a hint blocks
-// nobody but whom it calls.
+// Package hints passes hints on to all watchers. A hint means: read the state again. Send blocks
+// only as long as the watchers' functions do.
 package hints
 
 import (
@@ -10,16 +10,16 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Watchers are those who watch. The zero value is ready, and its methods may be
-// called at once.
+// Watchers are the present watchers. The zero value is ready. Its methods are safe for concurrent use.
 type Watchers struct {
 	mu  sync.Mutex // guards all
 	all []*watcher // never changed in place
 }
 
+// A watcher is a pointer to a function, because functions can't be compared.
 type watcher struct{ hint func(runtime.EnvironmentID) }
 
-// Send hints at the runners of an environment, "" for any, to all who watch.
+// Send hints to all watchers that an environment's runners, or any for "", may have changed.
 func (w *Watchers) Send(id runtime.EnvironmentID) {
 	w.mu.Lock()
 	all := w.all
@@ -29,8 +29,8 @@ func (w *Watchers) Send(id runtime.EnvironmentID) {
 	}
 }
 
-// Watch calls hint at every Send, and once for "" as soon as it watches, of what
-// changed before. It returns ctx's cause when ctx ends; a last call may come then.
+// Watch calls hint at every Send, and first once for "", because of earlier changes. It returns
+// ctx's cause when ctx ends; hint may be called once more at that moment.
 func (w *Watchers) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
 	mine := &watcher{hint}
 	w.mu.Lock()

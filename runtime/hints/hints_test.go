@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestEveryWatcherIsToldUntilItsEnd(t *testing.T) {
+func TestWatchersGetHintsUntilTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w Watchers
 		w.Send("nobody")
@@ -33,10 +33,10 @@ func TestEveryWatcherIsToldUntilItsEnd(t *testing.T) {
 		endLong(over)
 		<-ended
 		if got := told["short"]; len(got) != 2 || got[0] != "" || got[1] != "a" {
-			t.Errorf("until its end it was told %q", got)
+			t.Errorf("until its end it received %q", got)
 		}
 		if got := told["long"]; len(got) != 3 || got[2] != "b" {
-			t.Errorf("the other was told %q", got)
+			t.Errorf("the other received %q", got)
 		}
 	})
 }

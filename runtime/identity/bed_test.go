@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// memory is a Store that forgets all with the process. Servers may share one.
+// memory is a Store in memory, which servers may share.
 type memory struct {
 	mu      sync.Mutex // guards what follows
 	tokens  map[string]access.Token
@@ -109,7 +109,7 @@ func load(t testing.TB, s Store, c Config) *Book {
 	return b
 }
 
-// newBook returns one that needs tokens, with the tenants physics and chemistry.
+// newBook returns a book that requires tokens, with the tenants physics and chemistry.
 func newBook(t testing.TB) (*Book, *memory) {
 	t.Helper()
 	m := newMemory()

@@ -1,9 +1,9 @@
-// Package identity knows who callers are: it has the tokens, the tenants and the
-// key that signs grants. It makes a principal of what a caller shows.
+// Package identity authenticates callers. It keeps the tokens, the tenants and the key that signs
+// grants, and turns a token or a grant into a principal. Package access decides what the principal
+// may do.
 //
-// All of it is in memory, so knowing a caller costs a microsecond; every change
-// is stored before it holds. What a caller may do from then on is the business
-// of package access.
+// Everything is in memory, so authentication takes a microsecond. Every change is stored before it
+// takes effect.
 package identity
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// A Store has what outlives the process.
+// A Store stores tokens and tenants.
 type Store interface {
 	Tokens(ctx context.Context) ([]access.Token, error)
 	PutTokens(ctx context.Context, tokens ...access.Token) error // after an error some may be stored
@@ -32,7 +32,7 @@ type Store interface {
 	DeleteTenant(ctx context.Context, id runtime.TenantID) error
 }
 
-// Quotas bound what tenants take.
+// Quotas limits what tenants use.
 type Quotas interface {
 	SetTenant(t runtime.Tenant)
 	Remove(id runtime.TenantID)
@@ -41,53 +41,52 @@ type Quotas interface {
 // Config are a Book's settings.
 type Config struct {
 	Store      Store
-	FirstToken string // of the first administrator, which can't be revoked; "": there is none
-	Open       bool   // callers that show nothing may do everything, until the first token is made
+	FirstToken string // token of the first administrator, which can't be revoked; "": none
+	Open       bool   // callers without a token may do everything until the first token is made
 	Key        []byte // signs grants
-	Quotas     Quotas // learns what tenants may take; nil: nothing does
+	Quotas     Quotas // gets the tenants' quotas; nil: not needed
 	Logger     *zap.Logger
 
 	// Free returns an error if a deleted tenant of this name still has runners, waiting claims or
-	// executions: no new tenant can have the name. If Free is nil, names are always free.
+	// executions. No new tenant can have the name then. nil: names are always free.
 	Free func(ctx context.Context, id runtime.TenantID) error
 }
 
-// A Book has the tokens and tenants of a server. Its methods are safe for
-// concurrent use.
+// A Book keeps the tokens and tenants of a server. Its methods are safe for concurrent use.
 type Book struct {
 	store  Store
 	open   bool
-	first  *liveToken // of Config.FirstToken; nil: there is none
-	nobody *liveToken // of callers that show nothing; it ends when the server begins to need tokens
+	first  *liveToken // of Config.FirstToken; nil: none
+	nobody *liveToken // of callers without a token; ends when the first token is made
 	grants grants
 	quotas Quotas
-	free   func(ctx context.Context, id runtime.TenantID) error
+	free   func(ctx context.Context, id runtime.TenantID) error // Config.Free
 	logger *zap.Logger
 
-	changing sync.Mutex // of who changes something: store, then memory
+	changing sync.Mutex // serializes changes, which are stored before they change memory
 
-	mu      sync.RWMutex // guards what follows
+	mu      sync.RWMutex // guards the fields below
 	tokens  map[string]*liveToken
 	tenants map[runtime.TenantID]runtime.Tenant
 }
 
-// A liveToken is a token with what ends when it does.
+// A liveToken is a token with the context that ends with it.
 type liveToken struct {
 	access.Token
-	ended context.Context // its cause says why
+	ended context.Context // ends with the token; its cause says why
 	end   context.CancelCauseFunc
 	used  atomic.Int64 // Unix milliseconds of the last use; 0: never
-	dirty atomic.Bool  // used isn't stored
+	dirty atomic.Bool  // used isn't stored yet
 }
 
-// errRevoked and errExpired are why a caller that was known isn't any more.
+// errRevoked, errExpired and errClosed are why a known caller is no longer authenticated.
 var (
 	errRevoked = runtime.Errorf(runtime.CodeUnauthenticated, "the token was revoked")
 	errExpired = runtime.Errorf(runtime.CodeUnauthenticated, "the token has expired")
-	errClosed  = runtime.Errorf(runtime.CodeUnauthenticated, "this server needs tokens now: the first one was made")
+	errClosed  = runtime.Errorf(runtime.CodeUnauthenticated, "this server requires tokens since its first one was made")
 )
 
-// New returns a book that knows only the first token. Call Load.
+// New returns a book that contains only the first token. Call Load.
 func New(c Config) *Book {
 	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
@@ -96,6 +95,7 @@ func New(c Config) *Book {
 	return b
 }
 
+// newLive returns a token with a context that ends when the token is revoked or expires.
 func newLive(t access.Token) *liveToken {
 	live := &liveToken{Token: t}
 	if !t.LastUsedAt.IsZero() {
@@ -113,8 +113,8 @@ func newLive(t access.Token) *liveToken {
 	return live
 }
 
-// Load reads what is stored. Call it again where another server may have changed
-// that: tokens that were revoked meanwhile end.
+// Load reads the stored tokens and tenants. Call it again when another server may have changed
+// them. Tokens that were revoked meanwhile end.
 func (b *Book) Load(ctx context.Context) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -132,7 +132,7 @@ func (b *Book) Load(ctx context.Context) error {
 	b.tokens, b.tenants = map[string]*liveToken{}, map[runtime.TenantID]runtime.Tenant{}
 	for _, t := range tokens {
 		if known := old[t.ID]; known != nil && known.RevokedAt.Equal(t.RevokedAt) {
-			b.tokens[t.ID] = known
+			b.tokens[t.ID] = known // unchanged: its context continues, and with it the calls that depend on it
 			delete(old, t.ID)
 			continue
 		}
@@ -151,12 +151,13 @@ func (b *Book) Load(ctx context.Context) error {
 	return nil
 }
 
-// followEvery is how often a server that doesn't lead reads what the one that leads changed: a revoked
-// token is refused there within 5 s.
+// followEvery is how often a server that doesn't lead reads the leader's changes. So it refuses a
+// revoked token within 5 s.
 const followEvery = 2 * time.Second
 
-// Follow loads again and again, until leads is closed: from then on only this server changes what is
-// stored. It returns ctx's cause if ctx ends first. While the store can't be read, all stays as it was.
+// Follow calls Load repeatedly until leads is closed, because afterwards only this server makes
+// changes. It returns ctx's cause if ctx ends first. While the store is unreadable, everything
+// stays as it was.
 func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
@@ -165,7 +166,7 @@ func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
 		case <-ticker.C:
 			err := b.Load(ctx)
 			if err != nil && !failing && ctx.Err() == nil {
-				b.logger.Warn("the tokens can't be read: one that was revoked meanwhile is still known", zap.Error(err))
+				b.logger.Warn("tokens are unreadable; a token revoked meanwhile stays valid until they are readable again", zap.Error(err))
 			}
 			failing = err != nil
 		case <-leads:
@@ -185,14 +186,14 @@ func (b *Book) setQuotas(t runtime.Tenant) {
 // flushEvery is how often the last uses of tokens are stored.
 const flushEvery = 30 * time.Second
 
-// How long sessions and tokens are kept, for the list, after they ended.
+// How long ended sessions and tokens stay in lists.
 const (
 	keepSessions = 24 * time.Hour
 	keepTokens   = 30 * 24 * time.Hour
 )
 
-// Run stores now and then when tokens were used, and forgets what ended long ago, until
-// ctx ends. It returns ctx's cause.
+// Run stores the last uses of tokens regularly, and deletes tokens that ended long ago, until ctx
+// ends. It returns ctx's cause.
 func (b *Book) Run(ctx context.Context) error {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
@@ -210,6 +211,8 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
+// flush stores the last use of the tokens that were used since the previous flush. Those that could
+// not be stored are tried again at the next one.
 func (b *Book) flush(ctx context.Context) {
 	used := map[string]time.Time{}
 	b.mu.RLock()
@@ -228,14 +231,15 @@ func (b *Book) flush(ctx context.Context) {
 		defer b.mu.RUnlock()
 		for id := range used {
 			if t := b.tokens[id]; t != nil {
-				t.dirty.Store(true) // next time
+				t.dirty.Store(true) // try again at the next flush
 			}
 		}
 	}
 }
 
-// forget forgets what ended long ago. A token stays as long as one that was made with it: see
-// RevokeToken. One token always stays: without any, a server on loopback would need none.
+// forget deletes tokens that ended long ago. A token stays while one that it made exists: see
+// RevokeToken. One token always stays, because a server on loopback without any token requires
+// none.
 func (b *Book) forget(ctx context.Context, now time.Time) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -260,7 +264,7 @@ func (b *Book) forget(ctx context.Context, now time.Time) {
 	}
 }
 
-// Open reports whether callers that show nothing may do everything.
+// Open reports whether callers without a token may do everything.
 func (b *Book) Open() bool {
 	if !b.open || b.first != nil {
 		return false
@@ -270,8 +274,7 @@ func (b *Book) Open() bool {
 	return len(b.tokens) == 0
 }
 
-// Tokens returns the tokens that a caller manages, and the sessions too if asked
-// for, the oldest first.
+// Tokens returns the tokens that a caller manages, with the sessions if requested, oldest first.
 func (b *Book) Tokens(by access.Principal, sessions bool) []access.Token {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -289,24 +292,25 @@ func (b *Book) Tokens(by access.Principal, sessions bool) []access.Token {
 	return all
 }
 
-// manages reports whether a caller manages a token: one of its tenant, and of
-// all only if it acts for all.
+// manages reports whether a caller manages a token: one of its tenant, and one for all tenants only
+// if it is such a caller itself.
 func manages(by access.Principal, t access.Token) bool {
 	return by.SeesTenant(t.Tenant) && (by.AllTenants || !t.AllTenants)
 }
 
-// manages is manages for tokens that there are. Hold mu.
+// manages is like the function manages, for existing tokens. Hold mu.
 func (b *Book) manages(by access.Principal, t access.Token) bool {
 	return manages(by, t) && (by.AllTenants || !b.former(t))
 }
 
-// former reports whether a token that has ended was one of a deleted tenant whose name another tenant has now. Hold mu.
+// former reports whether an ended token belonged to a deleted tenant whose name a new tenant has
+// now. Hold mu.
 func (b *Book) former(t access.Token) bool {
 	return t.Ended(time.Now()) && !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
 }
 
-// Tenants returns the tenants that a caller sees, sorted by name. The default one
-// is always among them.
+// Tenants returns the tenants that a caller sees, ordered by name. They always include the default
+// tenant.
 func (b *Book) Tenants(by access.Principal) []runtime.Tenant {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -318,7 +322,7 @@ func (b *Book) Tenants(by access.Principal) []runtime.Tenant {
 	return slices.SortedFunc(maps.Values(all), func(a, b runtime.Tenant) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
 }
 
-// Tenant returns a tenant, and whether there is one.
+// Tenant returns a tenant, and whether it exists.
 func (b *Book) Tenant(id runtime.TenantID) (runtime.Tenant, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

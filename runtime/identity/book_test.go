@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
+func TestTokenLifecycle(t *testing.T) {
 	b, _ := newBook(t)
 	made, text := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
 	known, err := b.Authenticate(text)
@@ -26,8 +26,8 @@ func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
 	}
 	ctx, release := known.Bind(t.Context())
 	defer release()
-	if access.Of(ctx) != want || ctx.Err() != nil {
-		t.Errorf("%+v acts, %v", access.Of(ctx), ctx.Err())
+	if access.FromContext(ctx) != want || ctx.Err() != nil {
+		t.Errorf("%+v acts, %v", access.FromContext(ctx), ctx.Err())
 	}
 	if done, err := b.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil || !done.Revoked {
 		t.Fatal(done, err)
@@ -46,7 +46,7 @@ func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
 	}
 }
 
-func TestExpiredTokenEndsWhatItsHolderDoes(t *testing.T) {
+func TestExpiredTokenCancelsItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBook(t)
 		_, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics", Life: time.Minute})
@@ -64,14 +64,14 @@ func TestExpiredTokenEndsWhatItsHolderDoes(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if cause := context.Cause(ctx); !errors.Is(cause, errExpired) {
-			t.Errorf("it goes on: %v", cause)
+			t.Errorf("it continues: %v", cause)
 		}
 		_, err = b.Authenticate(text)
 		wantCode(t, "an expired token", err, runtime.CodeUnauthenticated)
 	})
 }
 
-// TestBoundContextEndsWithItsParent, and holds nothing of its token after release.
+// TestBoundContextEndsWithItsParent also checks that release drops all references to its token.
 func TestBoundContextEndsWithItsParent(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
@@ -90,7 +90,7 @@ func TestBoundContextEndsWithItsParent(t *testing.T) {
 	}
 }
 
-func TestLastUseIsStoredNowAndThen(t *testing.T) {
+func TestLastUseIsStoredPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := newBook(t)
 		made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
@@ -199,15 +199,16 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestLoadReadsWhatOthersChanged: servers share a store, and one takes over from another.
-func TestLoadReadsWhatOthersChanged(t *testing.T) {
+// TestLoadReadsChangesOfOtherServers uses servers that share a store, one of which takes over from
+// another.
+func TestLoadReadsChangesOfOtherServers(t *testing.T) {
 	b, m := newBook(t)
 	other := load(t, m, Config{FirstToken: "first"})
 	kept, keptText := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	gone, goneText := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	if _, err := other.Authenticate(text); err == nil {
-		t.Fatal("the other server knows it already")
+		t.Fatal("the other server has it already")
 	}
 	bind := func(text string) context.Context {
 		t.Helper()
@@ -240,7 +241,8 @@ func TestLoadReadsWhatOthersChanged(t *testing.T) {
 	}
 }
 
-// TestFirstTokenOfAnOpenServer must be one that can make others, and closes the server.
+// TestFirstTokenOfAnOpenServer checks that it must be able to make others, and that the server then
+// requires tokens.
 func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	m := newMemory()
 	b, other := load(t, m, Config{Open: true}), load(t, m, Config{Open: true})
@@ -294,7 +296,7 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 		wantCode(t, shown, err, runtime.CodeUnauthenticated)
 	}
 	if _, err := b.ByID(""); err == nil {
-		t.Error("what nobody's token signed still holds")
+		t.Error("a grant made without a token is still valid")
 	}
 	if _, err := b.Authenticate(text); err != nil {
 		t.Error(err)
@@ -304,8 +306,8 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	}
 }
 
-// TestFirstTokenOfAFile can't be revoked, is in no list, and is another one in another file.
-func TestFirstTokenOfAFile(t *testing.T) {
+// TestTokenFromAFile checks that it can't be revoked, is in no list, and differs between files.
+func TestTokenFromAFile(t *testing.T) {
 	b, m := newBook(t)
 	known, err := b.Authenticate("first")
 	if err != nil || known.Role != access.Admin || !known.AllTenants {
@@ -333,8 +335,9 @@ func TestFirstTokenOfAFile(t *testing.T) {
 	wantCode(t, "a token that is in the file no more", err, runtime.CodeUnauthenticated)
 }
 
-// TestMadeTokensAreKnown: the server refuses to start with one in its file.
-func TestMadeTokensAreKnown(t *testing.T) {
+// TestMadeTokensAreRecognized is needed because the server refuses to start with such a token in
+// its file.
+func TestMadeTokensAreRecognized(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.makeBy(t, "first", NewToken{Role: access.Observer, AllTenants: true})
 	for text, made := range map[string]bool{text: true, "": false, "first": false, "rpt_first": false} {
@@ -344,8 +347,8 @@ func TestMadeTokensAreKnown(t *testing.T) {
 	}
 }
 
-// TestSecretsAreStoredNowhere: the files of the database have no token, and no grant.
-func TestSecretsAreStoredNowhere(t *testing.T) {
+// TestSecretsAreNotStored searches the database's files for tokens and grants.
+func TestSecretsAreNotStored(t *testing.T) {
 	b, dir := onDisk(t)
 	made, text := b.make(t, NewToken{Role: access.Admin, AllTenants: true})
 	known, err := b.Authenticate(text)
@@ -377,7 +380,8 @@ func TestSecretsAreStoredNowhere(t *testing.T) {
 	}
 }
 
-// TestTokensAreBoundedByTenant: one tenant's tokens leave room for another's, and for sessions.
+// TestTokensAreBoundedByTenant checks that one tenant's tokens leave room for another's, and for
+// sessions.
 func TestTokensAreBoundedByTenant(t *testing.T) {
 	b, _ := newBook(t)
 	for i := range maxTokens {
@@ -406,8 +410,9 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 	}
 }
 
-// A tenant with the name of a deleted one sees and revokes none of that one's tokens, and they don't count.
-func TestTokensOfADeletedTenantAreNotTheNewOnes(t *testing.T) {
+// TestNewTenantDoesNotGetTokensOfADeletedOne checks that a tenant with a deleted one's name neither
+// sees nor revokes its tokens, and that they don't count.
+func TestNewTenantDoesNotGetTokensOfADeletedOne(t *testing.T) {
 	b, _ := newBook(t)
 	old, _ := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	if _, err := b.DeleteTenant(t.Context(), "physics"); err != nil {

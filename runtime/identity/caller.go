@@ -9,22 +9,21 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// A Caller is a principal, for as long as it is known.
+// A Caller is a principal together with the end of its token or grant.
 type Caller struct {
 	access.Principal
-	ended context.Context // when its token ends, or the server begins to need one; nil: never
-	until time.Time       // when its grant expires; zero: it has none
+	ended context.Context // ends with the token, or with the first token for a caller without one; nil: never
+	until time.Time       // expiry of its grant; zero: no grant
 }
 
-// At returns the caller at an address.
+// At returns the caller with its network address.
 func (c Caller) At(address netip.Addr) Caller {
 	c.Address = address
 	return c
 }
 
-// Bind returns a context in which the caller acts. It ends with ctx, and with
-// UNAUTHENTICATED as its cause when the caller's token or grant ends. Call release
-// when it isn't needed any more.
+// Bind returns a context with the caller's principal. It ends with ctx, and when the caller's token
+// or grant ends, with UNAUTHENTICATED as its cause. Call release when it is no longer needed.
 func (c Caller) Bind(ctx context.Context) (_ context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(access.With(ctx, c.Principal))
 	stop := func() bool { return true }
@@ -38,15 +37,16 @@ func (c Caller) Bind(ctx context.Context) (_ context.Context, release func()) {
 	return timed, func() { stop(); expire(); cancel(nil) }
 }
 
-// Unauthenticated returns why a caller isn't known.
+// unauthenticated returns UNAUTHENTICATED with a formatted message.
 func unauthenticated(format string, args ...any) *runtime.Error {
 	return runtime.Errorf(runtime.CodeUnauthenticated, format, args...)
 }
 
-var errUnknown = unauthenticated("the token isn't one of this server's, or it was revoked, or has expired")
+// errUnknown is the same for all invalid tokens, so that it doesn't reveal which ones exist.
+var errUnknown = unauthenticated("the token is unknown to this server, revoked or expired")
 
-// Authenticate returns the caller who shows a token or a grant; "" is nothing. It
-// takes the same time for every token that is wrong.
+// Authenticate returns the caller with a token or a grant; "" is a caller without either. It
+// returns UNAUTHENTICATED if that isn't valid. It takes the same time for every wrong token.
 func (b *Book) Authenticate(shown string) (Caller, error) {
 	if shown == "" {
 		if b.Open() {
@@ -58,7 +58,7 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 		return b.authenticateGrant(shown)
 	}
 	if b.Open() {
-		return b.anonymous(), nil // as ever: a server that needs no token reads none
+		return b.anonymous(), nil // a server that requires no token ignores them
 	}
 	hash := hashOf(shown)
 	if b.first != nil && same(hash, b.first.Hash) {
@@ -80,12 +80,12 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 	return known.caller()
 }
 
-// anonymous returns the caller who shows nothing, until the server needs tokens.
+// anonymous returns the caller without a token, who ends when the first token is made.
 func (b *Book) anonymous() Caller {
 	return Caller{Principal: access.Anonymous(), ended: b.nobody.ended}
 }
 
-// caller returns who shows the token.
+// caller returns the caller with the token, and records its use.
 func (t *liveToken) caller() (Caller, error) {
 	if t.ended.Err() != nil {
 		return Caller{}, context.Cause(t.ended)
@@ -96,8 +96,8 @@ func (t *liveToken) caller() (Caller, error) {
 	return Caller{Principal: t.Principal(), ended: t.ended}, nil
 }
 
-// ByID returns the caller with a token's id, for what was signed for it; "" is the
-// caller who shows nothing.
+// ByID returns the caller with a token's id, for something that was signed for it; "" is a caller
+// without a token.
 func (b *Book) ByID(id string) (Caller, error) {
 	if id == "" {
 		return b.Authenticate("")
@@ -114,7 +114,7 @@ func (b *Book) ByID(id string) (Caller, error) {
 	return known.caller()
 }
 
-// Token returns the token that a text is, if it hasn't ended.
+// Token returns the valid token with a text, and whether there is one.
 func (b *Book) Token(text string) (access.Token, bool) {
 	caller, err := b.Authenticate(text)
 	if err != nil || caller.Grant != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// unreadable is a store that can't be read for a while.
+// unreadable is a store that is unreadable for a while.
 type unreadable struct {
 	*memory
 	away *atomic.Bool
@@ -25,9 +25,9 @@ func (u unreadable) Tokens(ctx context.Context) ([]access.Token, error) {
 	return u.memory.Tokens(ctx)
 }
 
-// TestServerThatDoesNotLeadFollows: a token that was revoked elsewhere is refused within 5 s, and ends
-// what its holder does. New ones are known.
-func TestServerThatDoesNotLeadFollows(t *testing.T) {
+// TestFollowerReadsRevocations checks that a token revoked elsewhere is refused within 5 s, that
+// its requests end, and that new tokens are known.
+func TestFollowerReadsRevocations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, m := newBook(t)
 		var away atomic.Bool

@@ -14,28 +14,30 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// A grant's text is grantPrefix and a JSON Web Token (RFC 7519), signed with
-// HMAC-SHA256 and nothing else: the header's choice of another algorithm is
-// refused. Its key is derived from the server's and signs nothing else.
+// A grant's text is grantPrefix and a JSON Web Token (RFC 7519), signed with HMAC-SHA256 only: any
+// other algorithm in the header is refused. The key is derived from the server's key and signs
+// nothing else.
 const (
 	grantPrefix   = "rpg_"
 	grantAudience = "rockpool-grant"
 )
 
-// IsGrant reports whether a text looks as a grant's does.
+// IsGrant reports whether a text has the form of a grant.
 func IsGrant(text string) bool { return strings.HasPrefix(text, grantPrefix) }
 
-// Bounds of a grant's life.
+// Default and maximum life of a grant.
 const (
 	DefaultGrantLife = time.Hour
 	MaxGrantLife     = 30 * 24 * time.Hour
 )
 
+// grants sign grants and verify their signatures.
 type grants struct {
-	key    []byte
+	key    []byte // for verification; derived from the server's key
 	signer jose.Signer
 }
 
+// newGrants returns grants signed with a key that is derived from key.
 func newGrants(key []byte) grants {
 	derived := derive(key, "rockpool grants")
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: derived}, nil)
@@ -45,8 +47,8 @@ func newGrants(key []byte) grants {
 	return grants{derived, signer}
 }
 
-// grantClaims are what a grant says beside the registered claims: jti is the
-// grant's id, sub the id of the token that made it.
+// grantClaims are a grant's claims in addition to the registered ones: jti is the grant's id, sub
+// the id of the token that made it.
 type grantClaims struct {
 	jwt.Claims
 	Tenant     runtime.TenantID    `json:"tenant,omitempty"`
@@ -56,14 +58,15 @@ type grantClaims struct {
 	Rights     []access.Right      `json:"rights"`
 }
 
+// Why a grant is rejected.
 var (
-	errGrant        = unauthenticated("the grant isn't one that this server signed")
-	errGrantExpired = unauthenticated("the grant has expired: ask for a new one with createGrant")
+	errGrant        = unauthenticated("the grant wasn't signed by this server")
+	errGrantExpired = unauthenticated("the grant has expired: make a new one with createGrant")
 	errGrantorEnded = unauthenticated("the token that made the grant has ended, and the grant with it")
 )
 
-// Sign returns the text of a grant that a caller makes, which holds for life. The
-// grant's ID and Expires are set.
+// Sign returns the text of a grant made by a caller, valid for life, and the grant with ID and
+// Expires set.
 func (b *Book) Sign(by access.Principal, g access.Grant, life time.Duration) (string, access.Grant, error) {
 	if by.Grant != nil || by.Kind == access.KindServer {
 		return "", g, runtime.Errorf(runtime.CodeForbidden, "a grant can't make grants")
@@ -80,7 +83,7 @@ func (b *Book) Sign(by access.Principal, g access.Grant, life time.Duration) (st
 	return grantPrefix + text, g, nil
 }
 
-// authenticateGrant returns the caller who shows a grant.
+// authenticateGrant returns the caller with a grant.
 func (b *Book) authenticateGrant(shown string) (Caller, error) {
 	token, err := jwt.ParseSigned(strings.TrimPrefix(shown, grantPrefix), []jose.SignatureAlgorithm{jose.HS256})
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 type object = map[string]any
 
-// A forge makes what looks as a grant.
+// A forge makes texts that look like grants.
 type forge struct {
 	header, claims object
 	sign           func(text string) []byte
@@ -48,8 +48,8 @@ func hmacOf(h func() hash.Hash, key []byte) func(string) []byte {
 	}
 }
 
-// TestForgedGrants: nothing is a grant but what this server signed as one.
-func TestForgedGrants(t *testing.T) {
+// TestForgedGrantsAreRefused checks that only texts that this server signed as grants are accepted.
+func TestForgedGrantsAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	maker := b.principal(t, NewToken{Role: access.Client, Tenant: "physics"})
 	key := b.grants.key
@@ -65,7 +65,7 @@ func TestForgedGrants(t *testing.T) {
 		}
 	}
 	if known, err := b.Authenticate(good().text()); err != nil || known.Grant.Execution != "x" {
-		t.Fatalf("what is forged below isn't near a grant: %v", err)
+		t.Fatalf("the text that is changed below isn't a valid grant: %v", err)
 	}
 	none := func(string) []byte { return nil }
 	for what, change := range map[string]func(*forge){
@@ -111,7 +111,7 @@ func TestForgedGrants(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, caller.Principal, err)
 		}
 	}
-	// What was signed can't be changed.
+	// A changed grant doesn't match its signature.
 	text := good().text()
 	for what, other := range map[string]string{
 		"another object":     swap(t, text, `"x"`, `"y"`),
@@ -138,7 +138,7 @@ func rs256(t *testing.T, key *rsa.PrivateKey) func(string) []byte {
 	}
 }
 
-// swap changes the claims of a grant, and leaves its signature.
+// swap changes the claims of a grant without its signature.
 func swap(t *testing.T, text, from, to string) string {
 	t.Helper()
 	parts := strings.Split(text, ".")
@@ -150,8 +150,8 @@ func swap(t *testing.T, text, from, to string) string {
 	return strings.Join(parts, ".")
 }
 
-// TestGrantsSayWhatTheyAreFor, and nothing else: neither role nor what their maker may.
-func TestGrantsSayWhatTheyAreFor(t *testing.T) {
+// TestGrantsCarryTheirObjectAndRights checks that they carry nothing else, such as their maker's role.
+func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 	b, m := newBook(t)
 	maker := b.principal(t, NewToken{Role: access.Admin, Tenant: "physics"})
 	text, made, err := b.Sign(maker, access.Grant{Runner: "r", Rights: []access.Right{access.Execute, access.Watch}}, time.Hour)
@@ -183,8 +183,8 @@ func TestGrantsSayWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// TestGrantsEnd with their time, or with their maker's.
-func TestGrantsEnd(t *testing.T) {
+// TestGrantsExpire checks that grants end with their time, and with their maker's token.
+func TestGrantsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBook(t)
 		for what, test := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// makeBy makes a token with another, whose text by is.
+// makeBy makes a token with another one, whose text is by.
 func (b *Book) makeBy(t testing.TB, by string, in NewToken) (access.Token, string) {
 	t.Helper()
 	maker, err := b.Authenticate(by)
@@ -30,8 +30,8 @@ func (b *Book) makeBy(t testing.TB, by string, in NewToken) (access.Token, strin
 	return made, text
 }
 
-// TestLeakedTokenEndsWithAllThatWasMadeWithIt, even if a token in between was revoked before.
-func TestLeakedTokenEndsWithAllThatWasMadeWithIt(t *testing.T) {
+// TestRevocationIncludesTokensMadeWithTheToken also covers an intermediate token that was revoked before.
+func TestRevocationIncludesTokensMadeWithTheToken(t *testing.T) {
 	b, m := newBook(t)
 	admin := NewToken{Role: access.Admin, Tenant: "physics"}
 	leaked, leakedText := b.make(t, admin)
@@ -82,9 +82,9 @@ func TestLeakedTokenEndsWithAllThatWasMadeWithIt(t *testing.T) {
 	}
 }
 
-// TestLeakedTokenOfAFile: it can't be revoked. What was made with it can be, also once the file has
-// another.
-func TestLeakedTokenOfAFile(t *testing.T) {
+// TestRevocationOfTokensMadeWithTheFilesToken checks that the file's token can't be revoked, but
+// that tokens made with it can be, even after the file has changed.
+func TestRevocationOfTokensMadeWithTheFilesToken(t *testing.T) {
 	b, m := newBook(t)
 	leaked, err := b.Authenticate("first")
 	if err != nil {
@@ -107,9 +107,9 @@ func TestLeakedTokenOfAFile(t *testing.T) {
 	}
 }
 
-// TestIDOfAFilesTokenSaysNothingOfIt: lists and logs show ids, and who guesses tokens has all the time
-// that it wants.
-func TestIDOfAFilesTokenSaysNothingOfIt(t *testing.T) {
+// TestIDOfTheFilesTokenDisclosesNothing checks this because lists and logs contain ids, so that
+// guesses could be tested offline.
+func TestIDOfTheFilesTokenDisclosesNothing(t *testing.T) {
 	id := firstID(testKey, "first")
 	if id == firstID([]byte("another key of thirty-two bytes!"), "first") || id != firstID(testKey, "first") || id == firstID(testKey, "second") {
 		t.Error(id)
@@ -119,9 +119,9 @@ func TestIDOfAFilesTokenSaysNothingOfIt(t *testing.T) {
 	}
 }
 
-// TestEndedCallerChangesNothing: a caller whose token ends after it was let in makes no token, which
-// would outlive it, and revokes none.
-func TestEndedCallerChangesNothing(t *testing.T) {
+// TestCallerWithAnEndedTokenCannotMakeChanges ends a token after its caller was authenticated. The
+// caller must neither make nor revoke tokens then.
+func TestCallerWithAnEndedTokenCannotMakeChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := newBook(t)
 		admin := NewToken{Role: access.Admin, Tenant: "physics"}
@@ -153,9 +153,9 @@ func TestEndedCallerChangesNothing(t *testing.T) {
 	})
 }
 
-// TestMakersAreRemembered as long as what was made with them: else nothing leads from a token that
-// leaked to all that was made with it.
-func TestMakersAreRemembered(t *testing.T) {
+// TestTokensThatMadeOthersAreKept checks that they are kept as long as the others; otherwise
+// revoking a leaked token could not find these.
+func TestTokensThatMadeOthersAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBook(t)
 		admin := NewToken{Role: access.Admin, Tenant: "physics"}
@@ -194,8 +194,8 @@ func TestMakersAreRemembered(t *testing.T) {
 	})
 }
 
-// TestRevocationThatIsNotStored leaves all as it was.
-func TestRevocationThatIsNotStored(t *testing.T) {
+// TestUnstoredRevocationHasNoEffect lets the store fail.
+func TestUnstoredRevocationHasNoEffect(t *testing.T) {
 	b, m := newBook(t)
 	leaked, leakedText := b.make(t, NewToken{Role: access.Admin, Tenant: "physics"})
 	_, text := b.makeBy(t, leakedText, NewToken{Role: access.Admin, Tenant: "physics"})

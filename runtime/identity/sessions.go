@@ -9,11 +9,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// maxSessions is how many sessions of one person are kept.
+// maxSessions bounds the sessions of one person.
 const maxSessions = 20
 
-// endOldest ends sessions of a person, so that one more can begin: the oldest, and before them it forgets those that
-// have ended. Its caller holds changing. A session with which tokens were made is only ended: see RevokeToken.
+// endOldest makes room for one more session of a person. It deletes ended sessions first, then the
+// oldest ones. A session that made tokens is ended but not deleted: see RevokeToken. Its caller
+// holds changing.
 func (b *Book) endOldest(ctx context.Context, subject string) error {
 	now := time.Now()
 	var all, ending []*liveToken
@@ -48,7 +49,7 @@ func (b *Book) endOldest(ctx context.Context, subject string) error {
 	return b.delete(ctx, deleting)
 }
 
-// makers are the ids of the tokens with which others were made. The caller holds mu.
+// makers returns the ids of the tokens that made others. The caller holds mu.
 func (b *Book) makers() map[string]bool {
 	makers := map[string]bool{}
 	for _, t := range b.tokens {
@@ -57,7 +58,7 @@ func (b *Book) makers() map[string]bool {
 	return makers
 }
 
-// delete forgets tokens, which end. Its caller holds changing.
+// delete deletes tokens, which ends them. Its caller holds changing.
 func (b *Book) delete(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil

@@ -27,7 +27,8 @@ func (b *Book) ends(t testing.TB, what, text string, ended bool) {
 	}
 }
 
-// TestOnePersonsSessionsAreBounded: the oldest end, and those that had ended are forgotten before. Other people's stay.
+// TestOnePersonsSessionsAreBounded checks that ended sessions are deleted first, then the oldest
+// ones are ended, and other people's stay.
 func TestOnePersonsSessionsAreBounded(t *testing.T) {
 	b, m := newBook(t)
 	_, other := b.signIn(t, "Bob")
@@ -75,7 +76,8 @@ func TestOnePersonsSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBoundedByTenant: one tenant's people leave room for another's. Sessions that ended don't count.
+// TestSessionsAreBoundedByTenant checks that one tenant's sessions leave room for another's, and
+// that ended ones don't count.
 func TestSessionsAreBoundedByTenant(t *testing.T) {
 	b, _ := newBook(t)
 	ended := access.Token{Kind: access.KindSession, Tenant: "chemistry", Role: access.Observer, RevokedAt: time.Now()}

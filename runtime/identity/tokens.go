@@ -14,12 +14,12 @@ import (
 // Bounds of tokens and tenants.
 const (
 	MaxTokenLife = 10 * 365 * 24 * time.Hour
-	maxTokens    = 10_000 // of a tenant, and of callers for all tenants; and likewise sessions
+	maxTokens    = 10_000 // of a tenant, and of callers for all tenants; separately for sessions
 	maxTenants   = 10_000
 	maxNameBytes = 128
 )
 
-// A NewToken asks for a token.
+// A NewToken describes a token to make.
 type NewToken struct {
 	Kind       access.Kind // KindToken or KindSession
 	Name       string      // for people
@@ -27,12 +27,12 @@ type NewToken struct {
 	Tenant     runtime.TenantID
 	AllTenants bool
 	Role       access.Role
-	Life       time.Duration // 0: for ever
+	Life       time.Duration // 0: unlimited
 }
 
-// CreateToken makes a token, and returns its text, which is stored nowhere. A
-// caller whose token ends meanwhile makes none, and none gives more than it has. The first token of an open server must be an
-// administrator's for all tenants: from then on the server needs tokens.
+// CreateToken makes a token, and returns its text, which isn't stored. A caller can't give a token
+// more than it has itself, and its own token must still be valid. The first token of an open server
+// must be an administrator's for all tenants; afterwards the server requires tokens.
 func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
 	if err := in.validate(); err != nil {
 		return access.Token{}, "", err
@@ -43,7 +43,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	}
 	if !manages(by, made) {
 		if in.AllTenants {
-			return access.Token{}, "", runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants makes one")
+			return access.Token{}, "", runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants may make one for all tenants")
 		}
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
@@ -56,7 +56,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
 	if b.Open() && (in.Role != access.Admin || !in.AllTenants || in.Life > 0) {
-		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens. Make that one first: `rockpool token create admin --role ADMIN`")
+		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token, since the server then requires tokens. Make that one first: `rockpool token create admin --role ADMIN`")
 	}
 	if in.Kind == access.KindSession {
 		if err := b.endOldest(ctx, in.Subject); err != nil {
@@ -65,9 +65,9 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	}
 	switch live, all := b.count(made); {
 	case in.Kind == access.KindSession && live >= maxTokens:
-		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d sessions: revoke some, or wait until they end", live)
+		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d sessions, which is the limit: revoke some, or wait until they end", live)
 	case in.Kind != access.KindSession && (live >= maxTokens || all >= 2*maxTokens):
-		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d tokens, ended ones of the last 30 days included: revoke those that nobody uses, and wait until they are forgotten", all)
+		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d tokens, including those that ended in the last 30 days: revoke unused ones; ended ones are deleted after 30 days", all)
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
@@ -79,13 +79,13 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	defer b.mu.Unlock()
 	b.tokens[made.ID] = newLive(made)
 	if wasOpen {
-		b.logger.Info("the first token was made: from now on every caller needs one")
+		b.logger.Info("the first token was made: every caller needs one from now on")
 	}
 	b.nobody.end(errClosed)
 	return made, text, nil
 }
 
-// count returns how many tokens, or sessions, a tenant has.
+// count returns how many tokens like with, or sessions like it, a tenant has: valid ones, and all.
 func (b *Book) count(with access.Token) (live, all int) {
 	now := time.Now()
 	b.mu.RLock()
@@ -101,6 +101,7 @@ func (b *Book) count(with access.Token) (live, all int) {
 	return live, all
 }
 
+// validate checks the input, except for whether its tenant exists.
 func (in NewToken) validate() error {
 	if err := validateName("name", in.Name); err != nil {
 		return err
@@ -109,10 +110,10 @@ func (in NewToken) validate() error {
 		return err
 	}
 	if in.AllTenants && in.Role == access.Client {
-		return runtime.Invalid("tenant", "must be given for the role CLIENT: what a client makes belongs to one tenant")
+		return runtime.Invalid("tenant", "must be given for the role CLIENT, since a client's objects belong to one tenant")
 	}
 	if in.AllTenants && in.Tenant != runtime.DefaultTenant {
-		return runtime.Invalid("tenant", "can't be given for a token for all tenants")
+		return runtime.Invalid("tenant", "can't be combined with a token for all tenants")
 	}
 	return nil
 }
@@ -124,8 +125,8 @@ func validateName(field, name string) error {
 	return nil
 }
 
-// PersonName returns a name for the session of somebody whom a provider calls name, or else subject:
-// without what a token's name can't have.
+// PersonName returns a valid name for the session of a person: the provider's name for it, or else
+// subject, without characters that names can't have.
 func PersonName(name, subject string) string {
 	for _, text := range []string{name, subject} {
 		text = strings.Map(func(r rune) rune {
@@ -146,11 +147,11 @@ func PersonName(name, subject string) string {
 }
 
 func unknownTenant(id runtime.TenantID) error {
-	return runtime.Invalid("tenant", "no tenant %s: create it with putTenant", id)
+	return runtime.Invalid("tenant", "tenant %s doesn't exist: create it with putTenant", id)
 }
 
-// known returns an error if the caller's token has ended. Hold changing when you call it: no token
-// is revoked while changing is held.
+// known returns an error if the caller's token has ended. Hold changing, so that no token is
+// revoked meanwhile.
 func (b *Book) known(by access.Principal) error {
 	if by.Kind == access.KindServer {
 		return nil
@@ -159,18 +160,18 @@ func (b *Book) known(by access.Principal) error {
 	return err
 }
 
-// A Revocation is what RevokeToken did.
+// A Revocation is the result of RevokeToken.
 type Revocation struct {
-	Token   *access.Token // nil: the token isn't one of the book's
+	Token   *access.Token // nil: not in the book
 	Revoked bool          // false: it had ended before
-	Made    int           // how many that were made with it this ended, too
+	Made    int           // number of tokens made with it that were revoked too
 }
 
-// RevokeToken ends a token, and with it what its holders do. With alsoMade it also ends those that were
-// made with it, those that were made with these, and so on, at the same time. It ends those also if
-// the token had ended before, was never in the book, or can't be revoked (the token of a file).
-// INVALID_INPUT for a token that the caller doesn't manage, unless alsoMade is true and the caller
-// manages tokens that were made with it.
+// RevokeToken revokes a token, and ends everything that its holders are doing. With alsoMade it
+// also revokes, atomically, the tokens that it made, those that these made, and so on. That works
+// even if the token had ended, was never in the book, or can't be revoked (the token from a file).
+// It returns INVALID_INPUT for a token that the caller doesn't manage, unless alsoMade is set and
+// the caller manages tokens that it made.
 func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -189,7 +190,7 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, 
 		made = b.madeWith(by, id)
 	}
 	if token == nil && len(made) == 0 {
-		return Revocation{}, runtime.Invalid("id", "no token %s", id)
+		return Revocation{}, runtime.Invalid("id", "token %s doesn't exist", id)
 	}
 	all := made
 	if token != nil {
@@ -210,8 +211,8 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, 
 	return done, nil
 }
 
-// madeWith returns the tokens that a caller manages and that were made with a token, with those that were
-// made with it, and so on.
+// madeWith returns the tokens that a caller manages and that were made with a token, directly or
+// indirectly.
 func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -228,7 +229,7 @@ func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
 	return all
 }
 
-// revoke ends those tokens that haven't ended yet, and returns these by id. Its caller holds changing.
+// revoke revokes those of tokens that haven't ended, and returns them by id. Its caller holds changing.
 func (b *Book) revoke(ctx context.Context, tokens []*liveToken) (map[string]access.Token, error) {
 	now := time.Now()
 	var ending []*liveToken
@@ -261,7 +262,7 @@ func (b *Book) revoke(ctx context.Context, tokens []*liveToken) (map[string]acce
 	return revoked, nil
 }
 
-// PutTenant creates a tenant, or changes what isn't nil.
+// PutTenant creates a tenant, or changes the settings that aren't nil.
 func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (t runtime.Tenant, created bool, err error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -286,9 +287,9 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 		full := len(b.tenants) >= maxTenants
 		b.mu.RUnlock()
 		if full {
-			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tenants already: delete some", maxTenants)
+			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are already %d tenants, which is the limit: delete some", maxTenants)
 		}
-		if b.free != nil {
+		if b.free != nil { // a deleted tenant of this ID must not leave objects to the new one
 			if err := b.free(ctx, id); err != nil {
 				return t, false, err
 			}
@@ -307,13 +308,13 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 	return t, !there, nil
 }
 
-// DeleteTenant forgets a tenant, and revokes its tokens. False means that there was
-// none. The default tenant stays.
+// DeleteTenant deletes a tenant and revokes its tokens. It returns false if there is none. The
+// default tenant can't be deleted.
 func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
 	if id == runtime.DefaultTenant {
 		return false, runtime.Invalid("id", "the default tenant can't be deleted")
 	}
-	b.changing.Lock() // until the end: nobody makes a token for it meanwhile
+	b.changing.Lock() // until the end, so that no token is made for it meanwhile
 	defer b.changing.Unlock()
 	if _, there := b.Tenant(id); !there {
 		return false, nil
@@ -333,7 +334,7 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 	return true, nil
 }
 
-// tokensOf returns the tokens of one tenant, sessions included.
+// tokensOf returns the tokens of one tenant, including sessions.
 func (b *Book) tokensOf(id runtime.TenantID) []*liveToken {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// principal returns the caller who shows a new token.
+// principal returns the caller with a new token.
 func (b *Book) principal(t testing.TB, in NewToken) access.Principal {
 	t.Helper()
 	_, text := b.make(t, in)
@@ -23,8 +23,8 @@ func (b *Book) principal(t testing.TB, in NewToken) access.Principal {
 	return known.Principal
 }
 
-// TestAdminOfATenantManagesItsTokensAlone: others' are, for it, those that never were.
-func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
+// TestTenantAdminManagesOnlyItsTenantsTokens checks that others' tokens look to it like missing ones.
+func TestTenantAdminManagesOnlyItsTenantsTokens(t *testing.T) {
 	b, _ := newBook(t)
 	for _, tenant := range []runtime.TenantID{"physics", runtime.DefaultTenant} {
 		admin := b.principal(t, NewToken{Role: access.Admin, Tenant: tenant})
@@ -39,7 +39,7 @@ func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
 		for _, id := range []string{all.ID, foreign.ID, never, ""} {
 			_, err := b.RevokeToken(t.Context(), admin, id, false)
 			wantCode(t, "revoke "+id, err, runtime.CodeInvalidInput)
-			if err == nil || !strings.HasSuffix(err.Error(), "no token "+id) {
+			if err == nil || !strings.HasSuffix(err.Error(), "token "+id+" doesn't exist") {
 				t.Errorf("%v", err)
 			}
 		}
@@ -78,7 +78,7 @@ func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
 	}
 }
 
-func TestTokensThatCanNotBe(t *testing.T) {
+func TestInvalidTokensAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	for what, in := range map[string]NewToken{
 		"name":             {Role: access.Observer, Name: strings.Repeat("x", maxNameBytes+1)},
@@ -96,8 +96,9 @@ func TestTokensThatCanNotBe(t *testing.T) {
 	}
 }
 
-// TestDeletedTenantHasNoTokens: what its holders do ends, and none is made for it meanwhile.
-func TestDeletedTenantHasNoTokens(t *testing.T) {
+// TestDeletedTenantsTokensAreRevoked checks that their requests end, and that no token is made for
+// the tenant meanwhile.
+func TestDeletedTenantsTokensAreRevoked(t *testing.T) {
 	b, m := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Admin, Tenant: "physics"})
 	_, foreign := b.make(t, NewToken{Role: access.Admin, Tenant: "chemistry"})
@@ -116,7 +117,7 @@ func TestDeletedTenantHasNoTokens(t *testing.T) {
 			for {
 				_, _, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindToken, Name: "late", Role: access.Client, Tenant: "physics"})
 				if err != nil {
-					return // there is no such tenant any more
+					return // the tenant no longer exists
 				}
 				select {
 				case begun <- struct{}{}:
@@ -159,8 +160,8 @@ func TestDeletedTenantHasNoTokens(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotStoredDoesNotHold: the book is as the store is.
-func TestWhatIsNotStoredDoesNotHold(t *testing.T) {
+// TestUnstoredChangesHaveNoEffect checks that the book equals the store.
+func TestUnstoredChangesHaveNoEffect(t *testing.T) {
 	b, m := newBook(t)
 	made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	m.fails = errors.New("full")
@@ -178,7 +179,7 @@ func TestWhatIsNotStoredDoesNotHold(t *testing.T) {
 	}
 }
 
-func TestTenantsAreSeenByTheirOwn(t *testing.T) {
+func TestCallersSeeOnlyTheirTenant(t *testing.T) {
 	b, _ := newBook(t)
 	for want, in := range map[string]NewToken{
 		"physics": {Role: access.Observer, Tenant: "physics"}, "default": {Role: access.Admin}, "chemistry default physics": {Role: access.Observer, AllTenants: true},
@@ -193,12 +194,12 @@ func TestTenantsAreSeenByTheirOwn(t *testing.T) {
 	}
 	zero := access.Principal{}
 	if len(b.Tenants(zero)) != 0 || len(b.Tokens(zero, true)) != 0 {
-		t.Error("nobody sees something")
+		t.Error("a caller without a token sees something")
 	}
 }
 
-// TestWrongSecrets: a token's id, which lists show, doesn't make one known.
-func TestWrongSecrets(t *testing.T) {
+// TestWrongSecretsAreRefused checks that a token's id, which lists contain, doesn't authenticate.
+func TestWrongSecretsAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
 	_, other := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
@@ -219,7 +220,7 @@ func TestWrongSecrets(t *testing.T) {
 	}
 }
 
-// FuzzAuthenticate: nothing but a token's or a grant's own text is one.
+// FuzzAuthenticate checks that only the text of a token or grant authenticates.
 func FuzzAuthenticate(f *testing.F) {
 	b, _ := newBook(f)
 	token, text := b.make(f, NewToken{Role: access.Client, Tenant: "physics"})
@@ -250,7 +251,7 @@ func FuzzAuthenticate(f *testing.F) {
 		}
 		ctx, release := caller.Bind(context.Background())
 		release()
-		if err != nil && access.Of(ctx).Allow("version") == nil {
+		if err != nil && access.FromContext(ctx).Allow("version") == nil {
 			t.Errorf("%q may do something", shown)
 		}
 	})

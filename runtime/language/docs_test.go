@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// TestDocsListTheLanguages, and have an example that can be loaded.
+// TestDocsListTheLanguages also loads the example in the documentation.
 func TestDocsListTheLanguages(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guides/languages.md")
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An Error says what is wrong with a file of recipes.
+// An Error is a fault in a file of recipes.
 type Error struct {
 	File     string
-	Language string // its id; "": none is to blame
-	Field    string // "": the whole
+	Language string // id of the faulty language; "": none
+	Field    string // "": the whole file or language
 	Wrong    string
 }
 
 func (e *Error) Error() string { return e.File + ": " + e.InFile() }
 
-// InFile returns what is wrong, without the name of the file.
+// InFile returns the message without the name of the file.
 func (e *Error) InFile() (text string) {
 	if e.Language != "" {
 		text += "language " + e.Language + ": "
@@ -39,14 +39,14 @@ func (e *Error) InFile() (text string) {
 	return text + e.Wrong
 }
 
-// The bounds of a file of recipes, and of a set: one answer of the API has a whole set.
+// Limits of a file of recipes, and of a set. One answer of the API contains a whole set.
 const (
 	maxFile      = 1 << 20
 	maxLanguages = 256
 )
 
-// Load returns the default set as a file changes it. A recipe of a known id has the fields that the file names, and
-// otherwise stays as it was; any other is added. The error is an [*Error].
+// Load returns the default set with the changes of a file. A recipe with a known id gets the fields
+// that the file names and keeps the others; any other recipe is added. The error is an [*Error].
 func Load(file string) (*Set, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -63,15 +63,16 @@ func Load(file string) (*Set, error) {
 	return Default().extend(file, text)
 }
 
+// unreadable returns the error of a file that can't be read, without repeating its path.
 func unreadable(file string, err error) *Error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
 		err = of.Err
 	}
-	return &Error{File: file, Wrong: "can't be read: " + err.Error()}
+	return &Error{File: file, Wrong: "is unreadable: " + err.Error()}
 }
 
-// An entry is a recipe as a file has it; nil: the file doesn't say.
+// An entry is a recipe in a file; a nil field is missing there.
 type entry struct {
 	ID              string                   `yaml:"id"`
 	Name            *string                  `yaml:"name"`
@@ -88,6 +89,7 @@ type entry struct {
 	Limits          *limits                  `yaml:"limits"`
 }
 
+// limits are the limits that a file sets; nil: unchanged.
 type limits struct {
 	MemoryMiB    *int `yaml:"memoryMiB"`
 	Processes    *int `yaml:"processes"`
@@ -95,20 +97,20 @@ type limits struct {
 	Seconds      *int `yaml:"seconds"`
 }
 
-// extend returns the set as a file's text changes it.
+// extend returns the set with the changes of a file's text.
 func (s *Set) extend(file string, text []byte) (*Set, error) {
 	var in struct {
 		Languages []entry `yaml:"languages"`
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
-	if err := decoder.Decode(&in); err != nil && !errors.Is(err, io.EOF) { // it is that for an empty file
+	if err := decoder.Decode(&in); err != nil && !errors.Is(err, io.EOF) { // an empty file gives io.EOF
 		return nil, &Error{File: file, Wrong: strings.TrimSpace(yaml.FormatError(err, false, false))}
 	}
 	set := &Set{recipes: s.All()}
 	seen := map[string]bool{}
 	for _, e := range in.Languages {
 		if seen[e.ID] {
-			return nil, &Error{file, e.ID, "id", "is there twice"}
+			return nil, &Error{file, e.ID, "id", "occurs twice"}
 		}
 		seen[e.ID] = true
 		at := slices.IndexFunc(set.recipes, func(r Recipe) bool { return r.ID == e.ID })
@@ -124,47 +126,48 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 		set.recipes[at].compile()
 	}
 	if len(set.recipes) > maxLanguages {
-		return nil, &Error{File: file, Wrong: fmt.Sprintf("must make at most %d languages, with Rockpool's own, not %d", maxLanguages, len(set.recipes))}
+		return nil, &Error{File: file, Wrong: fmt.Sprintf("must result in at most %d languages including the built-in ones, not %d", maxLanguages, len(set.recipes))}
 	}
 	return set, set.unambiguous(file)
 }
 
-// change gives a recipe what an entry has.
+// change applies an entry to a recipe.
 func (e entry) change(r *Recipe) {
-	take(&r.Name, e.Name)
-	take(&r.Aliases, e.Aliases)
-	take(&r.Extensions, e.Extensions)
-	take(&r.FileName, e.FileName)
-	take(&r.FileNamePattern, e.FileNamePattern)
-	take(&r.Build, e.Build)
-	take(&r.Run, e.Run)
-	take(&r.Version, e.Version)
-	take(&r.VersionPattern, e.VersionPattern)
-	take(&r.Environments, e.Environments)
-	take(&r.Image, e.Image)
+	override(&r.Name, e.Name)
+	override(&r.Aliases, e.Aliases)
+	override(&r.Extensions, e.Extensions)
+	override(&r.FileName, e.FileName)
+	override(&r.FileNamePattern, e.FileNamePattern)
+	override(&r.Build, e.Build)
+	override(&r.Run, e.Run)
+	override(&r.Version, e.Version)
+	override(&r.VersionPattern, e.VersionPattern)
+	override(&r.Environments, e.Environments)
+	override(&r.Image, e.Image)
 	if e.Limits != nil {
-		take(&r.Limits.MemoryMiB, e.Limits.MemoryMiB)
-		take(&r.Limits.Processes, e.Limits.Processes)
-		take(&r.Limits.WorkspaceMiB, e.Limits.WorkspaceMiB)
-		take(&r.Limits.Seconds, e.Limits.Seconds)
+		override(&r.Limits.MemoryMiB, e.Limits.MemoryMiB)
+		override(&r.Limits.Processes, e.Limits.Processes)
+		override(&r.Limits.WorkspaceMiB, e.Limits.WorkspaceMiB)
+		override(&r.Limits.Seconds, e.Limits.Seconds)
 	}
 }
 
-func take[T any](to *T, from *T) {
+func override[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
+// The valid names of languages, and file extensions.
 var (
 	ids        = regexp.MustCompile(`^[a-z0-9][a-z0-9+._-]{0,31}$`)
 	extensions = regexp.MustCompile(`^\.[A-Za-z0-9+_-]{1,16}$`)
 )
 
-// most is how many aliases, extensions, environments, and arguments of a command a recipe may have.
+// most bounds a recipe's aliases, extensions, environments, and arguments of a command.
 const most = 64
 
-// Check returns what is wrong with a recipe, without its file; nil: nothing is.
+// Check returns the recipe's first fault, without a file; nil: it is valid.
 func (r Recipe) Check() *Error {
 	wrong := func(field, format string, args ...any) *Error {
 		return &Error{Language: r.ID, Field: field, Wrong: fmt.Sprintf(format, args...)}
@@ -183,7 +186,7 @@ func (r Recipe) Check() *Error {
 			if name == r.ID {
 				field = "id"
 			}
-			return wrong(field, "must be 1 to 32 small letters, digits, '+', '.', '_' and '-', beginning with a letter or a digit, not %q", name)
+			return wrong(field, "must be 1 to 32 lower-case letters, digits, '+', '.', '_' and '-', beginning with a letter or a digit, not %q", name)
 		}
 	}
 	if r.Name == "" || len(r.Name) > 64 || !plain(r.Name) {
@@ -243,7 +246,8 @@ func (r Recipe) Check() *Error {
 	return nil
 }
 
-// wrongTemplate says what is wrong with a template; "": nothing is.
+// wrongTemplate returns a template's fault; "": it is valid. allowed says whether it may contain
+// placeholders.
 func wrongTemplate(template []string, allowed bool) string {
 	if len(template) > most {
 		return fmt.Sprintf("must be at most %d arguments", most)
@@ -255,14 +259,14 @@ func wrongTemplate(template []string, allowed bool) string {
 		for _, place := range places.FindAllString(argument, -1) {
 			switch {
 			case !allowed:
-				return "can have no places such as " + place
+				return "can't contain placeholders such as " + place
 			case values[place] != nil:
 			case lists[place] == nil:
-				return "has the place " + place + "; there are {file} {stem} {directory} {program} {class} {buildArgs} {linkArgs} {interpreterArgs} {args}"
+				return "contains the unknown placeholder " + place + "; valid are {file} {stem} {directory} {program} {class} {buildArgs} {linkArgs} {interpreterArgs} {args}"
 			case i == 0:
 				return "can't begin with " + place
 			case argument != place:
-				return place + " must be an argument by itself: it becomes any number of them"
+				return place + " must be an argument on its own, since it becomes any number of arguments"
 			}
 		}
 	}
@@ -273,22 +277,22 @@ func plain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// unambiguous returns an error unless each name and each extension is of one language.
+// unambiguous returns an error unless each name and each extension belongs to one language.
 func (s *Set) unambiguous(file string) error {
 	names, endings := map[string]string{}, map[string]string{}
 	twice := func(id, field, text string) error {
-		return &Error{file, id, field, fmt.Sprintf("has %s twice", text)}
+		return &Error{file, id, field, fmt.Sprintf("contains %s twice", text)}
 	}
 	for _, r := range s.recipes {
 		for _, name := range slices.Concat([]string{r.ID}, r.Aliases) {
 			other, taken := names[name]
 			switch {
 			case taken && other == r.ID && name == r.ID:
-				return &Error{file, r.ID, "aliases", fmt.Sprintf("has %s, which is the id", name)}
+				return &Error{file, r.ID, "aliases", fmt.Sprintf("contains %s, which is the id", name)}
 			case taken && other == r.ID:
 				return twice(r.ID, "aliases", name)
 			case taken:
-				return &Error{file, r.ID, "aliases", fmt.Sprintf("has %s, a name of the language %s; give that one other aliases", name, other)}
+				return &Error{file, r.ID, "aliases", fmt.Sprintf("contains %s, which is a name of the language %s; change that language's aliases", name, other)}
 			}
 			names[name] = r.ID
 		}
@@ -298,7 +302,7 @@ func (s *Set) unambiguous(file string) error {
 			case taken && other == r.ID:
 				return twice(r.ID, "extensions", extension)
 			case taken:
-				return &Error{file, r.ID, "extensions", fmt.Sprintf("has %s, an extension of the language %s; give that one other extensions", extension, other)}
+				return &Error{file, r.ID, "extensions", fmt.Sprintf("contains %s, which is an extension of the language %s; change that language's extensions", extension, other)}
 			}
 			endings[extension] = r.ID
 		}

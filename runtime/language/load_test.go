@@ -82,9 +82,9 @@ func TestErrorsNameFileLanguageAndField(t *testing.T) {
 		{whole + "run: [zig]\n    limits: {seconds: 86401}", "zig", "limits.seconds"},
 		{"id: python3\n    fileName: a/b.py", "python3", "fileName"},
 		{"id: python3\n  - id: python3", "python3", "id"},
-		{whole + "run: [zig]\n    aliases: [z, z]", "zig", "aliases has z twice"},
-		{whole + "run: [zig]\n    aliases: [zig]", "zig", "aliases has zig, which is the id"},
-		{whole + "run: [zig]\n    extensions: [.zig, .zig]", "zig", "extensions has .zig twice"},
+		{whole + "run: [zig]\n    aliases: [z, z]", "zig", "aliases contains z twice"},
+		{whole + "run: [zig]\n    aliases: [zig]", "zig", "aliases contains zig, which is the id"},
+		{whole + "run: [zig]\n    extensions: [.zig, .zig]", "zig", "extensions contains .zig twice"},
 		{"id: ''", "", "id"},
 		{"name: Zig", "", "id"},
 		{"id: python3\n    colour: red", "", ""},
@@ -102,7 +102,7 @@ func TestErrorsNameFileLanguageAndField(t *testing.T) {
 		}
 	}
 	if _, err := language.Load(filepath.Join(t.TempDir(), "absent.yaml")); !errors.As(err, new(*language.Error)) {
-		t.Errorf("a file that isn't there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 

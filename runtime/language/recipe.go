@@ -8,38 +8,38 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Recipe says how programs in one language are built and run. It is a value: a change of one changes no set. Its
-// patterns are those that it had when it became one of a set.
+// A Recipe says how programs in one language are built and run. It is a value: changing one changes
+// no set. Its patterns are those that it had when it was added to a set.
 type Recipe struct {
 	ID         string
 	Name       string   // for people
 	Aliases    []string // other names for the id
 	Extensions []string // of its source files, with the dot
-	FileName   string   // of a source file that has no name
-	// FileNamePattern finds the name that a source must have in its text, without the extension, as Java's public
-	// class; "": none must. A regular expression with one group.
+	FileName   string   // of a source file without a name
+	// FileNamePattern finds the name, without extension, that a source's text requires, such as
+	// Java's public class; "": none. It is a regular expression with one group.
 	FileNamePattern string
-	Build           []string // the template of the command that builds a program; empty: nothing is built
-	Run             []string // the template of the command that runs one
-	Version         []string // the command that prints the version; empty: none does
-	VersionPattern  string   // finds the version in what Version prints. A regular expression with one group
-	// Environments are those that have the language, the preferred one first.
+	Build           []string // template of the command that builds a program; empty: no build
+	Run             []string // template of the command that runs a program
+	Version         []string // command that prints the version; empty: none
+	VersionPattern  string   // finds the version in Version's output; a regular expression with one group
+	// Environments are the environments with the language, preferred one first.
 	Environments []runtime.EnvironmentID
-	Image        string // one that has the language, for a new environment
+	Image        string // with the language, for a new environment
 	Limits       Limits
 
-	fileName, version *regexp.Regexp // the patterns, compiled when the recipe became one of a set; nil: none
+	fileName, version *regexp.Regexp // compiled patterns, set when the recipe is added to a set; nil: none
 }
 
-// Limits are what a language needs beyond an environment's defaults. 0: the default is enough.
+// Limits are a language's needs beyond an environment's defaults. 0: the default is enough.
 type Limits struct {
 	MemoryMiB    int
 	Processes    int
 	WorkspaceMiB int
-	Seconds      int // that a program needs
+	Seconds      int // time that a program needs
 }
 
-// A Program is what a recipe's templates are filled with.
+// A Program fills the templates of a recipe.
 type Program struct {
 	File            string   // of the source, relative to the working directory
 	Class           string   // {class}; "": the file's name without directory and extension
@@ -49,13 +49,13 @@ type Program struct {
 	Args            []string // for the program
 }
 
-// BuildCommand returns the command that builds a program; nil: nothing is built.
+// BuildCommand returns the command that builds a program; nil: no build.
 func (r Recipe) BuildCommand(p Program) []string { return expand(r.Build, p) }
 
-// RunCommand returns the command that runs a program, after it was built.
+// RunCommand returns the command that runs a program after its build.
 func (r Recipe) RunCommand(p Program) []string { return expand(r.Run, p) }
 
-// SourceFile returns the name that a source must have, or else FileName.
+// SourceFile returns the file name that a source's text requires, or FileName.
 func (r Recipe) SourceFile(source []byte) string {
 	if r.fileName == nil {
 		return r.FileName
@@ -66,7 +66,8 @@ func (r Recipe) SourceFile(source []byte) string {
 	return r.FileName
 }
 
-// ParseVersion returns the version in what the version command printed, on stdout and on stderr; "": it isn't there.
+// ParseVersion returns the version in the output of the version command, on stdout or stderr; "":
+// not found.
 func (r Recipe) ParseVersion(printed string) string {
 	if r.version == nil {
 		return ""
@@ -77,7 +78,7 @@ func (r Recipe) ParseVersion(printed string) string {
 	return ""
 }
 
-// compile compiles the patterns of a recipe that was checked.
+// compile compiles the patterns of a checked recipe.
 func (r *Recipe) compile() {
 	r.fileName, r.version = compiled(r.FileNamePattern), compiled(r.VersionPattern)
 }
@@ -89,7 +90,7 @@ func compiled(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(pattern)
 }
 
-// expand fills a template. What a place is filled with is never searched for places.
+// expand fills a template. Inserted values aren't searched for placeholders.
 func expand(template []string, p Program) []string {
 	var command []string
 	for _, argument := range template {
@@ -107,9 +108,10 @@ func expand(template []string, p Program) []string {
 	return command
 }
 
+// places matches the placeholders within an argument.
 var places = regexp.MustCompile(`\{[A-Za-z]+\}`)
 
-// lists are the places that become any number of arguments.
+// lists are the placeholders that become any number of arguments.
 var lists = map[string]func(Program) []string{
 	"{buildArgs}":       func(p Program) []string { return p.BuildArgs },
 	"{linkArgs}":        func(p Program) []string { return p.LinkArgs },
@@ -117,7 +119,7 @@ var lists = map[string]func(Program) []string{
 	"{args}":            func(p Program) []string { return p.Args },
 }
 
-// values are the places that become one argument, or a part of one.
+// values are the placeholders that become one argument, or a part of one.
 var values = map[string]func(Program) string{
 	"{file}":      func(p Program) string { return asArgument(p.File) },
 	"{stem}":      func(p Program) string { return asArgument(strings.TrimSuffix(p.File, path.Ext(p.File))) },
@@ -126,6 +128,8 @@ var values = map[string]func(Program) string{
 	"{class}":     Program.class,
 }
 
+// class returns the name of the program's class; by default it is the file's name without its
+// extension.
 func (p Program) class() string {
 	if p.Class != "" {
 		return p.Class
@@ -134,7 +138,7 @@ func (p Program) class() string {
 	return strings.TrimSuffix(name, path.Ext(name))
 }
 
-// asArgument returns a path that no program takes for an option, or for a file of options.
+// asArgument returns a path that no program mistakes for an option or for a file of options.
 func asArgument(file string) string {
 	if strings.HasPrefix(file, "-") || strings.HasPrefix(file, "@") {
 		return "./" + file
@@ -142,7 +146,7 @@ func asArgument(file string) string {
 	return file
 }
 
-// asCommand returns a path that is never looked for on the search path.
+// asCommand returns a path that isn't looked up in the search path.
 func asCommand(file string) string {
 	if path.IsAbs(file) || strings.HasPrefix(file, "./") || strings.HasPrefix(file, "../") {
 		return file

@@ -36,8 +36,9 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// What a place is filled with is never read as a template, and no argument is split, joined or lost.
-func TestATemplateTakesArgumentsAsTheyAre(t *testing.T) {
+// TestTemplatesDoNotExpandArguments checks that inserted values aren't expanded, and that no
+// argument is split, joined or lost.
+func TestTemplatesDoNotExpandArguments(t *testing.T) {
 	word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"{file}", "{args}", "{buildArgs}", "", " ", "$(x)", "-x"}))
 	rapid.Check(t, func(t *rapid.T) {
 		words := func(name string) []string { return rapid.SliceOfN(word, 0, 4).Draw(t, name) }
@@ -104,7 +105,7 @@ func TestJavasFileHasThePublicClassName(t *testing.T) {
 	}
 }
 
-func TestVersionsOfWhatProgramsPrint(t *testing.T) {
+func TestParseVersion(t *testing.T) {
 	for id, test := range map[string][2]string{
 		"python3": {"Python 3.11.2\n", "3.11.2"},
 		"c":       {"cc (Debian 12.2.0-14) 12.2.0\nCopyright (C) 2022 Free Software Foundation, Inc.\n", "12.2.0"},

@@ -1,7 +1,8 @@
-// Package language says how programs in each language are built and run: by which commands, under which name of their
-// source, and in which environments. Commands are lists of arguments; no shell is in between.
+// Package language says how programs in each language are built and run: by which commands, with
+// which source name, and in which environments. Commands are lists of arguments and never pass
+// through a shell.
 //
-// The recipes are data, in languages.yaml; an operator's file changes and extends them.
+// The recipes are data, in languages.yaml. An operator's file changes and extends them.
 package language
 
 import (
@@ -17,21 +18,21 @@ import (
 //go:embed languages.yaml
 var builtIn []byte
 
-// A Set has the recipes of a server. It never changes, and is safe for concurrent use.
+// A Set contains the recipes of a server. It is immutable, and safe for concurrent use.
 type Set struct {
 	recipes []Recipe
 }
 
-// Default returns the set of the languages that Rockpool knows by itself.
+// Default returns the set of the built-in languages.
 func Default() *Set {
 	set, err := new(Set).extend("languages.yaml", builtIn)
 	if err != nil {
-		panic(err) // a test reads it
+		panic(err) // impossible: a test reads it
 	}
 	return set
 }
 
-// Of returns a set of recipes that were checked.
+// Of returns a set of checked recipes.
 func Of(recipes ...Recipe) *Set {
 	set := &Set{slices.Clone(recipes)}
 	for i := range set.recipes {
@@ -40,7 +41,7 @@ func Of(recipes ...Recipe) *Set {
 	return set
 }
 
-// All returns all recipes: Rockpool's own first, in their order, and then an operator's.
+// All returns all recipes: the built-in ones first, in their order, and then an operator's.
 func (s *Set) All() []Recipe { return slices.Clone(s.recipes) }
 
 // ByID returns the recipe with this id or alias.
@@ -54,14 +55,15 @@ func (s *Set) ByFile(name string) (Recipe, bool) {
 	return s.first(func(r Recipe) bool { return slices.Contains(r.Extensions, extension) })
 }
 
-// ByScript returns the recipe for a source that begins with a #! line, by the interpreter that the line names, and the
-// arguments that the line has for that. A recipe that builds is for no script.
+// ByScript returns the recipe for a source that begins with a #! line, by the interpreter in that
+// line, and the line's arguments for the interpreter. It ignores recipes with a build.
 func (s *Set) ByScript(source []byte) (r Recipe, interpreterArgs []string, found bool) {
 	line, script := strings.CutPrefix(FirstLine(source), "#!")
 	words := strings.Fields(line)
 	if len(words) > 0 && path.Base(words[0]) == "env" {
 		words = words[1:]
-		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) { // as in env -S A=b python3 -u
+		// Skip options and variables, as in env -S A=b python3 -u.
+		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
 			words = words[1:]
 		}
 	}
@@ -69,7 +71,7 @@ func (s *Set) ByScript(source []byte) (r Recipe, interpreterArgs []string, found
 		return Recipe{}, nil, false
 	}
 	name := path.Base(words[0])
-	major, _, _ := strings.Cut(name, ".") // of python3.12
+	major, _, _ := strings.Cut(name, ".") // "python3" of "python3.12"
 	for _, is := range []func(Recipe) bool{
 		func(r Recipe) bool { return path.Base(r.Run[0]) == name },
 		func(r Recipe) bool { return path.Base(r.Run[0]) == major },
@@ -88,7 +90,7 @@ func FirstLine(source []byte) string {
 	return string(line)
 }
 
-// ByEnvironment returns the recipe that prefers this environment most.
+// ByEnvironment returns the recipe that lists this environment first among its preferences.
 func (s *Set) ByEnvironment(id runtime.EnvironmentID) (best Recipe, found bool) {
 	for _, r := range s.recipes {
 		at := slices.Index(r.Environments, id)

@@ -49,7 +49,7 @@ func TestScriptsNameTheirLanguage(t *testing.T) {
 	}
 }
 
-func TestALanguageOfAnEnvironmentIsTheOneThatPrefersIt(t *testing.T) {
+func TestByEnvironmentReturnsTheStrongestPreference(t *testing.T) {
 	for id, want := range map[runtime.EnvironmentID]string{"python": "python3", "c": "c", "cpp": "cpp", "gcc": "c", "shell": "shell", "bash": "bash", "10": ""} {
 		if r, found := language.Default().ByEnvironment(id); r.ID != want || found != (want != "") {
 			t.Errorf("%s: %q, want %q", id, r.ID, want)

@@ -1,24 +1,26 @@
-// Package latest publishes a value that one goroutine sets. Others read it, and wait for
-// a newer one, without that goroutine.
+// Package latest publishes a value that one goroutine sets. Others read it, and wait for a newer
+// one, without blocking that goroutine.
 package latest
 
 import "sync/atomic"
 
-// A Value is set by one goroutine. Set it before anybody calls Get.
+// A Value is a published value. Only one goroutine may call Set, and it must do so before any Get.
 type Value[T comparable] struct{ version atomic.Pointer[version[T]] }
 
+// A version is a value until the next one is set.
 type version[T comparable] struct {
 	value   T
-	changed chan struct{} // closed when there is a newer one
+	changed chan struct{} // closed when there is a newer version
 }
 
-// Get returns the newest value, and a channel that is closed once there is a newer one.
+// Get returns the latest value, and a channel that is closed once there is a newer one. It is safe
+// for concurrent use.
 func (v *Value[T]) Get() (T, <-chan struct{}) {
 	newest := v.version.Load()
 	return newest.value, newest.changed
 }
 
-// Set is for one goroutine. An equal value is no newer one.
+// Set publishes a value. Only one goroutine may call it. An equal value changes nothing.
 func (v *Value[T]) Set(value T) {
 	old := v.version.Load()
 	if old != nil && old.value == value {

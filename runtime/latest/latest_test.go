@@ -2,7 +2,7 @@ package latest
 
 import "testing"
 
-func TestAValueChanges(t *testing.T) {
+func TestValuePublishesChanges(t *testing.T) {
 	var v Value[int]
 	v.Set(1)
 	got, changed := v.Get()

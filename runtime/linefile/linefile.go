@@ -1,6 +1,6 @@
-// Package linefile appends lines to the file at a path, and follows the path: once the file there was renamed or
-// removed, the next lines go to a new one. So programs that rotate logs need no signal. A line that was cut off, by a
-// full disk or by a kill, is ended before the next one begins.
+// Package linefile appends lines to the file at a path. It follows the path: once the file was
+// renamed or removed, later lines go to a new file, so programs that rotate logs need no signal. An
+// incomplete line, after a full disk or a kill, is ended before the next line begins.
 package linefile
 
 import (
@@ -10,25 +10,26 @@ import (
 	"os"
 )
 
-// A File is where lines go. It is for one goroutine.
+// A File is a destination of lines. It is for one goroutine.
 type File struct {
 	path string // "": to is a stream
 	mode fs.FileMode
-	to   io.Writer // nil: the file isn't open
-	torn bool      // the last line may have no end
+	to   io.Writer // nil: not open
+	torn bool      // the last line may be incomplete
 }
 
-// Open returns a File that appends to the file at path, which it makes with a mode if there is none.
+// Open returns a File that appends to the file at path, which it creates with mode if necessary.
+// Close it.
 func Open(path string, mode fs.FileMode) (*File, error) {
 	f := &File{path: path, mode: mode}
 	return f, f.follow()
 }
 
-// Stream returns a File that writes to a stream, which stays the caller's to close.
+// Stream returns a File that writes to a stream. Close doesn't close the stream.
 func Stream(to io.Writer) *File { return &File{to: to} }
 
-// Write appends whole lines. It returns how many bytes of them it wrote, which after an error may end within a line.
-// After an error it can be called again.
+// Write appends whole lines. It returns how many bytes it wrote; after an error, these may end
+// within a line. It may be called again after an error.
 func (f *File) Write(lines []byte) (n int, err error) {
 	if err := f.follow(); err != nil {
 		return 0, err
@@ -44,15 +45,15 @@ func (f *File) Write(lines []byte) (n int, err error) {
 	return n, err
 }
 
-// Close closes the file. A Write after it opens the file again.
+// Close closes the file. A later Write opens it again.
 func (f *File) Close() {
 	if file, ok := f.to.(*os.File); ok && f.path != "" {
-		_ = file.Close() // what was written is written
+		_ = file.Close() // nothing is buffered, so an error loses nothing
 		f.to = nil
 	}
 }
 
-// follow opens the file unless it is open, and at its path yet.
+// follow opens the file unless it is open and still at its path.
 func (f *File) follow() error {
 	if f.path == "" {
 		return nil
@@ -76,6 +77,6 @@ func (f *File) follow() error {
 			return err
 		}
 	}
-	f.torn = last[0] != '\n' // the server that wrote it was killed, or the disk was full
+	f.torn = last[0] != '\n' // the writer was killed, or the disk was full
 	return nil
 }

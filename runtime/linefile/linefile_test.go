@@ -71,7 +71,7 @@ func TestLinesGoToTheFileAtThePath(t *testing.T) {
 	}
 }
 
-func TestCutOffLinesAreEnded(t *testing.T) {
+func TestTruncatedLinesAreEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lines")
 	if err := os.WriteFile(path, []byte("of a server that was killed"), 0o600); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestCutOffLinesAreEnded(t *testing.T) {
 	}
 }
 
-// A stream takes so many bytes, and no more.
+// A stream accepts a limited number of bytes.
 type stream struct {
 	bytes.Buffer
 	room int

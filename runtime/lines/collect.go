@@ -8,44 +8,44 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of a page.
+// Limits of a page.
 const (
 	MaxFirst      = 1000
-	MaxText       = 16 << 10 // bytes of a line that are shown
+	MaxText       = 16 << 10 // bytes of a line that are returned
 	searchedBytes = 1 << 20  // bytes of a line that are searched
-	pageText      = 1 << 20  // bytes of text after which a page takes no further line
+	pageText      = 1 << 20  // bytes of text after which a page ends
 )
 
 // A Line is a line of output, or lost bytes.
 type Line struct {
 	Number    int64
-	Stream    runtime.Stream // 0: bytes are lost here
-	Since     time.Duration  // since the execution's start, when its first byte was printed
-	Data      []byte         // without the newline, and without a carriage return just before that
-	Truncated bool           // Data is only its first MaxText bytes
-	Open      bool           // its end wasn't printed yet: more of it may come, and would be shown
-	Lost      int64          // how many bytes are lost
+	Stream    runtime.Stream // 0: lost bytes
+	Since     time.Duration  // time of its first byte since the execution's start
+	Data      []byte         // without the newline and a carriage return before it
+	Truncated bool           // Data has only the first MaxText bytes
+	Open      bool           // the line may still grow, and Data with it
+	Lost      int64          // number of lost bytes
 	Offset    int64          // of the first lost byte
 }
 
-// A collector is the sink that makes a page.
+// A collector is the sink that builds a page.
 type collector struct {
 	Query
 	match  *matcher
 	found  []Line // ordered by number
-	text   int    // bytes, of found and of what is open
-	taken  int    // lines that began, without a search
-	before int64  // lines of the selection before the first that was looked at; -1: none was
-	closed int64  // the number of the first line that isn't taken any more; 0: each is; atNext
+	text   int    // bytes, of found and open lines
+	taken  int    // lines that began; only without a search
+	before int64  // selected lines before the first one examined; -1: none examined
+	closed int64  // number of the first line after the page; 0: not known yet; atNext
 	lines  [3]Line
-	data   [3][]byte // of the lines; kept to be used again
-	open   [3]bool   // the line is wanted and not settled
+	data   [3][]byte // of lines; reused
+	open   [3]bool   // the line is selected and not settled yet
 }
 
-// atNext says that the next line that begins is the first that isn't taken.
+// atNext says that the page ends before the next line that begins.
 const atNext = -1
 
-// selects reports whether a line that began is to be looked at.
+// selects reports whether to examine a line that began.
 func (c *collector) selects(at place, stream runtime.Stream) bool {
 	number := at.begun[0]
 	if number < c.From || at.begun[c.Stream] <= c.Skip && c.Skip > 0 {
@@ -78,11 +78,12 @@ func (c *collector) begin(at place, stream runtime.Stream, since time.Duration) 
 	c.data[stream] = c.data[stream][:0]
 }
 
+// add appends a piece of a stream's open line, up to what the page needs of it.
 func (c *collector) add(stream runtime.Stream, data []byte) {
 	if !c.open[stream] {
 		return
 	}
-	most := MaxText + 2 // these say that there is more than a carriage return
+	most := MaxText + 2 // enough to see that there is more than a carriage return
 	if c.match != nil {
 		most = searchedBytes
 	}
@@ -96,6 +97,7 @@ func (c *collector) add(stream runtime.Stream, data []byte) {
 	}
 }
 
+// end closes a stream's open line. A carriage return before the newline isn't part of it.
 func (c *collector) end(stream runtime.Stream, newline bool) {
 	if !c.open[stream] {
 		return
@@ -112,7 +114,7 @@ func (c *collector) lose(at place, offset, lost int64, since time.Duration) {
 	}
 }
 
-// settle takes a line, or drops it; what comes of it from now on makes no difference.
+// settle adds a line to the page or drops it. Later bytes of the line make no difference.
 func (c *collector) settle(stream runtime.Stream) {
 	c.open[stream] = false
 	line, data := c.lines[stream], c.data[stream]
@@ -134,7 +136,7 @@ func (c *collector) settle(stream runtime.Stream) {
 	}
 }
 
-// insert keeps found ordered: a line that began before another can end after it.
+// insert keeps found ordered, because a line that began earlier may end later.
 func (c *collector) insert(line Line) {
 	i := len(c.found)
 	for i > 0 && c.found[i-1].Number > line.Number {
@@ -143,13 +145,13 @@ func (c *collector) insert(line Line) {
 	c.found = slices.Insert(c.found, i, line)
 }
 
-// full reports whether the page is made.
+// full reports whether the page is complete.
 func (c *collector) full() bool {
 	return c.closed != 0 && !c.open[runtime.Stdout] && !c.open[runtime.Stderr]
 }
 
-// rest takes the lines that are open at the log's end; ended says that nothing more
-// comes. It returns the number of the first of them if something may come, or 0.
+// rest settles the lines that are open at the log's end. ended says that nothing more comes. It
+// returns the number of the first of them if more may come, or 0.
 func (c *collector) rest(ended bool) (first int64) {
 	for _, stream := range []runtime.Stream{runtime.Stdout, runtime.Stderr} {
 		if !c.open[stream] {
@@ -164,7 +166,7 @@ func (c *collector) rest(ended bool) (first int64) {
 	return first
 }
 
-// whole returns data without the beginning of a character at its end.
+// whole returns data without an incomplete character at its end.
 func whole(data []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
 		if at := len(data) - n; utf8.RuneStart(data[at]) {

@@ -10,30 +10,30 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// Bounds of an index. A page in the middle reads at most spacing bytes of the log
-// before it; a longer log has its places further apart.
+// Limits of an index. A page in the middle reads at most spacing bytes of the log before it. In a
+// longer log the places are further apart.
 const (
 	firstSpacing = 256 << 10
 	maxPlaces    = 1024
-	checkEvery   = 256 // records, after which a scan asks whether its caller left
+	checkEvery   = 256 // records between checks whether the caller has left
 
-	// After so much of the log a call counts and searches no further. Each takes some 0.1 s at most.
+	// Limits of the log that one call counts and searches. Each takes about 0.1 s at most.
 	workBytes = 32 << 20
 	workLines = 1_000_000
 )
 
-// An index knows some places of a log, by which lines are found without reading
-// what is before them. It is for one goroutine at a time.
+// An index contains places of a log, so that lines are found without reading the log before them.
+// It is for one goroutine at a time.
 type index struct {
 	places  []place // ordered; the first is the log's beginning
 	spacing int64
-	tail    place // up to here it was counted
+	tail    place // everything before it has been counted
 }
 
 func newIndex() *index { return &index{places: []place{{}}, spacing: firstSpacing} }
 
-// count goes on counting, to the log's end or for workBytes or workLines. It returns the place
-// that it came to, and whether that was the end. ErrPosition: the log isn't that which was
+// count continues counting up to the log's end, or for workBytes or workLines. It returns the place
+// that it reached, and whether that is the end. It returns ErrPosition if the log isn't the one
 // counted before.
 func (x *index) count(ctx context.Context, open func(position int64) (*output.Reader, error)) (tail place, all bool, err error) {
 	r, err := open(x.tail.position)
@@ -52,15 +52,15 @@ func (x *index) count(ctx context.Context, open func(position int64) (*output.Re
 		case err != nil:
 			return place{}, false, err
 		}
-		x.tail.take(record, nil)
+		x.tail.advance(record, nil)
 		x.tail.position = r.Position()
 		x.keep()
 	}
 	return x.tail, false, nil
 }
 
-// keep adds the tail to the places, if it is far enough from the last. With too
-// many of them every second one goes.
+// keep adds the tail to the places if it is far enough from the last one. If there are too many, it
+// drops every second.
 func (x *index) keep() {
 	if x.tail.position < x.places[len(x.places)-1].position+x.spacing {
 		return

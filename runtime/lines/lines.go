@@ -14,27 +14,27 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A Query says which lines are wanted.
+// A Query selects lines.
 type Query struct {
-	From       int64          // the number of the first; 1 or more
-	Skip       int64          // how many lines of the stream to pass over first
-	First      int            // how many at most, 1 to MaxFirst
-	Last       bool           // instead of From and Skip: begin with the last First lines of the stream
+	From       int64          // number of the first line, at least 1
+	Skip       int64          // lines of the stream to skip first
+	First      int            // most lines, 1 to MaxFirst
+	Last       bool           // the last First lines of the stream, instead of From and Skip
 	Stream     runtime.Stream // 0: both
-	Containing string         // only lines in which this shows; "": all, and lost bytes
+	Containing string         // only lines that visibly contain this; "": all lines, and lost bytes
 	MatchCase  bool
 }
 
-// A Page is what a query found.
+// A Page is the result of a query.
 type Page struct {
 	Lines    []Line
-	Before   int64 // lines of the stream before the first that was looked at
-	Total    int64 // lines of the stream, as far as they were counted
-	Counted  bool  // Total counts all that was printed until now
-	More     bool  // the log goes on after what was looked at
-	Next     int64 // the number to go on from; 0: the execution has ended, and nothing comes after these
-	Position int64 // in the log, after all that was counted
-	Offset   int64 // output bytes of both streams before that
+	Before   int64 // lines of the stream before the first one examined
+	Total    int64 // lines of the stream counted so far
+	Counted  bool  // Total counts everything printed so far
+	More     bool  // the log continues after the part examined
+	Next     int64 // From of the next page; 0: the execution has ended, and there are no more lines
+	Position int64 // in the log, after everything counted
+	Offset   int64 // output bytes of both streams before Position
 }
 
 // A Source is the log of one execution.
@@ -42,35 +42,35 @@ type Source struct {
 	ID     runtime.ExecutionID
 	Tenant runtime.TenantID
 	Open   func(position int64) (*output.Reader, error)
-	Ended  bool
-	Bytes  int64         // that were printed, once it has ended
-	After  time.Duration // since its start, when it ended
+	Ended  bool          // no more output follows
+	Bytes  int64         // output bytes, once it has ended
+	After  time.Duration // its duration, once it has ended
 }
 
-// A Book has the indexes of the logs that were read last. Its methods may be called
-// at once.
+// A Book caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
 type Book struct {
-	turns turns.Slots // bounds how many logs are read at once: in the order in which tenants came
+	turns turns.Slots // limits concurrent reads, in order of the tenants' arrival
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	tenants map[runtime.TenantID]*tenant
 	kept    map[runtime.ExecutionID]*list.Element
-	latest  *list.List // of *entry; the latest first
+	latest  *list.List // of *entry; most recently used first
 }
 
-// A tenant has calls that read, or wait.
+// A tenant has calls that read or wait.
 type tenant struct {
-	turn  turns.Slots // one
+	turn  turns.Slots // capacity 1
 	calls int         // guarded by Book.mu
 }
 
+// An entry is the cached index of one execution.
 type entry struct {
 	id     runtime.ExecutionID
 	tenant runtime.TenantID
-	*index // used in the tenant's turn
+	*index // used only in the tenant's turn
 }
 
-// How many indexes a book keeps: each takes 82 kB at most.
+// Limits of the cached indexes, which take at most 82 kB each.
 const (
 	maxIndexes       = 64
 	maxTenantIndexes = 8
@@ -84,7 +84,7 @@ func NewBook() *Book {
 	}
 }
 
-// turn does work when it is the tenant's turn: its calls read one after the other.
+// turn calls work in the tenant's turn. The calls of one tenant run one after the other.
 func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error) error {
 	b.mu.Lock()
 	t := b.tenants[id]
@@ -104,8 +104,8 @@ func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error)
 	return t.turn.Do(ctx, func() error { return b.turns.Do(ctx, work) })
 }
 
-// entry returns the index of a log. Where the tenant, or all have too many, it forgets the one of them that
-// wasn't used for longest.
+// entry returns the index of a log. If the tenant, or all together, have too many, it drops the one
+// that was unused for longest.
 func (b *Book) entry(source Source) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (b *Book) entry(source Source) *entry {
 		b.latest.MoveToFront(there)
 		return there.Value.(*entry)
 	}
-	var last *list.Element // of the tenant
+	var last *list.Element // least recently used one of the tenant
 	n := 0
 	for at := b.latest.Front(); at != nil; at = at.Next() {
 		if at.Value.(*entry).tenant == source.Tenant {
@@ -133,18 +133,18 @@ func (b *Book) entry(source Source) *entry {
 	return e
 }
 
-// Read returns a page of lines: fewer than were asked for where they have 1 MiB of
-// text, where a search went through 32 MiB of the log or a million lines, and at the end. Next then says
-// how to go on. Lines can be Open at the end of what was printed: if the page had room
-// for more, Next is the number of the first of them, so they come again.
+// Read returns a page of lines. It has fewer than requested after 1 MiB of text, and at the end. So
+// it has after a search of 32 MiB of the log or a million lines. Next then says how to continue. At
+// the end of the output, lines can be Open. If the page had room for more, Next is the number of
+// the first open line, so that it comes again.
 //
-// A call counts as much of the log at most; what isn't counted yet isn't found. Then
-// Counted is false, and the next call goes on. A call takes 0.2 s at most. Of each tenant one reads at a time, and the
-// tenants take turns. ctx's cause ends a call.
+// A call counts as much of the log at most. If that isn't all, Counted is false, uncounted lines
+// aren't found, and the next call counts on. A call takes at most 0.2 s. One call of each tenant
+// runs at a time, and tenants take turns. Read returns ctx's cause if ctx ends first.
 func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err error) {
 	err = b.turn(ctx, source.Tenant, func() error {
 		page, err = b.entry(source).page(ctx, source, q)
-		if errors.Is(err, output.ErrPosition) { // the log was cut or damaged after it was counted
+		if errors.Is(err, output.ErrPosition) { // the log was truncated or damaged after it was counted
 			b.forget(source.ID)
 			page, err = b.entry(source).page(ctx, source, q)
 		}
@@ -153,6 +153,7 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err
 	return page, err
 }
 
+// forget deletes the kept places of an execution.
 func (b *Book) forget(id runtime.ExecutionID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,6 +163,7 @@ func (b *Book) forget(id runtime.ExecutionID) {
 	}
 }
 
+// page finds where to begin, and reads the page from there.
 func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) {
 	at, tail, all, err := e.find(ctx, source, &q)
 	if err != nil {
@@ -174,8 +176,8 @@ func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) 
 	return c.page(at, tail, all, source), nil
 }
 
-// find counts on, and returns where to begin to read, and where to end. It says with which
-// line q begins where it wants the last.
+// find continues counting, and returns the places where to begin and to end reading. For Last it
+// sets q's first line.
 func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail place, all bool, err error) {
 	tail, all, err = e.count(ctx, source.Open)
 	if q.Last {
@@ -191,8 +193,8 @@ func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail pla
 	return e.before(0, q.From-1), tail, all, err
 }
 
-// read reads from a place on, until the page is full or the tail is reached. ErrPosition: the
-// log isn't that which was counted.
+// read reads from a place until the page is full or the tail is reached. It returns ErrPosition if
+// the log isn't the one that was counted.
 func (c *collector) read(ctx context.Context, at *place, tail place, source Source) error {
 	r, err := source.Open(at.position)
 	if err != nil {
@@ -203,7 +205,7 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 	for n := 1; at.position < tail.position && !c.full(); n++ {
 		record, err := r.TryNext()
 		if errors.Is(err, io.EOF) || errors.Is(err, output.ErrWait) {
-			return output.ErrPosition // there is less than was counted
+			return output.ErrPosition // the log is shorter than counted
 		}
 		if err == nil && n%checkEvery == 0 && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -211,7 +213,7 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 		if err != nil {
 			return err
 		}
-		at.take(record, c)
+		at.advance(record, c)
 		at.position = r.Position()
 		worked := at.position-began.position > workBytes || at.begun[0]-began.begun[0] > workLines
 		if c.closed == atNext || c.closed == 0 && c.match != nil && worked && c.before >= 0 {
@@ -221,13 +223,13 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 	return nil
 }
 
-// page returns what was found, once at came to the page's end or to the tail.
+// page returns the collected page. at is the end of reading.
 func (c *collector) page(at, tail place, all bool, source Source) Page {
 	p := Page{Counted: all, Position: tail.position, Offset: tail.offset}
 	ended := source.Ended && all
 	open := c.rest(ended)
 	if c.closed == atNext || c.closed > tail.begun[0] {
-		c.closed = 0 // nothing began after what was taken
+		c.closed = 0 // no line began after the page
 	}
 	if ended {
 		tail.lose(source.Bytes-tail.offset, source.After, nil)

@@ -20,13 +20,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A piece is what a program printed at once on a stream; with none, bytes that are lost.
+// A piece is one write of a program to a stream; without data, it is lost bytes.
 type piece struct {
 	stream runtime.Stream
 	data   string
 }
 
-// write makes a log of pieces, each of which may be cut into records by cut.
+// write makes a log of pieces, each of which cut may divide into records.
 func write(t testing.TB, pieces []piece, cut func(data string) int) (Source, *output.Log) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -61,7 +61,7 @@ func add(t testing.TB, l *output.Log, pieces []piece, cut func(data string) int)
 	}
 }
 
-// end ends an execution that printed so many bytes after its log's end.
+// end ends an execution that printed some lost bytes after its log's end.
 func end(t testing.TB, source *Source, l *output.Log, lost int64) {
 	t.Helper()
 	source.Ended, source.Bytes, source.After = true, l.Next()+lost, time.Duration(l.Next()+lost)*time.Microsecond
@@ -72,7 +72,7 @@ func end(t testing.TB, source *Source, l *output.Log, lost int64) {
 
 func wholes(data string) int { return len(data) }
 
-// numbered is the definition of lines, byte by byte.
+// numbered defines lines, byte by byte.
 func numbered(pieces []piece, ended bool) []Line {
 	var all []Line
 	open := [3]int{-1, -1, -1}
@@ -118,7 +118,7 @@ func numbered(pieces []piece, ended bool) []Line {
 	return all
 }
 
-// shown are lines as pages have them.
+// shown returns lines in the form of pages.
 func shown(lines []Line) []Line {
 	for i := range lines {
 		if lines[i].Truncated = len(lines[i].Data) > MaxText; lines[i].Truncated {
@@ -151,7 +151,7 @@ func texts(lines []Line) string {
 	return strings.Join(out, "|")
 }
 
-// all pages through all that a query finds.
+// all reads all pages of a query.
 func all(t interface {
 	Fatal(...any)
 	Helper()
@@ -186,16 +186,16 @@ var pieces = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) piece {
 	return piece{runtime.Stream(rapid.SampledFrom([]int{1, 1, 1, 2, 2, 0}).Draw(t, "stream")), strings.Join(rapid.SliceOfN(parts, 1, 4).Draw(t, "parts"), "")}
 }), 0, 40)
 
-// TestPagesAreTheWhole: however a log is cut into records, and wherever pages begin
-// and end, they have the lines of the definition; so do those of one stream and those of a
-// search, and a page that begins anywhere.
-func TestPagesAreTheWhole(t *testing.T) {
+// TestPagesCoverAllLines checks that pages have the defined lines however a log is divided into
+// records, and wherever pages begin and end. The same holds for lines of one stream and for
+// searches.
+func TestPagesCoverAllLines(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		printed := pieces.Draw(rt, "pieces")
 		cut := rapid.SampledFrom([]int{1, 7, 100, 4096, output.MaxData}).Draw(rt, "cut")
 		ended := rapid.Bool().Draw(rt, "ended")
 		for n := len(printed); n > 0 && printed[n-1].stream == 0 && !ended; n-- {
-			printed = printed[:n-1] // nobody knows yet
+			printed = printed[:n-1] // whether the line is complete isn't known yet
 		}
 		for i := 1; i < len(printed); i++ { // two losses that meet are one
 			if printed[i].stream == 0 && printed[i-1].stream == 0 {
@@ -267,7 +267,7 @@ func TestPagesAreTheWhole(t *testing.T) {
 	})
 }
 
-// distinct drops what came again since it was open.
+// distinct drops open lines that were returned again.
 func distinct(lines []Line) []Line {
 	slices.SortStableFunc(lines, func(a, b Line) int { return int(a.Number - b.Number) })
 	return slices.CompactFunc(lines, func(a, b Line) bool { return a.Number == b.Number && a.Open })
@@ -310,9 +310,9 @@ func TestCutLinesEndWithAWholeCharacter(t *testing.T) {
 	}
 }
 
-// TestNumbersStay: lines keep their numbers while more is printed, once the
-// execution has ended, and for a Book that never saw the log before.
-func TestNumbersStay(t *testing.T) {
+// TestLineNumbersAreStable checks that lines keep their numbers while more is printed, after the
+// end, and in a new Book.
+func TestLineNumbersAreStable(t *testing.T) {
 	source, l := write(t, []piece{{1, "one\ntw"}, {2, "err"}}, wholes)
 	b := NewBook()
 	read := func(b *Book, want string, next int64) {
@@ -334,7 +334,7 @@ func TestNumbersStay(t *testing.T) {
 	read(NewBook(), "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
 }
 
-func TestALogThatWasCutIsCountedAnew(t *testing.T) {
+func TestTruncatedLogIsCountedAgain(t *testing.T) {
 	source, l := write(t, []piece{{1, "one\n"}, {1, "two\n"}}, wholes)
 	size := l.Size()
 	end(t, &source, l, 0)
@@ -390,7 +390,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchesAreBounded: a search through more than workBytes returns early, and goes on.
+// TestSearchesAreBounded checks that a search through more than workBytes returns early, and
+// continues in the next call.
 func TestSearchesAreBounded(t *testing.T) {
 	line := strings.Repeat("x", 9999) + "\n"
 	var printed []piece
@@ -421,7 +422,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestCallsAreBoundedByLines, too: newlines take most.
+// TestCallsAreBoundedByLines uses a log of newlines, which cost most.
 func TestCallsAreBoundedByLines(t *testing.T) {
 	const lines = workLines + workLines/2
 	printed := []piece{{1, strings.Repeat("\n", lines)}, {1, "needle\n"}}
@@ -442,7 +443,8 @@ func TestCallsAreBoundedByLines(t *testing.T) {
 	}
 }
 
-// TestTenantsTakeTurns: while one tenant's call reads, its others wait outside of the turns of all.
+// TestTenantsTakeTurns checks that, while one tenant's call reads, its other calls don't occupy the
+// slots of all tenants.
 func TestTenantsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBook()
@@ -463,7 +465,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 			go call(id)
 			synctest.Wait()
 		}
-		for range 4 { // two that read, and two that come next
+		for range 4 { // two that read, and two that wait
 			let <- struct{}{}
 			synctest.Wait()
 		}
@@ -508,7 +510,7 @@ func TestIndexesAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzChunks: where a log is cut into records makes no difference.
+// FuzzChunks checks that the division of a log into records makes no difference.
 func FuzzChunks(f *testing.F) {
 	f.Add([]byte("one\ntwo\x01err\r\n\x00three"), uint8(3))
 	f.Add([]byte("\x01\r\x00\r\n\n\x01\n"), uint8(1))
@@ -541,7 +543,7 @@ func FuzzChunks(f *testing.F) {
 	})
 }
 
-// big is 50 MB in a million lines.
+// big returns 50 MB in a million lines.
 func big(b *testing.B, record int) Source {
 	var all strings.Builder
 	for n := range 1_000_000 {

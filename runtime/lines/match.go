@@ -5,16 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// A matcher finds a text in lines, as they show: escape sequences aren't part of
-// them. It is for one goroutine.
+// A matcher finds a text in lines as they are displayed, without escape sequences. It is for one
+// goroutine.
 type matcher struct {
 	wanted  []byte
-	folds   bool // upper and lower case are alike
+	folds   bool // ignore case
 	shown   []byte
 	lowered []byte
 }
 
-// newMatcher returns nil where every line matches.
+// newMatcher returns nil if every line matches.
 func newMatcher(text string, matchCase bool) *matcher {
 	if text == "" {
 		return nil
@@ -26,6 +26,8 @@ func newMatcher(text string, matchCase bool) *matcher {
 	return m
 }
 
+// in reports whether a line contains the text, as a terminal shows the line: escape sequences don't
+// count.
 func (m *matcher) in(line []byte) bool {
 	if bytes.IndexByte(line, escape) >= 0 {
 		m.shown = appendShown(m.shown[:0], line)
@@ -37,7 +39,7 @@ func (m *matcher) in(line []byte) bool {
 	return bytes.Contains(line, m.wanted)
 }
 
-// lower is bytes.ToLower without memory of its own for ASCII.
+// lower is bytes.ToLower without allocating for ASCII.
 func (m *matcher) lower(line []byte) []byte {
 	m.lowered = append(m.lowered[:0], line...)
 	for i, c := range m.lowered {
@@ -51,14 +53,14 @@ func (m *matcher) lower(line []byte) []byte {
 	return m.lowered
 }
 
+// Control characters of escape sequences.
 const (
 	escape = 0x1b
-	bell   = 0x07
+	bell   = 0x07 // ends an operating system command, as a title
 )
 
-// appendShown appends a line without its escape sequences: those of ECMA-48 that
-// set colours and move the cursor (CSI), strings such as titles, and those of two
-// characters.
+// appendShown appends a line without its escape sequences: ECMA-48 sequences that set colours and
+// move the cursor (CSI), strings such as titles, and sequences of two characters.
 func appendShown(to, line []byte) []byte {
 	for {
 		before, rest, found := bytes.Cut(line, []byte{escape})

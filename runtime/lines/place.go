@@ -1,13 +1,11 @@
-// Package lines numbers the lines of what an execution printed, finds any of
-// them again, and searches them.
+// Package lines numbers the lines of an execution's output, finds them by number, and searches them.
 //
-// A line is of one stream. It ends at its newline, where bytes are lost, where
-// the output ends, and where the other stream has printed more than Interruption
-// bytes since the line began. Lines are numbered from 1 on by their first bytes,
-// in the order in which these were printed on either stream. Lost bytes take one
-// number, as a line of no stream. So a number depends only on what was printed
-// before, not on how the log cut it into records: it means the same after more
-// output, after a restart and after the execution's end.
+// A line belongs to one stream. It ends at its newline, at lost bytes, at the end of the output,
+// and when the other stream has printed more than Interruption bytes since the line began. Lines
+// are numbered from 1 by their first bytes, in the order in which these were printed on either
+// stream. A range of lost bytes takes one number, as a line of no stream. So a line's number
+// depends only on the output before it, not on how the log divides it into records. It is stable:
+// it stays the same after more output, after a restart and after the execution's end.
 package lines
 
 import (
@@ -18,32 +16,30 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// Interruption is how much the other stream may print before a line's end: what
-// comes after more than that begins a new line. It bounds how far a page of lines
-// reads on for their ends.
+// Interruption is how much the other stream may print before a line's end. After more than that,
+// the rest begins a new line. It bounds how far a page reads on to find the ends of its lines.
 const Interruption = 64 << 10
 
-// A place is a position in a log, between two records, and what is known of the
-// lines there.
+// A place is a position in a log, between two records, with the counts of the lines before it.
 type place struct {
 	position int64
 	offset   int64    // output bytes of both streams before it
-	begun    [3]int64 // lines that began before it: on both streams, on standard output, on standard error; lost bytes are in each
-	open     [3]int64 // by stream; 0: no line is open; else 1 and the bytes that the other stream printed since that began
+	begun    [3]int64 // lines begun before it: in total, on stdout, on stderr; each includes lost bytes
+	open     [3]int64 // by stream; 0: no open line; otherwise 1 plus the bytes of the other stream since it began
 }
 
-// A sink receives lines in pieces. Of each stream one line is open at a time.
+// A sink receives lines in pieces. At most one line of each stream is open at a time.
 type sink interface {
-	begin(at place, stream runtime.Stream, since time.Duration) // at counts it
+	begin(at place, stream runtime.Stream, since time.Duration) // at already counts the line
 	add(stream runtime.Stream, data []byte)                     // without the newline
 	end(stream runtime.Stream, newline bool)
-	lose(at place, offset, lost int64, since time.Duration) // at counts it
+	lose(at place, offset, lost int64, since time.Duration) // at already counts the loss
 }
 
-// take goes past a record; to may be nil.
-func (p *place) take(r output.Record, to sink) {
+// advance moves past a record. to may be nil.
+func (p *place) advance(r output.Record, to sink) {
 	if r.Offset < p.offset {
-		return // no log has that
+		return // impossible in a log
 	}
 	p.lose(r.Offset-p.offset, r.Since, to)
 	p.offset = r.End()
@@ -60,6 +56,7 @@ func (p *place) take(r output.Record, to sink) {
 	}
 }
 
+// split advances the place over a record, and passes its lines to a sink, if there is one.
 func (p *place) split(r output.Record, to sink) {
 	for data := r.Data; len(data) > 0; {
 		if p.open[r.Stream] == 0 {
@@ -90,7 +87,7 @@ func (p *place) end(stream runtime.Stream, newline bool, to sink) {
 	}
 }
 
-// lose goes past bytes that are lost.
+// lose advances past lost bytes.
 func (p *place) lose(lost int64, since time.Duration, to sink) {
 	if lost <= 0 {
 		return

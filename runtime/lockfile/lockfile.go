@@ -1,6 +1,5 @@
-// Package lockfile locks files and directories among processes, by flock(2). The kernel
-// unlocks a file when the last process that has it open ends or closes it, so that a lock
-// outlives nobody.
+// Package lockfile locks files and directories between processes, with flock(2). The kernel unlocks
+// a file when the last process that has it open closes it or ends, so no lock outlives its holder.
 package lockfile
 
 import (
@@ -13,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld is why a lock can't be taken: somebody else has it.
-var ErrHeld = errors.New("it is locked")
+// ErrHeld says that another process holds the lock.
+var ErrHeld = errors.New("another process holds the lock")
 
-// Try locks an open file, or returns [ErrHeld]. Closing the file unlocks it.
+// Try locks an open file, or returns [ErrHeld] immediately. Closing the file unlocks it.
 func Try(file *os.File) error {
 	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == unix.EWOULDBLOCK {
@@ -28,10 +27,10 @@ func Try(file *os.File) error {
 	return nil
 }
 
-// pause is between two tries: flock(2) can't be waited for until a context ends.
+// pause is the interval between two tries. A context can't interrupt a blocking flock(2).
 const pause = 10 * time.Millisecond
 
-// Wait is [Try], again until ctx ends.
+// Wait is like [Try] but retries until ctx ends; then it returns the last error.
 func Wait(ctx context.Context, file *os.File) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -48,5 +47,5 @@ func Wait(ctx context.Context, file *os.File) error {
 	}
 }
 
-// Open opens a file for its lock, and makes it where it is missing, for its owner alone.
+// Open opens a file to lock, and creates it for its owner only if it is missing.
 func Open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }

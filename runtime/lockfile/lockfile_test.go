@@ -20,7 +20,7 @@ func open(t *testing.T, path string) *os.File {
 	return file
 }
 
-func TestOneHasTheLock(t *testing.T) {
+func TestOnlyOneProcessHoldsTheLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, second := open(t, path), open(t, path)
 	if err := lockfile.Try(first); err != nil {
@@ -38,7 +38,7 @@ func TestOneHasTheLock(t *testing.T) {
 	go func() { waited <- lockfile.Wait(t.Context(), second) }()
 	_ = first.Close()
 	if err := <-waited; err != nil {
-		t.Errorf("nobody has it: %v", err)
+		t.Errorf("it isn't locked: %v", err)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package logdir keeps the directory of output logs: it says where each is, makes room,
-// tries whether one can be written, removes what is kept no longer, and moves away what
-// belongs to no known execution. Where servers share their database, that has the logs.
+// Package logdir manages the directory of output logs. It locates logs, makes room, checks whether
+// they are writable, and applies the retention. It moves away output that belongs to no known
+// execution. If servers share a database, the logs are in there.
 package logdir
 
 import (
@@ -20,33 +20,35 @@ import (
 type Options struct {
 	Store     *store.Store
 	Logger    *zap.Logger
-	Keep      time.Duration   // how long finished executions and their output are kept; 0: for ever
-	KeepBytes int64           // that all output, and what is stored about finished executions, may take; 0: any
-	Failing   func(err error) // called when collecting fails, and with nil when it works again
+	Keep      time.Duration   // how long finished executions and their output are kept; 0: forever
+	KeepBytes int64           // limit for all output and all records of finished executions; 0: none
+	Failing   func(err error) // called when retention fails, and with nil when it works again
 }
 
-// A Dir is the directory of all logs. Its methods are safe for concurrent use, but for
-// PutBack, Count and Collect, which are called once each.
+// A Dir is the directory of all logs. Its methods are safe for concurrent use, except PutBack,
+// Count and Collect, which must be called once each.
 type Dir struct {
 	path    string
 	store   *store.Store
 	logger  *zap.Logger
-	keep    time.Duration
+	keep    time.Duration // how long executions are kept after their end
 	quota   *output.Quota // nil: none
 	failing func(err error)
 
-	room      chan roomRequest              // to the collector
-	failed    bool                          // the last sweep; the collector's
-	listed    bool                          // unremoved has what an earlier server left; the collector's
-	unremoved map[runtime.ExecutionID]int64 // the collector's: output of deleted executions that is still on the disk, and what the quota counts of it
+	room   chan roomRequest // to the collector
+	failed bool             // the last sweep failed; owned by the collector
+	listed bool             // unremoved includes leftovers of earlier servers; owned by the collector
+	// unremoved is the output of deleted executions that is still on the disk, with its part of the
+	// quota. It is owned by the collector.
+	unremoved map[runtime.ExecutionID]int64
 	orphans   orphans
 
-	loss   atomic.Pointer[loss] // nil: none that isn't over
+	loss   atomic.Pointer[loss] // the present loss of output; nil: none
 	check  *probe.Probe
 	counts struct{ collected, written, lost atomic.Int64 }
 }
 
-// New returns the directory at a path. Close it.
+// New returns the directory at a path. Close it after use.
 func New(path string, o Options) *Dir {
 	d := &Dir{
 		path: path, store: o.Store, logger: o.Logger, keep: o.Keep, failing: o.Failing,
@@ -59,30 +61,29 @@ func New(path string, o Options) *Dir {
 	return d
 }
 
-// Close waits for a check that is under way.
+// Close waits for a running check.
 func (d *Dir) Close() { d.check.Close() }
 
-// Quota returns what bounds the output, nil: nothing does.
+// Quota returns the quota of all output; nil: unlimited.
 func (d *Dir) Quota() *output.Quota { return d.quota }
 
-// Count adds what the database knows of finished executions to the quota. Call it before
-// anything is written.
+// Count adds the finished executions in the database to the quota. Call it before anything is written.
 func (d *Dir) Count(ctx context.Context) error {
 	kept, err := d.store.FinishedBytes(ctx)
 	d.quota.Add(kept)
 	return err
 }
 
-// Figures count since the directory was made, but for Kept and Limit.
+// Figures are counters since the directory was made, and gauges of the present.
 type Figures struct {
-	Collected int64 // executions that were forgotten
-	Written   int64 // bytes that were written to logs
-	Lost      int64 // bytes that could not be
-	Kept      int64 // bytes that executions and their output take
-	Limit     int64 // that Kept may come to; 0: nobody counts it
+	Collected int64 // executions removed by retention
+	Written   int64 // bytes written to logs
+	Lost      int64 // bytes that could not be written
+	Kept      int64 // bytes that executions and their output use
+	Limit     int64 // limit of Kept; 0: none
 }
 
-// Figures returns what was counted up to now.
+// Figures returns the present figures.
 func (d *Dir) Figures() Figures {
 	f := Figures{Collected: d.counts.collected.Load(), Written: d.counts.written.Load(), Lost: d.counts.lost.Load()}
 	f.Kept, f.Limit = d.quota.Used()

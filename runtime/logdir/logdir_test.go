@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns a directory of logs beside a new store.
+// open returns a directory of logs with a new store.
 func open(t *testing.T, path string, o Options) *Dir {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
@@ -42,7 +42,7 @@ func open(t *testing.T, path string, o Options) *Dir {
 	return d
 }
 
-// write writes a file and makes its directory.
+// write writes a file and creates its directory.
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
@@ -64,8 +64,9 @@ func finished(t *testing.T, d *Dir) runtime.ExecutionID {
 	return x.ID
 }
 
-// TestRemovalsThatCannotBeListed at the start are listed, and carried out, later.
-func TestRemovalsThatCannotBeListed(t *testing.T) {
+// TestUnlistableRemovalsAreRetried checks that removals that can't be listed at the start are
+// listed and carried out later.
+func TestUnlistableRemovalsAreRetried(t *testing.T) {
 	var failing atomic.Bool
 	d := open(t, t.TempDir(), Options{Failing: func(err error) { failing.Store(err != nil) }})
 	id := finished(t, d)
@@ -80,19 +81,19 @@ func TestRemovalsThatCannotBeListed(t *testing.T) {
 	group.Go(func() { d.Collect(ctx) })
 	defer group.Wait()
 	defer cancel()
-	wait.For(t, "it is told", failing.Load)
+	wait.For(t, "it is reported", failing.Load)
 	all()
 	wait.For(t, "all is well", func() bool { return !failing.Load() })
 	if _, err := os.Stat(d.Path(id)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("its output is there:", err)
+		t.Error("its output still exists:", err)
 	}
 	if left, err := d.store.Removals(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("%q are left, %v", left, err)
 	}
 }
 
-// TestOneFileKeepsNoOther where it is.
-func TestOneFileKeepsNoOther(t *testing.T) {
+// TestUnremovableFileDoesNotBlockOthers checks that other files of the directory are moved.
+func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 	d := open(t, t.TempDir(), Options{})
 	dir, there := filepath.Join(d.path, "??"), filepath.Join(t.TempDir(), "orphaned")
 	write(t, filepath.Join(there, "??", "1", "in the way"), nil)
@@ -113,7 +114,8 @@ func TestOneFileKeepsNoOther(t *testing.T) {
 	}
 }
 
-// TestOrphansAreBounded by how long, and how much, finished executions are kept.
+// TestOrphansAreBounded checks that orphaned output is limited by the same time and size as
+// finished executions.
 func TestOrphansAreBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		options Options
@@ -152,7 +154,7 @@ func TestOrphansAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnreadableOutputIsNotEmpty: neither is what can't be removed gone.
+// TestUnreadableOutputIsNotEmpty also checks that unremovable output isn't treated as removed.
 func TestUnreadableOutputIsNotEmpty(t *testing.T) {
 	disk := disk.New(t)
 	d := open(t, disk.Dir, Options{Keep: time.Hour})
@@ -179,6 +181,6 @@ func TestUnreadableOutputIsNotEmpty(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is forgotten, and there:", err)
+		t.Error("it is forgotten, but exists:", err)
 	}
 }

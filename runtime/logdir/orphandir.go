@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// orphans are the directories of orphaned output.
+// orphans are the directories of orphaned output, oldest first.
 type orphans struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	dirs []*orphaned
 }
 
@@ -25,7 +25,7 @@ type orphaned struct {
 	at    time.Time
 	files int
 	bytes int64 // on the disk
-	going bool  // it is being removed
+	going bool  // being removed
 }
 
 func (o *orphaned) count(bytes int64) {
@@ -33,7 +33,7 @@ func (o *orphaned) count(bytes int64) {
 	o.bytes += bytes
 }
 
-// bytesOf returns what a file takes on the disk, 0 where it isn't there.
+// bytesOf returns the disk use of a file, or 0 if it is missing.
 func bytesOf(file fs.DirEntry) int64 {
 	info, err := file.Info()
 	if err != nil {
@@ -42,7 +42,7 @@ func bytesOf(file fs.DirEntry) int64 {
 	return output.DiskBytes(info.Size())
 }
 
-// add returns o, or the one that is in its place already.
+// add returns o, or the existing directory with its path.
 func (all *orphans) add(o *orphaned) *orphaned {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -53,21 +53,20 @@ func (all *orphans) add(o *orphaned) *orphaned {
 	return o
 }
 
-// grow counts a file of so many bytes that came to o.
+// grow counts a file that was added to o.
 func (all *orphans) grow(o *orphaned, bytes int64) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	o.count(bytes)
 }
 
-// found tells of what is there; "": nothing, or no more, since somebody took it
-// away.
+// found describes the orphaned output; "": none, or it has been taken away.
 func (all *orphans) found(fresh bool) string {
 	all.mu.Lock()
 	dirs := slices.Clone(all.dirs)
 	all.mu.Unlock()
 	missing := map[*orphaned]bool{}
-	for _, o := range dirs { // without the lock: a disk that stalls must hold up nobody else
+	for _, o := range dirs { // without the lock, because a stalled disk must not block others
 		_, err := os.Stat(o.path)
 		missing[o] = errors.Is(err, fs.ErrNotExist)
 	}
@@ -83,16 +82,16 @@ func (all *orphans) found(fresh bool) string {
 	if files == 0 {
 		return ""
 	}
-	why := "the database doesn't know the executions of some output: was it restored from an older backup, or deleted?"
+	why := "the database doesn't contain the executions of some output: was it restored from an older backup, or deleted?"
 	if fresh {
-		why = "the database was new when the server started, but there was output: was it deleted?"
+		why = "the database was new when the server started, but output existed: was the database deleted?"
 	}
-	return fmt.Sprintf("%s Logs: %d (%d MiB), moved to %s: restore the database from its backup and restart the server, which puts back what that one knows; or delete that directory",
+	return fmt.Sprintf("%s %d logs (%d MiB) were moved to %s: restore the database from its backup and restart the server, which then puts back the logs of known executions; or delete that directory",
 		why, files, (bytes+1<<20-1)>>20, strings.Join(paths, ", "))
 }
 
-// outdated returns one that is to be removed: it is older than keep, or all take more
-// than so many bytes together and it is the oldest of several. 0 bounds nothing.
+// outdated returns a directory to remove: one older than keep, or the oldest of several that
+// together use more than most bytes. 0 means no limit.
 func (all *orphans) outdated(keep time.Duration, most int64) *orphaned {
 	all.mu.Lock()
 	defer all.mu.Unlock()

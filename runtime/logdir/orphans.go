@@ -20,18 +20,17 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// Orphaned output is that of executions which the database doesn't know: it was
-// deleted, or restored from a backup that is older than they are. It is moved into
-// a directory of its own. A start with a database that knows it puts it back.
-// Until then it is kept as what is finished is: as long, and as much again.
-// Decision 35 says why.
+// Orphaned output belongs to executions that the database doesn't contain, because the database was
+// deleted, or restored from an older backup. It is moved into a directory of its own. A start with
+// a database that contains the executions puts it back. Until then it is kept like finished
+// executions: as long, and with a separate limit of the same size. Decision 35 says why.
 
 const (
 	orphanedPrefix = "orphaned-"
 	orphanedTime   = "20060102T150405Z"
 )
 
-// boundOrphans removes a part of what is kept no longer.
+// boundOrphans removes a part of the orphaned output that is outdated.
 func (d *Dir) boundOrphans() error {
 	_, most := d.quota.Used()
 	o := d.orphans.outdated(d.keep, most)
@@ -52,13 +51,12 @@ func (d *Dir) boundOrphans() error {
 	return nil
 }
 
-// shards returns the directories in dir that have logs.
+// shards returns the directories in dir that contain logs.
 func shards(dir string) ([]string, error) {
 	return namesIn(dir, func(name string) bool { return utf8.RuneCountInString(name) == 2 })
 }
 
-// namesIn returns the paths of what is in dir, by its name. A directory that doesn't
-// exist is empty.
+// namesIn returns the paths of the entries in dir whose name matches. A missing directory is empty.
 func namesIn(dir string, match func(name string) bool) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -73,11 +71,11 @@ func namesIn(dir string, match func(name string) bool) ([]string, error) {
 	return all, nil
 }
 
-// PutBack finds what earlier starts have moved away, and puts back what the database
-// knows again. Call it before Count and Collect. One directory's error doesn't keep it
-// from the others.
+// PutBack finds the output that earlier starts moved away, and puts back the output of executions
+// that the database contains again. Call it before Count and Collect. An error in one directory
+// doesn't affect the others.
 func (d *Dir) PutBack(ctx context.Context) error {
-	if d.store.Shared() { // there is no output without its execution
+	if d.store.Shared() { // a shared database has no output without its execution
 		return nil
 	}
 	paths, err := namesIn(d.path, func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
@@ -85,7 +83,7 @@ func (d *Dir) PutBack(ctx context.Context) error {
 	for _, path := range paths {
 		at, err := time.Parse(orphanedTime, strings.TrimPrefix(filepath.Base(path), orphanedPrefix))
 		if err != nil {
-			continue // it isn't ours
+			continue // not made by Rockpool
 		}
 		o := &orphaned{path: path, at: at}
 		back, err := d.putAllBack(ctx, o)
@@ -93,17 +91,16 @@ func (d *Dir) PutBack(ctx context.Context) error {
 			failed = append(failed, fmt.Errorf("put output back from %s: %w", path, err))
 		}
 		if back > 0 {
-			d.logger.Info("output of executions that the database knows again was put back", zap.Int("executions", back), zap.String("from", path))
+			d.logger.Info("output was put back, because the database contains its executions again", zap.Int("executions", back), zap.String("from", path))
 		}
-		if os.Remove(path) != nil { // it isn't empty
+		if os.Remove(path) != nil { // not empty
 			d.orphans.add(o)
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// putAllBack puts back what the database knows of o, and counts the rest. It returns
-// the first error.
+// putAllBack puts back the known output of o, and counts the rest. It returns the first error.
 func (d *Dir) putAllBack(ctx context.Context, o *orphaned) (back int, err error) {
 	dirs, err := shards(o.path)
 	for _, dir := range dirs {
@@ -113,7 +110,7 @@ func (d *Dir) putAllBack(ctx context.Context, o *orphaned) (back int, err error)
 	return back, err
 }
 
-// putBack puts back what the database knows of one directory, and counts the rest.
+// putBack puts back the known output of one directory, and counts the rest.
 func (d *Dir) putBack(ctx context.Context, o *orphaned, dir string) (back int, err error) {
 	unknown, files, err := d.unknownIn(ctx, dir)
 	if err != nil {
@@ -130,7 +127,7 @@ func (d *Dir) putBack(ctx context.Context, o *orphaned, dir string) (back int, e
 			return back, err
 		}
 		switch err := rename(path, to); {
-		case errors.Is(err, fs.ErrExist): // written since
+		case errors.Is(err, fs.ErrExist): // written in the meantime
 			o.count(bytesOf(file))
 		case err != nil:
 			return back, err
@@ -138,12 +135,12 @@ func (d *Dir) putBack(ctx context.Context, o *orphaned, dir string) (back int, e
 			back++
 		}
 	}
-	_ = os.Remove(dir) // where it is empty
+	_ = os.Remove(dir) // succeeds only if it is empty
 	return back, nil
 }
 
-// unknownIn returns the files in a directory, and the names of those that are of no
-// execution that the database knows.
+// unknownIn returns the files in a directory, and the names of those whose execution isn't in the
+// database.
 func (d *Dir) unknownIn(ctx context.Context, dir string) (unknown map[string]bool, files []fs.DirEntry, err error) {
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -152,7 +149,7 @@ func (d *Dir) unknownIn(ctx context.Context, dir string) (unknown map[string]boo
 	var ids []runtime.ExecutionID
 	for _, file := range all {
 		if strings.HasSuffix(file.Name(), output.Unreadable) || !utf8.ValidString(file.Name()) {
-			continue // that a person looks at, or of nobody's making
+			continue // put aside for inspection, or not made by Rockpool
 		}
 		files = append(files, file)
 		ids = append(ids, runtime.ExecutionID(file.Name()))
@@ -165,15 +162,15 @@ func (d *Dir) unknownIn(ctx context.Context, dir string) (unknown map[string]boo
 	return unknown, files, err
 }
 
-// rename moves a file to where none is.
+// rename moves a file without replacing another one.
 func rename(from, to string) error {
 	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 }
 
-// MoveOrphans moves away the output that no execution is known of. An execution is
-// stored before its output is, so what is being made isn't mistaken for it. Each file
-// is moved at once or not at all, so a server that is killed meanwhile loses none. What
-// can't be moved stays where it is until the next start, and is the error.
+// MoveOrphans moves away the output of unknown executions. An execution is stored before its
+// output, so output that is being written isn't mistaken for unknown. Each file is moved
+// atomically, so a kill loses none. Files that can't be moved stay where they are until the next
+// start; the error reports them.
 func (d *Dir) MoveOrphans(ctx context.Context) error {
 	if d.store.Shared() {
 		return nil
@@ -192,14 +189,14 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 	if len(failed) == 0 || ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("output of unknown executions can't be moved away and stays where it is until the next start; errors: %d; the first: %w", len(failed), failed[0])
+	return fmt.Errorf("output of unknown executions could not be moved away and stays in place until the next start (%d errors); the first: %w", len(failed), failed[0])
 }
 
-// Orphaned describes the output of unknown executions that is kept; "": there is none.
+// Orphaned describes the orphaned output; "": there is none.
 func (d *Dir) Orphaned() string { return d.orphans.found(d.store.Fresh()) }
 
-// moveUnknown moves the unknown files of one directory to o, or to a new one. One
-// file's error doesn't keep it from the others; it returns the first.
+// moveUnknown moves the unknown files of one directory to o, or to a new directory. An error with
+// one file doesn't affect the others; it returns the first.
 func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphaned, error) {
 	unknown, files, err := d.unknownIn(ctx, dir)
 	if err != nil || len(unknown) == 0 {
@@ -221,7 +218,7 @@ func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphan
 		from, bytes := filepath.Join(dir, file.Name()), bytesOf(file)
 		err := rename(from, filepath.Join(to, file.Name()))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // collected meanwhile
+		case errors.Is(err, fs.ErrNotExist): // removed by retention meanwhile
 		case err == nil:
 			d.orphans.grow(o, bytes)
 		case failed == nil:

@@ -14,20 +14,19 @@ import (
 
 const (
 	collectEvery = time.Second
-	collectBatch = 100     // executions that are deleted together
-	collectMost  = 10      // batches at a tick
-	collectAhead = 1 << 20 // bytes of room that are made for more than was asked for, so that not each write asks
+	collectBatch = 100     // executions deleted together
+	collectMost  = 10      // batches per tick
+	collectAhead = 1 << 20 // additional bytes of room per request, so that not every write has to request some
 )
 
-// A roomRequest asks the collector for room for so many bytes.
+// A roomRequest requests room from the collector.
 type roomRequest struct {
 	bytes int64
-	done  chan struct{} // closed when there is, or when nothing is left to collect
+	done  chan struct{} // closed when there is, or when nothing is left to remove
 }
 
-// Collect keeps what is finished within its bounds, oldest first, until ctx
-// ends. Each tick's work is bounded, and so is that for a request. Call it once, after
-// PutBack and Count.
+// Collect applies the retention to finished executions, oldest first, until ctx ends. The work of
+// each tick and of each request is bounded. Call it once, after PutBack and Count.
 func (d *Dir) Collect(ctx context.Context) {
 	d.sweepFailed(ctx, d.removeLogs(ctx))
 	tick := time.NewTicker(collectEvery)
@@ -45,8 +44,7 @@ func (d *Dir) Collect(ctx context.Context) {
 	}
 }
 
-// MakeRoom has room for n bytes of output made, where there isn't any: as far
-// as finished executions can make it.
+// MakeRoom makes room for n bytes of output by removing finished executions, as far as possible.
 func (d *Dir) MakeRoom(ctx context.Context, n int64) {
 	n += d.quota.Reserve()
 	if d.quota.Over(n) <= 0 {
@@ -58,11 +56,11 @@ func (d *Dir) MakeRoom(ctx context.Context, n int64) {
 	case <-ctx.Done():
 		return
 	}
-	<-r.done // soon: the work is bounded
+	<-r.done // takes a bounded time
 }
 
-// sweep collects what is too old, and what stands in the way of n bytes more. It
-// collects nothing more while much of what it collected can't be removed.
+// sweep removes executions that are too old, or that occupy the room for n more bytes. It removes
+// nothing while the output of many removed ones can't be deleted.
 func (d *Dir) sweep(ctx context.Context, n int64) error {
 	err := d.removeLogs(ctx)
 	if len(d.unremoved) >= collectBatch || d.keep == 0 && d.quota == nil {
@@ -89,7 +87,7 @@ func (d *Dir) sweep(ctx context.Context, n int64) error {
 	return nil
 }
 
-// sweepFailed reports how a sweep went.
+// sweepFailed reports the result of a sweep if it changed.
 func (d *Dir) sweepFailed(ctx context.Context, err error) {
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -101,8 +99,8 @@ func (d *Dir) sweepFailed(ctx context.Context, err error) {
 	}
 }
 
-// forget deletes executions and then their output: a reader that still has one
-// gets the rest as lost. If the server is killed first, the next start removes it.
+// forget deletes executions and then their output. A reader that still has one open gets the rest
+// as lost. If the server is killed in between, the next start removes the output.
 func (d *Dir) forget(ctx context.Context, old []store.Finished) error {
 	ids := make([]runtime.ExecutionID, len(old))
 	for i, f := range old {
@@ -118,7 +116,7 @@ func (d *Dir) forget(ctx context.Context, old []store.Finished) error {
 	return d.removeLogs(ctx)
 }
 
-// listRemovals learns, once, which output an earlier server didn't come to remove.
+// listRemovals reads, once, which output earlier servers still had to remove.
 func (d *Dir) listRemovals(ctx context.Context) error {
 	if d.listed {
 		return nil
@@ -130,23 +128,22 @@ func (d *Dir) listRemovals(ctx context.Context) error {
 	d.listed = true
 	for _, id := range ids {
 		if _, ours := d.unremoved[id]; !ours {
-			d.unremoved[id] = 0 // the quota counts only what the store knows
+			d.unremoved[id] = 0 // the quota counts only executions in the store
 		}
 	}
 	return nil
 }
 
-// remove removes a log that is a file.
+// remove removes a log that is stored in a file.
 func (d *Dir) remove(id runtime.ExecutionID) error {
 	if d.store.Shared() {
-		return nil // see Removed
+		return nil // Store.MarkOutputRemoved deletes it
 	}
 	return os.Remove(d.Path(id))
 }
 
-// removeLogs removes the output of executions that were deleted, also by an earlier
-// server. The quota counts what can't be removed. The next call tries it again, and
-// so does the next start.
+// removeLogs removes the output of deleted executions, including those of earlier servers. Output
+// that can't be removed stays in the quota. The next call retries, and so does the next start.
 func (d *Dir) removeLogs(ctx context.Context) error {
 	unlisted := d.listRemovals(ctx)
 	var removed []runtime.ExecutionID
@@ -160,14 +157,14 @@ func (d *Dir) removeLogs(ctx context.Context) error {
 		d.unremoved[id] = 0
 		removed = append(removed, id)
 	}
-	if err := d.store.Removed(ctx, removed); err != nil {
+	if err := d.store.MarkOutputRemoved(ctx, removed); err != nil {
 		return errors.Join(unlisted, failed, err)
 	}
 	for _, id := range removed {
 		delete(d.unremoved, id)
 	}
 	if failed != nil {
-		return fmt.Errorf("the output of %d can't be removed and still takes room; one of them: %w", len(d.unremoved), errors.Join(failed, unlisted))
+		return fmt.Errorf("the output of %d deleted executions could not be removed and still takes room; one error: %w", len(d.unremoved), errors.Join(failed, unlisted))
 	}
 	return unlisted
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// Place returns where the log of an execution is, or would be.
+// Place returns the place of an execution's log, whether it exists or not.
 func (d *Dir) Place(id runtime.ExecutionID) output.Place {
 	if d.store != nil && d.store.Shared() {
 		return rows{d.store, id}
@@ -19,13 +19,13 @@ func (d *Dir) Place(id runtime.ExecutionID) output.Place {
 	return output.File(d.Path(id))
 }
 
-// Path returns where that is on the disk, unless it is in the database.
+// Path returns the path of an execution's log, unless that is in the database.
 func (d *Dir) Path(id runtime.ExecutionID) string {
-	// By the last two digits, which are random: no directory grows too large.
+	// By the last two digits, which are random, so that no directory grows too large.
 	return filepath.Join(d.path, string(id[max(0, len(id)-2):]), string(id))
 }
 
-// Rows are a log in a shared database. What is written at once is stored whole, or not at all.
+// rows is a log in a shared database. Each write is stored completely or not at all.
 type rows struct {
 	store *store.Store
 	id    runtime.ExecutionID
@@ -60,7 +60,7 @@ func (r rows) ReadAt(p []byte, at int64) (int, error) {
 	n, err := r.store.ReadOutput(context.Background(), r.id, at, p)
 	switch {
 	case err != nil || n == len(p):
-	case n == 0 && at == 0: // it was collected
+	case n == 0 && at == 0: // removed by retention
 		err = fs.ErrNotExist
 	default:
 		err = io.EOF
@@ -76,7 +76,7 @@ func (r rows) WriteAt(p []byte, at int64) (int, error) {
 	return len(p), nil
 }
 
-// Truncate does nothing: there is nothing behind the last whole write.
+// Truncate does nothing, because nothing can follow the last whole write.
 func (rows) Truncate(int64) error { return nil }
 
 // Close does nothing.

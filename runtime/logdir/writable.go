@@ -13,19 +13,19 @@ import (
 	"github.com/rockpool/rockpool/runtime/probe"
 )
 
-// A loss is the last write of a log that failed.
+// A loss is the last failed write of a log.
 type loss struct {
 	at  time.Time
 	err error
 }
 
-// Lost notes that output could not be written.
+// Lost records that output could not be written.
 func (d *Dir) Lost(bytes int64, err error) {
 	d.counts.lost.Add(bytes)
 	d.loss.Store(&loss{time.Now(), err})
 }
 
-// Wrote notes that output was written.
+// Wrote records that output was written.
 func (d *Dir) Wrote(bytes int64) {
 	d.counts.written.Add(bytes)
 	if d.loss.Load() != nil {
@@ -33,21 +33,21 @@ func (d *Dir) Wrote(bytes int64) {
 	}
 }
 
-// A Fault is why output is lost. The zero Fault: it isn't.
+// A Fault is why output is lost. The zero Fault means that none is lost.
 type Fault struct {
 	Message string
-	Down    bool // none can be written now
-	Stalls  bool // the disk doesn't answer
+	Down    bool // no output can be written now
+	Stalls  bool // the disk doesn't respond
 }
 
-// Check says whether output can be written now, by trying: what was lost says nothing of
+// Check reports whether output can be written now, by writing. A past loss proves nothing about
 // that, since perhaps nothing was printed after it.
 func (d *Dir) Check(ctx context.Context) Fault {
 	loss := d.loss.Load()
-	began, err := d.check.Ask(ctx)
+	began, err := d.check.Check(ctx)
 	switch {
 	case err != nil:
-		return Fault{"what programs print is lost, since " + err.Error(), true, errors.Is(err, probe.ErrLate) || ctx.Err() != nil}
+		return Fault{"the output of programs is being lost: " + err.Error(), true, errors.Is(err, probe.ErrLate) || ctx.Err() != nil}
 	case loss == nil:
 		return Fault{}
 	case errors.Is(loss.err, output.ErrQuota) && d.quota.Over(d.quota.Reserve()+output.DiskBytes(1)) > 0, !began.After(loss.at):
@@ -57,11 +57,11 @@ func (d *Dir) Check(ctx context.Context) Fault {
 	return Fault{}
 }
 
-// tryToWrite makes a file where the logs are, brings it to the disk, and removes it. After a
-// loss it needs as much room as a log would at once.
+// tryToWrite creates a file in the directory of logs, syncs it, and removes it. After a loss it
+// writes as much as a log writes together.
 func (d *Dir) tryToWrite() error {
 	if d.store.Shared() {
-		return nil // the store's own check tries
+		return nil // the store's own check covers it
 	}
 	size := 1
 	if d.loss.Load() != nil {
@@ -78,11 +78,10 @@ func (d *Dir) tryToWrite() error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("no log can be written: %s: %w", cmp.Or(probe.Advice(err), "see the kernel's log (dmesg)"), err)
+	return fmt.Errorf("output logs are not writable: %s: %w", cmp.Or(probe.Advice(err), "see the kernel's log (dmesg)"), err)
 }
 
-// writeThrough writes a file and waits until the disk has it: a disk that fails
-// may show only then.
+// writeThrough writes a file and syncs it, because a failing disk may show only then.
 func writeThrough(path string, data []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

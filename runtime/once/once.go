@@ -1,4 +1,4 @@
-// Package once runs one call per key and shares its result.
+// Package once runs one call per key, however many callers there are, and shares its result.
 package once
 
 import (
@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// ErrInput says that a key was used with another input.
-var ErrInput = errors.New("the key was used with another input")
+// ErrInput says that a key was used with a different input.
+var ErrInput = errors.New("the key was used with a different input")
 
-// A Group does things once per key. Its methods are safe for concurrent use.
+// A Group runs functions once per key. Make it with NewGroup or NewCachingGroup. Its methods are safe for
+// concurrent use.
 type Group[V any] struct {
 	keep bool
 
@@ -18,7 +19,7 @@ type Group[V any] struct {
 	calls map[string]*call[V]
 }
 
-// A call is under way or done.
+// A call is running or done.
 type call[V any] struct {
 	input string
 	done  chan struct{} // closed when value and err are set
@@ -26,18 +27,18 @@ type call[V any] struct {
 	err   error
 }
 
-// Passing returns a group that forgets a key when its call has ended. All who asked
+// NewGroup returns a group that forgets a key when its call has ended. All callers that joined
 // meanwhile get the same value and error.
-func Passing[V any]() *Group[V] { return &Group[V]{calls: map[string]*call[V]{}} }
+func NewGroup[V any]() *Group[V] { return &Group[V]{calls: map[string]*call[V]{}} }
 
-// Keeping returns a group that keeps each value until Forget. An error is for the first
-// who asked; the others try for themselves.
-func Keeping[V any]() *Group[V] { return &Group[V]{keep: true, calls: map[string]*call[V]{}} }
+// NewCachingGroup returns a group that keeps each value until Forget. Only the first caller gets an
+// error; the others try themselves.
+func NewCachingGroup[V any]() *Group[V] { return &Group[V]{keep: true, calls: map[string]*call[V]{}} }
 
-// Do returns the result of f for a key. Only the first call for a key calls f, in a
-// goroutine that spawn starts and that goes on when the caller leaves; first reports
-// whether this call did. Errors are those of f and spawn, [ErrInput] where the first call
-// had another input, and ctx's cause.
+// Do returns the result of f for a key. Only the first call for a key runs f, in a goroutine
+// started by spawn, which continues if the caller gives up; first reports whether this call did. It
+// returns the error of f or spawn, [ErrInput] if the first call had a different input, or ctx's
+// cause.
 func (g *Group[V]) Do(ctx context.Context, key, input string, spawn func(func(context.Context)) error, f func(context.Context) (V, error)) (value V, first bool, err error) {
 	for {
 		c, first := g.call(key, input)
@@ -77,7 +78,7 @@ func (g *Group[V]) call(key, input string) (c *call[V], isNew bool) {
 	return c, true
 }
 
-// end lets all who wait for a call have what came of it.
+// end publishes the result of a call to all that wait for it.
 func (g *Group[V]) end(key string, c *call[V]) {
 	if c.err != nil || !g.keep {
 		g.mu.Lock()
@@ -87,7 +88,7 @@ func (g *Group[V]) end(key string, c *call[V]) {
 	close(c.done)
 }
 
-// Put keeps a value that came of an earlier call.
+// Put stores the value of an earlier call.
 func (g *Group[V]) Put(key, input string, value V) {
 	c := &call[V]{input: input, done: make(chan struct{}), value: value}
 	close(c.done)
@@ -96,7 +97,7 @@ func (g *Group[V]) Put(key, input string, value V) {
 	g.calls[key] = c
 }
 
-// Kept returns the value that is kept for a key, and whether one is.
+// Kept returns the stored value of a key, and whether there is one.
 func (g *Group[V]) Kept(key string) (value V, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +113,7 @@ func (g *Group[V]) Kept(key string) (value V, ok bool) {
 	}
 }
 
-// Forget lets go of what is kept for a key, but not of a call that is under way.
+// Forget removes the stored value of a key. It doesn't affect a running call.
 func (g *Group[V]) Forget(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

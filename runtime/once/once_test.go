@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A group with what its calls are run by.
+// running is a group with the goroutines of its calls.
 type running struct {
 	*Group[int]
 	*sync.WaitGroup
@@ -27,9 +27,9 @@ func (r running) do(ctx context.Context, input string, f func() (int, error)) (i
 	return r.Do(ctx, "key", input, run, func(context.Context) (int, error) { return f() })
 }
 
-// TestCallGoesOnWithoutItsCaller, and those who ask meanwhile get what came of it.
-func TestCallGoesOnWithoutItsCaller(t *testing.T) {
-	for name, group := range map[string]func() *Group[int]{"passing": Passing[int], "keeping": Keeping[int]} {
+// TestCallContinuesWithoutItsCaller also checks that callers that joined get the result.
+func TestCallContinuesWithoutItsCaller(t *testing.T) {
+	for name, group := range map[string]func() *Group[int]{"passing": NewGroup[int], "keeping": NewCachingGroup[int]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := running{group(), &sync.WaitGroup{}}
@@ -56,11 +56,11 @@ func TestCallGoesOnWithoutItsCaller(t *testing.T) {
 	}
 }
 
-// TestWhatIsKept: a value until it is forgotten, an error never.
-func TestWhatIsKept(t *testing.T) {
+// TestKeepingKeepsValuesUntilForget also checks that errors are never kept.
+func TestKeepingKeepsValuesUntilForget(t *testing.T) {
 	failure := errors.New("a failure")
 	one, two := func() (int, error) { return 1, nil }, func() (int, error) { return 2, nil }
-	r := running{Keeping[int](), &sync.WaitGroup{}}
+	r := running{NewCachingGroup[int](), &sync.WaitGroup{}}
 	defer r.Wait()
 	want := func(value int, first bool, f func() (int, error), failed error) {
 		t.Helper()
@@ -82,19 +82,20 @@ func TestWhatIsKept(t *testing.T) {
 	}
 	want(1, true, one, nil)
 
-	r.Group = Passing[int]()
+	r.Group = NewGroup[int]()
 	want(1, true, one, nil)
 	want(2, true, two, nil)
 }
 
-// TestErrors of a call are for all in a passing group, and for the first in a keeping one.
+// TestErrors checks that a passing group returns an error to all callers, and a keeping group only
+// to the first.
 func TestErrors(t *testing.T) {
 	failure := errors.New("a failure")
 	const callers = 8
 	for name, test := range map[string]struct {
 		group func() *Group[int]
 		runs  int64
-	}{"passing": {Passing[int], 1}, "keeping": {Keeping[int], callers}} {
+	}{"passing": {NewGroup[int], 1}, "keeping": {NewCachingGroup[int], callers}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := running{test.group(), &sync.WaitGroup{}}

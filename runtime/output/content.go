@@ -9,10 +9,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Content is what a log held when it was opened, as bytes: of one stream, or
-// of both as they were printed. It is an io.ReadSeeker that reads the log as it
-// goes, and holds no more of it than a Reader does. It is for one goroutine.
-// Close it.
+// A Content is the output that a log held when it was opened, as bytes of one stream, or of both in the
+// order in which they were printed. It is an io.ReadSeeker that reads the log on demand and buffers no
+// more of it than a Reader. It is for one goroutine. Close it.
 type Content struct {
 	reader *Reader
 	stream runtime.Stream // 0: both
@@ -20,21 +19,20 @@ type Content struct {
 	end    int64 // the offset after the last record
 	lost   int64
 
-	at   int64  // where Read goes on
-	next int64  // of the byte that data begins with
-	data []byte // of the record that is being read; the reader's
-	told int64  // the offset after what Next returned
+	at       int64  // position of the next Read
+	next     int64  // position of data's first byte
+	data     []byte // of the record being read; owned by the reader
+	returned int64  // output offset after the last record that Next returned
 }
 
-// Content opens what there is now; 0 stands for both streams. It reads the log
-// once to count, and returns ctx's cause when that ends meanwhile.
+// Content opens the present content; stream 0 means both. It reads the log once to count, and returns
+// ctx's cause if ctx ends meanwhile.
 func (l *Log) Content(ctx context.Context, stream runtime.Stream) (*Content, error) {
 	size, _, _ := l.limit()
 	return newContent(ctx, l.place, size, stream)
 }
 
-// OpenContent opens the log of an execution that has ended, as Log.Content
-// does. No file is an empty log.
+// OpenContent opens the log of a finished execution as Log.Content does. A missing log is empty.
 func OpenContent(ctx context.Context, at Place, stream runtime.Stream) (*Content, error) {
 	r, err := OpenReader(at, 0)
 	if err != nil {
@@ -44,6 +42,8 @@ func OpenContent(ctx context.Context, at Place, stream runtime.Stream) (*Content
 	return newContent(ctx, at, size, stream)
 }
 
+// newContent returns the content of a stream in the first size bytes of a log. It reads the whole
+// log once, for the content's size and what is missing.
 func newContent(ctx context.Context, at Place, size int64, stream runtime.Stream) (*Content, error) {
 	reader, err := newReader(at, 0, func() (int64, bool, <-chan struct{}) { return size, true, nil })
 	if err != nil {
@@ -56,6 +56,7 @@ func newContent(ctx context.Context, at Place, size int64, stream runtime.Stream
 	return c, nil
 }
 
+// count adds up the stream's size and the lost bytes, then rewinds the reader.
 func (c *Content) count(ctx context.Context) error {
 	for {
 		record, err := c.reader.TryNext()
@@ -77,19 +78,19 @@ func (c *Content) count(ctx context.Context) error {
 	}
 }
 
-// of reports whether what is read has the record's bytes; a size has none.
+// of reports whether the record's bytes belong to the content; a terminal size has none.
 func (c *Content) of(record Record) bool { return c.stream == 0 || record.Stream == c.stream }
 
-// Size returns how many bytes there are to read.
+// Size returns the number of bytes to read.
 func (c *Content) Size() int64 { return c.size }
 
 // End returns the output offset after the last record, of both streams.
 func (c *Content) End() int64 { return c.end }
 
-// Lost returns how many bytes before End the log doesn't have, of both streams.
+// Lost returns how many bytes before End, of both streams, are missing from the log.
 func (c *Content) Lost() int64 { return c.lost }
 
-// Seek implements io.Seeker. It reads nothing.
+// Seek implements io.Seeker. It doesn't read.
 func (c *Content) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -104,7 +105,7 @@ func (c *Content) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Read implements io.Reader. It fails where the log has less than was counted.
+// Read implements io.Reader. It returns io.ErrUnexpectedEOF if the log has become shorter.
 func (c *Content) Read(p []byte) (int, error) {
 	if c.at >= c.size {
 		return 0, io.EOF
@@ -131,23 +132,22 @@ func (c *Content) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Next returns the next record, sizes included, and io.EOF after the last that
-// was there; and how many bytes of both streams are missing between what it
-// returned before and that. It is for who doesn't Read; its Data is valid until
-// the next call.
+// Next returns the next record, including terminal sizes, and how many bytes of both streams are missing
+// before it. After the last record it returns io.EOF. Use it instead of Read, not together with it. The
+// record's Data is valid until the next call.
 func (c *Content) Next() (record Record, lost int64, err error) {
 	for {
 		record, err = c.reader.TryNext()
 		if err != nil {
 			return record, lost, err
 		}
-		lost += record.Offset - c.told
-		c.told = record.End()
+		lost += record.Offset - c.returned
+		c.returned = record.End()
 		if record.Resized() || c.of(record) {
 			return record, lost, nil
 		}
 	}
 }
 
-// Close lets go of the log.
+// Close closes the log's file.
 func (c *Content) Close() error { return c.reader.Close() }

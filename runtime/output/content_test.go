@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestContentIsWhatWasPrinted writes logs at random, with gaps, and reads any
-// part of either stream and of both, also while the log grows.
+// TestContentIsWhatWasPrinted writes random logs with gaps, and reads random parts of either stream
+// and of both, also while the log grows.
 func TestContentIsWhatWasPrinted(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,7 +87,7 @@ func TestContentOfAnEndedLog(t *testing.T) {
 	if err := iotest.TestReader(c, []byte("onetwothree")); err != nil {
 		t.Error(err)
 	}
-	// What was counted and isn't there any more is an error, never a short end.
+	// A file shorter than its counted size is an error, never an early end.
 	if err := os.Truncate(path, 60); err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,8 @@
-// Package output keeps what executions print: one log per execution, one
-// writer, and any number of readers that start anywhere and come at any time,
-// before, during and after the execution.
+// Package output stores what executions print: one log per execution, with one writer and any number of
+// readers, which may start at any position at any time.
 //
-// A record is in the log once Flush returned: it survives a SIGKILL of the
-// server. Readers get every record once, in order. The log holds nothing in
-// memory but its size, so a slow reader costs none.
+// A record is durable against a SIGKILL of the server once Flush has returned. Readers get every record
+// once, in order. A log holds nothing in memory except its size, so slow readers cost no memory.
 package output
 
 import (
@@ -18,58 +16,56 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Log is one execution's log while the execution runs. One goroutine writes;
-// any number may open readers.
+// A Log is the output log of one running execution. One goroutine writes; Reader and Content may be
+// called concurrently.
 type Log struct {
 	place   Place
 	quota   *Quota        // nil: none
-	file    Written       // nil until the first record; used by the writer only
-	scratch []byte        // the writer's: records to be flushed
-	end     int64         // the writer's: the offset after the last record that was added
-	first   time.Duration // of a recovered log: when its first output was printed
+	file    Written       // nil until the first record; owned by the writer
+	scratch []byte        // records to flush; owned by the writer
+	end     int64         // output offset after the last added record; owned by the writer
+	first   time.Duration // of a recovered log: time of its first output
 	printed bool          // of a recovered log: it has output
-	torn    bool          // of a recovered log: something was cut off
-	sizes   terminal      // the writer's
+	torn    bool          // of a recovered log: its file had more than whole records
+	sizes   terminal      // owned by the writer
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	size    int64      // bytes of whole records in the file
 	ended   bool
 	changed chan struct{} // closed and replaced when size or ended changes
 }
 
-// A terminal is what a writer knows of its execution's.
+// A terminal is the writer's view of its execution's terminal.
 type terminal struct {
-	size    runtime.TerminalSize // the last that was added
-	at      time.Duration        // when that was set
-	count   int                  // how many were added
-	written runtime.TerminalSize // the last that is in the file
-	lost    bool                 // size went with a failed Flush
+	size    runtime.TerminalSize // the last one added
+	at      time.Duration        // when it was set
+	count   int                  // number of sizes added
+	written runtime.TerminalSize // the last one in the file
+	lost    bool                 // size was lost with a failed Flush
 }
 
-// MaxSizes is how many sizes of a terminal a log takes; more are left out. They
-// are not bounded by what a program may print.
+// MaxSizes bounds the terminal sizes in a log; more are left out. The output limit doesn't bound them.
 const MaxSizes = 100_000
 
-// FlushBytes is how much output a log's writer has written at once.
+// FlushBytes is how many pending bytes make a log's writer flush.
 const FlushBytes = 64 << 10
 
-// New returns the log of a new execution. What has it is made with the first
-// record: one that prints nothing costs none.
+// New returns the log of a new execution. Its file is created with the first record, so an execution
+// without output has none.
 func New(at Place) *Log {
 	return &Log{place: at, changed: make(chan struct{})}
 }
 
-// Within has what the log takes on the disk counted, and bounded, by a quota. It
-// is called once, by the writer, before the first Flush.
+// Within charges the log's disk use to a quota, which also limits it. The writer calls it once,
+// before the first Flush.
 func (l *Log) Within(quota *Quota) *Log {
 	l.quota = quota
 	quota.Add(DiskBytes(l.size))
 	return l
 }
 
-// Recover returns the log of an execution that a dead server left. It cuts off
-// what isn't a whole record; the next record goes on from there. No file is
-// an empty log.
+// Recover returns the log of an execution that an earlier server left. It truncates the file after
+// the last whole record; the next record follows there. A missing file is an empty log.
 func Recover(at Place) (*Log, error) {
 	l := New(at)
 	file, err := at.Reopen()
@@ -95,6 +91,7 @@ func Recover(at Place) (*Log, error) {
 		}
 		l.size, l.end = r.Position(), record.End()
 	}
+	// An interrupted write left part of a record. The agent still has that output.
 	if size, err := at.Size(); err == nil {
 		l.torn = size > l.size
 	}
@@ -105,37 +102,34 @@ func Recover(at Place) (*Log, error) {
 	return l, nil
 }
 
-// Skip says that what is before offset was lost: the next record comes from
-// there. For the writer only.
+// Skip records that output before offset was lost: the next record starts there. Only the writer
+// may call it.
 func (l *Log) Skip(offset int64) { l.end = max(l.end, offset) }
 
-// First returns when the first output of a recovered log was printed, since the
-// execution's start, and whether there is any. For the writer only.
+// First returns when the first output of a recovered log was printed, since the execution's start, and
+// whether there is any. Only the writer may call it.
 func (l *Log) First() (time.Duration, bool) { return l.first, l.printed }
 
-// Resized returns when the last size that was added was set, since the
-// execution's start; 0 if there is none. For the writer only.
+// Resized returns when the last added terminal size was set, since the execution's start, or 0. Only the
+// writer may call it.
 func (l *Log) Resized() time.Duration { return l.sizes.at }
 
-// Size returns how many bytes the log's file has. For the writer only.
+// Size returns the size of the log's file in bytes. Only the writer may call it.
 func (l *Log) Size() int64 { return l.size }
 
-// Torn reports whether a recovered log's file had more than whole records. For the
-// writer only.
+// Torn reports whether a recovered log's file had more than whole records. Only the writer may call it.
 func (l *Log) Torn() bool { return l.torn }
 
-// Bytes returns what the log takes on the disk. For the writer only.
+// Bytes returns the log's disk use in bytes. Only the writer may call it.
 func (l *Log) Bytes() int64 { return DiskBytes(l.size) }
 
-// Next returns the offset after the last record that was added: where the
-// writer goes on. For the writer only.
+// Next returns the output offset after the last added record. Only the writer may call it.
 func (l *Log) Next() int64 { return l.end }
 
-// Add adds a record to what the next Flush writes; its Data may be used again
-// afterwards. Its offset must not fall back behind the last record's end; a
-// gap says that what lies between was lost. A size beyond MaxSizes is left out;
-// one that was lost with a failed Flush comes again before the next output. For
-// the writer only.
+// Add adds a record for the next Flush; the caller may reuse its Data afterwards. Its offset must not be
+// before the last record's end; a gap means that the output between was lost. A terminal size beyond
+// MaxSizes is left out. One that was lost with a failed Flush is added again before the next output.
+// Only the writer may call it.
 func (l *Log) Add(r Record) error {
 	if r.Offset < l.end || r.Resized() == (len(r.Data) > 0) || len(r.Data) > MaxData || r.Resized() && !possible(r.Size) {
 		return fmt.Errorf("append output: record of %d bytes at %d, after %d", len(r.Data), r.Offset, l.end)
@@ -156,12 +150,11 @@ func (l *Log) Add(r Record) error {
 	return nil
 }
 
-// Pending returns how many bytes the next Flush writes.
+// Pending returns how many bytes the next Flush will write.
 func (l *Log) Pending() int { return len(l.scratch) }
 
-// Flush writes what was added, all or none: after an error those records are
-// lost, which readers learn from the gap; it is ErrQuota where the quota had no
-// room. For the writer only.
+// Flush writes all added records, or none. After an error they are lost, and readers see the gap.
+// The error is ErrQuota if the quota is used up. Only the writer may call it.
 func (l *Log) Flush() error {
 	if len(l.scratch) == 0 {
 		return nil
@@ -184,6 +177,7 @@ func (l *Log) Flush() error {
 	return nil
 }
 
+// write appends the encoded records to the file, which the first write creates.
 func (l *Log) write() error {
 	if l.file == nil {
 		file, err := l.place.Create()
@@ -192,13 +186,12 @@ func (l *Log) write() error {
 		}
 		l.file = file
 	}
-	// At the size, not at the file's end: a write that a full disk cut short is
-	// overwritten by the next one.
+	// At the size, not at the file's end: this overwrites what a write that failed on a full disk left.
 	_, err := l.file.WriteAt(l.scratch, l.size)
 	return err
 }
 
-// End says that nothing more comes: readers see the end. For the writer only.
+// End ends the log, and readers see its end. Only the writer may call it.
 func (l *Log) End() error {
 	l.mu.Lock()
 	l.ended = true
@@ -207,32 +200,31 @@ func (l *Log) End() error {
 	if l.file == nil {
 		return nil
 	}
-	// What a failed append left behind the last record goes.
+	// Remove what a failed write left after the last record.
 	return errors.Join(l.file.Truncate(l.size), l.file.Close())
 }
 
-// wake tells the waiting readers; l.mu is held.
+// wake wakes the waiting readers. l.mu must be held.
 func (l *Log) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// limit tells a reader how far it may read, whether that is the end, and what
-// is closed when this changes.
+// limit returns how far a reader may read, whether that is the end, and a channel that is closed
+// when this changes.
 func (l *Log) limit() (int64, bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size, l.ended, l.changed
 }
 
-// Reader returns a reader that begins at a position that another reader of
-// this log was at, or at 0. ErrPosition means that it is no such position.
+// Reader returns a reader from a position: 0, or the Position of another reader of this log. It returns
+// ErrPosition for any other one.
 func (l *Log) Reader(position int64) (*Reader, error) {
 	return newReader(l.place, position, l.limit)
 }
 
-// OpenReader returns a reader of the log of an execution that has ended. No
-// file is an empty log.
+// OpenReader returns a reader of the log of a finished execution. A missing file is an empty log.
 func OpenReader(at Place, position int64) (*Reader, error) {
 	size, err := at.Size()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

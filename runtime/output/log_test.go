@@ -29,7 +29,7 @@ func write(t testing.TB, l *Log, data string) {
 	}
 }
 
-// read reads to the end.
+// read reads up to the end.
 func read(t testing.TB, r *Reader) string {
 	t.Helper()
 	var all []byte
@@ -93,8 +93,7 @@ func TestReadersBeforeDuringAndAfter(t *testing.T) {
 	}
 }
 
-// TestResume reads random logs in random pieces, from the position that each
-// piece ended at.
+// TestResume reads random logs in random pieces, each from the position at which the previous one ended.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
@@ -169,8 +168,7 @@ func TestOnlyPositionsBetweenRecords(t *testing.T) {
 	}
 }
 
-// TestRecover cuts a log off at every byte: what was whole stays, and the log
-// goes on there.
+// TestRecover truncates a log at every byte: whole records stay, and the log continues after them.
 func TestRecover(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l := New(File(path))
@@ -244,7 +242,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-func TestNothingPrintedMakesNoFile(t *testing.T) {
+func TestNoFileWithoutOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l := New(File(path))
 	if err := l.End(); err != nil {
@@ -274,8 +272,8 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestFullDisk fills a tiny file system: records are lost, never half written,
-// and the log goes on when there is room.
+// TestFullDisk fills a tiny file system: records are lost but never written in part, and the log
+// continues once there is room.
 func TestFullDisk(t *testing.T) {
 	dir := tinyDisk(t, 64<<10)
 	filler := filepath.Join(dir, "filler")
@@ -295,7 +293,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.Flush(); err == nil {
-		t.Fatal("a full disk took it")
+		t.Fatal("a full disk accepted it")
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

@@ -7,34 +7,34 @@ import (
 	"path/filepath"
 )
 
-// A Place is where one log is or is to be: a file, or rows of a database. Its methods return
-// [fs.ErrNotExist] where nothing was written.
+// A Place is where one log is stored: a file, or rows of a database. Methods return [fs.ErrNotExist] if
+// nothing was written.
 type Place interface {
 	Size() (int64, error)
 	Open() (Bytes, error)     // for reading
-	Create() (Written, error) // there is none yet
-	Reopen() (Written, error) // there is one, which goes on
-	PutAside() error          // what can't be recovered goes where a person can look at it
+	Create() (Written, error) // the log must not exist yet
+	Reopen() (Written, error) // to continue an existing log
+	PutAside() error          // keeps an unrecoverable log for inspection
 }
 
-// Unreadable ends the names of files that were to be logs and can't be recovered.
+// Unreadable is the suffix of files with logs that can't be recovered.
 const Unreadable = ".unreadable"
 
-// Bytes are a log's. ReadAt may return less than was asked for, with io.EOF or without, where
-// there is no more.
+// Bytes are the bytes of a log. At the end, ReadAt may return fewer bytes than requested, with or without
+// io.EOF.
 type Bytes interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// Written are a log's bytes, for its only writer.
+// Written are the bytes of a log, for its only writer.
 type Written interface {
 	Bytes
-	io.WriterAt // at the size, or again at the size before a write that failed
+	io.WriterAt // at the current size only, which a failed write doesn't change
 	Truncate(size int64) error
 }
 
-// File is the path of a log that is a file.
+// File is the path of a log that is stored in a file.
 type File string
 
 // Size implements Place.

@@ -5,36 +5,34 @@ import (
 	"sync/atomic"
 )
 
-// ErrQuota says that all logs together take as much as they may.
-var ErrQuota = errors.New("the room for output is used up")
+// ErrQuota says that all logs together have reached their limit.
+var ErrQuota = errors.New("the space for output is used up")
 
-// blockSize is what file systems give to files at once.
+// blockSize is the usual block size of file systems.
 const blockSize = 4 << 10
 
-// DiskBytes returns what a file of a size takes on the disk.
+// DiskBytes returns the disk use of a file of this size.
 func DiskBytes(size int64) int64 { return (size + blockSize - 1) / blockSize * blockSize }
 
-// A Quota bounds what logs take on the disk together, with what else is told to
-// it. The logs being written count by themselves; those that have ended stay
-// counted until somebody says that they are gone. A nil Quota bounds nothing.
-// Its methods are safe for concurrent use.
+// A Quota limits the disk use of all logs together, and of whatever else is added to it. Running
+// logs count themselves; finished ones stay counted until they are subtracted by Add. A nil Quota
+// limits nothing. Its methods are safe for concurrent use.
 type Quota struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// NewQuota returns a quota of so many bytes.
+// NewQuota returns a quota of limit bytes.
 func NewQuota(limit int64) *Quota { return &Quota{limit: limit} }
 
-// Add counts n bytes more, or fewer, whether they fit or not.
+// Add adds n bytes, which may be negative, even if that exceeds the limit.
 func (q *Quota) Add(n int64) {
 	if q != nil {
 		q.used.Add(n)
 	}
 }
 
-// Over returns by how many bytes the quota would be exceeded with n more; 0 or
-// less: there is room.
+// Over returns by how many bytes n more bytes would exceed the limit; 0 or less means that they fit.
 func (q *Quota) Over(n int64) int64 {
 	if q == nil {
 		return 0
@@ -42,8 +40,7 @@ func (q *Quota) Over(n int64) int64 {
 	return q.used.Load() + n - q.limit
 }
 
-// Used returns what is counted, and how much that may be; both are 0 where
-// nothing is bounded.
+// Used returns the bytes used and the limit; both are 0 without a limit.
 func (q *Quota) Used() (used, limit int64) {
 	if q == nil {
 		return 0, 0
@@ -51,8 +48,8 @@ func (q *Quota) Used() (used, limit int64) {
 	return q.used.Load(), q.limit
 }
 
-// Reserve returns how much of the quota logs leave to the rest: or one that used
-// up everything would have to go as soon as its end is stored.
+// Reserve returns the part of the limit that logs leave free for other records. Without it, a log
+// that used up everything would have to be removed as soon as its execution's end is stored.
 func (q *Quota) Reserve() int64 {
 	if q == nil {
 		return 0
@@ -60,7 +57,7 @@ func (q *Quota) Reserve() int64 {
 	return q.limit / 64
 }
 
-// take counts n bytes of a log more if they fit.
+// take adds n bytes of a log if they fit.
 func (q *Quota) take(n int64) bool {
 	if q == nil || n == 0 {
 		return true

@@ -7,24 +7,28 @@ import (
 	"io"
 )
 
-// ErrPosition says that a position is not one between two records.
+// ErrPosition says that a position isn't between two records.
 var ErrPosition = errors.New("no such position in the output")
 
-// ErrBeyond says that a position is behind the log's end. It is an ErrPosition.
+// ErrBeyond says that a position is after the log's end. It wraps ErrPosition.
 var ErrBeyond = fmt.Errorf("%w: it ends before that", ErrPosition)
 
 // A Reader reads one log, record by record. It is for one goroutine. Close it.
 type Reader struct {
 	place    Place
-	file     Bytes  // nil until there is something to read
+	file     Bytes  // nil until the first read
 	position int64  // of the next record
-	buffer   []byte // what was read from position on; part of backing
+	buffer   []byte // bytes from position on; part of backing
 	backing  []byte
-	peeked   Record // at position, decoded and checked already
-	size     int    // its size on disk; 0: it isn't decoded yet
-	limit    func() (size int64, ended bool, changed <-chan struct{})
+	peeked   Record // the record at position, decoded and checked
+	size     int    // its size on disk; 0: not decoded yet
+	// limit returns how many bytes may be read, whether they are all of the log, and a channel that
+	// is closed when this changes.
+	limit func() (size int64, ended bool, changed <-chan struct{})
 }
 
+// newReader returns a reader from a position, which must be a record's beginning or the end. For
+// limit, see [Reader].
 func newReader(at Place, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
 	size, _, _ := limit()
 	switch {
@@ -37,7 +41,7 @@ func newReader(at Place, position int64, limit func() (int64, bool, <-chan struc
 	if position == 0 || position == size {
 		return r, nil
 	}
-	// A position inside a record is one where no whole record begins.
+	// A position inside a record isn't followed by a whole record.
 	if _, err := r.Peek(); err != nil {
 		_ = r.Close() // the first error counts
 		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {
@@ -48,19 +52,18 @@ func newReader(at Place, position int64, limit func() (int64, bool, <-chan struc
 	return r, nil
 }
 
-// Torn reports whether the log has something behind the reader that is no whole
-// record. It is called after io.EOF.
+// Torn reports whether the log has bytes after the last whole record. Call it after io.EOF.
 func (r *Reader) Torn() bool {
 	size, _, _ := r.limit()
 	return r.position < size
 }
 
-// Position returns the position after the last record that was read.
+// Position returns the position after the last record read.
 func (r *Reader) Position() int64 { return r.position }
 
-// Next returns the next record, and waits for it; its Data is valid until the
-// next call. io.EOF means that the execution has ended and that there is no
-// more, also where a power cut tore the log's end off.
+// Next waits for the next record and returns it; its Data is valid until the next call. It returns io.EOF
+// when the execution has ended and there is no more record, even if a power cut damaged the log's end.
+// It returns ctx's cause when ctx ends.
 func (r *Reader) Next(ctx context.Context) (Record, error) {
 	if err := r.Wait(ctx); err != nil {
 		return Record{}, err
@@ -68,7 +71,7 @@ func (r *Reader) Next(ctx context.Context) (Record, error) {
 	return r.TryNext()
 }
 
-// Wait returns nil once TryNext has a record or the end.
+// Wait waits until TryNext has a record or the end.
 func (r *Reader) Wait(ctx context.Context) error {
 	for {
 		size, ended, changed := r.limit()
@@ -83,10 +86,10 @@ func (r *Reader) Wait(ctx context.Context) error {
 	}
 }
 
-// ErrWait says that there is no record yet.
+// ErrWait says that there is no further record yet.
 var ErrWait = errors.New("no output yet")
 
-// TryNext is Next without waiting: ErrWait means that nothing is there yet.
+// TryNext is like Next but returns ErrWait instead of waiting.
 func (r *Reader) TryNext() (Record, error) {
 	record, n, err := r.peek()
 	if err == nil {
@@ -96,14 +99,14 @@ func (r *Reader) TryNext() (Record, error) {
 	return record, err
 }
 
-// Peek is TryNext without going on.
+// Peek is like TryNext but doesn't advance.
 func (r *Reader) Peek() (Record, error) {
 	record, _, err := r.peek()
 	return record, err
 }
 
-// peek returns the next record, and its size on disk. It decodes each record once:
-// the checksum of 32 KiB costs as much as a copy of it.
+// peek returns the next record and its size on disk. It decodes each record once, because the checksum of
+// 32 KiB costs as much as a copy.
 func (r *Reader) peek() (Record, int, error) {
 	if r.size > 0 {
 		return r.peeked, r.size, nil
@@ -129,20 +132,21 @@ func (r *Reader) peek() (Record, int, error) {
 			return Record{}, 0, io.EOF
 		case r.position == size:
 			return Record{}, 0, ErrWait
-		default:
+		default: // bytes that were announced are missing or damaged
 			return Record{}, 0, errTorn
 		}
 	}
 }
 
+// Sizes of a reader's buffer, in bytes.
 const (
-	smallBuffer = 4 << 10
-	largeBuffer = 2 * (headerSize + MaxData)
+	smallBuffer = 4 << 10                    // for subscribers that follow the output
+	largeBuffer = 2 * (headerSize + MaxData) // for at least one whole record
 )
 
-// fill reads on into the buffer, not past size, so that it holds need bytes if
-// there are as many. Whoever reads little at a time keeps a small buffer: a
-// thousand watchers of a quiet program stay cheap.
+// fill reads on into the buffer, not past size, until it has need bytes or there are no more. A
+// reader that reads little at a time keeps a small buffer, so that a thousand subscribers of a
+// quiet program stay cheap.
 func (r *Reader) fill(need int, size int64) (int, error) {
 	if r.file == nil {
 		file, err := r.place.Open()
@@ -171,10 +175,10 @@ func (r *Reader) fill(need int, size int64) (int, error) {
 	return n, err
 }
 
-// rewind goes back to the first record.
+// rewind returns to the first record.
 func (r *Reader) rewind() { r.position, r.buffer, r.size = 0, nil, 0 }
 
-// Close lets go of the file.
+// Close closes the file.
 func (r *Reader) Close() error {
 	if r.file == nil {
 		return nil

@@ -9,8 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Record is one piece of output, as the agent read it, or a size that the
-// execution's terminal got there.
+// A Record is one piece of output as the agent read it, or a new size of the execution's terminal.
 type Record struct {
 	Stream runtime.Stream
 	Offset int64                // output bytes of both streams before it
@@ -19,13 +18,13 @@ type Record struct {
 	Size   runtime.TerminalSize // zero: it is output
 }
 
-// Resized reports whether it is a size, and no output.
+// Resized reports whether the record is a terminal size.
 func (r Record) Resized() bool { return r.Size != (runtime.TerminalSize{}) }
 
-// End returns the offset after it.
+// End returns the output offset after the record.
 func (r Record) End() int64 { return r.Offset + int64(len(r.Data)) }
 
-// MaxData is how many bytes a record holds at most.
+// MaxData bounds the data of a record, in bytes.
 const MaxData = 32 << 10
 
 // A record on disk, integers little endian:
@@ -44,10 +43,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errTorn is a record that isn't whole: cut off, or not a record at all.
+// errTorn says that bytes are no whole record: cut off, or damaged.
 var errTorn = errors.New("torn record")
 
-// encode appends r as it is on disk.
+// encode appends r in its form on disk.
 func encode(to []byte, r Record) []byte {
 	start := len(to)
 	if r.Resized() {
@@ -65,9 +64,8 @@ func encode(to []byte, r Record) []byte {
 	return to
 }
 
-// decode reads the record at the start of from, and its size on disk. With
-// too few bytes it returns how many it needs as size, and errTorn; Data stays
-// part of from.
+// decode decodes the record at the start of from, and returns its size on disk. With too few bytes it
+// returns errTorn and the size that it needs. Data is part of from.
 func decode(from []byte) (r Record, size int, err error) {
 	if len(from) < headerSize {
 		return Record{}, headerSize, errTorn
@@ -102,7 +100,7 @@ func decode(from []byte) (r Record, size int, err error) {
 	return r, size, nil
 }
 
-// possible reports whether a terminal may be of this size.
+// possible reports whether a terminal may have this size.
 func possible(size runtime.TerminalSize) bool {
 	return size.Columns >= 1 && size.Columns <= runtime.MaxTerminalSize && size.Rows >= 1 && size.Rows <= runtime.MaxTerminalSize
 }

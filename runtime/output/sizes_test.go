@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestLogsOfBeforeThereWereSizes(t *testing.T) {
-	// "one" and, after a gap, "two", as a server wrote them that knew no sizes.
+func TestLogsWithoutSizesAreRead(t *testing.T) {
+	// "one" and, after a gap, "two", as servers before the sizes wrote them.
 	old, err := hex.DecodeString("3d5a0de903000000010000000000000000dc050000000000006f6e65" + "0f66e8ff03000000020a0000000000000080841e000000000074776f")
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +45,8 @@ func TestLogsOfBeforeThereWereSizes(t *testing.T) {
 	}
 }
 
-// TestSizesAmongOutput writes output and sizes at random, cuts the log off
-// anywhere, has it go on, and reads it from every position: sizes are where they
-// were put, and cost no offset.
+// TestSizesAmongOutput writes output and sizes at random, truncates the log anywhere, continues it,
+// and reads it from every position. Sizes must stay in their place, and not change offsets.
 func TestSizesAmongOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,9 +116,9 @@ func TestSizesAmongOutput(t *testing.T) {
 	})
 }
 
-// TestASizeThatWasLostComesAgain: what a full disk refused would leave what is
-// printed afterwards on a screen of another size.
-func TestASizeThatWasLostComesAgain(t *testing.T) {
+// TestLostSizeIsAddedAgain checks this because later output would otherwise be displayed at the
+// wrong size.
+func TestLostSizeIsAddedAgain(t *testing.T) {
 	small, large := runtime.TerminalSize{Columns: 80, Rows: 24}, runtime.TerminalSize{Columns: 200, Rows: 50}
 	quota := NewQuota(1 << 20)
 	l := New(File(filepath.Join(t.TempDir(), "log"))).Within(quota)

@@ -1,5 +1,4 @@
-// Package past remembers what happened to runners that aren't there any more: a
-// bounded number of them, the latest.
+// Package past keeps the events of removed runners, for a limited number of the latest ones.
 package past
 
 import (
@@ -8,25 +7,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// most is how many runners are remembered, at some 1 KB each.
+// most bounds the runners kept, at about 1 KB each.
 const most = 500
 
-// A Runner is what is remembered of one.
+// A Runner is what is kept about a removed runner.
 type Runner struct {
 	Environment runtime.EnvironmentID
 	Events      []runtime.TaskEvent
-	Allocations []runtime.Allocation // where its cluster forgets them with it
+	Allocations []runtime.Allocation // if the cluster forgets them with the runner
 }
 
-// Runners are the latest that were removed. The zero value has none. Methods
-// are for one goroutine at a time.
+// Runners are the runners removed last. The zero value has none. It isn't safe for concurrent use.
 type Runners struct {
 	known map[runtime.RunnerID]Runner
-	order []runtime.RunnerID // the oldest first
+	order []runtime.RunnerID // oldest first
 }
 
-// Add remembers a runner in place of the oldest, or in its own place if it is
-// known.
+// Add adds a runner, or replaces it. If there are too many, it drops the oldest.
 func (r *Runners) Add(id runtime.RunnerID, runner Runner) {
 	if r.known == nil {
 		r.known = map[runtime.RunnerID]Runner{}
@@ -41,7 +38,7 @@ func (r *Runners) Add(id runtime.RunnerID, runner Runner) {
 	}
 }
 
-// All returns those that are remembered, the oldest first.
+// All returns all runners kept, oldest first.
 func (r *Runners) All() iter.Seq[Runner] {
 	return func(yield func(Runner) bool) {
 		for _, id := range r.order {
@@ -52,7 +49,7 @@ func (r *Runners) All() iter.Seq[Runner] {
 	}
 }
 
-// Find returns what is remembered of a runner, if anything is.
+// Find returns what is kept about a runner, and whether anything is.
 func (r *Runners) Find(id runtime.RunnerID) (Runner, bool) {
 	found, ok := r.known[id]
 	return found, ok

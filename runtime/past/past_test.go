@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestTheLatestRunnersAreRemembered(t *testing.T) {
+func TestTheLatestRunnersAreKept(t *testing.T) {
 	var r Runners
 	if _, ok := r.Find("0"); ok {
 		t.Error("one is known at the beginning")
@@ -15,7 +15,7 @@ func TestTheLatestRunnersAreRemembered(t *testing.T) {
 	for i := range most {
 		r.Add(runtime.RunnerID(strconv.Itoa(i)), Runner{Environment: "a"})
 	}
-	r.Add("0", Runner{Environment: "b"}) // again: nothing goes
+	r.Add("0", Runner{Environment: "b"}) // again: nothing is dropped
 	if first, ok := r.Find("0"); !ok || first.Environment != "b" || len(r.known) != most {
 		t.Errorf("%+v, %t, %d known", first, ok, len(r.known))
 	}
@@ -24,7 +24,7 @@ func TestTheLatestRunnersAreRemembered(t *testing.T) {
 		t.Errorf("the oldest is known: %t, of %d and %d", ok, len(r.known), len(r.order))
 	}
 	if _, ok := r.Find("1"); !ok {
-		t.Error("another one went too")
+		t.Error("another one was dropped too")
 	}
 	var all []Runner
 	for runner := range r.All() {

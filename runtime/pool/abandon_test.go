@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestAnsweredButAbandoned: the answer was on its way when the claimer left.
-func TestAnsweredButAbandoned(t *testing.T) {
+// TestAbandonedClaimReleasesItsRunner abandons a claim whose answer is on its way.
+func TestAbandonedClaimReleasesItsRunner(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		for _, of := range []runtime.Claim{{}, {Key: "k"}, {Holder: "h"}} {
@@ -17,14 +17,14 @@ func TestAnsweredButAbandoned(t *testing.T) {
 				held = 1
 			}
 			w := &waiter{claim: Claim{Claim: of}, result: make(chan claimed, 1)}
-			if err := b.tell(t.Context(), func(o *owner) { o.enqueue(w) }); err != nil {
+			if err := b.send(t.Context(), func(o *owner) { o.enqueue(w) }); err != nil {
 				t.Fatal(err)
 			}
 			settle(time.Second)
 			if len(w.result) != 1 {
 				t.Fatal("not answered")
 			}
-			if err := b.tell(t.Context(), func(o *owner) { o.abandon(w, false) }); err != nil {
+			if err := b.send(t.Context(), func(o *owner) { o.abandon(w, false) }); err != nil {
 				t.Fatal(err)
 			}
 			settle(time.Second)

@@ -5,30 +5,28 @@ import (
 	"time"
 )
 
-// An AlertRule says when a pool alerts: when fewer than Threshold of its size
-// were idle for all of Timeout.
+// An AlertRule defines when a pool raises an alert: when fewer than Threshold of its size were idle
+// during all of Timeout.
 type AlertRule struct {
 	Threshold float64       // 0 to 1
-	Timeout   time.Duration // 0: never
+	Timeout   time.Duration // 0: no alerts
 }
 
-// String says in words what was broken.
+// String describes the violated rule.
 func (r AlertRule) String() string {
 	return fmt.Sprintf("fewer than %g %% of the wanted runners were idle for %v", 100*r.Threshold, r.Timeout)
 }
 
-// An alarm is what an alert needs to be remembered from one look at a pool to
-// the next.
+// An alarm is the state of an alert between two looks at the pool.
 type alarm struct {
 	lowSince time.Time // zero: enough are idle
-	raised   time.Time // zero: no alert stands
-	reloadAt time.Time // the cluster's truth is to be read then
+	raised   time.Time // zero: no standing alert
+	reloadAt time.Time // when to read the cluster's state again
 }
 
-// look returns the alarm after a look at a pool, whether the truth has to be
-// read again, and when to look again if nothing happens before; zero: never. It
-// is pure.
-func (a alarm) look(now time.Time, rule AlertRule, idle, size int) (next alarm, reload bool, wake time.Time) {
+// update returns the next alarm, whether to read the cluster's state again, and when to call it again
+// if nothing happens before; zero: never. It is a pure function.
+func (a alarm) update(now time.Time, rule AlertRule, idle, size int) (next alarm, reload bool, wake time.Time) {
 	if rule.Timeout == 0 || size == 0 || float64(idle) >= rule.Threshold*float64(size) {
 		return alarm{}, false, time.Time{}
 	}

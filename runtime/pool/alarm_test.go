@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 )
 
-func TestAlarmLooks(t *testing.T) {
+func TestAlarmUpdate(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 	rule := AlertRule{Threshold: 0.5, Timeout: 10 * time.Second}
@@ -40,16 +40,16 @@ func TestAlarmLooks(t *testing.T) {
 		{"a threshold of 0", low, AlertRule{Timeout: time.Second}, 100, 0, 4, alarm{}, false, time.Time{}},
 		{"all wanted", alarm{}, AlertRule{Threshold: 1, Timeout: 10 * time.Second}, 0, 3, 4, low, false, at(10)},
 	} {
-		got, reload, wake := c.alarm.look(at(c.now), c.rule, c.idle, c.size)
+		got, reload, wake := c.alarm.update(at(c.now), c.rule, c.idle, c.size)
 		if got != c.want || reload != c.reload || !wake.Equal(c.wake) {
 			t.Errorf("%s: %+v, reload %v, wake %v", c.name, got, reload, wake)
 		}
 	}
 }
 
-// What looked at a pool only when it was told to has raised the alert at the
-// same moment as what looked all the time.
-func TestAlarmIsPunctual(t *testing.T) {
+// TestAlarmIsRaisedOnTime checks that an alarm that is updated only when it requests it raises
+// the alert at the same moment as one that is updated all the time.
+func TestAlarmIsRaisedOnTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := AlertRule{Threshold: 0.5, Timeout: time.Duration(rapid.IntRange(1, 20).Draw(t, "timeout")) * time.Second}
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -61,9 +61,9 @@ func TestAlarmIsPunctual(t *testing.T) {
 			if changed {
 				idle = rapid.IntRange(0, 4).Draw(t, "idle")
 			}
-			often, _, _ = often.look(now, rule, idle, 4)
+			often, _, _ = often.update(now, rule, idle, 4)
 			if changed || !wake.IsZero() && !now.Before(wake) {
-				seldom, _, wake = seldom.look(now, rule, idle, 4)
+				seldom, _, wake = seldom.update(now, rule, idle, 4)
 			}
 			if often != seldom {
 				t.Fatalf("%+v, looked at seldom %+v", often, seldom)
@@ -115,8 +115,8 @@ func TestAlertIsRaisedAndResolved(t *testing.T) {
 	})
 }
 
-// A hint that was lost is made up for: the alert has the truth read.
-func TestAlertReadsTheTruth(t *testing.T) {
+// TestAlertListsRunnersAgain checks that an alert makes up for a lost hint.
+func TestAlertListsRunnersAgain(t *testing.T) {
 	runOver(t, 1, func(fake *clustertest.Fake) { fake.StartDelay(time.Hour) }, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		seen := map[runtime.PoolAlertState]bool{}

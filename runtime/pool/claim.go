@@ -8,25 +8,26 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A waiter is a claim that waits for its runner, or for its mark.
+// A waiter is a claim that waits for a runner, or for its claim to be stored.
 type waiter struct {
 	claim     Claim
 	deadline  time.Time
-	abandoned bool         // nobody listens any more
-	unwanted  bool         // nor does a key's retry want its runner
-	given     *entry       // the runner that it was answered with
-	result    chan claimed // capacity 1, used once
+	abandoned bool         // the caller no longer waits for the result
+	unwanted  bool         // with abandoned: no retry will want its runner either
+	given     *entry       // the runner in its result
+	result    chan claimed // capacity 1, receives one value
 
-	// Of the queue.
+	// Owned by the queue.
 	flow          *flow   // of its tenant
-	lane          *lane   // of its caller; nil: it isn't in there
+	lane          *lane   // of its caller; nil: not in the queue
 	before, after *waiter // of the same caller
-	place         int     // among the deadlines
-	dry           int     // the queue's, when it came
-	waited        bool    // no runner was idle when it came
-	waits         bool    // it was left waiting
+	place         int     // index in deadlines
+	dry           int     // queue.dry when it was pushed
+	waited        bool    // no runner was idle when it arrived
+	waits         bool    // admit left it waiting
 }
 
+// claimed is the result of a claim.
 type claimed struct {
 	runner runtime.Runner
 	err    error
@@ -35,7 +36,7 @@ type claimed struct {
 
 func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
 
-// enqueue takes a claim in; settle serves it, or leaves it waiting.
+// enqueue adds a claim to the queue; settle then serves it or leaves it waiting.
 func (o *owner) enqueue(w *waiter) {
 	if o.goal.deleted || !o.goal.env.Claimable(w.claim.Claim.Tenant) {
 		w.answer(runtime.Runner{}, o.goal.errDeleted())
@@ -43,13 +44,13 @@ func (o *owner) enqueue(w *waiter) {
 	}
 	w.deadline = time.Now().Add(w.claim.WaitFor)
 	o.waiting.push(w)
-	o.came = w
+	o.newest = w
 }
 
-// admit leaves the claim that came last waiting, unless it was answered at once.
+// admit leaves the newest claim waiting, unless it was answered immediately.
 func (o *owner) admit() {
-	w := o.came
-	if o.came = nil; w == nil || w.lane == nil {
+	w := o.newest
+	if o.newest = nil; w == nil || w.lane == nil {
 		return
 	}
 	if w.claim.Waits != nil {
@@ -65,27 +66,26 @@ func (o *owner) admit() {
 	}
 }
 
-// left ends what began when it was left waiting.
-func (w *waiter) left() {
+// endWait ends what admit began for a waiting claim.
+func (w *waiter) endWait() {
 	if w.claim.Waiting != nil {
 		w.claim.Waiting.end()
 	}
 }
 
-// abandon forgets a claim that nobody waits for any more. A runner that it got already
-// stays for the retry of its key, or for its holder, unless that is unwanted too.
+// abandon removes a claim whose caller has given up. A runner that it already got stays claimed for a
+// retry with its key or holder, unless that is unwanted too.
 func (o *owner) abandon(w *waiter, unwanted bool) {
 	w.abandoned = true
 	w.unwanted = unwanted || w.claim.Claim.Key == "" && w.claim.Claim.Holder == ""
 	if w.given != nil && w.unwanted {
-		o.stop(w.given, runtime.GoneReleased, "the claimer went away before it had its answer")
+		o.stop(w.given, runtime.GoneReleased, "the caller disconnected before the claim was answered")
 	}
 	o.waiting.remove(w)
 }
 
-// serve hands idle runners of the current revision, oldest first, to the
-// claims that wait, in the order of the queue. It returns when to try again though nothing
-// changed; zero: never.
+// serve hands idle runners of the current revision, oldest first, to the waiting claims in the order
+// of the queue. It returns when to call it again even if nothing changes; zero: never.
 func (o *owner) serve(now time.Time) time.Time {
 	for o.waiting.length() > 0 && !o.draining() {
 		e, only := o.oldestIdle()
@@ -95,8 +95,8 @@ func (o *owner) serve(now time.Time) time.Time {
 		}
 		w := o.waiting.next()
 		if only && !w.alone() {
-			if o.came != nil && o.came.alone() {
-				w = o.came
+			if o.newest != nil && o.newest.alone() {
+				w = o.newest
 			} else if kept := o.keptUntil(e); now.Before(kept) {
 				o.waiting.dry++
 				return kept
@@ -111,13 +111,13 @@ func (o *owner) serve(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// keptFor bounds for how long an idle runner is kept while claims wait.
+// keptFor bounds how long an idle runner is reserved while claims wait.
 const keptFor = time.Second
 
-// keptUntil returns until when the only idle runner of a shared environment is kept from
-// tenants that have several claims waiting, so that the next tenant has it at once. They
-// get the runner that is ready next instead. Where none is being made nothing is kept:
-// on a full machine each idle runner counts.
+// keptUntil returns until when the only idle runner of a shared environment with a pool size is
+// reserved for tenants without other waiting claims, so that a newly arriving tenant gets it
+// immediately. Tenants with several waiting claims get the next runner that becomes ready. If no runner
+// is starting, nothing is reserved, because on a full machine each idle runner is needed.
 func (o *owner) keptUntil(e *entry) time.Time {
 	if !o.goal.env.Shared || o.goal.env.PoolSize == 0 || !o.making() {
 		return time.Time{}
@@ -125,7 +125,7 @@ func (o *owner) keptUntil(e *entry) time.Time {
 	return e.idleSince.Add(keptFor)
 }
 
-// making reports whether a runner is starting, and waits for nothing.
+// making reports whether a runner of the current revision is starting, and its start isn't blocked.
 func (o *owner) making() bool {
 	for _, e := range o.runners {
 		if e.State == runtime.RunnerStarting && e.Message == "" && o.goal.current(e.Environment) {
@@ -135,7 +135,8 @@ func (o *owner) making() bool {
 	return false
 }
 
-// refuse answers the claims that wait, of all tenants or of those that may not, with an error.
+// refuse answers waiting claims with an error: those of tenants for which may returns false, or all
+// if may is nil.
 func (o *owner) refuse(err error, may func(runtime.TenantID) bool) {
 	for _, w := range slices.Clone(o.waiting.deadlines) {
 		if may == nil || !may(w.claim.Claim.Tenant) {
@@ -145,7 +146,7 @@ func (o *owner) refuse(err error, may func(runtime.TenantID) bool) {
 	}
 }
 
-// mark makes a claim durable, then answers it.
+// mark stores a claim, then answers it.
 func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 	claim := w.claim.Claim
 	claim.Epoch, claim.ClaimedAt = 1, now
@@ -157,7 +158,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 	o.advance(e, next)
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, next.ID, claim) }, func(err error) {
 		if err != nil {
-			// Nobody knows what is stored: the runner is nobody's.
+			// The stored claim is unknown, so the runner can't be used by anybody.
 			o.stop(e, runtime.GoneUnknown, "its claim could not be stored: "+err.Error())
 			w.answer(runtime.Runner{}, err)
 			return
@@ -165,13 +166,13 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		e.Claim, e.renewal.stored = claim, claim.ExpiresAt
 		next := e.Runner
 		next.State = runtime.RunnerClaimed
-		if !o.advance(e, next) { // it went meanwhile
+		if !o.advance(e, next) { // the runner ended meanwhile
 			o.changed(e)
 			w.answer(runtime.Runner{}, gone(e.ID))
 			return
 		}
 		if w.unwanted {
-			o.stop(e, runtime.GoneReleased, "the claimer went away before it had its answer")
+			o.stop(e, runtime.GoneReleased, "the caller disconnected before the claim was answered")
 			return
 		}
 		w.given = e
@@ -179,8 +180,8 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 	})
 }
 
-// expireWaiters answers the claims that have waited for as long as they may, and
-// returns when the next one has; zero: none waits.
+// expireWaiters answers the claims whose WaitFor has passed with an error, and returns when the next
+// one expires; zero: none waits.
 func (o *owner) expireWaiters(now time.Time) time.Time {
 	for w := o.waiting.expired(now); w != nil; w = o.waiting.expired(now) {
 		w.answer(runtime.Runner{}, o.noRunner())
@@ -188,13 +189,14 @@ func (o *owner) expireWaiters(now time.Time) time.Time {
 	return o.waiting.nextDeadline()
 }
 
-// reasonDraining is why runners can't be had meanwhile.
-const reasonDraining = "the machine is being drained: no runner starts until `rockpool drain --off` ends that"
+// reasonDraining is why runners are unavailable while the cluster drains.
+const reasonDraining = "the machine is being drained: no runner starts until an operator runs `rockpool drain --off`"
 
 func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
 }
 
+// noRunner returns the error of a claim that got no runner, with the best known reason.
 func (o *owner) noRunner() error {
 	reason := o.failures.Reason
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 )
 
-// While the cluster drains, a pool hands out nothing, whatever is idle still, and
-// says why, also where none is wanted. What goes then is no failed start.
+// TestDraining checks that a draining pool hands out no runner, even an idle one, and reports the
+// reason, even for a size of 0. A start that ends then isn't counted as failed.
 func TestDraining(t *testing.T) {
 	for name, size := range map[string]int{"a pool": 2, "one that keeps none": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -46,15 +46,15 @@ func testDraining(t *testing.T, size int) {
 	if s := p.Status(); s.Reason != reasonDraining || s.Idle != size {
 		t.Errorf("%+v", s)
 	}
-	if _, err := p.Claim(ctx, Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || !strings.Contains(err.Error(), "until `rockpool drain --off` ends that") {
+	if _, err := p.Claim(ctx, Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || !strings.Contains(err.Error(), "until an operator runs `rockpool drain --off`") {
 		t.Errorf("a claim: %v", err)
 	}
 	if size > 0 {
 		runners, _ := fake.Runners(ctx, "")
 		fake.Kill(runners[0].ID, runtime.GoneDrained)
-		settle(firstPause / 2) // the fake cluster starts another at once
+		settle(firstPause / 2) // the fake cluster starts another immediately
 		if s := p.Status(); s.Idle != size || s.Starting != 0 {
-			t.Errorf("after one went: %+v", s)
+			t.Errorf("after one was removed: %+v", s)
 		}
 	}
 	claimed := make(chan error, 1)
@@ -85,8 +85,8 @@ func testDraining(t *testing.T, size int) {
 	}
 }
 
-// TestDrainingResolvesAlerts: a pool that is short alerts. A drained one doesn't: it is meant to be
-// empty. Each alert that is raised or resolved is reported once.
+// TestDrainingResolvesAlerts checks that a draining pool has no alert, and that each raised or
+// resolved alert is reported once.
 func TestDrainingResolvesAlerts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var drains atomic.Bool

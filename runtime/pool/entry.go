@@ -7,25 +7,25 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An entry is a runner and what the owner does with it.
+// An entry is a runner and the owner's bookkeeping for it.
 type entry struct {
 	runtime.Runner
 	wished    time.Time        // when this owner requested the start; zero: an earlier owner did
 	idleSince time.Time        // when this owner first saw it idle; zero: an earlier owner did
-	seen      int              // by the list of this number
-	priority  runtime.Priority // that its start was asked for with
-	busy      int              // uses under way
-	working   int              // works of it that haven't come back
-	work      chan struct{}    // closed when the last of them is done; nil: there was none
-	change    int              // the last change of ours
-	skipped   bool             // a list could not be believed about it
-	silent    stall            // its start takes its time, and the cluster doesn't say why
+	seen      int              // number of the latest list that contained it
+	priority  runtime.Priority // of its start
+	busy      int              // uses in progress
+	working   int              // unfinished workers for it
+	work      chan struct{}    // closed when the latest worker is done; nil: there was none
+	change    int              // number of the owner's latest change
+	skipped   bool             // a list was stale about it
+	silent    stall            // its start takes long, and the cluster gives no reason
 	renewal   renewal          // of its claim
-	whenGone  []func()         // to be called then
+	whenGone  []func()         // called once it is gone
 }
 
-// advance makes next of a runner, announces it, and reports true; nothing changes where
-// the runner's state isn't before next's. No other function changes a runner's state.
+// advance changes a runner to next, announces it, and returns true. It does nothing and returns false
+// unless next's state is later than the runner's. No other function changes a runner's state.
 func (o *owner) advance(e *entry, next runtime.Runner) bool {
 	if !e.State.Before(next.State) {
 		return false
@@ -35,14 +35,14 @@ func (o *owner) advance(e *entry, next runtime.Runner) bool {
 	return true
 }
 
-// changed notes and announces a change of ours.
+// changed records and announces a change that the owner made.
 func (o *owner) changed(e *entry) {
 	o.changes.note(e)
 	o.pool.options.Observe(e.Runner)
 }
 
-// work runs do in a worker, then done in the owner. Works of one runner follow
-// one another.
+// work runs do in a worker, which Run waits for, and then done in the owner. The workers of one runner
+// run one after the other.
 func (o *owner) work(e *entry, do func(context.Context) error, done func(error)) {
 	previous := e.work
 	current := make(chan struct{})
@@ -54,7 +54,7 @@ func (o *owner) work(e *entry, do func(context.Context) error, done func(error))
 			<-previous
 		}
 		err := do(ctx)
-		_ = o.pool.tell(ctx, func(o *owner) {
+		_ = o.pool.send(ctx, func(o *owner) {
 			e.working--
 			o.changes.note(e)
 			done(err)

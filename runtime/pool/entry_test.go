@@ -7,8 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestRunnersMoveForward: whatever is tried, a state never falls back, and only a move is
-// announced.
+// TestRunnersMoveForward checks that a state never moves backwards, and that only changes are announced.
 func TestRunnersMoveForward(t *testing.T) {
 	states := []runtime.RunnerState{
 		runtime.RunnerStarting, runtime.RunnerIdle, runtime.RunnerClaiming, runtime.RunnerClaimed, runtime.RunnerStopping, runtime.RunnerGone,

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An environment that goes to another tenant gives that no runner of the earlier one: idle ones are replaced, before a
-// claim can have them. Claimed ones stay.
+// TestAnotherTenantsRunnersAreReplaced checks that an environment's new tenant gets no runner of
+// the earlier one: idle ones are replaced before a claim can get them, and claimed ones stay.
 func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 	run(t, 2, func(t *testing.T, b *bed) {
 		b.want(t, 2, 0)
@@ -16,7 +16,7 @@ func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 		b.want(t, 2, 1)
 		env := b.env
 		env.Tenant, env.Shared = "t", false
-		env.Revision++ // RunnerRevision alone doesn't do it: it begins anew where the environment was deleted in between
+		env.Revision++ // RunnerRevision alone is not enough: it starts again if the environment was deleted in between
 		if err := b.SetEnvironment(t.Context(), env); err != nil {
 			t.Fatal(err)
 		}
@@ -31,13 +31,14 @@ func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 		}
 		for _, r := range runners {
 			if mine := r.Environment.Tenant == "t"; mine == (r.ID == held.ID) {
-				t.Errorf("%s is there: %+v", r.ID, r)
+				t.Errorf("%s still exists: %+v", r.ID, r)
 			}
 		}
 	})
 }
 
-// A pool takes in no idle runner of another tenant, however new its revision is.
+// TestAnotherTenantsRunnersAreNotAdopted checks that a pool adopts no idle runner of another
+// tenant, whatever its revision.
 func TestAnotherTenantsRunnersAreNotAdopted(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		b.want(t, 1, 0)
@@ -54,7 +55,7 @@ func TestAnotherTenantsRunnersAreNotAdopted(t *testing.T) {
 	})
 }
 
-// A claim that waits when such a runner is found doesn't get it.
+// TestAnotherTenantsRunnersAreNotHandedOut checks that a waiting claim doesn't get such a runner.
 func TestAnotherTenantsRunnersAreNotHandedOut(t *testing.T) {
 	env := runtime.Environment{ID: "a", Revision: 1, RunnerRevision: 1}
 	o := owner{goal: goal{env: env, making: env}, runners: map[runtime.RunnerID]*entry{}}

@@ -6,33 +6,33 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A goal is what the pool is to be.
+// A goal is the desired state of a pool.
 type goal struct {
 	env        runtime.Environment
-	making     runtime.Environment // what runners are made from now; see look
+	making     runtime.Environment // revision that runners are made from now; see resolve
 	image      runtime.ImageStatus // of env's image
-	awaiting   bool                // nothing can be made before that is there
+	awaiting   bool                // no runner can be made until the image is available
 	deleted    bool
 	endClaimed bool
 }
 
-// set changes the environment and takes back a delete, unless env is older.
+// set changes the environment and revokes a delete, unless env is older.
 func (g *goal) set(env runtime.Environment) {
 	if g.deleted || env.Revision >= g.env.Revision {
 		g.env, g.deleted, g.endClaimed = env, false, false
 	}
 }
 
-// delete makes an empty pool the goal.
+// delete makes an empty pool the goal. It stays so until set is called.
 func (g *goal) delete(endClaimed bool) {
 	g.deleted = true
 	g.endClaimed = g.endClaimed || endClaimed
 }
 
-// look finds out what runners are made from now. As long as the cluster hasn't
-// the environment's image, that is the revision before, as many as are wanted
-// now and for the tenant that owns it now; and nothing, where there is none.
-func (g *goal) look(options Options) {
+// resolve determines the revision that runners are made from now. While the cluster doesn't have the
+// environment's image, that is the previous revision, with the present pool size and tenant. Without
+// a previous revision no runner can be made.
+func (g *goal) resolve(options Options) {
 	g.making, g.image, g.awaiting = g.env, options.image(g.env), false
 	g.making.Previous = nil
 	if !options.pulls(g.env) || g.image.State == runtime.ImageReady {
@@ -46,34 +46,34 @@ func (g *goal) look(options Options) {
 	g.making.PoolSize, g.making.Tenant = g.env.PoolSize, g.env.Tenant
 }
 
-// spec returns what Plan has to know of it.
+// spec returns the part of the goal that Plan needs.
 func (g *goal) spec() Spec {
 	return Spec{Size: g.env.PoolSize, Revision: g.making.RunnerRevision, Deleted: g.deleted, EndClaimed: g.endClaimed}
 }
 
-// current reports whether runners made from env are as they are made now.
+// current reports whether runners made from env are up to date.
 func (g *goal) current(env runtime.Environment) bool {
 	return env.Revision >= g.making.RunnerRevision && !g.foreign(env)
 }
 
-// foreign reports whether runners made from env are another tenant's. The environment was
-// another one's, or was deleted and created anew.
+// foreign reports whether runners made from env belong to another tenant: the environment was that
+// tenant's, or was deleted and created again.
 func (g *goal) foreign(env runtime.Environment) bool { return env.Tenant != g.making.Tenant }
 
-// errDeleted is what a claim of a deleted environment's runner gets.
+// errDeleted returns the error of a claim of a deleted environment.
 func (g *goal) errDeleted() error {
 	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", g.env.ID)
 }
 
-// reasonAwaiting is why runners are unavailable meanwhile.
+// reasonAwaiting returns why runners are unavailable until the image is there.
 func (g *goal) reasonAwaiting() string {
-	return "the environment's image isn't here: " + cmp.Or(g.image.Reason, "it is being pulled")
+	return "the environment's image is not available yet: " + cmp.Or(g.image.Reason, "it is being pulled")
 }
 
-// pulls reports whether the cluster gets an environment's image itself.
+// pulls reports whether the cluster pulls an environment's image itself.
 func (o Options) pulls(env runtime.Environment) bool { return env.Pin.Digest != "" && o.Image != nil }
 
-// image returns how far the cluster is with it.
+// image returns the status of an environment's image.
 func (o Options) image(env runtime.Environment) runtime.ImageStatus {
 	if !o.pulls(env) {
 		return runtime.ImageStatus{}

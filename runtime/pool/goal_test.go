@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 )
 
-// imageBed is a pool of an environment with images, and says how they are.
+// imageBed is a pool of an environment with images, whose status the test sets.
 type imageBed struct {
 	*Pool
 	t    *testing.T
@@ -55,7 +55,7 @@ func newImageBed(t *testing.T, env runtime.Environment) *imageBed {
 	return b
 }
 
-// The first status says how it is with the image, before the pool runs.
+// TestFirstStatusHasTheImage checks the image's status before the pool runs.
 func TestFirstStatusHasTheImage(t *testing.T) {
 	p := New(revision(1, "one", nil), nil, Options{Image: func(pin runtime.ImagePin) runtime.ImageStatus {
 		return runtime.ImageStatus{Digest: pin.Digest, State: runtime.ImagePulling}
@@ -91,7 +91,7 @@ func revision(n int, digest string, previous *runtime.Environment) runtime.Envir
 	return runtime.Environment{ID: "a", Revision: n, RunnerRevision: n, PoolSize: 2, Pin: runtime.ImagePin{Digest: digest}, Previous: previous}
 }
 
-// Nothing is asked for before the first image is there.
+// TestNoRunnerBeforeItsImage checks that nothing is started before the first image is there.
 func TestNoRunnerBeforeItsImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newImageBed(t, revision(1, "one", nil))
@@ -122,7 +122,8 @@ func TestNoRunnerBeforeItsImage(t *testing.T) {
 	})
 }
 
-// The revision before is served, and grows, until the new one's image is there.
+// TestPreviousRevisionIsServed checks that the previous revision is served, and can grow, until the
+// new image is there.
 func TestPreviousRevisionIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := revision(1, "one", nil)
@@ -135,7 +136,7 @@ func TestPreviousRevisionIsServed(t *testing.T) {
 		b.mu.Lock()
 		b.images["two"] = runtime.ImageStatus{Digest: "two", State: runtime.ImagePulling}
 		b.asked = func(string) {
-			if asks++; asks == 2 { // the owner goes on slowly
+			if asks++; asks == 2 { // the owner continues slowly
 				<-goOn
 			}
 		}

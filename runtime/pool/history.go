@@ -8,21 +8,20 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// keptSamples are an hour of them: 29 KB.
+// keptSamples is the number of samples in an hour; they use 29 KB.
 const keptSamples = int(time.Hour / runtime.SampleEvery)
 
-// history counts a pool's claims, and keeps what it was like. Its methods are
-// safe for concurrent use.
+// history counts a pool's claims and keeps its samples. Its methods are safe for concurrent use.
 type history struct {
-	took timing.Recent // of claims that got a runner
+	took timing.Recent // by claims that got a runner
 
-	mu                    sync.Mutex // guards what follows
+	mu                    sync.Mutex // guards the fields below
 	claimed, warm, failed int64
-	samples               []runtime.PoolSample // the latest, oldest first
-	seenClaimed, seenWarm int64                // by the last sample
+	samples               []runtime.PoolSample // the latest keptSamples, oldest first
+	seenClaimed, seenWarm int64                // counts at the last sample
 }
 
-// claim counts a claim that was answered.
+// claim counts an answered claim.
 func (h *history) claim(took time.Duration, warm bool, err error) {
 	if err == nil {
 		h.took.Add(took)
@@ -39,6 +38,7 @@ func (h *history) claim(took time.Duration, warm bool, err error) {
 	h.claimed++
 }
 
+// sample adds a sample, and drops the oldest one if the history is full.
 func (h *history) sample(now time.Time, status runtime.PoolStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,8 +52,7 @@ func (h *history) sample(now time.Time, status runtime.PoolStatus) {
 	h.seenClaimed, h.seenWarm = h.claimed, h.warm
 }
 
-// Sample keeps what the pool is like now. It is to be called each
-// runtime.SampleEvery.
+// Sample records the pool's present state in its history. Call it every runtime.SampleEvery.
 func (p *Pool) Sample(now time.Time) { p.history.sample(now, p.Status()) }
 
 // History returns the samples of the last hour, oldest first.
@@ -63,7 +62,7 @@ func (p *Pool) History() []runtime.PoolSample {
 	return append([]runtime.PoolSample{}, p.history.samples...)
 }
 
-// ClaimStats counts the pool's claims since it was made.
+// ClaimStats returns the counters of the pool's claims since it was made.
 func (p *Pool) ClaimStats() runtime.ClaimStats {
 	h := &p.history
 	stats := runtime.ClaimStats{Took: h.took.Distribution()}

@@ -31,7 +31,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// A claim is warm if a runner was idle when it came, however long its mark took.
+// TestClaimsAreCounted checks that a claim is warm if a runner was idle at its arrival, however
+// long its mark took.
 func TestClaimsAreCounted(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		b.want(t, 1, 0)

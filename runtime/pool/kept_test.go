@@ -11,9 +11,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// crowded runs a pool of this size whose stock is used up, while three more claims of the
-// tenant many wait: one of a caller, two of another. Ready has one more runner become idle; served counts the claims of many
-// that have theirs.
+// crowded runs a pool of this size whose idle runners are used up, while three more claims of the
+// tenant "many" wait: one of one caller, two of another. The function ready makes one more runner
+// idle. The answered claims of "many" are counted in served.
 func crowded(t *testing.T, env runtime.Environment, waitsFor string, test func(t *testing.T, p *Pool, ready func(), served *atomic.Int32)) {
 	t.Helper()
 	run(t, 0, func(t *testing.T, b *bed) {
@@ -52,8 +52,9 @@ func crowded(t *testing.T, env runtime.Environment, waitsFor string, test func(t
 	})
 }
 
-// However many claims of one tenant wait, the next tenant that comes has a runner at once.
-func TestIdleRunnerIsKeptForTheNextTenant(t *testing.T) {
+// TestIdleRunnerIsReservedForTheNextTenant checks that the next tenant gets a runner immediately,
+// however many claims of another tenant wait.
+func TestIdleRunnerIsReservedForTheNextTenant(t *testing.T) {
 	crowded(t, runtime.Environment{Shared: true, PoolSize: 2}, "", func(t *testing.T, p *Pool, ready func(), served *atomic.Int32) {
 		want := func(when string, many int32, idle int) {
 			t.Helper()
@@ -83,8 +84,9 @@ func TestIdleRunnerIsKeptForTheNextTenant(t *testing.T) {
 	})
 }
 
-// A runner that nothing follows soon is handed out: each idle one counts then.
-func TestIdleRunnerIsNotKept(t *testing.T) {
+// TestIdleRunnerIsNotReservedWithoutNeed checks that a runner is handed out if no other one will
+// follow soon.
+func TestIdleRunnerIsNotReservedWithoutNeed(t *testing.T) {
 	shared := runtime.Environment{Shared: true, PoolSize: 2}
 	for name, test := range map[string]struct {
 		env      runtime.Environment
@@ -105,8 +107,9 @@ func TestIdleRunnerIsNotKept(t *testing.T) {
 	}
 }
 
-// A claim that waits alone of its tenant has the only runner when it is its turn.
-func TestClaimThatWaitsAloneHasTheOnlyRunner(t *testing.T) {
+// TestLoneWaitingClaimGetsTheOnlyRunner checks that the only waiting claim of a tenant gets the
+// only runner in its turn.
+func TestLoneWaitingClaimGetsTheOnlyRunner(t *testing.T) {
 	crowded(t, runtime.Environment{Shared: true, PoolSize: 2}, "", func(t *testing.T, p *Pool, ready func(), served *atomic.Int32) {
 		ready()
 		ready() // many have had a turn, and one is kept

@@ -10,28 +10,26 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// How often the owner looks at the truth without a hint, and after an error.
+// Intervals of listing the cluster's runners without a hint, and after an error.
 const (
 	relist      = 30 * time.Second
 	relistError = time.Second
 )
 
-// A listing is how the owner gets the cluster's truth: one list at a time.
+// A listing is the state of reading the cluster's runners, one list at a time.
 type listing struct {
-	taken    int       // lists that were taken in
-	underway bool      // one is
-	again    bool      // list again as soon as the list under way is here
-	alarmed  bool      // the list under way is the alarm's
-	err      string    // why the last one failed; "": it didn't
-	next     time.Time // when the next one begins, at the latest
+	taken    int       // lists that were reconciled
+	underway bool      // a list is running
+	again    bool      // start another list when this one ends
+	alarmed  bool      // the running list was requested by the alarm
+	err      string    // why the last list failed; "": it succeeded
+	next     time.Time // latest start of the next list
 }
 
-// listed reports whether the truth was seen once: before that nothing is started or
-// stopped.
+// listed reports whether a list has succeeded. Before that, no runner is started or stopped.
 func (l *listing) listed() bool { return l.taken > 0 }
 
-// begin reports whether a list is to begin now. Where one is under way, another follows
-// it.
+// begin reports whether a list is to begin now. If one is running, another will follow it.
 func (l *listing) begin(now time.Time) bool {
 	if l.underway {
 		l.again = true
@@ -41,7 +39,7 @@ func (l *listing) begin(now time.Time) bool {
 	return true
 }
 
-// end notes what came of a list.
+// end records the result of a list.
 func (l *listing) end(now time.Time, err error) {
 	l.underway = false
 	l.alarmed = l.alarmed && l.again
@@ -52,11 +50,11 @@ func (l *listing) end(now time.Time, err error) {
 	}
 }
 
-// changes counts what the owner did to runners, so that a list that was begun before a
-// change is not believed where it contradicts it.
+// changes counts the owner's changes of runners. A list that began before a change is stale about
+// that runner and isn't used for it.
 type changes struct {
 	last    int
-	removed map[runtime.RunnerID]int // the change at which a runner was removed
+	removed map[runtime.RunnerID]int // number of the change that removed a runner
 }
 
 // note counts a change of a runner.
@@ -65,7 +63,7 @@ func (c *changes) note(e *entry) {
 	e.change = c.last
 }
 
-// forget drops the removals that a list that was begun at a change knows of.
+// forget drops the removals that a list begun at a change already reflects.
 func (c *changes) forget(begun int) {
 	for id, change := range c.removed {
 		if change <= begun {
@@ -74,7 +72,7 @@ func (c *changes) forget(begun int) {
 	}
 }
 
-// list has a worker look at the truth.
+// list reads the cluster's runners in a worker and reconciles them.
 func (o *owner) list() {
 	if !o.listing.begin(time.Now()) {
 		return
@@ -83,13 +81,13 @@ func (o *owner) list() {
 	env := o.goal.env.ID
 	o.spawn(func(ctx context.Context) {
 		runners, err := o.pool.options.Cluster.Runners(ctx, env)
-		_ = o.pool.tell(ctx, func(o *owner) {
+		_ = o.pool.send(ctx, func(o *owner) {
 			o.listing.end(time.Now(), err)
 			switch {
 			case err == nil:
 				o.reconcile(runners, begun)
 			case !errors.Is(err, context.Canceled):
-				o.pool.options.Logger.Warn("runners could not be listed", zap.String("environment", string(env)), zap.Error(err))
+				o.pool.options.Logger.Warn("runners could not be listed; trying again", zap.String("environment", string(env)), zap.Error(err))
 			}
 			if o.listing.again {
 				o.listing.again = false

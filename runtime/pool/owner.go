@@ -13,30 +13,30 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// owner is the state of a pool. Only the goroutine of Run touches it.
+// owner is the state of a pool. Only the goroutine of Run uses it.
 type owner struct {
 	pool  *Pool
-	spawn func(func(context.Context)) // runs a worker, which Run waits for
+	spawn func(func(context.Context)) // runs a worker that Run waits for
 	goal  goal
 
 	runners map[runtime.RunnerID]*entry
 	waiting queue
-	came    *waiter  // the claim that was taken in, and is neither served yet nor left waiting
-	pace    pace     // of the claims that wait
-	members []Member // settle's, used again and again: a pool may have a thousand
+	newest  *waiter  // the claim that was just enqueued; settle serves or admits it
+	pace    pace     // of the waiting claims
+	members []Member // scratch space of settle, since a pool may have a thousand
 
 	listing listing
 	changes changes
 
 	failures Failures
-	short    stall     // the pool is short of its size, and starts wait for something
-	stuckAt  time.Time // when the next stall has lasted for too long; zero: none will
+	short    stall     // the pool is below its size, and starts are blocked
+	stuckAt  time.Time // when the next stall has lasted too long; zero: never
 	alarm    alarm
 }
 
-// Run owns the pool until ctx ends, or until a deleted pool is empty. Runners
-// stay: they are the cluster's. Claims that wait then are answered with
-// CLUSTER_UNAVAILABLE.
+// Run owns the pool until ctx ends, or until a deleted pool is empty, and then returns ctx's cause or
+// nil. Runners stay, because they belong to the cluster. Waiting claims get CLUSTER_UNAVAILABLE. Run
+// waits for its workers. Call it once.
 func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
@@ -44,7 +44,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.Environment()}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
 	defer func() {
 		o.publish(true)
-		o.refuse(errEnded(), nil)
+		o.refuse(errEnded(), nil) // before ended is closed, so that waiting claims get this error
 		close(p.ended)
 		cancel()
 		workers.Wait()
@@ -52,7 +52,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	if p.known != nil {
 		o.reconcile(p.known, 0)
 	}
-	for id, uses := range p.options.Busy {
+	for id, uses := range p.options.Busy { // executions that continue from an earlier server
 		if e := o.runners[id]; e != nil {
 			e.busy = uses
 		}
@@ -83,10 +83,10 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 }
 
-// settle serves the claims that can be served, does what Plan says, and
-// publishes the result. It returns when to look again.
+// settle serves claims, carries out what Plan decides, and publishes the result. It returns when to
+// call it again.
 func (o *owner) settle(now time.Time) time.Time {
-	o.goal.look(o.pool.options)
+	o.goal.resolve(o.pool.options)
 	var wake time.Time
 	if o.listing.listed() {
 		wake = o.serve(now)
@@ -94,14 +94,14 @@ func (o *owner) settle(now time.Time) time.Time {
 	wake = earlier(wake, o.expireWaiters(now))
 	o.admit()
 	o.pace.wait(now, o.waiting.length())
-	if !o.listing.listed() {
+	if !o.listing.listed() { // Plan must know all runners, or it would start too many
 		return earlier(wake, o.watchIdle(now, o.publish(false)))
 	}
 	o.members = o.members[:0]
 	for _, e := range o.runners {
 		m := Member{ID: e.ID, State: e.State, Revision: e.Environment.Revision, Foreign: o.goal.foreign(e.Environment), ExpiresAt: e.Claim.ExpiresAt}
 		if e.busy > 0 {
-			m.ExpiresAt = time.Time{}
+			m.ExpiresAt = time.Time{} // a runner in use doesn't expire
 			wake = earlier(wake, o.keep(e, now))
 		}
 		o.members = append(o.members, m)
@@ -111,7 +111,7 @@ func (o *owner) settle(now time.Time) time.Time {
 		o.stop(o.runners[s.ID], s.Reason, "")
 	}
 	if o.goal.awaiting {
-		actions.Start = 0
+		actions.Start = 0 // the image isn't available yet
 	}
 	for range actions.Start {
 		o.start(now)
@@ -122,7 +122,7 @@ func (o *owner) settle(now time.Time) time.Time {
 	return earlier(wake, o.stuckAt)
 }
 
-// earlier returns the earlier of two times, of which zero is never.
+// earlier returns the earlier of two times; zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -130,7 +130,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// start has a worker start a runner.
+// start starts a runner in a worker.
 func (o *owner) start(now time.Time) {
 	e := &entry{Runner: runtime.Runner{
 		ID: runtime.NewRunnerID(), Environment: o.goal.making, State: runtime.RunnerStarting, CreatedAt: now,
@@ -141,12 +141,12 @@ func (o *owner) start(now time.Time) {
 	if o.waiting.length() > 0 {
 		e.priority = runtime.PriorityWaiting
 	}
-	o.ask(e)
+	o.request(e)
 }
 
-// hurry makes those starts urgent that claims have come to wait for: the oldest
-// refills, which may be waiting for room. As many as claims have left aren't any
-// more: they would keep others from that room for ever.
+// hurry raises the priority of as many starts as there are waiting claims, oldest refills first, since
+// these may be waiting for room. It lowers the priority again of starts whose claims have left;
+// otherwise they would keep others from that room forever.
 func (o *owner) hurry() {
 	missing := o.waiting.length()
 	var refills, urgent []*entry
@@ -170,12 +170,12 @@ func (o *owner) hurry() {
 	}
 	for _, e := range from[:min(missing, len(from))] {
 		e.priority = to
-		o.ask(e)
+		o.request(e)
 	}
 }
 
-// ask has a worker ask the cluster for a runner, with its present priority.
-func (o *owner) ask(e *entry) {
+// request requests a runner from the cluster in a worker, with its present priority.
+func (o *owner) request(e *entry) {
 	id, env, priority := e.ID, e.Environment, e.priority
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, id, env, priority) }, func(err error) {
 		if err != nil && e.State.Before(runtime.RunnerStopping) {
@@ -185,17 +185,17 @@ func (o *owner) ask(e *entry) {
 	})
 }
 
-// fail counts a failed start.
+// fail records a failed start.
 func (o *owner) fail(reason string) {
 	before := o.failures.Count
 	o.failures = o.failures.failed(time.Now(), reason)
 	if o.failures.Count > before {
-		o.pool.options.Logger.Warn("a runner could not be started", zap.String("environment", string(o.goal.env.ID)),
+		o.pool.options.Logger.Warn("runner could not be started; trying again", zap.String("environment", string(o.goal.env.ID)),
 			zap.String("reason", reason), zap.Time("retryAt", o.failures.RetryAt))
 	}
 }
 
-// stop has a worker remove a runner, unless one does already.
+// stop removes a runner in a worker, unless it is being removed already.
 func (o *owner) stop(e *entry, reason runtime.GoneReason, message string) {
 	next := e.Runner
 	next.State, next.GoneReason, next.Message = runtime.RunnerStopping, reason, cmp.Or(message, e.Message)
@@ -204,8 +204,8 @@ func (o *owner) stop(e *entry, reason runtime.GoneReason, message string) {
 	}
 }
 
-// remove has a worker remove e, which is STOPPING or GONE, again and again
-// until it succeeds. Then the pool forgets it.
+// remove removes e, which is STOPPING or GONE, in a worker that retries until it succeeds. Then the
+// pool forgets it.
 func (o *owner) remove(e *entry) {
 	runner := e.Runner
 	o.work(e, func(ctx context.Context) error {
@@ -217,7 +217,7 @@ func (o *owner) remove(e *entry) {
 			}
 			return o.pool.options.Cluster.Remove(ctx, runner.ID)
 		}, func(err error) {
-			o.pool.options.Logger.Warn("a runner could not be removed, trying again", zap.String("runner", string(runner.ID)), zap.Error(err))
+			o.pool.options.Logger.Warn("runner could not be removed; trying again", zap.String("runner", string(runner.ID)), zap.Error(err))
 		})
 	}, func(err error) {
 		if err != nil {
@@ -234,7 +234,7 @@ func (o *owner) remove(e *entry) {
 	})
 }
 
-// retry calls f until it succeeds or ctx ends, with growing pauses.
+// retry calls f until it succeeds or ctx ends, with growing pauses, and reports each error.
 func retry(ctx context.Context, f func() error, report func(error)) error {
 	for pauses := (backoff.Backoff{First: 100 * time.Millisecond, Last: 30 * time.Second}); ; {
 		err := f()
@@ -248,8 +248,7 @@ func retry(ctx context.Context, f func() error, report func(error)) error {
 	}
 }
 
-// oldestIdle returns the runner that the next claim may have, or nil, and whether it is
-// the only one.
+// oldestIdle returns the idle runner for the next claim, or nil, and whether it is the only one.
 func (o *owner) oldestIdle() (oldest *entry, only bool) {
 	for _, e := range o.runners {
 		if e.State != runtime.RunnerIdle || !o.goal.current(e.Environment) {

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A Place is where a claim that waits is in its pool's queue.
+// A Place is a waiting claim's position in its pool's queue.
 type Place struct {
-	Position      int           // 1: it is served next, if nothing else comes; 0: it doesn't wait, or nobody knows yet
-	EstimatedWait time.Duration // at the pace of the claims that waited recently; 0: there were none
+	Position      int           // 1: the next one; 0: it doesn't wait, or its position is unknown yet
+	EstimatedWait time.Duration // at the pace of recent waiting claims; 0: there were none
 }
 
-// A Waiting follows one claim through the queue. Its methods are safe for concurrent use.
+// A Waiting tracks one claim in the queue. Its methods are safe for concurrent use.
 type Waiting struct {
-	began    chan struct{}
+	began    chan struct{} // closed by begin
 	waits    atomic.Bool
-	position atomic.Int64 // when places were looked up last
+	position atomic.Int64 // as last computed
 }
 
-// NewWaiting returns what follows one claim, as its Claim.Waiting.
+// NewWaiting returns a tracker for one claim; set it as Claim.Waiting.
 func NewWaiting() *Waiting { return &Waiting{began: make(chan struct{})} }
 
-// Began is closed when the claim is left waiting. It never is where the claim is answered
-// at once.
+// Began returns a channel that is closed when the claim begins to wait. It is never closed for a claim
+// that is answered immediately.
 func (w *Waiting) Began() <-chan struct{} { return w.began }
 
 func (w *Waiting) begin() {
@@ -36,22 +36,21 @@ func (w *Waiting) end() {
 	w.position.Store(0)
 }
 
-// places is what the owner found out about all claims that wait.
+// places holds what the owner last computed about all waiting claims.
 type places struct {
-	due  atomic.Int64 // when they are to be looked up again, in Unix nanoseconds
-	turn atomic.Int64 // nanoseconds that one turn takes; 0: nobody knows
+	due  atomic.Int64 // when to compute them again, in Unix nanoseconds
+	turn atomic.Int64 // nanoseconds of one turn; 0: unknown
 }
 
-// placeFor is how long places are used, for each claim that waits: 0.2 s for 10,000. To
-// look one up takes about a hundredth of that (BenchmarkPlaces).
+// placeFor is how long computed places stay valid, per waiting claim: 0.2 s for 10,000. Computing one
+// takes about a hundredth of that (BenchmarkPlaces).
 const placeFor = 20 * time.Microsecond
 
-// Place returns where a claim is. All places are looked up together, and only when one is
-// asked for, so it may be a moment old. Of a claim that came within that moment it is
-// unknown.
+// Place returns a claim's position. All positions are computed together, on demand, and are reused for
+// a moment, so the result may be slightly old. The position of a claim that arrived since is unknown.
 func (p *Pool) Place(ctx context.Context, w *Waiting) Place {
 	if w.waits.Load() && time.Now().UnixNano() >= p.places.due.Load() {
-		_, _ = ask(ctx, p, func(o *owner, reply func(struct{}, error)) { // an error: what was known holds
+		_, _ = call(ctx, p, func(o *owner, reply func(struct{}, error)) { // on an error, the last positions stay
 			o.place(time.Now())
 			reply(struct{}{}, nil)
 		})
@@ -60,7 +59,7 @@ func (p *Pool) Place(ctx context.Context, w *Waiting) Place {
 	return Place{Position: int(position), EstimatedWait: time.Duration(position * p.places.turn.Load())}
 }
 
-// place looks up the places of all claims, unless it did a moment ago.
+// place computes the positions of all claims, unless they are still valid.
 func (o *owner) place(now time.Time) {
 	if now.UnixNano() < o.pool.places.due.Load() {
 		return
@@ -76,17 +75,17 @@ func (o *owner) place(now time.Time) {
 	o.pool.places.due.Store(now.Add(time.Duration(position) * placeFor).UnixNano())
 }
 
-// A pace is how long the turns of claims took while some waited: an average in which the
-// latest pacedTurns count most.
+// A pace is the mean time between turns while claims wait, in which the latest pacedTurns count most.
 type pace struct {
-	mean  time.Duration
+	mean  time.Duration // between turns
 	turns int
-	since time.Time // when the last one was served, or the first one began to wait; zero: none waits
+	since time.Time // last turn, or beginning of the wait; zero: no claim waits
 }
 
+// pacedTurns is how many turns the mean mostly consists of.
 const pacedTurns = 16
 
-// wait notes how many claims wait now.
+// wait records how many claims wait now.
 func (p *pace) wait(now time.Time, waiting int) {
 	switch {
 	case waiting == 0:
@@ -96,15 +95,15 @@ func (p *pace) wait(now time.Time, waiting int) {
 	}
 }
 
-// served notes that a claim that waited is served.
+// served records that a waiting claim was served.
 func (p *pace) served(now time.Time) {
 	p.turns = min(p.turns+1, pacedTurns)
 	p.mean += (now.Sub(p.since) - p.mean) / time.Duration(p.turns)
 	p.since = now
 }
 
-// turn returns how long a turn takes; 0: nobody knows. One that takes longer than the
-// others did counts before it ends.
+// turn returns the time of one turn; 0: unknown. A turn that already takes longer than the mean counts
+// before it ends.
 func (p *pace) turn(now time.Time) time.Duration {
 	mean := p.mean
 	if open := now.Sub(p.since); p.turns > 0 && !p.since.IsZero() && open > mean {

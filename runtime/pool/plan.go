@@ -8,54 +8,53 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Spec is what a pool is to be.
+// A Spec is the desired state of a pool.
 type Spec struct {
 	Size       int  // idle runners to keep
-	Revision   int  // runners of an earlier one are replaced when they are idle
-	Deleted    bool // no idle runners any more
-	EndClaimed bool // with Deleted: no claimed ones either
+	Revision   int  // idle runners of an earlier revision are replaced
+	Deleted    bool // remove all idle runners
+	EndClaimed bool // with Deleted: remove claimed runners too
 }
 
 func (s Spec) current(m Member) bool { return m.Revision >= s.Revision && !m.Foreign }
 
-// A Member is what Plan has to know of a runner.
+// A Member is what Plan needs to know about a runner.
 type Member struct {
 	ID        runtime.RunnerID
 	State     runtime.RunnerState
 	Revision  int
-	Foreign   bool      // of a tenant that the environment isn't of now: replaced when it is idle
-	ExpiresAt time.Time // of a claim that nobody uses now; zero: never
+	Foreign   bool      // belongs to a former tenant of the environment: replaced when idle
+	ExpiresAt time.Time // of an unused claim; zero: never
 }
 
-// Failures say how often starts failed since the last one that didn't.
+// Failures count the failed starts since the last successful one.
 type Failures struct {
 	Count   int
 	RetryAt time.Time // no start before this
 	Reason  string    // why the last start failed; Plan doesn't use it
 }
 
-// A Stop is a runner to be removed, and why.
+// A Stop is a runner to remove, and the reason.
 type Stop struct {
 	ID     runtime.RunnerID
 	Reason runtime.GoneReason
 }
 
-// Actions are what has to be done now.
+// Actions are what to do now.
 type Actions struct {
 	Start  int       // runners of the current revision
 	Stop   []Stop    // in no particular order
-	WakeAt time.Time // when to plan again if nothing happens before; zero: never
+	WakeAt time.Time // when to plan again if nothing changes before; zero: never
 }
 
-// Plan decides what brings a pool from what it has to what it is to be.
-// Starting up, growing, shrinking, replacing a revision, refilling, serving
-// claims that wait on an empty pool, expiry and deletion are all this one
-// function. It is pure: the same arguments give the same actions, and after
-// the actions have taken effect it asks for none.
+// Plan decides what brings a pool from its present to its desired state. It covers starting up, growing,
+// shrinking, replacing a revision, refilling, serving claims that wait on an empty pool, expiry, and
+// deletion. It is pure: equal arguments give equal actions, and once these have taken effect it
+// returns none.
 //
-// What is STOPPING counts neither as there nor as missing: its place is the
-// cluster's to know. What is CLAIMING isn't to be refilled yet: a replacement that
-// was begun before the claim is answered would take the CPUs from it.
+// A STOPPING runner counts neither as present nor as missing: only the cluster knows about its room.
+// A CLAIMING runner isn't refilled yet: a replacement that starts before the claim is answered would
+// take CPU time from it.
 func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failures) Actions {
 	var actions Actions
 	fresh, starting, claiming := 0, 0, 0
@@ -104,13 +103,13 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 	case now.Before(failures.RetryAt):
 		actions.wake(failures.RetryAt)
 	case starting == 0:
-		actions.Start = 1 // one tries it; the others follow when it is there
+		actions.Start = 1 // one probe; the others follow when it is ready
 	}
 	return actions
 }
 
-// leastUseful returns the members of the current revision that nobody has, those
-// to lose first at first: what isn't ready before what is, the youngest first.
+// leastUseful returns the unclaimed members of the current revision in the order in which to remove
+// them: STARTING before IDLE, and youngest first.
 func leastUseful(spec Spec, have []Member) []Member {
 	var members []Member
 	for _, m := range have {
@@ -138,18 +137,16 @@ func (a *Actions) wake(at time.Time) {
 	a.WakeAt = earlier(a.WakeAt, at)
 }
 
-// maxStarting bounds how many runners start at once: a thousand waiting claims
-// get theirs in turn.
+// maxStarting bounds concurrent starts of a pool. A thousand waiting claims are served in turn.
 const maxStarting = 50
 
-// How long starts pause after failures.
+// Pauses of starts after failures.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// failed returns the failures after one more at now. Starts that failed
-// together count as one.
+// failed returns the failures after one more at now. Starts that failed before RetryAt count as one.
 func (f Failures) failed(now time.Time, reason string) Failures {
 	f.Reason = reason
 	if f.Count > 0 && now.Before(f.RetryAt) {

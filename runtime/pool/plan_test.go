@@ -73,9 +73,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanConverges carries out whatever Plan says on random pools: after one
-// round nothing is left to do, no claimed runner went without a reason, and the
-// pool is as large as it should be.
+// TestPlanConverges carries out Plan's actions on random pools. After one round nothing is left to
+// do, no claimed runner was removed without a reason, and the pool has its size.
 func TestPlanConverges(t *testing.T) {
 	states := []runtime.RunnerState{runtime.RunnerStarting, runtime.RunnerIdle, runtime.RunnerClaiming, runtime.RunnerClaimed, runtime.RunnerStopping}
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,19 +1,18 @@
-// Package pool keeps one environment's runners: enough of them warm, each
-// handed to one claimer at most, none held longer than its claim.
+// Package pool keeps one environment's runners: enough of them warm, each claimed at most once, none
+// held longer than its claim.
 //
-// One goroutine, Pool.Run, owns all state in plain variables; everything else
-// sends it messages. What is slow runs in workers that it waits for and that
-// report back as messages. A pure function, Plan, decides what to start and to
-// stop after every change. Hints from the cluster cause a new look at the
-// listed truth and nothing else.
+// One goroutine, Pool.Run, owns all state in plain variables. All other goroutines send it messages.
+// Slow work runs in workers that Run waits for and that report back by messages. A pure function, Plan,
+// decides after every change what to start and to stop. A hint from the cluster only causes another
+// list of its runners.
 //
-// A runner's state moves forward only, in owner.advance:
+// A runner's state only moves forward, in owner.advance:
 //
 //	STARTING ─ its agent answered ─▶ IDLE ─ a claim gets it ─▶ CLAIMING ─ stored ─▶ CLAIMED
 //	    │                             │                           │                    │
 //	    ├──────────── Plan, Release, or a failed start or mark ───┴────────────────────┤
 //	    │                                                                              ▼
-//	    └── it ended by itself ─▶ GONE ◀───────────────── removed ───────────────── STOPPING
+//	    └── it ended unasked ─▶ GONE ◀─────────────────── removed ───────────────── STOPPING
 package pool
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A Cluster is what a pool needs of a runtime.Cluster.
+// A Cluster is the part of runtime.Cluster that a pool needs.
 type Cluster interface {
 	Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error
 	Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error
@@ -37,34 +36,32 @@ type Cluster interface {
 	Runners(ctx context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error)
 }
 
-// Options are what a pool works with.
+// Options are a pool's dependencies and settings.
 type Options struct {
 	Cluster Cluster
 	Logger  *zap.Logger
 	Alert   AlertRule
 
-	// Busy are the uses of known runners that an earlier server began, by runner:
-	// each ends with a Done.
+	// Busy counts the uses that an earlier server began, by known runner. Each ends with a Done.
 	Busy map[runtime.RunnerID]int
 
-	// Observe is called by the owner with a runner's new state after every
-	// change. It must not block, nor call the pool.
+	// Observe is called by the owner with a runner's new state after every change. It must not
+	// block or call the pool.
 	Observe func(runtime.Runner)
 
-	// Alerted is called by the owner with each alert that is raised or resolved. It must not
-	// block, nor call the pool. nil: nothing is called.
+	// Alerted is called by the owner with each raised or resolved alert. It must not block or call
+	// the pool. nil: not called.
 	Alerted func(runtime.Environment, runtime.PoolAlert)
 
-	// Ending is called before a runner that was claimed is removed, and again
-	// if the removal has to be tried again. An error delays the removal.
+	// Ending is called before a claimed runner is removed, and again before each retry of the
+	// removal. An error delays the removal.
 	Ending func(context.Context, runtime.Runner) error
 
-	// Draining reports whether the cluster is being drained, and hands out no
-	// runner; after a change of that the pool gets a Hint. It must not block. nil:
-	// it never is.
+	// Draining reports whether the cluster is draining, in which case the pool hands out no runner.
+	// The pool must get a Hint after each change. It must not block. nil: never.
 	Draining func() bool
-	// Image says how far the cluster is with an environment's pinned image; after a
-	// change the pool gets a Hint. It must not block. nil: there are none.
+	// Image returns the status of an environment's pinned image. The pool must get a Hint after
+	// each change. It must not block. nil: there are no pinned images.
 	Image func(runtime.ImagePin) runtime.ImageStatus
 }
 
@@ -73,20 +70,19 @@ type Pool struct {
 	options Options
 	env     atomic.Pointer[runtime.Environment]
 	known   []runtime.Runner
-	inbox   chan func(*owner)
-	hints   chan struct{} // capacity 1
-	ended   chan struct{} // closed when Run returns
+	inbox   chan func(*owner) // messages to the owner, which calls them one by one
+	hints   chan struct{}     // capacity 1; a pending hint absorbs later ones
+	ended   chan struct{}     // closed when Run returns
 
 	status  latest.Value[runtime.PoolStatus]
 	alert   latest.Value[runtime.PoolAlert]
-	starts  timing.Recent // how long they took
+	starts  timing.Recent // durations of starts
 	history history
 	places  places
 }
 
-// New returns the pool of env. Known are the runners that the cluster has for
-// it; nil means that the pool has to list them before it does anything. Its Run
-// must be called once.
+// New returns the pool of env. known are the cluster's runners for it; nil makes the pool list them
+// before it does anything. Call Run once.
 func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool {
 	p := &Pool{
 		options: options,
@@ -98,17 +94,17 @@ func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool
 	p.env.Store(&env)
 	p.status.Set(runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize, Image: options.image(env)})
 	p.alert.Set(runtime.PoolAlert{EnvironmentID: env.ID})
-	p.Hint() // the first look
+	p.Hint() // causes the first list
 	return p
 }
 
-// Environment returns the pool's environment as SetEnvironment set it last, also after Delete.
+// Environment returns the environment that was set last. It stays the same after Delete.
 func (p *Pool) Environment() runtime.Environment { return *p.env.Load() }
 
-// Closed is closed when Run returns.
+// Closed returns a channel that is closed when Run returns.
 func (p *Pool) Closed() <-chan struct{} { return p.ended }
 
-// Ended reports whether Run has returned: nothing of it is left to do.
+// Ended reports whether Run has returned, so that the pool can be discarded.
 func (p *Pool) Ended() bool {
 	select {
 	case <-p.ended:
@@ -118,7 +114,7 @@ func (p *Pool) Ended() bool {
 	}
 }
 
-// Hint says that the cluster's runners may have changed. It never blocks.
+// Hint reports that the cluster's runners may have changed. It never blocks.
 func (p *Pool) Hint() {
 	select {
 	case p.hints <- struct{}{}:
@@ -126,60 +122,56 @@ func (p *Pool) Hint() {
 	}
 }
 
-// SetEnvironment changes what the pool is to be, and takes back a Delete. A
-// revision that is older than the present one changes nothing. When it returns,
-// Status is that of the new one.
+// SetEnvironment changes the pool's environment, and revokes a Delete. An older revision changes
+// nothing. When it returns, Status is that of the new environment.
 func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) error {
-	_, err := ask(ctx, p, func(o *owner, reply func(struct{}, error)) {
+	_, err := call(ctx, p, func(o *owner, reply func(struct{}, error)) {
 		o.goal.set(env)
 		env := o.goal.env
 		o.pool.env.Store(&env)
-		o.goal.look(o.pool.options)
-		o.refuse(o.goal.errDeleted(), env.Claimable) // it went to another tenant, or isn't shared any more
+		o.goal.resolve(o.pool.options)
+		o.refuse(o.goal.errDeleted(), env.Claimable) // it may belong to another tenant now, or no longer be shared
 		o.publish(false)
 		reply(struct{}{}, nil)
 	})
 	return err
 }
 
-// Delete makes the pool empty itself: idle runners go at once, claimed ones
-// when their claims end, or at once with endClaimed. Run returns once nothing
-// is left.
+// Delete makes the pool empty itself. Idle runners are removed immediately. Claimed runners are removed
+// when their claims end, or immediately if endClaimed is set. Run returns when no runner is left.
 func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
-	return p.tell(ctx, func(o *owner) {
+	return p.send(ctx, func(o *owner) {
 		o.goal.delete(endClaimed)
 		o.refuse(o.goal.errDeleted(), nil)
 	})
 }
 
-// A Claim asks for a runner.
+// A Claim requests a runner.
 type Claim struct {
-	Claim   runtime.Claim // Epoch, ClaimedAt and ExpiresAt are the pool's to set
-	WaitFor time.Duration // for a runner, where none is idle; 0: not at all
-	Caller  string        // whose it is: callers of one tenant whose claims wait take turns
-	Weight  int           // turns of its tenant, Claim.Tenant, for each turn of a tenant of weight 1; 0: 1
-	Waiting *Waiting      // follows it while it waits; nil: nobody does
+	Claim   runtime.Claim // the pool sets Epoch, ClaimedAt and ExpiresAt
+	WaitFor time.Duration // how long to wait if no runner is idle; 0: not at all
+	Caller  string        // waiting claims of one tenant's callers take turns
+	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
+	Waiting *Waiting      // tracks it while it waits; nil: not tracked
 
-	// Waits is called by the owner before the claim is left waiting, which it isn't
-	// where a runner is there at once. An error answers the claim. It must neither block
-	// nor call the pool. nil: nothing is called.
+	// Waits is called by the owner before the claim begins to wait, and not if a runner is idle. An
+	// error answers the claim. It must not block or call the pool. nil: not called.
 	Waits func() error
 }
 
-// ErrUnwanted is the cause of the end of a claim's ctx where its runner isn't wanted by
-// the retry of its key either.
-var ErrUnwanted = errors.New("the claim isn't wanted any more")
+// ErrUnwanted is the cause of a claim's ctx if no retry of the claim's key will want its
+// runner either.
+var ErrUnwanted = errors.New("the claim is no longer wanted")
 
-// Claim returns a runner that nobody else gets; its claim is durable.
-// NO_RUNNER_AVAILABLE means that none was there for as long as it could wait. Tenants whose
-// claims wait take turns by weight, and the callers of a tenant within those; the claims of one caller
-// are served in the order in which they came. Where ctx ends while the claim is
-// being made, a runner claimed with a key or for a holder stays claimed, for the retry, unless the
-// cause is ErrUnwanted; without either it goes.
+// Claim returns a runner that no other claim gets; the claim is stored durably. It returns
+// NO_RUNNER_AVAILABLE if no runner became available within WaitFor. Tenants with waiting claims take
+// turns by weight, and the callers of a tenant take turns within those; claims of one caller are
+// served in order of arrival. If ctx ends meanwhile, a runner claimed with a key or a holder stays
+// claimed for a retry, unless the cause is ErrUnwanted. Without a key or holder it is removed.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
 	w := &waiter{claim: claim, result: make(chan claimed, 1)}
-	if err := p.tell(ctx, func(o *owner) { o.enqueue(w) }); err != nil {
+	if err := p.send(ctx, func(o *owner) { o.enqueue(w) }); err != nil {
 		return runtime.Runner{}, err
 	}
 	select {
@@ -189,10 +181,10 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	case <-p.ended:
 	case <-ctx.Done():
 		err := context.Cause(ctx)
-		_ = p.tell(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
+		_ = p.send(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
 		return runtime.Runner{}, err
 	}
-	select { // it may have been answered just before the end
+	select { // the claim may have been answered just before the end
 	case c := <-w.result:
 		return c.runner, c.err
 	default:
@@ -200,23 +192,22 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	}
 }
 
-// Use begins a use of a claimed runner, which can't expire before Done is
-// called as often, and renews its claim. RUNNER_GONE means that it isn't there
-// (any more), CONFLICT that nobody has claimed it.
+// Use begins a use of a claimed runner and renews its claim. The claim can't expire until Done has
+// been called for each Use. It returns RUNNER_GONE if the runner is unknown, gone or being removed,
+// and CONFLICT if it isn't claimed.
 func (p *Pool) Use(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	return p.use(ctx, id, 1)
 }
 
-// Done ends a use and renews the claim once more. It never fails: a pool that
-// ended has nothing to renew.
+// Done ends a use and renews the claim once more. It ignores errors: an ended pool has nothing to renew.
 func (p *Pool) Done(ctx context.Context, id runtime.RunnerID) {
 	_, _ = p.use(context.WithoutCancel(ctx), id, -1)
 }
 
-// Renew renews a claim. When it returns, nine tenths of the inactivity timeout
-// at least are durable.
+// Renew renews a claim. When it returns, at least nine tenths of the inactivity timeout are stored
+// durably. Errors are as for Use.
 func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
-	return ask(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
+	return call(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
 		e, err := o.held(id)
 		if err != nil {
 			reply(runtime.Runner{}, err)
@@ -226,13 +217,14 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 	})
 }
 
+// use changes a claimed runner's number of uses, and renews the claim.
 func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
 	if ctx.Err() != nil {
 		return runtime.Runner{}, context.Cause(ctx)
 	}
-	// Not with ctx: a use that was counted must be known to the caller. The owner
-	// answers at once.
-	return ask(context.WithoutCancel(ctx), p, func(o *owner, reply func(runtime.Runner, error)) {
+	// Without ctx's cancellation: the caller must know about every counted use. The owner answers
+	// immediately.
+	return call(context.WithoutCancel(ctx), p, func(o *owner, reply func(runtime.Runner, error)) {
 		e, err := o.held(id)
 		if err != nil {
 			reply(runtime.Runner{}, err)
@@ -244,16 +236,17 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 	})
 }
 
-// releasePatience is how long Release waits for a runner to be gone.
+// releasePatience bounds how long Release waits until a runner is gone.
 const releasePatience = 10 * time.Second
 
-// Release removes a claimed runner and returns once it is gone; false means
-// that it was gone, or going, already. CONFLICT as for Use.
+// Release removes a claimed runner and returns once it is gone. It returns false if the runner is
+// already gone or being removed, and CONFLICT as Use does. After ten seconds it returns
+// CLUSTER_UNAVAILABLE, and the removal continues.
 func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, releasePatience,
-		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is released, but can't be removed yet; that goes on", id))
+		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is released but could not be removed yet; the server keeps trying", id))
 	defer cancel()
-	return ask(ctx, p, func(o *owner, reply func(bool, error)) {
+	return call(ctx, p, func(o *owner, reply func(bool, error)) {
 		e, err := o.held(id)
 		switch {
 		case err == nil:
@@ -269,8 +262,8 @@ func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	})
 }
 
-// tell has the owner call f. It returns an error if the owner ended before.
-func (p *Pool) tell(ctx context.Context, f func(*owner)) error {
+// send makes the owner call f, without waiting for it. It returns an error if the pool has ended.
+func (p *Pool) send(ctx context.Context, f func(*owner)) error {
 	select {
 	case p.inbox <- f:
 		return nil
@@ -281,15 +274,15 @@ func (p *Pool) tell(ctx context.Context, f func(*owner)) error {
 	}
 }
 
-// ask has the owner call f, and waits for the one reply.
-func ask[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, error))) (T, error) {
+// call makes the owner call f, and waits for its one reply.
+func call[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, error))) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	var none T
 	answers := make(chan answer, 1)
-	err := p.tell(ctx, func(o *owner) { f(o, func(v T, err error) { answers <- answer{v, err} }) })
+	err := p.send(ctx, func(o *owner) { f(o, func(v T, err error) { answers <- answer{v, err} }) })
 	if err != nil {
 		return none, err
 	}
@@ -308,14 +301,14 @@ func ask[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, err
 	}
 }
 
-// held returns a claimed runner.
+// held returns a claimed runner, or RUNNER_GONE or CONFLICT.
 func (o *owner) held(id runtime.RunnerID) (*entry, error) {
 	e := o.runners[id]
 	switch {
 	case e == nil || runtime.RunnerClaimed.Before(e.State):
 		return nil, gone(id)
 	case e.State != runtime.RunnerClaimed:
-		return nil, runtime.Errorf(runtime.CodeConflict, "nobody has claimed runner %s: get one with claimRunner", id)
+		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't claimed: get a runner with claimRunner", id)
 	default:
 		return e, nil
 	}
@@ -326,5 +319,5 @@ func gone(id runtime.RunnerID) error {
 }
 
 func errEnded() error {
-	return runtime.Errorf(runtime.CodeClusterUnavailable, "the pool has ended")
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the environment's pool has ended: the server is stopping, or the environment was deleted")
 }

@@ -37,7 +37,8 @@ func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 	runOver(t, size, func(*clustertest.Fake) {}, test)
 }
 
-// runOver is run over a cluster that prepare has changed: a pool may start its runners before test begins.
+// runOver is like run over a cluster that prepare has changed, because a pool may start runners
+// before test begins.
 func runOver(t *testing.T, size int, prepare func(*clustertest.Fake), test func(t *testing.T, b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +77,7 @@ func (b *bed) over(cluster Cluster) *Pool {
 	})
 }
 
-// settle lets fake time pass until everything that was begun is done.
+// settle lets fake time pass until everything that began has ended.
 func settle(d time.Duration) {
 	time.Sleep(d) // fake time: nothing waits
 	synctest.Wait()
@@ -208,7 +209,7 @@ func TestClaimWaitsAndGivesUp(t *testing.T) {
 		if runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || time.Since(began) != 3*time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
-		synctest.Wait() // the answer comes before the status
+		synctest.Wait() // the answer is sent before the status is published
 		if s := b.Status(); s.Reason != "no room" || s.Waiting != 0 {
 			t.Errorf("status %+v", s)
 		}
@@ -243,7 +244,7 @@ func TestFailingStartsBackOff(t *testing.T) {
 	}
 	runOver(t, 5, breaks, func(t *testing.T, b *bed) {
 		settle(time.Hour)
-		// 5 at once, then 1 after 1, 2, 4 … s and then every minute.
+		// 5 immediately, then 1 after 1, 2, 4 … s and then every minute.
 		if n := b.fake.Starts(); n < 50 || n > 80 {
 			t.Errorf("%d starts in an hour", n)
 		}
@@ -305,7 +306,7 @@ func TestRenewalsAreStoredRarely(t *testing.T) {
 	})
 }
 
-func TestFailedMarkBurnsTheRunner(t *testing.T) {
+func TestFailedMarkRemovesTheRunner(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		var burnt runtime.RunnerID
@@ -391,7 +392,7 @@ func TestDeletedPoolEnds(t *testing.T) {
 	})
 }
 
-func TestPoolAdoptsWhatIsThere(t *testing.T) {
+func TestPoolAdoptsExistingRunners(t *testing.T) {
 	run(t, 2, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		r := b.claim(t, Claim{Claim: runtime.Claim{InactivityTimeout: 100 * time.Second}})
@@ -414,8 +415,8 @@ func TestPoolAdoptsWhatIsThere(t *testing.T) {
 	})
 }
 
-// TestNoRunnerTwice claims and releases from a thousand goroutines.
-func TestNoRunnerTwice(t *testing.T) {
+// TestNoRunnerIsClaimedTwice claims and releases from a thousand goroutines.
+func TestNoRunnerIsClaimedTwice(t *testing.T) {
 	run(t, 20, func(t *testing.T, b *bed) {
 		b.fake.StartDelay(time.Millisecond)
 		seen := sync.Map{}
@@ -480,7 +481,7 @@ func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 				}
 			})
 			group.Go(cancel)
-			// Answered or not: nobody holds what a cancelled claim got.
+			// Answered or not, a cancelled claim's runner isn't held.
 			group.Go(func() {
 				if _, err := b.Claim(ctx, Claim{}); err == nil {
 					cancel()

@@ -9,33 +9,33 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A queue holds the claims that wait. Their tenants take turns by weight, the callers of
-// one tenant take turns within those of the tenant, and the claims of one caller are in
-// the order in which they came. So between two claims of one tenant of weight 1 each other
-// tenant that waits has one, however many claims and callers it has, and the same holds for
-// the callers of one tenant. The zero value is empty. A claim that comes or goes costs the
-// logarithm of how many wait, and allocates nothing itself.
+// A queue holds the waiting claims. Tenants take turns by weight, callers take turns within those of
+// their tenant, and the claims of one caller stay in order of arrival. So between two claims of a
+// tenant with weight 1, each other waiting tenant is served at least once, no matter how many claims
+// and callers it has. The same holds for the callers of one tenant. Adding or removing a claim takes
+// logarithmic time and allocates nothing. The zero value is an empty queue.
 type queue struct {
 	tenants   turns.Fair[runtime.TenantID, callers]
 	deadlines deadlines
-	dry       int // how often no runner was idle for one of them
+	dry       int // how often no idle runner was left for a claim
 }
 
-// callers are what waits of one tenant.
+// callers are the waiting claims of one tenant.
 type callers = turns.Lanes[string, line]
 
-// A line is what waits of one caller. It is never empty.
+// A line is the list of one caller's waiting claims. It is never empty.
 type line struct{ first, last *waiter }
 
+// The queue's instances of the types of turns.
 type (
 	flow = turns.Flow[runtime.TenantID, callers]
 	lane = turns.Lane[string, line]
 )
 
-// length returns how many wait.
+// length returns the number of waiting claims.
 func (q *queue) length() int { return len(q.deadlines) }
 
-// push appends w to its caller's.
+// push appends w to its caller's line.
 func (q *queue) push(w *waiter) {
 	w.dry = q.dry
 	w.flow = q.tenants.Flow(w.claim.Claim.Tenant, w.claim.Weight)
@@ -59,16 +59,16 @@ func (q *queue) next() *waiter {
 	return flow.Queue.First().Queue.first
 }
 
-// serve removes w, the oldest claim of its caller, even if it isn't next. This counts as a turn of
-// its tenant and of its caller.
+// serve removes w, the oldest claim of its caller, even if it isn't next. It counts as a turn of its
+// tenant and of its caller.
 func (q *queue) serve(w *waiter) {
 	w.waited = q.dry > w.dry
-	w.flow.Queue.Took(w.lane)
-	q.tenants.Took(w.flow)
+	w.flow.Queue.EndTurn(w.lane)
+	q.tenants.EndTurn(w.flow)
 	q.remove(w)
 }
 
-// pop takes the claim that is next; nil: none waits.
+// pop removes and returns the next claim; nil: none waits.
 func (q *queue) pop() *waiter {
 	w := q.next()
 	if w != nil {
@@ -77,12 +77,12 @@ func (q *queue) pop() *waiter {
 	return w
 }
 
-// alone reports whether w waits, and is the only claim of its tenant that does.
+// alone reports whether w is its tenant's only waiting claim.
 func (w *waiter) alone() bool {
 	return w.lane != nil && w.flow.Queue.Len() == 1 && w.lane.Queue.first == w.lane.Queue.last
 }
 
-// expired takes one that has waited for as long as it may; nil: none has.
+// expired removes and returns a claim whose deadline has passed; nil: none.
 func (q *queue) expired(now time.Time) *waiter {
 	if end := q.nextDeadline(); end.IsZero() || now.Before(end) {
 		return nil
@@ -92,7 +92,7 @@ func (q *queue) expired(now time.Time) *waiter {
 	return w
 }
 
-// nextDeadline returns when the next one expires; zero: none waits.
+// nextDeadline returns the earliest deadline; zero: no claim waits.
 func (q *queue) nextDeadline() time.Time {
 	if len(q.deadlines) == 0 {
 		return time.Time{}
@@ -100,7 +100,7 @@ func (q *queue) nextDeadline() time.Time {
 	return q.deadlines[0].deadline
 }
 
-// remove takes w out, unless it has gone already. It waits no more then.
+// remove removes w from the queue, if it is there.
 func (q *queue) remove(w *waiter) {
 	if w.lane == nil {
 		return
@@ -123,11 +123,11 @@ func (q *queue) remove(w *waiter) {
 	}
 	heap.Remove(&q.deadlines, w.place)
 	w.flow, w.lane, w.before, w.after = nil, nil, nil, nil
-	w.left()
+	w.endWait()
 }
 
-// order yields all claims in the order in which they would be served if no other one
-// came or left. It costs as much as if they were.
+// order yields all claims in the order in which they would be served if none arrived or left. It takes
+// as long as serving them.
 func (q *queue) order() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		ahead := make(map[*flow][]*waiter, q.tenants.Len()) // of each tenant, in the order of its own turns
@@ -144,10 +144,9 @@ func (q *queue) order() iter.Seq[*waiter] {
 	}
 }
 
-// inTurns returns a tenant's claims in the order in which they would be served if it
-// were the only one.
+// inTurns returns a tenant's claims in the order in which they would be served if it were alone.
 func inTurns(c *callers) (all []*waiter) {
-	var round []*waiter // the next claim of each caller that has one
+	var round []*waiter // the next claim of each caller with one
 	for lane := range c.All() {
 		round = append(round, lane.Queue.first)
 	}
@@ -164,7 +163,7 @@ func inTurns(c *callers) (all []*waiter) {
 	return all
 }
 
-// deadlines is a heap.Interface of claims: the first one to expire comes first.
+// deadlines is a heap.Interface of claims, ordered by deadline.
 type deadlines []*waiter
 
 func (d deadlines) Len() int           { return len(d) }

@@ -12,17 +12,17 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestQueueWalk: against a plain list in the order in which the claims came. Each
-// claim that is served is its caller's oldest. While a caller waits, each other one of
-// its tenant is served once at most; while a tenant waits, each other one has its share
-// by weight, and one turn more, at most: nobody starves. The places say what is served.
+// TestQueueWalk compares the queue with a plain list. Each served claim is its caller's oldest.
+// While a caller waits, each other caller of its tenant is served at most once. While a tenant
+// waits, each other tenant gets its share by weight and at most one turn more. Places predict the
+// order.
 func TestQueueWalk(t *testing.T) {
 	weights := map[runtime.TenantID]int{"": 1, "t": 2, "u": 5}
 	rapid.Check(t, func(t *rapid.T) {
 		var q queue
 		var model []*waiter
 		callers := passes[string]{}           // by tenant and caller
-		tenants := passes[runtime.TenantID]{} // likewise
+		tenants := passes[runtime.TenantID]{} // the same, of tenants
 		start := time.Unix(1000, 0)
 		tenant := func(w *waiter) runtime.TenantID { return w.claim.Claim.Tenant }
 		caller := func(w *waiter) string { return string(tenant(w)) + "/" + w.claim.Caller }
@@ -45,7 +45,7 @@ func TestQueueWalk(t *testing.T) {
 				return nil
 			}
 			if at := slices.IndexFunc(model, func(o *waiter) bool { return caller(o) == caller(w) }); model[at] != w {
-				t.Fatalf("a claim of %q came before an older one", caller(w))
+				t.Fatalf("a claim of %q was served before an older one", caller(w))
 			}
 			for other, times := range callers.served(caller(w)) {
 				if strings.HasPrefix(other, string(tenant(w))+"/") && times > 1 {
@@ -122,8 +122,7 @@ func TestQueueWalk(t *testing.T) {
 	})
 }
 
-// passes are, for each key that waits, the turns of each other one since it came or had
-// its own last.
+// passes counts, for each waiting key, the turns of each other key since its arrival or its last turn.
 type passes[K comparable] map[K]map[K]int
 
 func (p passes[K]) waits(key K) {
@@ -132,7 +131,7 @@ func (p passes[K]) waits(key K) {
 	}
 }
 
-// served counts a turn, and returns how many the key has had now while each other waited.
+// served counts a turn, and returns how many the key has had while each other key waited.
 func (p passes[K]) served(key K) map[K]int {
 	p[key] = map[K]int{}
 	now := map[K]int{}
@@ -145,9 +144,9 @@ func (p passes[K]) served(key K) map[K]int {
 	return now
 }
 
-// TestTenantsHaveTheirShares: within each turn of a tenant of weight 1, however many
-// claims and callers the others have.
-func TestTenantsHaveTheirShares(t *testing.T) {
+// TestTenantsGetTurnsByWeight checks the turns within each turn of a tenant of weight 1, however
+// many claims and callers others have.
+func TestTenantsGetTurnsByWeight(t *testing.T) {
 	var q queue
 	add := func(tenant runtime.TenantID, weight, callers, claims int) {
 		for i := range claims {
@@ -172,14 +171,14 @@ func TestTenantsHaveTheirShares(t *testing.T) {
 	}
 }
 
-// TestQueueOfOneAllocatesNothing: a claim that is served at once passes through.
+// TestQueueOfOneAllocatesNothing checks a claim that is served immediately.
 func TestQueueOfOneAllocatesNothing(t *testing.T) {
 	var q queue
 	w := &waiter{claim: Claim{Claim: runtime.Claim{Tenant: "t"}, Caller: "a", Weight: 3}, deadline: time.Unix(1, 0)}
 	got := testing.AllocsPerRun(1000, func() {
 		q.push(w)
 		if q.pop() != w {
-			t.Fatal("another claim came")
+			t.Fatal("another claim was served")
 		}
 	})
 	if got != 0 {
@@ -187,7 +186,7 @@ func TestQueueOfOneAllocatesNothing(t *testing.T) {
 	}
 }
 
-// many returns a queue of claims of 1,000 callers, who belong to so many tenants.
+// many returns a queue with claims of 1,000 callers, who belong to this many tenants.
 func many(waiting, tenants int) *queue {
 	var q queue
 	for i := range waiting {
@@ -199,7 +198,7 @@ func many(waiting, tenants int) *queue {
 	return &q
 }
 
-// BenchmarkQueue serves one claim after another of many that wait.
+// BenchmarkQueue serves one claim after another from a long queue.
 func BenchmarkQueue(b *testing.B) {
 	for _, size := range []struct{ waiting, tenants int }{{0, 1}, {100, 1}, {100, 50}, {20_000, 1}, {20_000, 50}, {20_000, 1000}, {100_000, 50}} {
 		b.Run(fmt.Sprint(size.waiting, "/", size.tenants), func(b *testing.B) {
@@ -212,7 +211,7 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkPlaces looks up the places of all claims that wait.
+// BenchmarkPlaces computes the places of all waiting claims.
 func BenchmarkPlaces(b *testing.B) {
 	for _, waiting := range []int{1, 100, 20_000} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
@@ -225,8 +224,8 @@ func BenchmarkPlaces(b *testing.B) {
 	}
 }
 
-// TestCallersTakeTurns: one caller's claims wait, then one each of two others. A
-// claim that expires keeps no turn for its caller.
+// TestCallersTakeTurns uses several claims of one caller, followed by one each of two others. An
+// expired claim keeps no turn for its caller.
 func TestCallersTakeTurns(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := make(chan struct{})
@@ -255,7 +254,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		var order []string
 		for len(order) < 7 {
 			select {
-			case gate <- struct{}{}: // a runner is ready, unless it isn't wanted any more
+			case gate <- struct{}{}: // a runner is ready, unless it is no longer needed
 				settle(time.Second)
 			case <-time.After(time.Hour):
 				t.Fatal("no runner starts")
@@ -270,9 +269,9 @@ func TestCallersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestFloodDelaysNobodyElse: a tenant floods the pool with claims of many callers. Another
-// one's claims, one at a time, get each the first or second runner that comes.
-func TestFloodDelaysNobodyElse(t *testing.T) {
+// TestFloodOfATenantDoesNotDelayOthers floods the pool with one tenant's claims from many callers.
+// Each single claim of another tenant gets the first or second runner.
+func TestFloodOfATenantDoesNotDelayOthers(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
 		defer close(gate)

@@ -7,9 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// reconcile takes in the listed truth. It was read while the owner went on, so
-// it isn't believed about runners that changed after the list was begun; for
-// those it is read again.
+// reconcile applies a list of the cluster's runners. The owner went on while it was read, so the list is
+// ignored for runners that changed since it began; these are listed again.
 func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 	o.listing.taken++
 	for _, r := range truth {
@@ -22,7 +21,7 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 		case e == nil:
 			o.adopt(r).seen = o.listing.taken
 		case e.working > 0:
-			e.skipped = true // looked at when the work is done
+			e.skipped = true // listed again when the work is done
 		case e.change > begun:
 			o.listing.again = true
 		default:
@@ -31,15 +30,14 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 	}
 	for _, e := range o.runners {
 		if e.seen != o.listing.taken && e.working == 0 && e.change <= begun {
-			o.gone(e, runtime.GoneUnknown, "the cluster doesn't know it any more")
+			o.gone(e, runtime.GoneUnknown, "the cluster no longer lists it")
 		}
 	}
 	o.changes.forget(begun)
 }
 
-// Adopted returns a runner as the pool that takes it in has it. The expiry that
-// is stored may be older than the last use by a tenth of the time-out: nothing
-// expires early.
+// Adopted returns a runner as a pool adopts it. Its stored expiry may be up to a tenth of the timeout
+// older than its last use, so Adopted adds that: no claim expires early.
 func Adopted(r runtime.Runner) runtime.Runner {
 	if !r.Claim.ExpiresAt.IsZero() {
 		r.Claim.ExpiresAt = r.Claim.ExpiresAt.Add(r.Claim.InactivityTimeout / 10)
@@ -47,8 +45,7 @@ func Adopted(r runtime.Runner) runtime.Runner {
 	return r
 }
 
-// adopt takes in a runner that an earlier server, or an earlier pool of this
-// environment, left.
+// adopt takes over a runner that an earlier server, or an earlier pool of this environment, left.
 func (o *owner) adopt(r runtime.Runner) *entry {
 	e := &entry{Runner: Adopted(r), renewal: renewal{stored: r.Claim.ExpiresAt}}
 	o.runners[r.ID] = e
@@ -66,8 +63,7 @@ func (o *owner) adopt(r runtime.Runner) *entry {
 	return e
 }
 
-// observe takes in what the cluster says of a runner. States only move
-// forward.
+// observe applies the cluster's state of a runner. States only move forward.
 func (o *owner) observe(e *entry, r runtime.Runner) {
 	switch {
 	case r.State == runtime.RunnerGone:
@@ -87,17 +83,17 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	}
 }
 
-// gone notes that a runner ended without us, and has it cleaned up.
+// gone records that a runner ended unasked, and removes what is left of it.
 func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
 	if e.State == runtime.RunnerGone {
 		return
 	}
 	switch {
-	case reason == runtime.GoneDrained: // which is no failure of its
+	case reason == runtime.GoneDrained: // which is no failure
 	case e.State == runtime.RunnerStarting:
 		o.fail(message)
 		reason = runtime.GoneStartFailed
-	case e.State == runtime.RunnerIdle: // or runners that die when they are ready would be made without a pause
+	case e.State == runtime.RunnerIdle: // otherwise runners that die when ready would be replaced without a pause
 		o.fail(message)
 	}
 	next := e.Runner

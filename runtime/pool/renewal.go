@@ -9,23 +9,21 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A renewal is what is stored of a claim's expiry, which moves on with every use.
+// A renewal is the state of storing a claim's expiry, which moves with every use.
 type renewal struct {
-	at      time.Time      // when the claim was renewed last
-	stored  time.Time      // the expiry that is stored
-	pending *runtime.Claim // one that may be stored or not
-	callers []func(error)  // to be called when the expiry is stored
+	at      time.Time      // last renewal
+	stored  time.Time      // the stored expiry
+	pending *runtime.Claim // a claim that may or may not have been stored
+	callers []func(error)  // called when the expiry is stored
 }
 
-// due reports whether what is stored of a claim's expiry is so old that a use
-// has it stored again.
+// due reports whether the stored expiry is so old that a use has to store it again.
 func (e *entry) due() bool {
 	return e.Claim.InactivityTimeout > 0 && e.Claim.ExpiresAt.Sub(e.renewal.stored) > e.Claim.InactivityTimeout/10
 }
 
-// keep renews the claim of a runner that is in use once a tenth of its time-out
-// has passed, and returns when to do it again: whenever the server is killed,
-// what is stored is no older than adopt makes up for.
+// keep renews the claim of a used runner whenever a tenth of its timeout has passed, and returns when to
+// do it again. So if the server is killed, the stored expiry is never older than Adopted makes up for.
 func (o *owner) keep(e *entry, now time.Time) time.Time {
 	timeout := e.Claim.InactivityTimeout
 	if timeout == 0 || e.State != runtime.RunnerClaimed {
@@ -38,9 +36,9 @@ func (o *owner) keep(e *entry, now time.Time) time.Time {
 	return e.renewal.at.Add(every)
 }
 
-// renew moves a claim's expiry on, and has it stored if what is stored is
-// more than a tenth of the time-out behind. Done, unless it is nil, is called
-// once that is stored, or at once if it needn't be.
+// renew extends a claim's expiry. It stores the expiry if the stored one is more than a tenth of
+// the timeout behind. Then it calls done, unless nil: once the expiry is stored, or immediately if
+// that isn't needed.
 func (o *owner) renew(e *entry, done func(error)) {
 	timeout := e.Claim.InactivityTimeout
 	if timeout > 0 {
@@ -51,7 +49,7 @@ func (o *owner) renew(e *entry, done func(error)) {
 			if done != nil {
 				e.renewal.callers = append(e.renewal.callers, done)
 			}
-			if e.working == 0 { // else one is under way, and looks again when it is done
+			if e.working == 0 { // otherwise the running worker checks again when it is done
 				o.storeRenewal(e)
 			}
 			return
@@ -62,10 +60,10 @@ func (o *owner) renew(e *entry, done func(error)) {
 	}
 }
 
-// storeRenewal makes a claim's present expiry durable. Until it is, a restart
-// would end the claim earlier, by what adopt adds.
+// storeRenewal stores a claim's present expiry. Until then, a restart would end the claim earlier, by no
+// more than Adopted makes up for.
 func (o *owner) storeRenewal(e *entry) {
-	if e.renewal.pending == nil { // else nobody knows whether it is stored: write the same again
+	if e.renewal.pending == nil { // otherwise it may or may not be stored: write the same claim again
 		claim := e.Claim
 		claim.Epoch++
 		e.renewal.pending = &claim
@@ -78,12 +76,12 @@ func (o *owner) storeRenewal(e *entry) {
 			e.renewal.pending = nil
 			e.Claim.Epoch, e.renewal.stored = claim.Epoch, claim.ExpiresAt
 		case code == runtime.CodeConflict || code == runtime.CodeRunnerGone:
-			o.stop(e, runtime.GoneUnknown, "its claim was changed by somebody else")
+			o.stop(e, runtime.GoneUnknown, "its claim was changed by another server")
 		default:
-			o.pool.options.Logger.Warn("a renewal could not be stored, the next use tries again",
+			o.pool.options.Logger.Warn("claim renewal could not be stored; the next use tries again",
 				zap.String("runner", string(e.ID)), zap.Error(err))
 		}
-		if err == nil && e.State == runtime.RunnerClaimed && e.due() { // it was used again meanwhile
+		if err == nil && e.State == runtime.RunnerClaimed && e.due() { // used again meanwhile
 			e.renewal.callers = append(waiting, e.renewal.callers...)
 			o.storeRenewal(e)
 			return

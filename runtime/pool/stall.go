@@ -2,21 +2,21 @@ package pool
 
 import "time"
 
-// shortAfter is for how long starts of a pool must have waited for something until that is why
-// the pool is short of its size, where some runners are idle. Room that comes with the next removal
-// comes sooner.
+// shortAfter is how long starts must have been blocked before their reason is reported for a pool that
+// is below its size but has idle runners. Room that the next removal frees comes sooner.
 const shortAfter = 2 * time.Second
 
-// silentAfter is for how long a start for which the cluster gives no reason must
-// have taken until that is why the pool is short. A start itself takes seconds.
+// silentAfter is how long a start without a reason from the cluster must have taken before it is
+// reported as the reason. A normal start takes seconds.
 const silentAfter = time.Minute // publish's message says it in words
 
-// A stall is since when something lasts.
+// A stall records since when a condition has held.
 type stall struct {
-	since time.Time // zero: it isn't so
+	since time.Time // zero: it doesn't hold
 }
 
-// note notes whether it is so now, and returns when it will have lasted for after; zero: it isn't so.
+// note records whether the condition holds now. It returns when it will have held for after; zero: it
+// doesn't hold.
 func (s *stall) note(now time.Time, so bool, after time.Duration) time.Time {
 	switch {
 	case !so:

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A tight cluster has room for so many runners. It says of the others what they wait for.
+// A tight cluster has room for a limited number of runners, and reports why the others wait.
 type tight struct {
 	Cluster
 	waitsFor atomic.Pointer[string]
@@ -26,10 +26,10 @@ func (c *tight) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runti
 	return all, err
 }
 
-// TestShortPoolSaysWhy: half of a pool is idle, the others' starts take for ever. Once
-// they have waited for something for shortAfter, that is why, until they don't any
-// more. Once they have taken silentAfter without saying why, that is.
-func TestShortPoolSaysWhy(t *testing.T) {
+// TestShortPoolReportsItsReason uses a pool of which one half is idle and the other half never
+// becomes ready. A reason for waiting is reported after shortAfter, as long as it lasts. A start
+// without a reason is reported after silentAfter.
+func TestShortPoolReportsItsReason(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		b.env.ID, b.env.PoolSize = "short", 4
 		var starts atomic.Int32
@@ -64,7 +64,7 @@ func TestShortPoolSaysWhy(t *testing.T) {
 		settle(silentAfter - 2*time.Second)
 		want("while they start", 2, "")
 		settle(time.Second)
-		want("when they have been starting for long", 2, "runners that have been starting for over a minute: 2; the cluster doesn't say what they wait for")
+		want("when they have been starting for long", 2, "2 runners have been starting for over a minute, and the cluster gives no reason")
 		says("memory exhausted")
 		hint()
 		settle(shortAfter - time.Second)
@@ -90,9 +90,8 @@ func TestShortPoolSaysWhy(t *testing.T) {
 	})
 }
 
-// TestBusyPoolSaysWhy: a pool of which runners come and go all the time is short, too, although no
-// single start waits for long.
-func TestBusyPoolSaysWhy(t *testing.T) {
+// TestBusyPoolReportsItsReason uses a pool with constant churn, in which no single start waits for long.
+func TestBusyPoolReportsItsReason(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		b.env.ID, b.env.PoolSize = "busy", 5
 		b.fake.StartDelay(0)

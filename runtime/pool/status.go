@@ -7,26 +7,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Status returns the newest snapshot. It never waits for the owner.
+// Status returns the latest snapshot. It doesn't block.
 func (p *Pool) Status() runtime.PoolStatus {
 	status, _ := p.Watch()
 	return status
 }
 
-// Watch returns the newest snapshot, and a channel that is closed once there
-// is a newer one.
+// Watch returns the latest snapshot, and a channel that is closed once there is a newer one.
 func (p *Pool) Watch() (runtime.PoolStatus, <-chan struct{}) { return p.status.Get() }
 
-// WatchAlert returns the pool's alert, and a channel that is closed once there
-// is a newer one. Its State is "" until there was one.
+// WatchAlert returns the pool's alert, and a channel that is closed once there is a newer one. Its State
+// is "" until the first alert.
 func (p *Pool) WatchAlert() (runtime.PoolAlert, <-chan struct{}) { return p.alert.Get() }
 
-// StartDurations say how long the latest starts took, from the wish to the
-// agent's answer.
+// StartDurations returns how long the latest starts took, from the request to the agent's answer.
 func (p *Pool) StartDurations() runtime.Distribution { return p.starts.Distribution() }
 
-// publish makes the owner's state visible, and returns it; ended marks the last
-// one.
+// publish publishes the owner's state and returns it. ended marks the last one.
 func (o *owner) publish(ended bool) runtime.PoolStatus {
 	status := runtime.PoolStatus{
 		EnvironmentID: o.goal.env.ID,
@@ -59,7 +56,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 	// Time the pool, not each start: with much churn no single start waits long.
 	waits := o.lasts(now, o.short.note(now, blocked != "" && status.Idle < status.Size, shortAfter))
 	if silent > 0 && blocked == "" {
-		blocked = fmt.Sprintf("runners that have been starting for over a minute: %d; the cluster doesn't say what they wait for", silent)
+		blocked = fmt.Sprintf("%d runners have been starting for over a minute, and the cluster gives no reason", silent)
 		waits = true
 	}
 	switch {
@@ -80,7 +77,8 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 	return status
 }
 
-// lasts reports whether a stall has lasted until at, and has the owner look again then; zero: it isn't so.
+// lasts reports whether a stall has lasted until at, and makes the owner check again then. A zero at
+// means no stall.
 func (o *owner) lasts(now, at time.Time) bool {
 	if now.Before(at) {
 		o.stuckAt = earlier(o.stuckAt, at)
@@ -88,8 +86,8 @@ func (o *owner) lasts(now, at time.Time) bool {
 	return !at.IsZero() && !now.Before(at)
 }
 
-// least returns the first of two reasons, of which "" is none: the same of many,
-// whatever their order.
+// least returns the smaller of two reasons, of which "" is none. So the choice among many doesn't depend
+// on their order.
 func least(a, b string) string {
 	if a == "" || b != "" && b < a {
 		return b
@@ -97,15 +95,14 @@ func least(a, b string) string {
 	return a
 }
 
-// watchIdle raises and resolves the pool's alert, and returns when to look
-// again. While it stands the truth is read again and again: hints may have been
-// lost.
+// watchIdle raises and resolves the pool's alert, and returns when to call it again. While an alert
+// stands, the cluster's runners are listed again and again, because hints may have been lost.
 func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	size := status.Size
-	if o.goal.deleted || o.draining() { // none is to be idle: nothing is wrong
+	if o.goal.deleted || o.draining() { // no runner has to be idle
 		size = 0
 	}
-	next, reload, wake := o.alarm.look(now, o.pool.options.Alert, status.Idle, size)
+	next, reload, wake := o.alarm.update(now, o.pool.options.Alert, status.Idle, size)
 	o.alarm = next
 	o.publishAlert(now, status)
 	if reload {
@@ -116,6 +113,7 @@ func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	return wake
 }
 
+// publishAlert publishes the pool's alert if it stands or has just been resolved.
 func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 	old, _ := o.pool.alert.Get()
 	rule := o.pool.options.Alert
@@ -132,7 +130,7 @@ func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 			alert.Reason = rule.String()
 		}
 	case !old.Standing():
-		return // none, or resolved as it was
+		return // no alert, or resolved before
 	default:
 		alert.State, alert.Since, alert.Reason = runtime.PoolAlertResolved, now, "enough runners are idle"
 		switch {
@@ -141,7 +139,7 @@ func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 		case o.draining():
 			alert.Reason = "the cluster is being drained"
 		case status.Size == 0:
-			alert.Reason = "no idle runners are wanted any more"
+			alert.Reason = "no idle runners are wanted now"
 		}
 	}
 	o.pool.alert.Set(alert)

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// asked notes with which priorities runners were asked for.
+// asked records the priorities of starts.
 type asked struct {
 	Cluster
 	mu       sync.Mutex // guards what follows
@@ -26,9 +26,9 @@ func (a *asked) Start(ctx context.Context, id runtime.RunnerID, env runtime.Envi
 	return a.Cluster.Start(ctx, id, env, priority)
 }
 
-// Refills that are under way when claims come to wait are what they wait for:
-// as many of them as there are claims, the oldest, become urgent, once. Where
-// a claim leaves, the youngest of them is a refill again.
+// TestWaitingClaimsMakeRefillsUrgent checks that as many refills as there are waiting claims,
+// oldest first, become urgent, once. If a claim leaves, the youngest of them becomes a refill
+// again.
 func TestWaitingClaimsMakeRefillsUrgent(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		b.env.PoolSize = maxStarting + 10

@@ -12,15 +12,15 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// hold keeps runners from starting, until the channel that it returns is closed, or
-// gets one thing for each.
+// hold keeps runners from starting until the returned channel is closed; each value received from
+// it admits one.
 func (b *bed) hold() chan struct{} {
 	gate := make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { <-gate; return nil })
 	return gate
 }
 
-// counted counts how often a claim's Waits is called.
+// counted counts calls of a claim's Waits.
 type counted struct{ atomic.Int64 }
 
 func (c *counted) hook() error {
@@ -28,8 +28,8 @@ func (c *counted) hook() error {
 	return nil
 }
 
-// A claim that gets its runner at once, or that doesn't wait at all, never waits.
-func TestServedAtOnceNeverWaits(t *testing.T) {
+// TestClaimServedImmediatelyNeverWaits also covers a claim without WaitFor.
+func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		b.want(t, 1, 0)
 		gate := b.hold()
@@ -51,7 +51,8 @@ func TestServedAtOnceNeverWaits(t *testing.T) {
 	})
 }
 
-// However a claim stops waiting, it has no place then, and Waits was called once.
+// TestClaimsStopWaiting checks that a claim that stops waiting, for any reason, has no place, and
+// that Waits was called once.
 func TestClaimsStopWaiting(t *testing.T) {
 	for name, stop := range map[string]func(t *testing.T, b *bed, gate chan struct{}, leave func()){
 		"served":    func(_ *testing.T, _ *bed, gate chan struct{}, _ func()) { gate <- struct{}{} },
@@ -104,7 +105,7 @@ func TestClaimsStopWaiting(t *testing.T) {
 
 var errQuota = runtime.Errorf(runtime.CodeQuotaExceeded, "enough of yours wait")
 
-// A quota that is exceeded answers the claim that would wait; the others aren't touched.
+// TestWaitsRefuses checks that an exceeded quota answers only the claim that would wait.
 func TestWaitsRefuses(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
@@ -117,7 +118,7 @@ func TestWaitsRefuses(t *testing.T) {
 	})
 }
 
-// TestPlaces: by weighted turns, with the wait that the pace of the last ones says.
+// TestPlaces checks positions by weighted turns, and the wait estimated from the pace.
 func TestPlaces(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
@@ -167,14 +168,14 @@ func TestPlaces(t *testing.T) {
 			}
 			first = left
 		}
-		settle(5 * time.Minute) // nothing comes: what is known gets worse
+		settle(5 * time.Minute) // no turn ends: the estimate grows
 		if _, turn := places(); turn < time.Minute || turn > 2*time.Minute {
 			t.Errorf("after a long time a turn takes %v", turn)
 		}
 	})
 }
 
-// Places that were looked up a moment ago are used again.
+// TestPlacesAreShared checks that recently computed places are reused.
 func TestPlacesAreShared(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
@@ -212,7 +213,7 @@ func TestPace(t *testing.T) {
 		p.served(now)
 	}
 	p.wait(now, 0)
-	if got := p.turn(now.Add(time.Hour)); got != 4*time.Second { // nobody waited: it says nothing
+	if got := p.turn(now.Add(time.Hour)); got != 4*time.Second { // nobody waited: the time doesn't count
 		t.Errorf("%v", got)
 	}
 	now = now.Add(time.Hour)
@@ -226,8 +227,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The runner of a claim that isn't wanted goes, also where it has a key.
-func TestUnwantedRunnerGoes(t *testing.T) {
+// TestUnwantedRunnerIsReleased also covers a claim with a key.
+func TestUnwantedRunnerIsReleased(t *testing.T) {
 	for cause, claimed := range map[error]int{ErrUnwanted: 0, errGivenUp: 1} {
 		run(t, 1, func(t *testing.T, b *bed) {
 			b.want(t, 1, 0)

@@ -1,6 +1,5 @@
-// Package probe answers whether something works, for any number of callers at
-// once: it tries at most once a second, and no caller waits long for a try that
-// hangs.
+// Package probe checks whether something works, for any number of concurrent callers. It tries at
+// most once a second, and no caller waits long for a try that hangs.
 package probe
 
 import (
@@ -11,37 +10,37 @@ import (
 )
 
 const (
-	every    = time.Second     // an answer is no older
-	patience = 4 * time.Second // a caller waits no longer for a try
+	every    = time.Second     // maximum age of a result
+	patience = 4 * time.Second // how long a caller waits for a try
 )
 
 // ErrLate says that a try hasn't ended in time.
-var ErrLate = errors.New("it doesn't answer within 4 s")
+var ErrLate = errors.New("it has not responded for 4 s")
 
 // A Probe tries one thing. Its methods are safe for concurrent use. Close it.
 type Probe struct {
-	try func() error
+	try func() error // may block for long; at most one runs at a time
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	last   *attempt   // nil: none yet
 	closed bool
-	tries  sync.WaitGroup
+	tries  sync.WaitGroup // Close waits for them
 }
 
 // An attempt is one try.
 type attempt struct {
 	began time.Time
-	done  chan struct{} // closed when err is there
+	done  chan struct{} // closed when err is set
 	err   error
 }
 
-// New returns a probe that tries by calling try, never twice at once.
+// New returns a probe that calls try, never concurrently. Close it.
 func New(try func() error) *Probe { return &Probe{try: try} }
 
-// Ask returns what a try that began within the last second found out, and when
-// it began. A try that takes longer is [ErrLate] for its callers; the next one
-// begins once it has ended. When ctx ends first, Ask returns its cause.
-func (p *Probe) Ask(ctx context.Context) (time.Time, error) {
+// Check returns the result of a try that began within the last second, and when it began. If a try
+// takes longer than 4 s, callers get [ErrLate], and the next try begins once it has ended. If ctx
+// ends first, Check returns its cause.
+func (p *Probe) Check(ctx context.Context) (time.Time, error) {
 	a := p.attempt()
 	late := time.NewTimer(time.Until(a.began.Add(patience)))
 	defer late.Stop()
@@ -60,7 +59,7 @@ func (p *Probe) Ask(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// attempt returns the last try, or a new one where that is too old.
+// attempt returns the last try, or a new one if that is too old.
 func (p *Probe) attempt() *attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +76,7 @@ func (p *Probe) attempt() *attempt {
 	a := &attempt{began: time.Now(), done: make(chan struct{})}
 	p.last = a
 	if p.closed {
-		a.err = errors.New("it is closed")
+		a.err = errors.New("the probe is closed")
 		close(a.done)
 		return a
 	}
@@ -88,7 +87,7 @@ func (p *Probe) attempt() *attempt {
 	return a
 }
 
-// Close waits for a try that is under way. None begins after it.
+// Close waits for a running try. No try begins after it.
 func (p *Probe) Close() {
 	p.mu.Lock()
 	p.closed = true

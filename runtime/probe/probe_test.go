@@ -18,7 +18,7 @@ func TestManyCallersShareATry(t *testing.T) {
 			var callers sync.WaitGroup
 			for range 1000 {
 				callers.Go(func() {
-					if _, err := p.Ask(t.Context()); err != nil {
+					if _, err := p.Check(t.Context()); err != nil {
 						t.Error(err)
 					}
 				})
@@ -40,7 +40,7 @@ func TestAnAnswerIsAtMostASecondOld(t *testing.T) {
 		defer p.Close()
 		for _, now = range []error{nil, broken, nil} {
 			asked := time.Now()
-			if began, err := p.Ask(t.Context()); !errors.Is(err, now) || !began.Equal(asked) {
+			if began, err := p.Check(t.Context()); !errors.Is(err, now) || !began.Equal(asked) {
 				t.Errorf("the answer is %v, of a try at %v; now it is %v, at %v", err, began, now, asked)
 			}
 			time.Sleep(every)
@@ -48,27 +48,27 @@ func TestAnAnswerIsAtMostASecondOld(t *testing.T) {
 	})
 }
 
-// TestATryThatHangs: its callers are told in time, the next ones at once, and it
-// is over when the try ends.
-func TestATryThatHangs(t *testing.T) {
+// TestHangingTryIsLate checks that callers get ErrLate in time, later ones immediately, and that
+// this ends with the try.
+func TestHangingTryIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := New(func() error { <-release; return nil })
 		defer p.Close()
 		began := time.Now()
 		for range 2 {
-			if _, err := p.Ask(t.Context()); !errors.Is(err, ErrLate) || time.Since(began) != patience {
+			if _, err := p.Check(t.Context()); !errors.Is(err, ErrLate) || time.Since(began) != patience {
 				t.Errorf("after %v the answer is %v", time.Since(began), err)
 			}
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(context.Canceled)
-		if _, err := p.Ask(ctx); err == nil {
+		if _, err := p.Check(ctx); err == nil {
 			t.Error("a try that hangs is well")
 		}
 		close(release)
 		synctest.Wait()
-		if _, err := p.Ask(t.Context()); err != nil {
+		if _, err := p.Check(t.Context()); err != nil {
 			t.Errorf("once it has ended the answer is %v", err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestATryThatHangs(t *testing.T) {
 func TestNoTryAfterClose(t *testing.T) {
 	p := New(func() error { t.Error("it was tried"); return nil })
 	p.Close()
-	if _, err := p.Ask(t.Context()); err == nil {
+	if _, err := p.Check(t.Context()); err == nil {
 		t.Error("what is closed is well")
 	}
 }

@@ -1,5 +1,5 @@
-// Package problems keeps the problems that a cluster reports in its Status, the
-// latest of each subject, and logs each new one.
+// Package problems keeps the problems that a cluster reports in its Status, one per subject, and
+// logs each new one.
 package problems
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A List has at most one problem of each subject, in the order in which they
-// began. Its methods may be called at once.
+// A List has at most one problem per subject, in order of their beginning. Its methods are safe for
+// concurrent use.
 type List struct {
 	log *zap.Logger
 
@@ -21,17 +21,18 @@ type List struct {
 	all []runtime.Problem
 }
 
-// New returns a list with the problems that are known already. They aren't logged.
+// New returns a list with known problems, which aren't logged again.
 func New(log *zap.Logger, known ...runtime.Problem) *List { return &List{log: log, all: known} }
 
-// Report adds a problem, or replaces the message of its subject, until Resolve. A
-// message that is there already isn't logged again.
+// Report adds a problem, or replaces the message of its subject, until Resolve. It logs new
+// messages only.
 func (l *List) Report(subject, message string) {
 	if l.put(subject, message) {
-		l.log.Error("a problem that stays visible in health", zap.String("subject", subject), zap.String("problem", message))
+		l.log.Error("a problem needs attention; `health` shows it until it is resolved", zap.String("subject", subject), zap.String("problem", message))
 	}
 }
 
+// put sets the problem of a subject. It reports whether the message is new.
 func (l *List) put(subject, message string) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +51,7 @@ func (l *List) Resolve(subject string) {
 	l.ResolveFunc(func(known string) bool { return known == subject })
 }
 
-// ResolveFunc removes the problems of all subjects that are resolved.
+// ResolveFunc removes the problems of all subjects for which resolved returns true.
 func (l *List) ResolveFunc(resolved func(subject string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

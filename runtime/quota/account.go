@@ -9,22 +9,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An account is one tenant's.
+// An account counts the use of one tenant.
 type account struct {
 	tenant runtime.TenantID
-	began  time.Time // of the ledger: claims are timed by the monotonic clock from there on
+	began  time.Time // start of the ledger, from which claims are timed by the monotonic clock
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	limits  limits
 	taken   [resources]int64
-	pending int64                // of taken[Runners]: what claims have that wait for a runner
-	waiting [resources]list.List // of chan struct{}: each is closed when it has one; none waits while there is room
+	pending int64                // of taken[Runners]: those of claims that still wait
+	waiting [resources]list.List // of chan struct{}, each closed when served; empty while there is room
 	claims  window
-	day     string // of what follows, in UTC
-	cpu     time.Duration
-	output  int64
+	day     string        // of cpu and output, in UTC
+	cpu     time.Duration // processor time used on that day
+	output  int64         // bytes printed on that day
 }
 
+// set replaces the limits, and admits the waiting callers that now fit.
 func (a *account) set(q runtime.Quotas) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,6 +35,7 @@ func (a *account) set(q runtime.Quotas) {
 	}
 }
 
+// acquire counts one use of a resource, or returns QUOTA_EXCEEDED.
 func (a *account) acquire(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,7 +52,7 @@ func (a *account) room(r Resource) error {
 	return a.full(r)
 }
 
-// full returns QUOTA_EXCEEDED if no more may be taken. The caller holds mu.
+// full returns QUOTA_EXCEEDED if the limit is reached. The caller holds mu.
 func (a *account) full(r Resource) error {
 	if a.limits.reached(r, a.taken[r]) {
 		return a.exceeded(r, a.held(r), 0)
@@ -58,7 +60,7 @@ func (a *account) full(r Resource) error {
 	return nil
 }
 
-// held is what the tenant has of what is taken. The caller holds mu.
+// held returns how much the tenant really has, without pending runners. The caller holds mu.
 func (a *account) held(r Resource) int64 {
 	if r == Runners {
 		return a.taken[r] - a.pending
@@ -78,13 +80,13 @@ func (a *account) release(r Resource) {
 	a.put(r)
 }
 
-// put gives back one. The caller holds mu.
+// put releases one. The caller holds mu.
 func (a *account) put(r Resource) {
 	a.taken[r] = max(0, a.taken[r]-1)
 	a.serve(r)
 }
 
-// serve lets those that wait have what there is room for. The caller holds mu.
+// serve gives free units to the waiting callers. The caller holds mu.
 func (a *account) serve(r Resource) {
 	for first := a.waiting[r].Front(); first != nil && !a.limits.reached(r, a.taken[r]); first = a.waiting[r].Front() {
 		a.taken[r]++
@@ -92,6 +94,8 @@ func (a *account) serve(r Resource) {
 	}
 }
 
+// wait waits until a caller may acquire the resource, in order of arrival, for at most longest.
+// After that, it returns QUOTA_EXCEEDED.
 func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) error {
 	served := make(chan struct{})
 	a.mu.Lock()
@@ -109,7 +113,7 @@ func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) e
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
-	case <-served: // at the same moment
+	case <-served: // served at the same moment
 		if ctx.Err() == nil {
 			return nil
 		}
@@ -129,6 +133,7 @@ func (a *account) adopt(r Resource, n int) {
 	a.taken[r] += int64(n)
 }
 
+// claim counts a claim of the last minute, or returns QUOTA_EXCEEDED with when the next one fits.
 func (a *account) claim() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,6 +146,7 @@ func (a *account) claim() error {
 	return nil
 }
 
+// start returns QUOTA_EXCEEDED if the day's processor time or output is used up.
 func (a *account) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +161,7 @@ func (a *account) start() error {
 	return nil
 }
 
-// spend counts what was used if that was today.
+// spend adds usage if it is of today.
 func (a *account) spend(at time.Time, used time.Duration, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,13 +172,14 @@ func (a *account) spend(at time.Time, used time.Duration, bytes int64) {
 	}
 }
 
-// turn begins a new day if it is one. The caller holds mu.
+// turn starts a new day if necessary. The caller holds mu.
 func (a *account) turn(now time.Time) {
 	if day := dayOf(now); day != a.day {
 		a.day, a.cpu, a.output = day, 0, 0
 	}
 }
 
+// usage returns what the tenant uses now, with its limits.
 func (a *account) usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()

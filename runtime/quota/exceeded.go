@@ -7,26 +7,26 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// messages say what is used, and of how much.
+// messages say what is used, and the limit.
 var messages = [quotas]string{
-	Runners:       "tenant %s holds %d runners of at most %d",
-	Waiting:       "%[2]d claims of tenant %[1]s wait, of at most %[3]d",
-	Executions:    "%[2]d executions of tenant %[1]s haven't ended, of at most %[3]d",
-	Subscriptions: "tenant %s has %d subscriptions open, of at most %d",
-	claims:        "tenant %s made %d claims within 60 s, of at most %d",
-	cpu:           "tenant %s used %d CPU seconds today (UTC), of at most %d",
-	output:        "executions of tenant %s printed %d bytes today (UTC), of at most %d",
+	Runners:       "tenant %s holds %d of at most %d runners",
+	Waiting:       "tenant %s has %d of at most %d waiting claims",
+	Executions:    "tenant %s has %d of at most %d unfinished executions",
+	Subscriptions: "tenant %s has %d of at most %d open subscriptions",
+	claims:        "tenant %s made %d of at most %d claims in the last 60 s",
+	cpu:           "tenant %s used %d of at most %d CPU seconds today (UTC)",
+	output:        "executions of tenant %s printed %d of at most %d bytes today (UTC)",
 }
 
-// advice says when there is room again without a time for it.
+// advice says when there is room again, if no time is known.
 var advice = [resources]string{
 	Runners:       "try again when a runner is released or a waiting claim ends",
-	Waiting:       "try again when one has a runner, or gave up",
+	Waiting:       "try again when one has got a runner or given up",
 	Executions:    "try again when one has ended",
 	Subscriptions: "close one, then try again",
 }
 
-// exceeded returns the error of a quota that is used up. The caller holds mu.
+// exceeded returns QUOTA_EXCEEDED for a resource. The caller holds mu.
 func (a *account) exceeded(r Resource, used int64, after time.Duration) error {
 	limit := a.limits[r]
 	then := "the quota allows none"
@@ -42,14 +42,15 @@ func (a *account) exceeded(r Resource, used int64, after time.Duration) error {
 	pending := int64(0)
 	if r == Runners && a.pending > 0 {
 		pending = a.pending
-		message += fmt.Sprintf(", and %d of its claims wait for one each", pending)
+		message += fmt.Sprintf(", and %d of its claims are waiting for one each", pending)
 	}
 	e := runtime.Errorf(runtime.CodeQuotaExceeded, "%s: %s", message, then)
 	e.Exceeded = &runtime.Exceeded{Quota: r.String(), Limit: limit, Used: used, Pending: pending, RetryAfter: after}
 	return e
 }
 
-// inWords returns d, rounded up so that it isn't too short: to seconds, or to milliseconds below one.
+// inWords formats d, rounded up so that it isn't too short: to seconds, or below one second to
+// milliseconds.
 func inWords(d time.Duration) string {
 	unit := time.Second
 	if d < time.Second {

@@ -28,7 +28,7 @@ func quotasOf(n int) runtime.Quotas {
 	return runtime.Quotas{Runners: &n, Waiting: &n, Executions: &n, ClaimsPerMinute: &n, CPUSecondsPerDay: &long, OutputBytesPerDay: &long, Subscriptions: &n}
 }
 
-// refusal returns what a ledger says of a quota that is used up.
+// refusal returns the details and the message of an exceeded quota.
 func refusal(t *testing.T, err error) (runtime.Exceeded, string) {
 	t.Helper()
 	var e *runtime.Error
@@ -74,7 +74,8 @@ func TestHeldQuotas(t *testing.T) {
 	}
 }
 
-// waits has callers of a tenant wait for a runner, one after the other, and sends the number of each that has one.
+// waits makes callers of a tenant wait for a runner, one after the other, and sends the number of
+// each that is served.
 func waits(ctx context.Context, t *testing.T, l *Ledger, id runtime.TenantID, n int) <-chan int {
 	t.Helper()
 	served := make(chan int, n)
@@ -89,7 +90,7 @@ func waits(ctx context.Context, t *testing.T, l *Ledger, id runtime.TenantID, n 
 	return served
 }
 
-// got returns who was served meanwhile.
+// got returns the callers served meanwhile.
 func got(served <-chan int) (all []int) {
 	synctest.Wait()
 	for len(served) > 0 {
@@ -98,8 +99,8 @@ func got(served <-chan int) (all []int) {
 	return all
 }
 
-// Callers that wait are served in the order in which they came, by what their own tenant gives back, and when its
-// quota is raised or lifted.
+// TestWaitIsInOrder checks that waiting callers are served in order of arrival, when their tenant
+// releases something and when its quota is raised or removed.
 func TestWaitIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
@@ -139,7 +140,7 @@ func TestWaitIsInOrder(t *testing.T) {
 	})
 }
 
-// A caller that gives up leaves what is there to the next one.
+// TestWaitEnds checks that a caller that gives up leaves its unit to the next one.
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
@@ -174,8 +175,8 @@ func TestWaitEnds(t *testing.T) {
 
 var errGone = errors.New("the caller is gone")
 
-// TestWaitersNeverExceedTheQuota: callers come, wait for a moment, leave and give back, many of them at the same
-// instant, while the quota changes.
+// TestWaitersNeverExceedTheQuota lets callers arrive, wait, leave and release, many of them at the
+// same instant, while the quota changes.
 func TestWaitersNeverExceedTheQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const highest = 3
@@ -219,7 +220,7 @@ func TestWaitersNeverExceedTheQuota(t *testing.T) {
 			t.Errorf("%d are taken at the end, %d were at once", u, most.Load())
 		}
 		if served.Load() == 0 || left.Load() == 0 || late.Load() == 0 {
-			t.Errorf("%d were served, %d left, %d came too late", served.Load(), left.Load(), late.Load())
+			t.Errorf("%d were served, %d left, %d were too late", served.Load(), left.Load(), late.Load())
 		}
 	})
 }
@@ -235,7 +236,7 @@ func TestClaimsPerMinuteAreOfAnyMinute(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		got, message := refusal(t, l.Claim("a"))
-		if want := (runtime.Exceeded{Quota: "claimsPerMinute", Limit: 3, Used: 3, RetryAfter: 30 * time.Second}); got != want || message != "tenant a made 3 claims within 60 s, of at most 3: try again in 30s" {
+		if want := (runtime.Exceeded{Quota: "claimsPerMinute", Limit: 3, Used: 3, RetryAfter: 30 * time.Second}); got != want || message != "tenant a made 3 of at most 3 claims in the last 60 s: try again in 30s" {
 			t.Errorf("%+v, %q", got, message)
 		}
 		time.Sleep(got.RetryAfter - 1)
@@ -303,7 +304,7 @@ func TestDaysEndAtMidnight(t *testing.T) {
 			}
 			spend(x.rest, time.Now())
 			got, message := refusal(t, l.Start("a"))
-			if want := (runtime.Exceeded{Quota: quota, Limit: 10, Used: 10, RetryAfter: time.Hour}); got != want || !strings.HasSuffix(message, "today (UTC), of at most 10: try again in 1h0m0s") {
+			if want := (runtime.Exceeded{Quota: quota, Limit: 10, Used: 10, RetryAfter: time.Hour}); got != want || !strings.HasSuffix(message, "today (UTC): try again in 1h0m0s") {
 				t.Errorf("%+v, %q", got, message)
 			}
 			if err := l.Start("b"); err != nil {
@@ -343,7 +344,7 @@ func TestLargeLimitsDoNotOverflow(t *testing.T) {
 	}
 }
 
-// days is what is stored.
+// days are stored days of usage.
 type days []store.TenantDay
 
 func (d days) DayUse(_ context.Context, day time.Time) ([]store.TenantDay, error) {
@@ -360,7 +361,7 @@ func TestUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := l.Load(t.Context(), days(nil)); err == nil {
-			t.Error("nothing could be read, and all is well")
+			t.Error("a failed read returned no error")
 		}
 		for range 5 {
 			l.Adopt("a", Runners, 1)
@@ -386,9 +387,10 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// TestParallelCallersTakeNeverOneOver: 100 callers take, hold and give back, while the tenant is set again and again.
-func TestParallelCallersTakeNeverOneOver(t *testing.T) {
-	const limit = 1 // so that most of them come at the moment of the last one
+// TestConcurrentCallersNeverExceedTheQuota lets 100 callers acquire, hold and release, while the
+// quota is set again and again.
+func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
+	const limit = 1 // so that most of them arrive while the last one is released
 	l := New()
 	tenant := runtime.Tenant{ID: "a", Quotas: quotasOf(limit)}
 	l.SetTenant(tenant)
@@ -424,7 +426,7 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 		t.Errorf("%d claims", n)
 	}
 	for r := range resources {
-		// What is left is exactly the limit.
+		// Exactly the limit can be acquired afterwards.
 		for range limit {
 			if err := l.Acquire("a", r); err != nil {
 				t.Error(err)
@@ -435,8 +437,8 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 	t.Logf("%d were taken, %d refused", took.Load(), refused.Load())
 }
 
-// TestParallelCallersTakeAllThereIs: of 100 that take at once and keep it, as many as the limit succeed.
-func TestParallelCallersTakeAllThereIs(t *testing.T) {
+// TestConcurrentCallersUseTheWholeQuota checks that exactly the limit of 100 concurrent callers succeed.
+func TestConcurrentCallersUseTheWholeQuota(t *testing.T) {
 	for range 50 {
 		l := New()
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(7)})

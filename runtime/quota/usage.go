@@ -2,19 +2,19 @@ package quota
 
 import "github.com/rockpool/rockpool/runtime"
 
-// A Resource is what a tenant takes, and gives back.
+// A Resource is something that a tenant acquires and releases.
 type Resource int
 
 // The resources.
 const (
-	Runners       Resource = iota // that it holds
-	Waiting                       // claims that wait
-	Executions                    // that haven't ended
-	Subscriptions                 // that are open
+	Runners       Resource = iota // held runners
+	Waiting                       // waiting claims
+	Executions                    // unfinished executions
+	Subscriptions                 // open subscriptions
 	resources
 )
 
-// The others of runtime.Quotas.
+// The other quotas of runtime.Quotas.
 const (
 	claims = resources + iota
 	cpu
@@ -27,7 +27,7 @@ func (r Resource) String() string {
 	return [quotas]string{"runners", "waiting", "executions", "subscriptions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay"}[r]
 }
 
-// A Usage is what a tenant has taken at one moment.
+// A Usage is what a tenant uses at one moment.
 type Usage struct {
 	Tenant            runtime.TenantID
 	Runners           Amount
@@ -39,17 +39,19 @@ type Usage struct {
 	OutputBytesPerDay Amount // likewise
 }
 
-// An Amount is what is used of one quota. It can be more than the limit: see the package.
+// An Amount is the use of one quota. It can exceed the limit: see the package comment.
 type Amount struct {
 	Used  int64
 	Limit *int64 // nil: none
 }
 
-// limits has unlimited for what isn't bounded.
+// limits are the limits of all quotas, or unlimited.
 type limits [quotas]int64
 
+// unlimited is the limit of a quota that isn't set.
 const unlimited = -1
 
+// limitsOf returns quotas as limits; a quota that isn't set is unlimited.
 func limitsOf(q runtime.Quotas) (all limits) {
 	for r, limit := range []*int{Runners: q.Runners, Waiting: q.Waiting, Executions: q.Executions, Subscriptions: q.Subscriptions, claims: q.ClaimsPerMinute} {
 		all[r] = unlimited
@@ -66,9 +68,10 @@ func limitsOf(q runtime.Quotas) (all limits) {
 	return all
 }
 
-// reached reports whether what is used leaves no room for one more.
+// reached reports whether used leaves no room for one more.
 func (l *limits) reached(r Resource, used int64) bool { return l[r] != unlimited && used >= l[r] }
 
+// amount returns what is used of a resource, with its limit if it has one.
 func (l *limits) amount(r Resource, used int64) Amount {
 	if l[r] == unlimited {
 		return Amount{Used: used}

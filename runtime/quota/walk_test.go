@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestLedgerWalk: against a list of all that ever happened. Nothing is refused that the quotas allow, and nothing is
-// allowed beyond them, also while limits change.
+// TestLedgerWalk compares the ledger with a list of everything that happened: it refuses nothing
+// that the quotas allow, and allows nothing beyond them, even while limits change.
 func TestLedgerWalk(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := -1

@@ -2,21 +2,23 @@ package quota
 
 import "time"
 
+// minute is the length of the window of claims.
 const minute = 60 * time.Second
 
-// mostUnlimited is how many claims of a tenant without a limit are remembered: 800 kB. Its usage shows no more.
+// mostUnlimited bounds the remembered claims of a tenant without a limit, to 800 kB. Its usage
+// shows no more.
 const mostUnlimited = 100_000
 
-// A window has the times of the claims of the last 60 seconds, oldest first: 8 bytes each, and at most as many as
-// the limit allows, or mostUnlimited.
+// A window contains the times of the claims of the last 60 seconds, oldest first, in 8 bytes each.
+// There are at most as many as the limit allows, or mostUnlimited.
 type window struct {
 	times []time.Duration
-	old   int // so many of times, the first ones, are forgotten
+	old   int // number of first times that have been dropped
 }
 
 func (w *window) len() int64 { return int64(len(w.times) - w.old) }
 
-// forget forgets claims that are 60 seconds old.
+// forget drops claims that are 60 seconds old.
 func (w *window) forget(now time.Duration) {
 	for w.old < len(w.times) && now-w.times[w.old] >= minute {
 		w.old++
@@ -30,7 +32,7 @@ func (w *window) forget(now time.Duration) {
 	}
 }
 
-// add remembers a claim.
+// add adds a claim.
 func (w *window) add(now time.Duration, limit int64) {
 	if limit == unlimited && w.len() == mostUnlimited {
 		w.old++
@@ -39,7 +41,7 @@ func (w *window) add(now time.Duration, limit int64) {
 	w.times = append(w.times, now)
 }
 
-// free returns how long it takes until fewer than limit are younger than 60 seconds; 0: for ever.
+// free returns the time until fewer than limit claims are younger than 60 seconds; 0: never.
 func (w *window) free(now time.Duration, limit int64) time.Duration {
 	if limit == 0 {
 		return 0

@@ -1,5 +1,5 @@
-// Package runnerfeed reports the changes of runners to watchers. A slow one gets only the
-// latest of each runner.
+// Package runnerfeed reports the changes of runners to watchers. Each watcher gets the changes of a
+// runner in order; a slow one gets only the latest of each.
 package runnerfeed
 
 import (
@@ -11,23 +11,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An Event is a runner as it was at a moment.
+// An Event is the state of a runner at a moment.
 type Event struct {
 	Runner runtime.Runner
 	At     time.Time
 }
 
-// A Feed reports the runners' changes to watchers. Its methods are safe for concurrent use.
+// A Feed reports the changes of runners to watchers. Its methods are safe for concurrent use.
 type Feed struct {
-	mu       sync.Mutex // guards watchers; held during a snapshot, so that none misses a change
+	mu       sync.Mutex // guards watchers; also held during a snapshot, so that no change is missed
 	watchers map[*Watcher]bool
 }
 
-// New returns a feed that nobody watches.
+// New returns a feed without watchers.
 func New() *Feed { return &Feed{watchers: map[*Watcher]bool{}} }
 
-// Watch returns a new watcher of those of an environment's runners, "" of all, that it sees.
-// What snapshot puts comes first. Remove the watcher in the end.
+// Watch returns a new watcher of the runners of an environment, or of all for "", as far as it sees
+// them. The runners that snapshot passes to put come first. Call Remove when done.
 func (f *Feed) Watch(id runtime.EnvironmentID, sees func(runtime.Runner) bool, snapshot func(put func(runtime.Runner))) *Watcher {
 	w := newWatcher(id)
 	w.sees = sees
@@ -38,15 +38,15 @@ func (f *Feed) Watch(id runtime.EnvironmentID, sees func(runtime.Runner) bool, s
 	return w
 }
 
-// Remove ends the reports to a watcher.
+// Remove ends reports to a watcher.
 func (f *Feed) Remove(w *Watcher) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.watchers, w)
 }
 
-// Report reports a runner as it is now; isNew: it was never reported before. A snapshot
-// that begins after the call has to show the same.
+// Report reports the present state of a runner. isNew says that it was never reported before. A
+// snapshot that begins after the call must contain the same state.
 func (f *Feed) Report(r runtime.Runner, isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,42 +57,46 @@ func (f *Feed) Report(r runtime.Runner, isNew bool) {
 	}
 }
 
-// A Watcher is one receiver and what waits for it.
+// A Watcher is one receiver with its queue of events.
 type Watcher struct {
 	environment runtime.EnvironmentID
-	sees        func(runtime.Runner) bool
-	wake        chan struct{} // capacity 1: something waits
+	sees        func(runtime.Runner) bool // whether the caller may see the runner
+	wake        chan struct{}             // capacity 1; signals that the queue isn't empty
 
-	mu      sync.Mutex // guards what follows
-	queue   list.List  // of *waitingEvent, in the order in which they are to go
+	mu      sync.Mutex // guards the fields below
+	queue   list.List  // of *waitingEvent, in order of delivery
 	waiting map[runtime.RunnerID]*list.Element
-	told    map[runtime.RunnerID]look // what the receiver knows of those that aren't gone
+	sent    map[runtime.RunnerID]report // what was last sent about runners that aren't gone
 }
 
-// A look is what of a runner is reported when it changes.
-type look struct {
+// A report is the part of a runner's state whose changes are reported.
+type report struct {
 	state   runtime.RunnerState
 	message string
 }
 
+// A waitingEvent is an event in a watcher's queue.
 type waitingEvent struct {
 	Event
-	isNew bool // the receiver has never heard of the runner
+	isNew bool // nothing was sent about the runner before
 }
 
 func newWatcher(id runtime.EnvironmentID) *Watcher {
 	return &Watcher{
 		environment: id, wake: make(chan struct{}, 1),
-		waiting: map[runtime.RunnerID]*list.Element{}, told: map[runtime.RunnerID]look{},
+		waiting: map[runtime.RunnerID]*list.Element{}, sent: map[runtime.RunnerID]report{},
 	}
 }
 
+// put queues an event for the watcher. It replaces the runner's event that still waits, so the
+// queue holds at most one per runner. A runner that the caller may no longer see is reported as
+// handed over.
 func (w *Watcher) put(event Event, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.waiting[event.Runner.ID]
 	if !w.sees(event.Runner) {
-		if _, told := w.told[event.Runner.ID]; !told && old == nil {
+		if _, known := w.sent[event.Runner.ID]; !known && old == nil {
 			return
 		}
 		event.Runner = handedOver(event.Runner)
@@ -112,14 +116,14 @@ func (w *Watcher) put(event Event, isNew bool) {
 	}
 }
 
-// handedOver returns what a receiver that saw a runner gets when another tenant claims it: for
-// the receiver it is gone.
+// handedOver returns the event for a receiver that saw a runner which another tenant has claimed
+// now: for this receiver the runner is gone.
 func handedOver(r runtime.Runner) runtime.Runner {
 	return runtime.Runner{ID: r.ID, Environment: r.Environment, State: runtime.RunnerGone, Message: "another tenant claimed it", CreatedAt: r.CreatedAt}
 }
 
-// take returns the next event that says something new.
-func (w *Watcher) take() (Event, bool) {
+// next returns the next event that differs from the last one sent about its runner.
+func (w *Watcher) next() (Event, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
@@ -130,29 +134,29 @@ func (w *Watcher) take() (Event, bool) {
 		event := w.queue.Remove(first).(*waitingEvent).Event
 		r := event.Runner
 		delete(w.waiting, r.ID)
-		look := look{r.State, r.Message}
-		if old, known := w.told[r.ID]; known && old == look {
+		latest := report{r.State, r.Message}
+		if old, known := w.sent[r.ID]; known && old == latest {
 			continue
 		}
-		w.told[r.ID] = look
+		w.sent[r.ID] = latest
 		if r.State == runtime.RunnerGone {
-			delete(w.told, r.ID)
+			delete(w.sent, r.ID)
 		}
 		return event, true
 	}
 }
 
-// Send sends until ctx ends, or all that was told before ended was closed is sent. It is
-// called once.
+// Send sends events until ctx ends, or until all events reported before ended was closed are sent.
+// Call it once.
 func (w *Watcher) Send(ctx context.Context, ended <-chan struct{}, out chan<- Event) {
 	for {
-		event, ok := w.take()
+		event, ok := w.next()
 		if !ok {
 			select {
 			case <-w.wake:
 				continue
 			case <-ended:
-				if event, ok = w.take(); !ok {
+				if event, ok = w.next(); !ok {
 					return
 				}
 			case <-ctx.Done():

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestNothingIsToldTwice(t *testing.T) {
+func TestNoStateIsSentTwice(t *testing.T) {
 	f := New()
 	w := f.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) {})
 	put := func(id runtime.RunnerID, state runtime.RunnerState, message string) {
@@ -16,11 +16,11 @@ func TestNothingIsToldTwice(t *testing.T) {
 	want := func(want ...runtime.RunnerState) {
 		t.Helper()
 		var got []runtime.RunnerState
-		for event, ok := w.take(); ok; event, ok = w.take() {
+		for event, ok := w.next(); ok; event, ok = w.next() {
 			got = append(got, event.Runner.State)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("told %v instead of %v", got, want)
+			t.Errorf("received %v, want %v", got, want)
 		}
 	}
 	put("a", runtime.RunnerClaimed, "")
@@ -37,8 +37,8 @@ func TestNothingIsToldTwice(t *testing.T) {
 	put("a", runtime.RunnerGone, "why")
 	put("b", runtime.RunnerGone, "")
 	want(runtime.RunnerGone, runtime.RunnerGone)
-	if len(w.told) != 0 {
-		t.Errorf("%v are remembered", w.told)
+	if len(w.sent) != 0 {
+		t.Errorf("%v are remembered", w.sent)
 	}
 	f.Remove(w)
 	put("c", runtime.RunnerIdle, "")

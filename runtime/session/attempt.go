@@ -12,24 +12,23 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// openWithin is how long an agent may take to answer.
+// openWithin bounds how long an agent may take to answer a new stream.
 const openWithin = 10 * time.Second
 
-// An attempt is one stream to the agent. One worker runs it; the owner reads what came
-// of it afterwards.
+// An attempt is one stream to the agent. One worker runs it; the owner reads its result afterwards.
 type attempt struct {
 	*Session
-	began  time.Time
-	attach bool         // the agent is to know the execution
-	dialed atomic.Int64 // nanoseconds that it took until there was a stream; 0: there is none
+	began  time.Time    // when the dial began
+	attach bool         // attach to an execution that the agent knows; otherwise start it
+	dialed atomic.Int64 // nanoseconds until the stream was open; 0: not open
 
-	err      error // why no stream could be opened
+	err      error // why no stream was opened
 	exit     agent.Exit
 	exited   bool
-	evidence *runtime.Evidence // the host's, at the end; nil: none, or it doesn't matter
+	evidence *runtime.Evidence // the host's counters at the end; nil: none, or not needed
 }
 
-// run opens a stream, and copies what it brings until it ends.
+// run opens a stream and copies its events until it ends.
 func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 	if stream, err := a.connect(ctx); err == nil {
 		joined(stream)
@@ -38,14 +37,14 @@ func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 		a.err = err
 	}
 	if !a.begin.Counted || a.exited && a.exit.Signal == "" && a.exit.Code == 0 {
-		return // what the host counted could change nothing
+		return // the host's counters can't change this outcome
 	}
 	if evidence, err := a.host.Cluster.Evidence(ctx, a.runner.ID); err == nil {
 		a.evidence = &evidence
 	}
 }
 
-// connect opens a stream that starts the execution, or goes on with it.
+// connect opens a stream that starts the execution or attaches to it.
 func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
@@ -72,15 +71,15 @@ func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 	return agent.StartExecution(ctx, conn, start)
 }
 
-// pump copies what the stream brings; exited means that the exit came, and that all
-// output before it is written or lost.
+// pump copies a stream's events. exited means that the exit came, and that all output before it was
+// written or recorded as lost.
 func (a *attempt) pump(ctx context.Context, stream *agent.Session) (exit agent.Exit, exited bool) {
 	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	defer stop()
 	for {
 		event, err := stream.Next()
 		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx) // the agent still has it, for the server's next start
+			err = context.Cause(ctx) // the agent keeps it for the server's next start
 		}
 		if err != nil {
 			_ = stream.Close()
@@ -101,7 +100,8 @@ func (a *attempt) pump(ctx context.Context, stream *agent.Session) (exit agent.E
 	}
 }
 
-// weigh adds the exit and the host's evidence to the facts.
+// weigh adds the exit and the host's evidence to the facts. The agent may be hostile, so what it says
+// counts only where the host can't contradict it.
 func (a *attempt) weigh(facts *execution.Facts) {
 	x, exit := a.Execution(), a.exit
 	e := &execution.Exit{Code: exit.Code, Signal: exit.Signal}
@@ -113,19 +113,19 @@ func (a *attempt) weigh(facts *execution.Facts) {
 	case agent.CauseOutputLimit:
 		e.Limit = runtime.OutcomeOutputLimit
 	case agent.CauseCPULimit:
-		if x.Limits.CPU > 0 { // else the agent lies
+		if x.Limits.CPU > 0 { // otherwise the agent lies
 			e.Limit = runtime.OutcomeCPULimit
 		}
 	case agent.CauseMemoryLimit:
 		e.Limit = runtime.OutcomeMemoryLimit
 	case agent.CauseProcessLimit:
-		// Where the runner was full the host is the witness, below.
+		// If the whole runner was full, the host's counters decide below.
 		if x.Limits.Processes > 0 && (exit.Own == nil || exit.Own.ForksRefused == 0) {
 			e.Limit, facts.Limits.Own = runtime.OutcomeProcessLimit, x.Limits.Processes
 		}
 	}
 	facts.Exit = e
-	facts.Alone = !a.crowded.Load()
+	facts.Alone = !a.shared.Load()
 	after, own := a.evidence, exit.Own
 	if after == nil {
 		return
@@ -139,7 +139,7 @@ func (a *attempt) weigh(facts *execution.Facts) {
 		}
 	case own == nil:
 	case after.OwnKernel:
-		facts.Forks = own.ForksRefused // which only the agent can tell
+		facts.Forks = own.ForksRefused // only the agent can report it
 	default:
 		facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
 	}

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bed is a host over a fake cluster with one runner, and a store in memory, a disk and
-// a pool that note what they are asked for.
+// A bed is a host over a fake cluster with one runner. Its store in memory, disk and pool record
+// their calls.
 type bed struct {
 	t      testing.TB
 	fake   *clustertest.Fake
@@ -54,7 +54,7 @@ func newBed(t testing.TB) *bed {
 	return b
 }
 
-// session returns one of a command.
+// session returns a session of a command.
 func (b *bed) session(quota *output.Quota, command ...string) *Session {
 	b.host.Quota = quota
 	x := runtime.Execution{
@@ -64,7 +64,7 @@ func (b *bed) session(quota *output.Quota, command ...string) *Session {
 	return b.host.New(b.runner, x, Begin{Env: []string{}}, output.New(output.File(filepath.Join(b.t.TempDir(), "log"))))
 }
 
-// run runs a session until the test, or the function that it returns, ends it.
+// run runs a session until the test, or the returned function, ends it.
 func (b *bed) run(s *Session) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -79,7 +79,7 @@ func (b *bed) run(s *Session) (stop func()) {
 
 func (b *bed) end(s *Session, x runtime.Execution) {
 	if b.ended.Add(1); s.Execution().State == runtime.ExecutionFinished || x.State != runtime.ExecutionFinished {
-		b.t.Errorf("%s is seen as %+v before the host knows", x.State, s.Execution())
+		b.t.Errorf("%s is seen as %+v before the host is notified", x.State, s.Execution())
 	}
 }
 
@@ -92,8 +92,8 @@ func (b *bed) note(what string) error {
 	return b.refuse
 }
 
-// noted returns what was noted, but for "put": that an execution runs is stored where it runs for long, on a
-// busy machine any.
+// noted returns the recorded calls except "put": whether RUNNING is stored depends on the machine's
+// speed.
 func (b *bed) noted() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

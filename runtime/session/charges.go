@@ -7,20 +7,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// charges keep that no processor time of a runner is charged to two of its executions: what the host counts there is of
-// all of them. Its methods may be called at once.
+// charges ensures that no CPU time of a runner is charged to two of its executions, since the host only
+// counts all of them together. Its methods are safe for concurrent use.
 type charges struct {
 	mu      sync.Mutex // guards runners
 	runners map[runtime.RunnerID]*charge
 }
 
-// A charge is of a runner that has executions.
+// A charge is the account of a runner with executions.
 type charge struct {
 	executions int
-	until      time.Duration // of the host's count: what was used up to there was charged
+	until      time.Duration // host's count up to which CPU time has been charged
 }
 
-// enter notes an execution that began when the host had counted so much.
+// enter records an execution that began when the host's count was before.
 func (c *charges) enter(id runtime.RunnerID, before time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +35,9 @@ func (c *charges) enter(id runtime.RunnerID, before time.Duration) {
 	of.executions++
 }
 
-// leave notes its end, and returns what it is charged: what its agent reported, or else what the host has counted since
-// its start, without what others were charged meanwhile. A before of 0 wasn't counted, so that nothing can be said.
+// leave records the end of an execution and returns the CPU time to charge. That is what its agent
+// reported or, without a report, what the host counted since its start minus what was charged to others
+// meanwhile. A before of 0 means that the host didn't count, so the result is 0.
 func (c *charges) leave(id runtime.RunnerID, reported *time.Duration, before, counted time.Duration) (cpu time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

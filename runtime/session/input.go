@@ -10,28 +10,28 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// inputPatience is how long a write waits for a program that doesn't read.
+// inputPatience bounds how long a write waits for a program that doesn't read.
 const inputPatience = 10 * time.Second
 
-// An input is what is known of the stdin.
+// An input is the known state of an execution's stdin.
 type input struct {
-	turn chan struct{} // holds a token while a caller writes; who has it has what follows
+	turn chan struct{} // capacity 1; the writer that put its token in owns the fields below
 
-	sent  int64  // bytes
-	ended bool   // it was closed
-	known bool   // sent is what the agent has
-	end   *int64 // where an earlier server closed it, or was about to; nil: nowhere
+	sent  int64  // bytes sent
+	ended bool   // stdin was closed
+	known bool   // sent is what the agent reported
+	end   *int64 // offset at which an earlier server closed it or was about to; nil: none
 }
 
-// An Input is stdin for a running command.
+// An Input is data for a running command's stdin.
 type Input struct {
 	Data   []byte
-	Offset *int64 // bytes written before; makes a retry safe
+	Offset *int64 // number of bytes written before, which makes a retry safe
 	Close  bool
 }
 
-// WriteStdin hands data on to the agent, one call after the other, and returns the offset
-// after what it took. LIMIT_EXCEEDED: the program doesn't read.
+// WriteStdin passes data to the agent and returns the offset after the accepted bytes. Concurrent calls
+// run one after the other. It returns LIMIT_EXCEEDED if the program doesn't read for ten seconds.
 func (s *Session) WriteStdin(ctx context.Context, in Input) (int64, error) {
 	impatient := runtime.Errorf(runtime.CodeLimitExceeded, "the program doesn't read its stdin")
 	ctx, cancel := context.WithTimeoutCause(ctx, inputPatience, impatient)
@@ -53,17 +53,17 @@ func (s *Session) WriteStdin(ctx context.Context, in Input) (int64, error) {
 				return offset, nil
 			case context.Cause(ctx) == error(impatient):
 				return offset, runtime.Errorf(runtime.CodeLimitExceeded,
-					"the program doesn't read its stdin: go on later at offset %d", offset)
+					"the program doesn't read its stdin: continue later at offset %d", offset)
 			case ctx.Err() != nil || runtime.CodeOf(err) != runtime.CodeInternal:
 				return offset, err
 			}
-			// The stream broke: the next one goes on at the same offset.
+			// The stream broke: continue at the same offset on the next one.
 		}
 		select {
 		case <-changed:
 		case <-s.done:
 			if in.Offset != nil && *in.Offset+int64(len(in.Data)) <= s.input.sent {
-				return s.input.sent, nil // it ended of this, perhaps before it was to be closed
+				return s.input.sent, nil // this input may have ended the program, even before stdin was closed
 			}
 			return 0, Ended(s.Execution())
 		case <-ctx.Done():
@@ -72,7 +72,7 @@ func (s *Session) WriteStdin(ctx context.Context, in Input) (int64, error) {
 	}
 }
 
-// feed writes to one stream what it doesn't have yet. The caller has the turn.
+// feed writes what the agent doesn't have yet to one stream. The caller holds the turn.
 func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (int64, error) {
 	if err := s.recallInput(ctx, stream); err != nil {
 		return s.input.sent, err
@@ -86,9 +86,9 @@ func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (i
 	case *in.Offset < 0 || *in.Offset > sent:
 		return sent, runtime.Invalid("offset", "must be 0 to %d, the bytes written before, not %d", sent, *in.Offset)
 	case s.input.ended && end > sent:
-		return sent, runtime.Errorf(runtime.CodeConflict, "the stdin was closed after %d bytes", sent)
+		return sent, runtime.Errorf(runtime.CodeConflict, "stdin was already closed after %d bytes", sent)
 	case s.input.ended:
-		return sent, nil // a repeat
+		return sent, nil // a retry
 	}
 	offset, err := stream.WriteStdin(ctx, *in.Offset, in.Data)
 	s.input.sent = max(sent, offset)
@@ -98,17 +98,17 @@ func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (i
 	return s.input.sent, err
 }
 
-// endInput closes the stdin after what was sent. That is stored first, so that after a
-// restart nothing is taken that would be thrown away.
+// endInput closes stdin after the bytes sent. It stores that first, so that no input is accepted after a
+// restart that would be discarded.
 func (s *Session) endInput(ctx context.Context, stream *agent.Session) error {
 	id := s.Execution().ID
-	if s.begin.Input == nil && !s.begin.Fed { // else it is fed, and closed, again anyway
+	if s.begin.Input == nil && !s.begin.Fed { // otherwise it is fed and closed again after a restart
 		err := s.host.Store.NoteInputEnd(context.WithoutCancel(ctx), id, s.input.sent)
 		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
 			return err // another server leads
 		}
 		if err != nil {
-			s.host.Logger.Warn("the end of a stdin could not be stored", zap.String("execution", string(id)), zap.Error(err))
+			s.host.Logger.Warn("end of stdin could not be stored", zap.String("execution", string(id)), zap.Error(err))
 		}
 	}
 	err := stream.CloseStdin()
@@ -116,7 +116,7 @@ func (s *Session) endInput(ctx context.Context, stream *agent.Session) error {
 	return err
 }
 
-// recallInput learns from the agent, after a restart, how much stdin it has.
+// recallInput asks the agent, after a restart, how much stdin it has received.
 func (s *Session) recallInput(ctx context.Context, stream *agent.Session) error {
 	if s.left == nil || s.input.known {
 		return nil
@@ -127,7 +127,7 @@ func (s *Session) recallInput(ctx context.Context, stream *agent.Session) error 
 	}
 	s.input.sent, s.input.known = sent, true
 	if s.input.end == nil || sent < *s.input.end {
-		return nil // what was missing when it was to be closed comes again, with the end
+		return nil // the missing bytes come again, and then the end
 	}
 	return s.endInput(ctx, stream)
 }

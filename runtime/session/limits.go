@@ -9,16 +9,15 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// AgentLate is by how much an agent may be late with what it has to end. Then its runner
-// goes.
+// AgentLate is how late an agent may be in ending an execution. After that its runner is removed.
 const AgentLate = 5 * time.Second
 
 const (
-	checkEvery = 100 * time.Millisecond // limits
-	agentAway  = time.Minute            // by which an agent may be later where it can't be reached
+	checkEvery = 100 * time.Millisecond // of the limits
+	agentAway  = time.Minute            // additional delay for an agent that can't be reached
 )
 
-// check looks after an execution from outside the agent, which may be hostile.
+// check enforces an execution's limits from outside the agent, which may be hostile.
 func (o *owner) check(ctx context.Context, now time.Time) {
 	x := o.Execution()
 	o.checkHost(ctx, x, now)
@@ -32,7 +31,7 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
 		o.kill(ctx, runtime.OutcomeTimeLimit)
 	}
-	o.reach.look(o.tries.attempt)
+	o.reach.observe(o.tries.attempt)
 	if o.killed.noted && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
 		o.burn(ctx)
 	}
@@ -41,11 +40,13 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	}
 }
 
-// checkHost has a worker store, once, that the execution runs, and ask the host what it counted: whether the
-// execution ran into the limit of processes, and what it used.
+// checkHost stores, once and in a worker, that the execution runs. It also reads the host's counters, to
+// see whether the execution reached the limit of processes, and how much CPU time it used.
 func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Time) {
-	store := x.State == runtime.ExecutionRunning && !o.stored                           // only now: most executions are over before, and cost no second write
-	count := o.begin.Counted && (!o.crowded.Load() || now.Sub(o.polled) >= time.Second) // many in one runner look less often
+	// The start is stored only here, because most executions end earlier and save this write.
+	store := x.State == runtime.ExecutionRunning && !o.stored
+	// Executions that share a runner are counted less often.
+	count := o.begin.Counted && (!o.shared.Load() || now.Sub(o.polled) >= time.Second)
 	if o.checking || !store && !count {
 		return
 	}
@@ -57,40 +58,41 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Tim
 		stored := store && o.host.Store.PutExecution(ctx, x) == nil
 		var counted runtime.Evidence
 		if count {
-			counted, _ = o.host.Cluster.Evidence(ctx, o.runner.ID) // on an error, nothing is known to have risen
+			counted, _ = o.host.Cluster.Evidence(ctx, o.runner.ID) // an error leaves all counters at 0
 		}
 		o.report(func() {
 			o.checking, o.stored = false, o.stored || stored
 			o.counted = max(o.counted, counted.CPU)
 			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits
-			if exceeded && !o.crowded.Load() { // else nobody can tell whose processes they are: the limit itself holds
+			// Processes of a shared runner can't be attributed; the limit itself still holds.
+			if exceeded && !o.shared.Load() {
 				o.kill(ctx, runtime.OutcomeProcessLimit)
 			}
 		})
 	})
 }
 
-// burn removes the runner of an execution whose agent didn't keep the time limit, or
-// didn't end what it was told to end.
+// burn removes the runner of an execution that its agent didn't end, although it had to.
 func (o *owner) burn(ctx context.Context) {
 	o.killed.burnt = true
-	o.host.Logger.Warn("an agent didn't end an execution; its runner goes",
+	o.host.Logger.Warn("an agent didn't end an execution in time; removing its runner",
 		zap.String("execution", string(o.Execution().ID)), zap.String("runner", string(o.runner.ID)))
 	o.workers.Go(func() { o.release(ctx, o.pool) })
 }
 
-// A reach says since when no stream to an agent can be opened.
+// A reach records since when no stream to an agent can be opened.
 type reach struct {
-	away time.Time // since when; zero: one was opened
-	back time.Time // when one was opened again
+	away time.Time // since when; zero: reachable
+	back time.Time // when a stream was opened again
 }
 
-// look takes in how far an attempt has come; nil: there was none.
-func (r *reach) look(a *attempt) {
+// observe updates the reach with the progress of an attempt; nil: there was none.
+func (r *reach) observe(a *attempt) {
 	switch {
 	case a == nil:
 	case a.dialed.Load() != 0:
-		if back := a.began.Add(time.Duration(a.dialed.Load())); !r.away.IsZero() && back.Sub(r.away) > checkEvery { // an agent that lets every stream be opened has no such excuse
+		// A gap shorter than checkEvery is no excuse.
+		if back := a.began.Add(time.Duration(a.dialed.Load())); !r.away.IsZero() && back.Sub(r.away) > checkEvery {
 			r.back = back
 		}
 		r.away = time.Time{}
@@ -99,9 +101,9 @@ func (r *reach) look(a *attempt) {
 	}
 }
 
-// late reports whether an agent should have ended by a time what it was told to end. One
-// that couldn't be reached, since the cluster's own ways to it were broken, may have
-// ended it long ago, and has its time to say so; but not for ever.
+// late reports whether an agent should have ended an execution by now. An agent that was unreachable,
+// because the cluster's ways to it were broken, may have ended it long ago. It gets extra time to report
+// that, but not unlimited time.
 func (r *reach) late(by, now time.Time) bool {
 	if now.After(by.Add(agentAway)) {
 		return true

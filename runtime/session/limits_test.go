@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAnAgentIsLate(t *testing.T) {
+func TestReachLate(t *testing.T) {
 	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for name, test := range map[string]struct {
@@ -27,8 +27,7 @@ func TestAnAgentIsLate(t *testing.T) {
 	}
 }
 
-// TestReachFollowsAttempts: only an agent that could not be reached for a while has an
-// excuse.
+// TestReachFollowsAttempts checks that only an agent that was unreachable for a while is excused.
 func TestReachFollowsAttempts(t *testing.T) {
 	began := time.Now()
 	at := func(d time.Duration) *attempt {
@@ -41,15 +40,15 @@ func TestReachFollowsAttempts(t *testing.T) {
 		away, back bool
 	}{
 		"none":                        {nil, false, false},
-		"dialed at once":              {[]*attempt{at(1)}, false, false},
+		"dialed immediately":          {[]*attempt{at(1)}, false, false},
 		"not dialed yet":              {[]*attempt{at(0)}, true, false},
 		"dialed after a short while":  {[]*attempt{at(0), at(checkEvery / 2)}, false, false},
 		"dialed after a longer while": {[]*attempt{at(0), at(0), at(2 * checkEvery)}, false, true},
 	} {
 		var r reach
-		r.look(nil)
+		r.observe(nil)
 		for _, a := range test.attempts {
-			r.look(a)
+			r.observe(a)
 		}
 		if r.away.IsZero() == test.away || r.back.IsZero() == test.back {
 			t.Errorf("%s: %+v", name, r)

@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	killGrace  = 300 * time.Millisecond // between SIGTERM and SIGKILL of a cancelled execution
-	goneGrace  = 200 * time.Millisecond // for the last output of a runner that went
-	firstPause = 20 * time.Millisecond
-	lastPause  = 2 * time.Second
+	killGrace  = 300 * time.Millisecond // from SIGTERM to SIGKILL of a cancelled execution
+	goneGrace  = 200 * time.Millisecond // for the last output of a runner that is gone
+	firstPause = 20 * time.Millisecond  // between attempts to reach the agent
+	lastPause  = 2 * time.Second        // each pause is twice the one before, up to this
 )
 
-// An owner is the state of Run. Only that goroutine touches it.
+// An owner is the state of Run. Only that goroutine uses it.
 type owner struct {
 	*Session
 	pool    Pool
-	workers sync.WaitGroup
-	reports chan func()   // of workers
-	over    chan struct{} // closed when no report is taken any more
-	end     *result       // nil: it hasn't ended
+	workers sync.WaitGroup // Run waits for them
+	reports chan func()    // of workers
+	over    chan struct{}  // closed when reports are no longer received
+	end     *result        // nil: not ended
 
 	tries    tries
 	killed   kill
 	reach    reach
 	went     departure
-	checking bool          // a worker looks at the limits
-	counted  time.Duration // processor time of the runner: the host's last count
+	checking bool          // a worker is checking the host's counters
+	counted  time.Duration // CPU time of the runner, as last counted by the host
 	polled   time.Time     // when that was
-	stored   bool          // that it runs
+	stored   bool          // RUNNING is stored
 }
 
-// tries are the attempts, one after the other.
+// tries are the attempts, which run one after the other.
 type tries struct {
-	attempt  *attempt         // under way, or the last one
-	known    bool             // to the agent: attempts attach
-	again    <-chan time.Time // for the next attempt
+	attempt  *attempt         // the running one, or the last one
+	known    bool             // the agent knows the execution, so attempts attach
+	again    <-chan time.Time // fires for the next attempt
 	pauses   backoff.Backoff  // before that
-	progress int64            // output that had come when pauses was last reset
+	progress int64            // bytes received when pauses was last reset
 }
 
-// pause has the next attempt wait; the pauses grow until output comes.
+// pause schedules the next attempt. Pauses grow until output arrives.
 func (t *tries) pause(received int64) {
 	if received > t.progress {
 		t.pauses.Reset()
@@ -58,34 +58,34 @@ func (t *tries) pause(received int64) {
 	t.again = time.After(t.pauses.Next())
 }
 
-// pauses are those between attempts, and between tries to store an end.
+// pauses returns the pauses between attempts, and between tries to store an end.
 func pauses() backoff.Backoff { return backoff.Backoff{First: firstPause, Last: lastPause} }
 
-// A kill is why an execution is to end, and what came of that so far.
+// A kill is why an execution is being ended, and how far that is.
 type kill struct {
-	reason runtime.Outcome // "": it isn't
-	by     time.Time       // when that must have worked
-	noted  bool            // the reason is stored, so the agent may be told
-	burnt  bool            // it didn't work: the runner is removed
+	reason runtime.Outcome // "": not being ended
+	by     time.Time       // deadline for it to have ended
+	noted  bool            // the reason is stored, so the agent may be asked to kill
+	burnt  bool            // the deadline passed: the runner is being removed
 }
 
-// A departure is when and why the runner went.
+// A departure is when and why the runner ended.
 type departure struct {
 	at     time.Time
-	reason runtime.GoneReason // "": it is there
+	reason runtime.GoneReason // "": it exists
 }
 
-// A result is how an execution ended.
+// A result is the end of an execution.
 type result struct {
 	facts   execution.Facts
 	exit    agent.Exit
-	exited  bool          // the agent said exit
-	counted time.Duration // else: processor time of the runner, by the host's last count
+	exited  bool          // the agent reported the exit
+	counted time.Duration // otherwise: CPU time of the runner, as last counted by the host
 }
 
-// Run starts the execution, or goes on with it, follows it to its end, and stores that.
-// It is called once. Where ctx ends it returns before: the next server goes on. A nil
-// pool says that the runner went while no server was there.
+// Run starts or resumes the execution, follows it to its end, and stores that. Call it once. If ctx ends
+// first, it returns early and the next server continues. A nil pool means that the runner ended
+// while no server was running. Run waits for its workers.
 func (s *Session) Run(ctx context.Context, pool Pool) {
 	defer closeOnce(s.noted)
 	end := &result{}
@@ -135,7 +135,7 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 	return o.end
 }
 
-// recall takes in what an earlier server left.
+// recall applies what an earlier server stored.
 func (o *owner) recall(now time.Time) {
 	if o.left == nil {
 		return
@@ -150,7 +150,7 @@ func (o *owner) recall(now time.Time) {
 	}
 }
 
-// report has the owner call f. It is for workers.
+// report makes the owner call f. Workers use it.
 func (o *owner) report(f func()) {
 	select {
 	case o.reports <- f:
@@ -158,7 +158,7 @@ func (o *owner) report(f func()) {
 	}
 }
 
-// try has a worker open a stream and copy what it brings.
+// try opens a stream in a worker and copies its events.
 func (o *owner) try(ctx context.Context, now time.Time) {
 	a := &attempt{Session: o.Session, began: now, attach: o.tries.known}
 	o.tries.attempt = a
@@ -172,13 +172,13 @@ func (o *owner) try(ctx context.Context, now time.Time) {
 func (o *owner) join(stream *agent.Session) {
 	o.tries.known = true
 	o.stream.Set(stream)
-	o.tellKill()
+	o.sendKill()
 }
 
-// attempted takes in what came of an attempt.
+// attempted handles the result of an attempt.
 func (o *owner) attempted(ctx context.Context, now time.Time) {
 	a := o.tries.attempt
-	o.reach.look(a)
+	o.reach.observe(a)
 	var refused *agent.Error
 	isRefusal := errors.As(a.err, &refused)
 	facts := execution.Facts{Killed: o.killed.reason, Limits: o.limits()}
@@ -195,7 +195,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 		o.catchUp(ctx)
 		return
 	case isRefusal && (a.attach || o.left != nil && refused.Field == "id"):
-		// The agent doesn't know it (any more): LOST.
+		// The agent doesn't know it, or no longer does: LOST.
 	case isRefusal:
 		facts.Refused = refused.Error()
 	default:
@@ -206,8 +206,8 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	o.conclude(facts, a, now)
 }
 
-// conclude ends the execution. Where its agent couldn't say what it used, because it was starved or its runner was
-// removed, the host says it: else a program could use as much as it likes without being charged.
+// conclude ends the execution. If its agent couldn't report its usage, because it was starved or its
+// runner was removed, the host's counters are used. Otherwise a program could avoid being charged.
 func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
 	o.end = &result{facts: facts, exit: a.exit, exited: a.exited}
 	if a.exited || facts.Refused != "" {
@@ -222,18 +222,19 @@ func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
 		return
 	}
 	o.end.exit.Wall = max(0, now.Sub(x.Marks.StartedAt))
-	if x.TimeLimit > 0 { // the server may have been away
+	if x.TimeLimit > 0 { // the server may have been down
 		o.end.exit.Wall = min(o.end.exit.Wall, x.TimeLimit+AgentLate+agentAway)
 	}
 }
 
-// catchUp has a worker skip what the agent doesn't have any more, and tries again.
+// catchUp skips output that the agent no longer has, in a worker, and tries again.
 func (o *owner) catchUp(ctx context.Context) {
 	o.workers.Go(func() {
 		caughtUp := o.record.catchUp(ctx)
 		o.report(func() {
 			if !caughtUp {
-				o.conclude(execution.Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now()) // LOST
+				// Facts without an exit mean LOST.
+				o.conclude(execution.Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now())
 				return
 			}
 			o.try(ctx, time.Now())
@@ -241,7 +242,7 @@ func (o *owner) catchUp(ctx context.Context) {
 	})
 }
 
-// kill has a worker store why the execution is killed, and then tell the agent.
+// kill stores in a worker why the execution is killed, and then asks the agent to kill it.
 func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
 	if o.killed.reason != "" {
 		return
@@ -254,19 +255,19 @@ func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
 			return // another server leads
 		}
 		if err != nil {
-			o.host.Logger.Warn("why an execution is killed could not be stored", zap.String("execution", string(id)), zap.Error(err))
+			o.host.Logger.Warn("the reason for killing an execution could not be stored", zap.String("execution", string(id)), zap.Error(err))
 		}
 		o.report(func() {
 			o.killed.noted, o.killed.by = true, time.Now().Add(AgentLate)
 			close(o.noted)
-			o.tellKill()
+			o.sendKill()
 		})
 	})
 }
 
-// tellKill has a worker tell the agent, if there is a stream. A stream that breaks is
-// joined again, and told again.
-func (o *owner) tellKill() {
+// sendKill asks the agent in a worker to kill the execution, if there is a stream. If the stream breaks,
+// join asks again on the next one.
+func (o *owner) sendKill() {
 	stream, _ := o.stream.Get()
 	if stream == nil || !o.killed.noted {
 		return
@@ -278,14 +279,14 @@ func (o *owner) tellKill() {
 	o.workers.Go(func() { _ = stream.Kill(grace) })
 }
 
-// gone takes in that the runner goes, or went.
+// gone records that the runner is being removed or has ended. The first reason counts.
 func (o *owner) gone(reason runtime.GoneReason, now time.Time) {
 	if o.went.reason == "" {
 		o.went = departure{at: now, reason: reason}
 	}
 }
 
-// limits are what the execution was allowed.
+// limits returns the limits that applied to the execution.
 func (o *owner) limits() execution.Limits {
 	x, resources := o.Execution(), o.runner.Environment.Resources
 	return execution.Limits{
@@ -294,8 +295,8 @@ func (o *owner) limits() execution.Limits {
 	}
 }
 
-// finish stores the end, and only then lets anybody know: an outcome that was shown
-// stays. Where it can't be stored it tries until ctx ends.
+// finish stores the end, and only then publishes it, so that a published outcome never changes. It
+// retries until ctx ends.
 func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	log := s.record.log
 	size := log.Size()
@@ -309,20 +310,20 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
 			return // the next leader ends it
 		}
-		s.host.Logger.Error("the end of an execution could not be stored, trying again", zap.String("execution", string(x.ID)), zap.Error(err))
+		s.host.Logger.Error("the end of an execution could not be stored; trying again", zap.String("execution", string(x.ID)), zap.Error(err))
 		if pauses.Wait(ctx) != nil {
 			return // the next server ends it
 		}
 	}
-	s.host.Ended(s, x) // before a caller sees it and starts the next one, which has the runner alone
+	s.host.Ended(s, x) // before callers see the end: their next execution then has the runner alone
 	s.now.Store(&x)
 	if err := log.End(); err != nil {
-		s.host.Logger.Warn("an output log could not be ended", zap.String("execution", string(x.ID)), zap.Error(err))
+		s.host.Logger.Warn("an output log could not be closed", zap.String("execution", string(x.ID)), zap.Error(err))
 	}
 	closeOnce(s.started)
 	close(s.done)
 	if stream, _ := s.stream.Get(); stream != nil {
-		_ = stream.Settled() // the next attach says it again
+		_ = stream.Settled() // if this is lost, the next attach repeats it
 		_ = stream.Close()
 	}
 	if pool == nil {
@@ -336,6 +337,6 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 
 func (s *Session) release(ctx context.Context, pool Pool) {
 	if _, err := pool.Release(ctx, s.runner.ID); err != nil && ctx.Err() == nil {
-		s.host.Logger.Warn("a runner could not be released", zap.String("runner", string(s.runner.ID)), zap.Error(err))
+		s.host.Logger.Warn("runner could not be released; its inactivity timeout will end it", zap.String("runner", string(s.runner.ID)), zap.Error(err))
 	}
 }

@@ -17,19 +17,19 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// A record is what is kept of an execution: its output in the log, the times of what
-// happened, and what was lost. One goroutine at a time has it, as Session.change says.
+// A record is what is stored about an execution: its output log, its times, and its losses. It belongs to
+// one goroutine at a time, as Session.change says.
 type record struct {
 	session   *Session
 	log       *output.Log
-	received  atomic.Int64 // output bytes that came from the agent
-	unwritten int64        // of those, that aren't in the log yet
-	sized     bool         // a size of the terminal came that wasn't acknowledged
+	received  atomic.Int64 // output bytes received from the agent
+	unwritten int64        // received bytes that aren't in the log yet
+	sized     bool         // a terminal size was received and not acknowledged yet
 	stall     stall
-	guessed   bool // when it started is not known exactly yet
+	guessed   bool // the start time is an estimate
 }
 
-// began takes in that the command runs, since when, and whether it was started warm.
+// began records that the command runs, since when, and whether it started warm.
 func (r *record) began(started agent.Started) {
 	s := r.session
 	at := r.plausible(started.At)
@@ -55,7 +55,7 @@ func (r *record) began(started agent.Started) {
 	closeOnce(s.started)
 }
 
-// plausible returns a time that an agent said, or the nearest one that can be true.
+// plausible returns a time that the agent reported, or the nearest time that is possible.
 func (r *record) plausible(at time.Time) time.Time {
 	queued, now := r.session.Execution().Marks.QueuedAt, time.Now()
 	switch {
@@ -68,24 +68,24 @@ func (r *record) plausible(at time.Time) time.Time {
 	}
 }
 
-// output puts output into the log; what comes together is written together.
+// output adds output to the log. Events that arrive together are written together.
 func (r *record) output(ctx context.Context, stream *agent.Session, event agent.Event) {
 	x := r.session.Execution()
 	if x.Marks.FirstOutputAt.IsZero() {
 		at := r.plausible(x.Marks.StartedAt.Add(event.Time))
 		r.session.change(func(x runtime.Execution) runtime.Execution { return execution.Printed(x, at) })
 	}
-	if event.Offset+int64(len(event.Data)) > x.OutputLimit { // the agent should have ended it
+	if event.Offset+int64(len(event.Data)) > x.OutputLimit { // the agent should have ended the execution
 		r.session.hintKill(runtime.OutcomeOutputLimit)
 		return
 	}
 	r.add(ctx, stream, output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data})
 }
 
-// add puts a record into the log.
+// add adds a record to the log.
 func (r *record) add(ctx context.Context, stream *agent.Session, record output.Record) {
 	if err := r.log.Add(record); err != nil {
-		r.warn("an agent broke its protocol", err)
+		r.warn("an agent violated its protocol", err)
 		_ = stream.Close()
 		return
 	}
@@ -96,10 +96,10 @@ func (r *record) add(ctx context.Context, stream *agent.Session, record output.R
 	}
 }
 
-// flush writes what was added, and acknowledges it. What a full disk refuses is lost, and
-// the readers of the log see that it is; before that what is finished is collected. It
-// reports false where ctx ended before there was room, or where another server leads: then the
-// agent still has it, for the next one.
+// flush writes what was added and acknowledges it. It first removes finished executions if room is
+// needed. Output that a full disk refuses is recorded as lost, and readers of the log see that.
+// If ctx ended before there was room, or if another server leads, flush returns false. Then the
+// agent still has the output, for the next server.
 func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	if r.log.Pending() == 0 {
 		return true
@@ -109,11 +109,12 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	r.stall.begin()
 	err := r.log.Flush()
 	if err != nil && runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		err = cmp.Or(r.session.host.Store.Leads(context.WithoutCancel(ctx)), err) // else it isn't lost: the next leader may have room
+		// If another server leads, the output isn't lost: that server may have room.
+		err = cmp.Or(r.session.host.Store.Leads(context.WithoutCancel(ctx)), err)
 	}
 	r.stall.end()
 	if runtime.CodeOf(err) == runtime.CodeClusterUnavailable { // another server leads: this one is about to end
-		<-ctx.Done() // to attach once more would tell the agent that all of this is stored
+		<-ctx.Done() // attaching again would acknowledge output that isn't stored
 	}
 	switch {
 	case err == nil:
@@ -134,7 +135,7 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	}
 	r.unwritten = 0
 	if stream != nil {
-		_ = stream.Ack(r.received.Load()) // a broken stream shows at the next read
+		_ = stream.Ack(r.received.Load()) // a broken stream fails at the next read
 		if r.sized {
 			_ = stream.AckResized(r.log.Resized())
 		}
@@ -143,8 +144,8 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	return true
 }
 
-// A stall is a write that takes long: nothing is read from the agent meanwhile. Its methods may be
-// called at once.
+// A stall tracks a write that takes long, during which nothing is read from the agent. Its methods are
+// safe for concurrent use.
 type stall struct{ began, ended atomic.Int64 } // Unix nanoseconds; 0: none
 
 func (s *stall) begin() { s.began.Store(time.Now().UnixNano()) }
@@ -155,39 +156,41 @@ func (s *stall) end() {
 	}
 }
 
-// excuses reports whether an agent can't be called late, because a write takes long, or did until
-// a moment ago.
+// excuses reports whether an agent can't be called late, because a long write runs, or ended less than
+// AgentLate ago.
 func (s *stall) excuses(now time.Time) bool {
 	began := s.began.Load()
 	return began != 0 && now.Sub(time.Unix(0, began)) > stalledAfter || now.Sub(time.Unix(0, s.ended.Load())) < AgentLate
 }
 
+// stalledAfter is how long a write may take before the disk counts as stalled.
 const stalledAfter = time.Second
 
-// maxLosses bounds what is stored about an execution's losses.
+// maxLosses bounds the recorded losses of an execution.
 const maxLosses = 100
 
-// lose records, for readers and for the next server, why output from an offset on is
-// lost. The end of the execution is stored with it, if this can't be.
+// lose records why output from an offset on is lost, for readers and the next server. If that can't be
+// stored now, it is stored with the end of the execution.
 func (r *record) lose(ctx context.Context, from int64, cause runtime.LossCause) {
 	losses := r.session.Execution().LossesBefore(from)
 	switch n := len(losses); {
 	case n > 0 && losses[n-1].To == from && losses[n-1].Cause == cause:
 		losses[n-1].To = 0
-	case n < maxLosses: // what comes past them is UNKNOWN
+	case n < maxLosses: // later losses are UNKNOWN
 		losses = append(losses, runtime.OutputLoss{From: from, Cause: cause})
 	}
 	r.putLosses(ctx, losses)
 }
 
-// wrote records that output from an offset on isn't lost: why earlier output is explains
-// nothing after it.
+// wrote records that output from an offset on isn't lost, so that an earlier loss ends there.
 func (r *record) wrote(ctx context.Context, from int64) {
 	if x := r.session.Execution(); len(x.Losses) > 0 {
 		r.putLosses(ctx, x.LossesBefore(from))
 	}
 }
 
+// putLosses stores the execution's losses if they changed. The change is visible even if the store
+// fails.
 func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 	if slices.Equal(losses, r.session.Execution().Losses) {
 		return
@@ -197,7 +200,7 @@ func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 		return x
 	})
 	if err := r.session.host.Store.PutExecution(context.WithoutCancel(ctx), x); err != nil {
-		r.warn("why output is lost could not be stored yet", err)
+		r.warn("the reason for lost output could not be stored yet", err)
 	}
 }
 
@@ -205,7 +208,7 @@ func (r *record) warn(what string, err error) {
 	r.session.host.Logger.Warn(what, zap.String("execution", string(r.session.Execution().ID)), zap.Error(err))
 }
 
-// unwritten returns the cause of an error of a log's Flush.
+// unwritten returns the loss cause for an error of a log's Flush.
 func unwritten(err error) runtime.LossCause {
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
 		return runtime.LossStorageFull

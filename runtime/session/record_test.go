@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestEachLossEndsWhereOutputIsWritten: one event of it has one cause, and past maxLosses
-// that is UNKNOWN.
+// TestEachLossEndsWhereOutputIsWritten checks that each event of lost output has one cause, UNKNOWN
+// beyond maxLosses.
 func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
 	s := newBed(t).session(nil)
 	r := &s.record
@@ -53,9 +53,9 @@ func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
 	want(100+20*(2*maxLosses-1), "")
 }
 
-// TestStoppingGivesNoOutputUp: what a full quota refuses while the server stops isn't
-// lost yet, and isn't acknowledged.
-func TestStoppingGivesNoOutputUp(t *testing.T) {
+// TestStoppingServerLosesNoOutput checks that output that a full quota refuses while the server
+// stops is neither lost nor acknowledged.
+func TestStoppingServerLosesNoOutput(t *testing.T) {
 	quota := output.NewQuota(1 << 20)
 	quota.Add(2 << 20)
 	stopping, stop := context.WithCancel(t.Context())
@@ -68,14 +68,14 @@ func TestStoppingGivesNoOutputUp(t *testing.T) {
 		}
 		s.record.unwritten = 1
 		if went := s.record.flush(ctx, nil); went == kept || b.lost.Load() == 1 == kept {
-			t.Errorf("stopping %t: it went %t, %d bytes were lost", kept, went, b.lost.Load())
+			t.Errorf("stopping %t: it continued %t, %d bytes were lost", kept, went, b.lost.Load())
 		}
 	}
 }
 
-// TestAnotherLeaderKeepsWhatThisOneCannotWrite: it isn't lost, or acknowledged, and nothing more is asked of
-// the agent, since that would say that this is stored.
-func TestAnotherLeaderKeepsWhatThisOneCannotWrite(t *testing.T) {
+// TestOutputUnwritableHereIsLeftToTheNextLeader checks that the output is neither lost nor
+// acknowledged. The agent isn't contacted again, because that would acknowledge it.
+func TestOutputUnwritableHereIsLeftToTheNextLeader(t *testing.T) {
 	quota := output.NewQuota(1 << 20)
 	quota.Add(2 << 20)
 	b := newBed(t)
@@ -92,7 +92,7 @@ func TestAnotherLeaderKeepsWhatThisOneCannotWrite(t *testing.T) {
 	wait.Receive(t, b.taken, "that it asks who leads")
 	select {
 	case <-went:
-		t.Error("it goes on although it still runs")
+		t.Error("it continues although it still runs")
 	default:
 	}
 	stop()
@@ -101,7 +101,7 @@ func TestAnotherLeaderKeepsWhatThisOneCannotWrite(t *testing.T) {
 	}
 }
 
-// TestSlowWritesExcuseAgents: what they said isn't read meanwhile.
+// TestSlowWritesExcuseAgents checks this because nothing is read from the agent during a write.
 func TestSlowWritesExcuseAgents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s stall
@@ -128,8 +128,8 @@ func TestSlowWritesExcuseAgents(t *testing.T) {
 	})
 }
 
-// TestRecoverWaitsForDescriptors: a log that can't be opened for want of them isn't taken
-// for damaged.
+// TestRecoverWaitsForDescriptors checks that a log that can't be opened for lack of descriptors
+// isn't treated as damaged.
 func TestRecoverWaitsForDescriptors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	written := output.New(output.File(path))

@@ -18,48 +18,48 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A Begin is what is stored beside an execution until it has ended, so that another
-// server can go on with it: what the API doesn't show.
+// A Begin is stored with an execution until it has ended. It contains what another server needs to
+// continue the execution and the API doesn't show.
 type Begin struct {
 	Env      []string         `json:"env"`
 	Defaults []string         `json:"defaults,omitempty"` // agent.Start.Defaults
 	Dir      string           `json:"dir,omitempty"`
-	Before   runtime.Evidence `json:"before"`          // what the host had counted before the start
-	Counted  bool             `json:"counted"`         // Before is known: without it nothing can be said to have risen
-	Input    *string          `json:"input,omitempty"` // all of the stdin, where the server has to feed it
-	Fed      bool             `json:"fed,omitempty"`   // all of the stdin comes again from elsewhere after a restart
+	Before   runtime.Evidence `json:"before"`          // host's counters before the start
+	Counted  bool             `json:"counted"`         // Before is known; otherwise no increase can be proved
+	Input    *string          `json:"input,omitempty"` // whole stdin, if the server has to feed it
+	Fed      bool             `json:"fed,omitempty"`   // after a restart the whole stdin is fed again from elsewhere
 }
 
-// Encode returns it as it is stored.
+// Encode returns the stored form.
 func (b Begin) Encode() []byte {
 	text, err := json.Marshal(b)
 	if err != nil {
-		panic(err) // a plain struct of ours: never
+		panic(err) // impossible: this is a plain struct
 	}
 	return text
 }
 
-// left is what an earlier server left of a session.
+// left is what an earlier server stored about a session.
 type left struct {
-	killed runtime.Outcome    // why it killed it; "": it didn't
-	gone   runtime.GoneReason // why the runner went; "": it is there
+	killed runtime.Outcome    // why it killed the execution; "": it didn't
+	gone   runtime.GoneReason // why the runner ended; "": it exists
 }
 
-// Resume returns the session of an execution that an earlier server left, in its last
-// known state; at is where its log is, and a nil runner isn't there any more. What can't
-// be brought back is skipped, and reported.
+// Resume returns the session of an execution that an earlier server left, in its last known state.
+// at is the place of its log. A nil runner no longer exists. skipped is called with everything that
+// can't be restored.
 func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, at output.Place, skipped func(format string, args ...any)) *Session {
 	x := u.Execution
 	var begin Begin
-	if err := json.Unmarshal(u.Start, &begin); err != nil { // if it runs it can go on
-		skipped("execution %s: how it was started can't be read: %v", x.ID, err)
+	if err := json.Unmarshal(u.Start, &begin); err != nil { // if it runs already, it can continue
+		skipped("execution %s: its start record is unreadable: %v", x.ID, err)
 	}
 	log, damaged := h.recoverLog(ctx, x.ID, at, skipped)
 	if damaged {
 		x.Losses = []runtime.OutputLoss{{Cause: runtime.LossDamaged}}
 	}
 	if n := len(x.Losses); n > 0 && x.Losses[n-1].To == 0 && x.Losses[n-1].From < log.Next() {
-		x.Losses[n-1].To = log.Next() // output was written after it; that could not be stored
+		x.Losses[n-1].To = log.Next() // later output was written, but the end of the loss wasn't stored
 	}
 	if runner == nil {
 		runner = &runtime.Runner{ID: x.RunnerID}
@@ -67,18 +67,18 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	s := h.New(*runner, x, begin, log)
 	s.left, s.input.end = &left{killed: u.Killed}, u.InputEnd
 	s.record.received.Store(log.Next())
-	if runner.State != runtime.RunnerClaimed { // else its removal was never begun
+	if runner.State != runtime.RunnerClaimed { // otherwise its removal never began
 		s.left.gone = u.Gone
 	}
 	s.record.recall()
 	if neighbours, err := h.Store.Neighbours(ctx, x.RunnerID, x.Marks.QueuedAt); err != nil || neighbours {
-		s.Crowd()
+		s.MarkShared()
 	}
 	return s
 }
 
-// Input returns the stdin that an earlier server was still to feed, from which offset on,
-// and whether there is any; it ends there.
+// Input returns the stdin that an earlier server still had to feed, its offset, and whether there is any.
+// Stdin ends after it.
 func (s *Session) Input() (data []byte, offset int64, ok bool) {
 	switch {
 	case s.begin.Input != nil:
@@ -90,8 +90,8 @@ func (s *Session) Input() (data []byte, offset int64, ok bool) {
 	}
 }
 
-// recall learns from the log whether the command ran, if only for less than its state was
-// stored after: when it began is about when it was queued, until its agent says.
+// recall learns from the log whether the command ran, even if RUNNING was never stored. The start time is
+// then estimated by the queue time until the agent reports it.
 func (r *record) recall() {
 	s := r.session
 	if since, printed := r.log.First(); printed || r.log.Resized() > 0 {
@@ -109,13 +109,13 @@ func (r *record) recall() {
 	}
 }
 
-// recoverLog recovers an execution's log, or puts it aside, for a person to look at, and
-// returns a new one.
+// recoverLog recovers an execution's log. If it is damaged, it is put aside for inspection, and a new
+// log is returned.
 func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output.Place, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
 	var once sync.Once
 	log, err := recoverLog(at, func(err error) bool {
 		once.Do(func() {
-			h.Logger.Warn("the start waits: the output of an execution can't be read, for want of files (LimitNOFILE= in the server's unit), of memory, or of the database",
+			h.Logger.Warn("restore is waiting: an output log is unreadable because open files (raise LimitNOFILE= in the server's unit), memory or the database are unavailable",
 				zap.String("execution", string(id)), zap.Error(err))
 		})
 		return backoff.Sleep(ctx, lastPause) == nil
@@ -123,15 +123,15 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output
 	switch {
 	case err == nil:
 		return log, false
-	case ctx.Err() != nil: // the server is stopping: the log is of no use
+	case ctx.Err() != nil: // the server is stopping, so the log isn't used
 		return output.New(at), false
 	}
-	skipped("output of execution %s, which is now lost: %v", id, errors.Join(err, at.PutAside()))
+	skipped("output of execution %s is lost: %v", id, errors.Join(err, at.PutAside()))
 	return output.New(at), true
 }
 
-// recoverLog recovers a log. Where the machine has no descriptors or memory it tries
-// again, as long as again says so: the log itself is well.
+// recoverLog recovers a log. If the machine lacks descriptors or memory, or the database is unavailable,
+// it retries as long as again returns true, because the log itself is fine.
 func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
 	for {
 		log, err := output.Recover(at)
@@ -143,22 +143,21 @@ func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
 	}
 }
 
-// neverBegun reports whether the agent's refusal to go on means that an earlier server
-// recorded the execution, but was killed before it started it: then nothing of it is
-// known anywhere else.
+// neverBegun reports whether the agent's refusal means that an earlier server recorded the execution but
+// was killed before starting it. Then it is safe to start it.
 func (s *Session) neverBegun(refused *agent.Error) bool {
 	return s.left != nil && s.begin.Env != nil && refused.Code == agent.ErrNotFound &&
 		s.record.received.Load() == 0 && s.Execution().State == runtime.ExecutionPending
 }
 
-// isBehind reports whether the agent refused to go on because it doesn't have the output
-// any more: an earlier server acknowledged what a full disk then refused.
+// isBehind reports whether the agent refused to attach because it no longer has the requested
+// output: an earlier server acknowledged output that a full disk then refused.
 func (s *Session) isBehind(refused *agent.Error) bool {
 	return s.left != nil && refused.Code == agent.ErrInvalid && refused.Field == "offset"
 }
 
-// catchUp skips output that the agent doesn't have any more: its readers see that it was
-// lost. It reports whether there was such output.
+// catchUp skips output that the agent no longer has, and records its loss. It reports whether
+// there was such output.
 func (r *record) catchUp(ctx context.Context) bool {
 	s := r.session
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
@@ -177,15 +176,15 @@ func (r *record) catchUp(ctx context.Context) bool {
 		return false
 	}
 	held := answer.Executions[i].Held
-	if held <= r.received.Load() || held > x.OutputLimit { // it lies
+	if held <= r.received.Load() || held > x.OutputLimit { // the agent lies
 		return false
 	}
-	s.host.Logger.Warn("output was lost", zap.String("execution", string(x.ID)), zap.Int64("bytes", held-r.received.Load()))
+	s.host.Logger.Warn("output was lost: the agent no longer has it", zap.String("execution", string(x.ID)), zap.Int64("bytes", held-r.received.Load()))
 	if r.log.Torn() {
 		r.lose(ctx, r.received.Load(), runtime.LossDamaged)
 	}
 	r.received.Store(held)
 	r.log.Skip(held)
-	r.wrote(ctx, held) // what the agent still has isn't lost
+	r.wrote(ctx, held) // output that the agent still has isn't lost
 	return true
 }

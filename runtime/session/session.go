@@ -1,18 +1,18 @@
-// Package session leads one execution from its record to its stored end.
+// Package session leads one execution from its record to its stored end. Each execution gets exactly one
+// outcome, based on evidence, and no caller sees it before it is stored.
 //
-// One goroutine, Session.Run, owns what is decided about it: when a stream to the agent
-// is opened again, why the execution is killed, whether its agent is late, and what its
-// outcome is. Everything else sends it messages. What is slow runs in workers that Run
-// waits for, and that report back as messages. One worker at a time has the stream: it
-// writes what comes to the log and acknowledges it, with no other goroutine in between.
+// One goroutine, Session.Run, decides everything about it: when to reopen the stream to the agent, why to
+// kill the execution, whether the agent is late, and what the outcome is. All other goroutines send it
+// messages. Slow work runs in workers that Run waits for and that report back by messages. One worker
+// at a time owns the stream: it writes events to the log and acknowledges them, with no other goroutine
+// in between.
 //
 //	record ─▶ attempt: dial, start or attach, copy output ─▶ exit ─▶ the end is stored ─▶ Done
 //	             ▲                    │                                  ▲
 //	             └──── pause ◀── the stream broke                        │
 //	                                  └── refused, or the runner went ───┘
 //
-// Output is acknowledged only once the log has it, or its loss is recorded. The outcome
-// rests on evidence, and nobody sees it before it is stored.
+// Output is acknowledged only after it is in the log, or its loss is recorded.
 package session
 
 import (
@@ -30,36 +30,36 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// A Cluster is what a session needs of a runtime.Cluster.
+// A Cluster is the part of runtime.Cluster that a session needs.
 type Cluster interface {
 	Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
 	Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Evidence, error)
 }
 
-// A Store keeps what the next server needs to know: see package store.
+// A Store stores what the next server needs; see package store.
 type Store interface {
 	PutExecution(ctx context.Context, x runtime.Execution) error
 	FinishExecution(ctx context.Context, x runtime.Execution, bytes int64) (kept int64, err error)
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error
 	Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error)
-	Leads(ctx context.Context) error // CLUSTER_UNAVAILABLE: another server does
+	Leads(ctx context.Context) error // CLUSTER_UNAVAILABLE: another server leads
 }
 
-// A Pool is what a session needs of its runner's pool.
+// A Pool is the part of a runner's pool that a session needs.
 type Pool interface {
 	Done(ctx context.Context, id runtime.RunnerID)
 	Release(ctx context.Context, id runtime.RunnerID) (bool, error)
 }
 
-// A Disk has the logs of all executions.
+// A Disk holds the logs of all executions.
 type Disk interface {
-	MakeRoom(ctx context.Context, bytes int64) // as far as that is possible
+	MakeRoom(ctx context.Context, bytes int64) // as far as possible
 	Wrote(bytes int64)                         // of output
-	Lost(bytes int64, err error)               // of output, which could not be written
+	Lost(bytes int64, err error)               // of output that could not be written
 }
 
-// A Host is what all sessions of a server share.
+// A Host holds what all sessions of a server share.
 type Host struct {
 	Cluster Cluster
 	Store   Store
@@ -67,34 +67,33 @@ type Host struct {
 	Quota   *output.Quota // nil: none
 	Logger  *zap.Logger
 
-	Began func(after time.Duration)             // a command of this server's began so long after it was queued
-	Ended func(s *Session, x runtime.Execution) // its end x is stored, and nobody has seen it yet
+	Began func(after time.Duration)             // a command that this server started began so long after it was queued
+	Ended func(s *Session, x runtime.Execution) // the end x is stored, and no caller has seen it yet
 
 	charges charges
 }
 
-// A Session is one execution that isn't finished. Its methods are safe for concurrent
-// use.
+// A Session is one unfinished execution. Its methods are safe for concurrent use.
 type Session struct {
 	host   *Host
 	runner runtime.Runner
 	begin  Begin
-	left   *left // what an earlier server left; nil: this one recorded the execution
+	left   *left // of an earlier server; nil: this server recorded the execution
 	record record
 	input  input
 
 	now     atomic.Pointer[runtime.Execution]
-	stream  latest.Value[*agent.Session] // the one to write to; nil: there is none
-	started chan struct{}                // closed when it runs, or has ended without
-	noted   chan struct{}                // closed when why it is killed is stored, or Run has returned
-	done    chan struct{}                // closed when it has ended and that is stored
+	stream  latest.Value[*agent.Session] // to write to; nil: none
+	started chan struct{}                // closed when it runs, or has ended without running
+	noted   chan struct{}                // closed when the reason for a kill is stored, or Run has returned
+	done    chan struct{}                // closed when its end is stored
 
-	kills   chan runtime.Outcome    // capacity 1: the first reason counts
-	goes    chan runtime.GoneReason // capacity 1, likewise: why the runner does
-	crowded atomic.Bool             // another execution ran in the runner meanwhile
+	kills  chan runtime.Outcome    // capacity 1: only the first reason counts
+	goes   chan runtime.GoneReason // capacity 1: why the runner ended; only the first reason counts
+	shared atomic.Bool             // another execution ran in the same runner
 }
 
-// New returns the session of an execution that was just recorded.
+// New returns the session of a newly recorded execution. Call Run once.
 func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log *output.Log) *Session {
 	s := &Session{
 		host: h, runner: runner, begin: begin,
@@ -112,33 +111,33 @@ func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log 
 	return s
 }
 
-// Execution returns the newest state.
+// Execution returns the latest state.
 func (s *Session) Execution() runtime.Execution { return *s.now.Load() }
 
-// Received returns how many bytes of output have come.
+// Received returns how many bytes of output have arrived.
 func (s *Session) Received() int64 { return s.record.received.Load() }
 
 // Runner returns the id of its runner.
 func (s *Session) Runner() runtime.RunnerID { return s.runner.ID }
 
-// Begin returns what is stored of how it was started.
+// Begin returns the stored parameters of its start.
 func (s *Session) Begin() Begin { return s.begin }
 
-// Log returns its output, for readers.
+// Log returns its output log, for readers.
 func (s *Session) Log() *output.Log { return s.record.log }
 
-// Started is closed when it runs, or has ended without.
+// Started returns a channel that is closed when it runs, or has ended without running.
 func (s *Session) Started() <-chan struct{} { return s.started }
 
-// Done is closed when it has ended and that is stored.
+// Done returns a channel that is closed when its end is stored.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Crowd notes that another execution runs in the same runner: what the host counts there
-// can't be told apart between them.
-func (s *Session) Crowd() { s.crowded.Store(true) }
+// MarkShared records that another execution runs in the same runner, so that the host's counters can't be
+// attributed to one of them.
+func (s *Session) MarkShared() { s.shared.Store(true) }
 
-// RunnerGone notes that the runner goes, or went. It never blocks. The first reason
-// counts; "" is an unknown one.
+// RunnerGone reports that the runner is being removed or has ended. It never blocks. The first reason
+// counts; "" means unknown.
 func (s *Session) RunnerGone(reason runtime.GoneReason) {
 	if reason == "" {
 		reason = runtime.GoneUnknown
@@ -149,8 +148,8 @@ func (s *Session) RunnerGone(reason runtime.GoneReason) {
 	}
 }
 
-// Kill ends the execution because of outcome; the first reason counts. It returns once
-// the reason is stored, for a server that sees the end without having asked for it.
+// Kill ends the execution with outcome; the first reason counts. It returns once the reason is stored, so
+// that a later server also knows it, once the execution has ended, or when ctx ends.
 func (s *Session) Kill(ctx context.Context, outcome runtime.Outcome) {
 	s.hintKill(outcome)
 	select {
@@ -160,7 +159,7 @@ func (s *Session) Kill(ctx context.Context, outcome runtime.Outcome) {
 	}
 }
 
-// hintKill is Kill without waiting.
+// hintKill is like Kill but doesn't wait.
 func (s *Session) hintKill(outcome runtime.Outcome) {
 	select {
 	case s.kills <- outcome:
@@ -173,18 +172,18 @@ func (s *Session) Signal(ctx context.Context, name string) error {
 	return s.control(ctx, func(stream *agent.Session) error { return stream.Signal(name) })
 }
 
-// Resize gives the command's terminals another size, once it runs.
+// Resize changes the size of the command's terminal, once it runs.
 func (s *Session) Resize(ctx context.Context, size runtime.TerminalSize) error {
 	return s.control(ctx, func(stream *agent.Session) error { return stream.Resize(agent.Size(size)) })
 }
 
-// control calls tell with a stream to the agent, once there is one; where the stream
-// breaks, with the next one. CONFLICT: the agent is too old.
-func (s *Session) control(ctx context.Context, tell func(*agent.Session) error) error {
+// control calls send with a stream to the agent, as soon as there is one. If that breaks, it tries the
+// next one. CONFLICT means that the agent is too old for the request.
+func (s *Session) control(ctx context.Context, send func(*agent.Session) error) error {
 	for {
 		stream, changed := s.stream.Get()
 		if stream != nil {
-			err := tell(stream)
+			err := send(stream)
 			var refused *agent.Error
 			if errors.As(err, &refused) {
 				return runtime.Wrap(runtime.CodeConflict, err, "%s: claim a new runner", refused.Message)
@@ -203,23 +202,23 @@ func (s *Session) control(ctx context.Context, tell func(*agent.Session) error) 
 	}
 }
 
-// Ended is the error of a caller that comes too late for an execution.
+// Ended returns the error for a request that came after an execution's end.
 func Ended(x runtime.Execution) error {
 	if x.End.Outcome == runtime.OutcomeRunnerGone {
-		return runtime.Errorf(runtime.CodeRunnerGone, "runner %q isn't there (any more)", x.RunnerID)
+		return runtime.Errorf(runtime.CodeRunnerGone, "runner %q is gone or never existed", x.RunnerID)
 	}
 	return runtime.Errorf(runtime.CodeConflict, "execution %s has ended", x.ID)
 }
 
-// change is for the one goroutine that has the execution: the worker of an attempt, and
-// Run between attempts.
+// change updates the execution. Only the goroutine that owns it may call it: the worker of an attempt,
+// and Run between attempts.
 func (s *Session) change(f func(runtime.Execution) runtime.Execution) runtime.Execution {
 	x := f(s.Execution())
 	s.now.Store(&x)
 	return x
 }
 
-// closeOnce closes a channel that only one goroutine closes.
+// closeOnce closes a channel, which only one goroutine may close, unless it is closed already.
 func closeOnce(c chan struct{}) {
 	select {
 	case <-c:

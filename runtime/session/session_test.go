@@ -23,12 +23,12 @@ func TestAnExecutionIsLedToItsEnd(t *testing.T) {
 	})
 }
 
-// TestKillIsStoredFirst: Kill returns once the first reason is stored, also where it is
-// asked for before there is a stream, or at the same time as others.
+// TestKillIsStoredFirst checks that Kill returns once the first reason is stored, even before there
+// is a stream or concurrently with other kills.
 func TestKillIsStoredFirst(t *testing.T) {
 	b := newBed(t)
 	s := b.session(nil, "sleep", "1000")
-	s.RunnerGone("") // may come at any time, and never waits
+	s.RunnerGone("") // may be called at any time, and never blocks
 	for range 3 {
 		s.hintKill(runtime.OutcomeCancelled)
 		s.RunnerGone(runtime.GoneReleased)
@@ -45,9 +45,9 @@ func TestKillIsStoredFirst(t *testing.T) {
 	s.Kill(t.Context(), runtime.OutcomeTimeLimit) // too late: it doesn't wait
 }
 
-// TestTheEndIsStoredBeforeAnybodySeesIt, however often that is refused, and a server
-// that stops meanwhile leaves it to the next one.
-func TestTheEndIsStoredBeforeAnybodySeesIt(t *testing.T) {
+// TestEndIsStoredBeforeItIsPublished lets the store fail several times. A server that stops
+// meanwhile leaves the end to the next.
+func TestEndIsStoredBeforeItIsPublished(t *testing.T) {
 	b := newBed(t)
 	b.fail(errors.New("the disk is full"))
 	stopped, s := b.session(nil, "true"), b.session(nil, "true")
@@ -69,11 +69,11 @@ func TestTheEndIsStoredBeforeAnybodySeesIt(t *testing.T) {
 		t.Error("what was stopped ended")
 	default:
 	}
-	stopped.Kill(t.Context(), runtime.OutcomeCancelled) // nobody is left to store it: it doesn't wait
+	stopped.Kill(t.Context(), runtime.OutcomeCancelled) // nothing runs that could store it: it doesn't block
 }
 
-// TestWithoutItsRunnerItEnds for the reason that an earlier server left.
-func TestWithoutItsRunnerItEnds(t *testing.T) {
+// TestMissingRunnerEndsTheExecution checks that the reason stored by an earlier server is used.
+func TestMissingRunnerEndsTheExecution(t *testing.T) {
 	b := newBed(t)
 	s := b.session(nil)
 	s.left = &left{gone: runtime.GoneInactivity}

@@ -1,16 +1,17 @@
-// Package share divides what a server has for all tenants, so that none takes all of it.
+// Package share divides a server's total of something between all tenants, so that no tenant takes
+// all of it.
 package share
 
 import "github.com/rockpool/rockpool/runtime"
 
-// A Bound limits how many things of one kind tenants have together. A tenant gets one more while
-// it has fewer than are left for all: one alone gets half, a second one half of the rest, and so
-// on. It always gets its first one. So tenants may have one each beyond the limit. A Bound isn't
-// safe for concurrent use.
+// A Bound limits how many things of one kind all tenants have together. A tenant gets one more
+// while it has fewer than are left for all: one tenant alone gets half, a second one half of the
+// rest, and so on. It always gets its first one, so tenants may have one each beyond the limit. A
+// Bound isn't safe for concurrent use.
 type Bound struct {
 	Limit int
-	Quota string // what [runtime.Exceeded] calls it
-	Of    string // what it limits, for people: "running batches"
+	Quota string // name in [runtime.Exceeded]
+	Of    string // what is limited, for people: "running batches"
 
 	taken int
 	has   map[runtime.TenantID]int
@@ -21,7 +22,7 @@ func (b *Bound) Acquire(id runtime.TenantID) error {
 	left, has := max(0, b.Limit-b.taken), b.has[id]
 	if has > 0 && has >= left {
 		e := runtime.Errorf(runtime.CodeQuotaExceeded, "tenant %s has %d %s, its share of the %d for all tenants: try again when one of them has ended", id, has, b.Of, b.Limit)
-		// No other figure: it would tell what the others have.
+		// Only the tenant's own number: another one would disclose what others have.
 		e.Exceeded = &runtime.Exceeded{Quota: b.Quota, Limit: int64(has), Used: int64(has)}
 		return e
 	}
@@ -29,7 +30,7 @@ func (b *Bound) Acquire(id runtime.TenantID) error {
 	return nil
 }
 
-// Adopt takes one, whatever the limit: a server that starts finds it taken.
+// Adopt takes one even beyond the limit, for what a starting server finds in use.
 func (b *Bound) Adopt(id runtime.TenantID) {
 	if b.has == nil {
 		b.has = map[runtime.TenantID]int{}
@@ -38,7 +39,7 @@ func (b *Bound) Adopt(id runtime.TenantID) {
 	b.taken++
 }
 
-// Release gives back one that the tenant has. Giving back more does nothing.
+// Release releases one that the tenant has. Releasing more does nothing.
 func (b *Bound) Release(id runtime.TenantID) {
 	switch b.has[id] {
 	case 0:

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// take has a tenant take all that it gets.
+// take makes a tenant acquire all that it gets.
 func take(t *testing.T, b *Bound, id runtime.TenantID) (n int) {
 	t.Helper()
 	for ; ; n++ {
@@ -30,7 +30,7 @@ func take(t *testing.T, b *Bound, id runtime.TenantID) (n int) {
 	}
 }
 
-// However greedy the tenants before it were, each one gets in.
+// TestEachTenantGetsItsShare checks that each tenant gets one, however much the earlier ones took.
 func TestEachTenantGetsItsShare(t *testing.T) {
 	b := &Bound{Limit: 100, Quota: "things", Of: "red things"}
 	for i, want := range []int{50, 25, 13, 6, 3, 2, 1, 1, 1, 1} {
@@ -57,8 +57,8 @@ func TestEachTenantGetsItsShare(t *testing.T) {
 	}
 }
 
-// TestBoundWalk: nobody who has its fair part of what is taken and left is refused, and all have at most one for each
-// tenant beyond the limit.
+// TestBoundWalk checks that no tenant below its fair part is refused, and that all together exceed
+// the limit by at most one for each tenant.
 func TestBoundWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const tenants = 5

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// Tokens returns all tokens, the oldest first.
+// Tokens returns all tokens, oldest first.
 func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
 	const doing = "list tokens"
 	rows, err := s.reads.QueryContext(ctx, "SELECT value, used FROM tokens ORDER BY id")
@@ -37,8 +37,8 @@ func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
 	return all, typed(rows.Err(), doing)
 }
 
-// PutTokens stores tokens, or replaces what is stored of them but their last use. After an error some
-// may be stored.
+// PutTokens stores tokens. It replaces stored ones except for their last use. After an error, some may be
+// stored.
 func (s *Store) PutTokens(ctx context.Context, tokens ...access.Token) error {
 	values := make([][]byte, len(tokens))
 	for i, t := range tokens {
@@ -57,7 +57,8 @@ func (s *Store) PutTokens(ctx context.Context, tokens ...access.Token) error {
 	})
 }
 
-// UseTokens stores when tokens were used last. It returns when ctx ends, and it may be stored all the same.
+// UseTokens stores when tokens were last used. If ctx ends first, it returns; the times may be
+// stored or not.
 func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
 	return s.rewrite(ctx, "store the last use of tokens", func(tx *transaction) error {
 		for id, at := range used {
@@ -69,7 +70,7 @@ func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error 
 	})
 }
 
-// DeleteTokens forgets tokens.
+// DeleteTokens deletes tokens.
 func (s *Store) DeleteTokens(ctx context.Context, ids []string) error {
 	return s.write(ctx, "delete tokens", func(tx *transaction) error {
 		for _, id := range ids {
@@ -81,7 +82,7 @@ func (s *Store) DeleteTokens(ctx context.Context, ids []string) error {
 	})
 }
 
-// Tenants returns all tenants that were put, sorted by id.
+// Tenants returns all stored tenants, ordered by id.
 func (s *Store) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 	const doing = "list tenants"
 	rows, err := s.reads.QueryContext(ctx, "SELECT value FROM tenants ORDER BY id")
@@ -104,7 +105,7 @@ func (s *Store) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 	return all, typed(rows.Err(), doing)
 }
 
-// PutTenant stores a tenant, or replaces it.
+// PutTenant stores or replaces a tenant.
 func (s *Store) PutTenant(ctx context.Context, t runtime.Tenant) error {
 	value, err := json.Marshal(t)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *Store) PutTenant(ctx context.Context, t runtime.Tenant) error {
 	})
 }
 
-// DeleteTenant forgets a tenant.
+// DeleteTenant deletes a tenant.
 func (s *Store) DeleteTenant(ctx context.Context, id runtime.TenantID) error {
 	return s.write(ctx, "delete a tenant", func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM tenants WHERE id = $1", string(id))

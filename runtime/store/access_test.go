@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-func TestTokensComeBack(t *testing.T) {
+func TestTokensAreRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	at := time.Unix(1_700_000_000, 123_000_000)
@@ -46,7 +46,7 @@ func TestTokensComeBack(t *testing.T) {
 	}
 }
 
-func TestTenantsComeBack(t *testing.T) {
+func TestTenantsAreRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	runners, seconds := 5, int64(1<<40)
@@ -75,8 +75,8 @@ func TestTenantsComeBack(t *testing.T) {
 	}
 }
 
-// TestExecutionsAndBatchesOfATenant: pages and counts have one tenant's, together with other
-// filters, and the default tenant isn't all.
+// TestExecutionsAndBatchesOfATenant checks pages and counts of one tenant, also with other filters,
+// and that the default tenant doesn't mean all.
 func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	tenants := []runtime.TenantID{runtime.DefaultTenant, "physics", "chemistry"}

@@ -24,16 +24,18 @@ type AuditRow struct {
 	Value  []byte
 }
 
-// auditColumns are as many as an AuditRow has fields.
+// auditColumns is the number of an AuditRow's fields.
 const auditColumns = 8
 
-// MostAuditRows is how many rows AppendAudit takes at once.
+// MostAuditRows bounds the rows of one AppendAudit.
 const MostAuditRows = mostParameters / auditColumns
 
+// insertAudit is followed by the parameters of the rows.
 const insertAudit = "INSERT INTO audit (id, tenant, actor, action, object, at, failed, value) VALUES "
 
-// AppendAudit stores rows, at most MostAuditRows: all of them or none. One that is stored already stays as it is. If ctx
-// ends first, it returns ctx's cause, and the rows may be stored or not: append them again.
+// AppendAudit stores at most MostAuditRows rows: all or none. Rows that are stored already stay
+// unchanged. If ctx ends first, it returns ctx's cause; the rows may be stored or not, so append
+// them again.
 func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -44,7 +46,7 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 		values[i] = "(" + parameters(len(args)+1, auditColumns) + ")"
 		args = append(args, r.ID, r.Tenant, r.Actor, r.Action, r.Object, r.At.UnixMilli(), bit(r.Failed), r.Value)
 	}
-	// One statement: a write that fails must leave nothing.
+	// One statement, so that a failed write stores nothing.
 	statement := insertAudit + strings.Join(values, ", ") + " ON CONFLICT (id) DO NOTHING"
 	return s.rewrite(ctx, "store the audit log", func(tx *transaction) error {
 		execute := tx.ExecOnce
@@ -56,24 +58,25 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	})
 }
 
-// passedText is what a value has whose outcome is OK: it decides of rows that an earlier server stored, which didn't
-// say that they failed. A quotation mark in a string is escaped: no string contains it.
+// passedText occurs in the value of every row whose outcome is OK. It classifies the rows of older
+// servers, which didn't store failed. It can't occur inside a string, because quotation marks there
+// are escaped.
 const passedText = `"outcome":"OK"`
 
 // An AuditFilter selects rows; a zero field selects all.
 type AuditFilter struct {
-	Tenant      *runtime.TenantID // nil: of all tenants
+	Tenant      *runtime.TenantID // nil: all tenants
 	Actor       string
 	Action      string
 	Object      string
-	Failed      *bool     // nil: whatever the outcome
-	From, To    time.Time // by the time in the id, in milliseconds; To isn't included
+	Failed      *bool     // nil: any outcome
+	From, To    time.Time // by the time in the id, in milliseconds; To is exclusive
 	NewestFirst bool
 }
 
-// Audit returns at most the first rows after an id, oldest first or, with NewestFirst, newest first. More says that
-// there are some after these. It calls charge with the size of each row's value, in bytes: an error ends the page, and
-// is returned only where that is empty.
+// Audit returns at most first rows after an id, oldest first or, with NewestFirst, newest first.
+// more says that others follow. It calls charge with the size of each row's value in bytes. An
+// error of charge ends the page, and is returned only if the page is empty.
 func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string, charge func(bytes int) error) (page []AuditRow, more bool, err error) {
 	const doing = "read the audit log"
 	var conditions []string
@@ -122,7 +125,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 	args = append(args, first+1, []byte(passedText))
 	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, coalesce(failed = 1, instr(value, $%d) = 0), value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
 		len(args), strings.Join(conditions, " AND "), order, len(args)-1), args...)
-	if hasState(err, stateNoText) { // no column has NUL
+	if hasState(err, stateNoText) { // no column contains NUL
 		return nil, false, nil
 	}
 	if err != nil {
@@ -150,8 +153,9 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 	return page, false, typed(rows.Err(), doing)
 }
 
-// DeleteAudit deletes the oldest rows, at most so many, whose id was made before a time. It returns how many it
-// deleted: call it again until that is fewer. Other writes go between. It returns when ctx ends.
+// DeleteAudit deletes at most most of the oldest rows whose id was made before a time, and returns their
+// number. Call it again until that is less than most; other writes run in between. If ctx ends first, it
+// returns ctx's cause.
 func (s *Store) DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error) {
 	var found int
 	err = s.rewrite(ctx, "shorten the audit log", func(tx *transaction) error {
@@ -169,8 +173,8 @@ func (s *Store) DeleteAudit(ctx context.Context, before time.Time, most int) (de
 	return found, nil
 }
 
-// firstID returns what no UUID of version 7 sorts before that was made at t or later: such an id begins with 48 bits
-// of milliseconds.
+// firstID returns a string that sorts before every UUID of version 7 made at t or later. Such an id
+// begins with 48 bits of milliseconds.
 func firstID(t time.Time) string {
 	millis := uint64(max(0, min(t.UnixMilli(), 1<<48-1)))
 	var bytes [6]byte

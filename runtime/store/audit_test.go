@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// auditRows returns rows of which each is made a second after the one before. Their Value is their number.
+// auditRows returns rows made at intervals of a second, whose Value is their number.
 func auditRows(n int) (rows []AuditRow) {
 	start := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
 	for i := range n {
@@ -106,7 +106,8 @@ func TestAuditPages(t *testing.T) {
 	}
 }
 
-// TestAuditOfEarlierServersFailed: of rows that were stored before there was a column for it, the value says it.
+// TestAuditOfEarlierServersFailed checks that the value decides about rows that were stored before
+// the column failed existed.
 func TestAuditOfEarlierServersFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
@@ -130,7 +131,7 @@ func TestAuditOfEarlierServersFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, path)
-	// What is stored with the column, that says it, whatever the value.
+	// Rows that are stored with the column keep its value, whatever it is.
 	rows = append(rows, auditRows(5)[3:]...)
 	appendRows(t, s, rows[3:])
 	for failed, want := range map[bool][]string{false: {rows[0].ID, rows[2].ID, rows[3].ID}, true: {rows[1].ID, rows[4].ID}} {
@@ -187,7 +188,7 @@ func TestAuditIsDeletedInPieces(t *testing.T) {
 	}
 }
 
-// TestIDsBeginWithTheirTime: what firstID relies on.
+// TestIDsBeginWithTheirTime checks an assumption of firstID.
 func TestIDsBeginWithTheirTime(t *testing.T) {
 	before := time.Now()
 	id := uuid.Must(uuid.NewV7()).String()
@@ -202,7 +203,7 @@ func TestIDsBeginWithTheirTime(t *testing.T) {
 	}
 }
 
-// leaving is a caller's context that ends once the caller waits for what is queued.
+// leaving is a caller's context that ends once the caller waits for its queued write.
 type leaving struct {
 	context.Context
 	leave func()
@@ -216,8 +217,9 @@ func (l *leaving) Done() <-chan struct{} {
 	return l.Context.Done()
 }
 
-// TestWritesThatCanBeRepeatedEndWithTheirCaller while the database stands still. After that rows are stored once.
-func TestWritesThatCanBeRepeatedEndWithTheirCaller(t *testing.T) {
+// TestRepeatableWritesReturnWhenTheContextEnds uses a stalled database. Afterwards the rows are
+// stored once.
+func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 	for name, write := range map[string]func(s *Store, ctx context.Context, rows []AuditRow) error{
 		"append": func(s *Store, ctx context.Context, rows []AuditRow) error { return s.AppendAudit(ctx, rows) },
 		"delete": func(s *Store, ctx context.Context, _ []AuditRow) error {

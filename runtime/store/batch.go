@@ -13,10 +13,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// AddBatch stores a new batch, and with it what its owner needs: what all its executions
-// share, and each of its steps, the first one first. Its key can't be used for an execution
-// for a day. Where its key is stored already with another batch it stores nothing and
-// returns that one and false.
+// AddBatch stores a new batch with what its owner needs: start, shared by all its executions, and
+// its steps in order. Its key can't be used for an execution for a day. If another batch has the
+// key already, AddBatch stores nothing and returns that batch and false.
 func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, steps [][]byte) (stored runtime.Batch, added bool, err error) {
 	value, err := json.Marshal(b)
 	if err != nil {
@@ -35,8 +34,8 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 				return err
 			}
 		}
-		// These first: a write may be committed in part, and steps without their batch
-		// harm nobody (see UnfinishedBatches).
+		// Before the batch: a write may be committed in part, and steps without a batch do no harm (see
+		// UnfinishedBatches).
 		for i, step := range steps {
 			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES ($1, $2, $3)", b.ID, b.First()+i, step); err != nil {
 				return err
@@ -54,14 +53,14 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 	return stored, added, err
 }
 
-// BatchStep returns what AddBatch got for a case, and for all of them.
+// BatchStep returns the step and the start that AddBatch stored for a case.
 func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (step, start []byte, err error) {
 	err = s.reads.QueryRowContext(ctx, "SELECT s.value, b.start FROM batch_steps s JOIN batches b ON b.id = s.batch WHERE s.batch = $1 AND s.case_no = $2", id, number).
 		Scan(&step, &start)
 	return step, start, typed(err, "read a case")
 }
 
-// CancelBatch remembers that a batch is to end.
+// CancelBatch records that a batch is to end.
 func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
 	return s.write(ctx, "cancel a batch", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE batches SET cancelled = 1 WHERE id = $1 AND finished IS NULL", id)
@@ -69,7 +68,7 @@ func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
 	})
 }
 
-// FinishBatch replaces a stored batch by what became of it.
+// FinishBatch stores the end of a batch.
 func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 	value, err := json.Marshal(b)
 	if err != nil {
@@ -84,7 +83,7 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 	})
 }
 
-// DropBatch forgets a batch of which nothing has begun, and its key.
+// DropBatch deletes a batch of which no execution has begun, and its key.
 func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
 	return s.write(ctx, "drop a batch", func(tx *transaction) error {
 		const unbegun = " AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = $2)"
@@ -101,7 +100,7 @@ func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
 	})
 }
 
-// Batch returns BATCH_NOT_FOUND for one that isn't stored.
+// Batch returns a batch, or BATCH_NOT_FOUND.
 func (s *Store) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
 	b, found, err := s.batch(ctx, "SELECT value FROM batches WHERE id = $1", id)
 	if err == nil && !found {
@@ -110,13 +109,12 @@ func (s *Store) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, e
 	return b, err
 }
 
-// NoBatch is the error about a batch that isn't stored.
+// NoBatch returns BATCH_NOT_FOUND for an id.
 func NoBatch(id runtime.BatchID) error {
-	return runtime.Errorf(runtime.CodeBatchNotFound, "no batch %s: it never was, or it was collected", id)
+	return runtime.Errorf(runtime.CodeBatchNotFound, "batch %s doesn't exist, or retention removed it", id)
 }
 
-// BatchByKey returns the batch that was stored with an idempotency key, and whether there
-// is one.
+// BatchByKey returns the batch with an idempotency key, and whether there is one.
 func (s *Store) BatchByKey(ctx context.Context, key string) (runtime.Batch, bool, error) {
 	return s.batch(ctx, "SELECT value FROM batches WHERE key = $1", key)
 }
@@ -125,15 +123,14 @@ func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.B
 	return one[runtime.Batch](ctx, s, "read a batch", statement, arg)
 }
 
-// An UnfinishedBatch is one that hasn't ended, with what its owner needs to go on.
+// An UnfinishedBatch is an unfinished batch with what its owner needs to continue it.
 type UnfinishedBatch struct {
 	Batch     runtime.Batch
 	Cancelled bool // see CancelBatch
 }
 
-// UnfinishedBatches returns all batches that aren't FINISHED, oldest first, but for those
-// that can't be read: see Unreadable. It forgets what was left of others, and finished ones
-// without any execution.
+// UnfinishedBatches returns all unfinished batches, oldest first, except unreadable ones: see
+// Unreadable. It deletes leftovers of other batches, and finished batches without executions.
 func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
 	const doing = "list unfinished batches"
 	err := s.write(ctx, doing, func(tx *transaction) error {
@@ -143,7 +140,7 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 		}
 		return err
 	})
-	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // rows too many do no harm
+	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // leftover rows do no harm
 		return nil, err
 	}
 	rows, err := s.reads.QueryContext(ctx, "SELECT id, value, cancelled FROM batches WHERE finished IS NULL ORDER BY id")
@@ -176,8 +173,7 @@ type BatchFilter struct {
 	NewestFirst   bool
 }
 
-// Batches returns the first ones after an id, at most one more than first, and how many
-// match in all.
+// Batches returns at most first+1 batches after an id, and the number of all that match.
 func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
 	where, args := "true", []any{}
 	if q.RunnerID != "" {
@@ -218,8 +214,8 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 	return all, total, typed(rows.Err(), "list batches")
 }
 
-// BatchExecutions returns the executions of a batch by their case: those of the cases from
-// first up to, not including, end.
+// BatchExecutions returns the executions of a batch's cases first to end-1, by case number. It
+// calls charge with the size of each record in bytes, and returns charge's error.
 func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
 	const doing = "list the executions of a batch"
 	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3", id, first, end)
@@ -248,7 +244,7 @@ func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, 
 	return all, typed(rows.Err(), doing)
 }
 
-// BatchExecutionIDs returns the ids of a batch's executions, by their case.
+// BatchExecutionIDs returns the ids of a batch's executions, by case number.
 func (s *Store) BatchExecutionIDs(ctx context.Context, id runtime.BatchID) (map[int]runtime.ExecutionID, error) {
 	const doing = "list the executions of a batch"
 	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no FROM executions WHERE batch = $1", id)
@@ -268,7 +264,7 @@ func (s *Store) BatchExecutionIDs(ctx context.Context, id runtime.BatchID) (map[
 	return all, typed(rows.Err(), doing)
 }
 
-// batchesOf returns the batches of some executions.
+// batchesOf returns the batches of executions.
 func batchesOf(tx *transaction, these string, ids []any) (all []runtime.BatchID, err error) {
 	rows, err := tx.Query("SELECT DISTINCT batch FROM executions WHERE batch IS NOT NULL AND id"+these, ids...)
 	if err != nil {
@@ -285,8 +281,8 @@ func batchesOf(tx *transaction, these string, ids []any) (all []runtime.BatchID,
 	return all, rows.Err()
 }
 
-// deleteEmpty forgets those of some batches that have finished and have no execution any
-// more. Their keys stay spent until keysExpire.
+// deleteEmpty deletes those of the batches that have finished and have no executions left. Their
+// keys stay spent until keysExpire.
 func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Time) error {
 	for _, id := range batches {
 		var value []byte
@@ -298,7 +294,7 @@ func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Tim
 			return err
 		}
 		var b runtime.Batch
-		if err := json.Unmarshal(value, &b); err == nil && b.Key != "" { // else its key is unknown
+		if err := json.Unmarshal(value, &b); err == nil && b.Key != "" { // otherwise its key is unknown
 			if err := spend(tx, b, keysExpire); err != nil {
 				return err
 			}
@@ -310,7 +306,7 @@ func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Tim
 	return nil
 }
 
-// spend remembers that a batch's key was used.
+// spend records that a batch's key was used.
 func spend(tx *transaction, b runtime.Batch, expires time.Time) error {
 	_, err := tx.Exec(putSpentKey, b.Key, b.Input, b.RunnerID, expires.Unix())
 	return err

@@ -37,8 +37,9 @@ func execute(t *testing.T, s *Store, id runtime.ExecutionID, batch runtime.Batch
 	}
 }
 
-// What a next server needs is there until the batch has finished.
-func TestUnfinishedBatchComesBack(t *testing.T) {
+// TestUnfinishedBatchIsRestored checks that everything that the next server needs is kept until the
+// batch has finished.
+func TestUnfinishedBatchIsRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	b := runtime.Batch{ID: "b", RunnerID: "r", EnvironmentID: "e", HasBuild: true, CaseCount: 2, State: runtime.BatchRunning, Key: "k", Input: "i", QueuedAt: time.Unix(5, 0).UTC()}
@@ -82,7 +83,7 @@ func TestUnfinishedBatchComesBack(t *testing.T) {
 	}
 }
 
-// A key is one batch's, and no execution's.
+// TestBatchKeyIsUsedOnce checks that a key belongs to one batch, and to no execution.
 func TestBatchKeyIsUsedOnce(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	b := runtime.Batch{ID: "b", Key: "start/k", Input: "i", CaseCount: 1, QueuedAt: time.Unix(1000, 0)}
@@ -106,8 +107,9 @@ func TestBatchKeyIsUsedOnce(t *testing.T) {
 	}
 }
 
-// A batch is kept whole while it runs, and goes with the last of its executions.
-func TestBatchGoesWithItsExecutions(t *testing.T) {
+// TestBatchIsDeletedWithItsExecutions checks that a batch is kept while it runs, and is deleted
+// with its last execution.
+func TestBatchIsDeletedWithItsExecutions(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	b := runtime.Batch{ID: "b", Key: "start/k", Input: "i", CaseCount: 2}
 	addBatch(t, s, b, "first", "second")

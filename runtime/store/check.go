@@ -14,28 +14,27 @@ import (
 	"github.com/rockpool/rockpool/runtime/probe"
 )
 
-// A file is one that was open when info was taken.
+// A file is an open file as it was when it was opened.
 type file struct {
 	path string
 	info os.FileInfo
 }
 
-// patience is for how long a checkpoint may run until the disk is taken to stall.
+// patience is how long a checkpoint may run before the disk is considered stalled.
 const patience = 4 * time.Second
 
-// Check returns an error, which says what to do, unless the database stores
-// what is written to it, or did within the last second. It writes to it, in the
-// way in which all is written, and knows whether the last checkpoint failed, and
-// whether one hangs. STORAGE_FULL: only room is missing.
+// Check returns nil if the database works, or did within the last second. Otherwise it returns an
+// error that says what to do; STORAGE_FULL means that only room is missing. It writes to the
+// database like any other write, and also reports a checkpoint that failed or hangs.
 func (s *Store) Check(ctx context.Context) error {
-	_, err := s.check.Ask(ctx)
+	_, err := s.check.Check(ctx)
 	if errors.Is(err, probe.ErrLate) {
 		return errors.New(s.db.stalls())
 	}
 	return err
 }
 
-// tryWrite is what Check does.
+// tryWrite does the work of Check.
 func (s *Store) tryWrite() error {
 	return s.db.check(func() error {
 		bytes := 1
@@ -59,6 +58,8 @@ func (s *Store) tryWrite() error {
 	})
 }
 
+// check returns why the database can't be written, or nil. It writes with write, and examines the
+// file, the checkpoints and the disk.
 func (d *sqliteDB) check(write func() error) error {
 	if err := d.intact(); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (d *sqliteDB) check(write func() error) error {
 		}
 	}
 	if began := d.began.Load(); err == nil && began != nil && time.Since(*began) > patience {
-		return fmt.Errorf("writes have not reached the disk for %.0f s: it stalls; see the kernel's log (dmesg)", time.Since(*began).Seconds())
+		return fmt.Errorf("writes have not reached the disk for %.0f s: the disk stalls; see the kernel's log (dmesg)", time.Since(*began).Seconds())
 	}
 	if err != nil {
 		return d.explained(err)
@@ -78,23 +79,22 @@ func (d *sqliteDB) check(write func() error) error {
 	return d.descriptors()
 }
 
-// intact returns an error if what is stored goes to a file that the next server
-// won't find.
+// intact returns an error if the open files aren't the ones that the next server will find.
 func (d *sqliteDB) intact() error {
 	for _, opened := range d.files {
 		now, err := os.Stat(opened.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, opened.info):
-			return fmt.Errorf("%s was deleted, moved or replaced while the server has it open: all that is stored now is lost when the server ends; put the file back, or stop the server and restore the database from its backup", opened.path)
+			return fmt.Errorf("%s was deleted, moved or replaced while the server has it open: everything stored from now on is lost when the server ends; put the file back, or stop the server and restore the database from its backup", opened.path)
 		case err != nil:
-			return fmt.Errorf("the database can't be looked at: %w", err)
+			return fmt.Errorf("check the database's file: %w", err)
 		}
 	}
 	return nil
 }
 
-// descriptors returns an error if the server can't open another file: reads
-// open the database, and so does everything else that is asked of the server.
+// descriptors returns an error if the server can't open another file. Reads open the database, and most
+// requests open files too.
 func (d *sqliteDB) descriptors() error {
 	dir, err := os.Open(d.dir())
 	if err != nil {
@@ -105,30 +105,29 @@ func (d *sqliteDB) descriptors() error {
 
 func (d *sqliteDB) dir() string { return filepath.Dir(d.files[0].path) }
 
-// explained returns an error of SQLite's or of the system's with what to do.
+// explained adds advice to an error of SQLite or of the system.
 func (d *sqliteDB) explained(err error) error {
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
 		return err
 	}
 	ofDisk := hasCode(err, sqliteReadOnly, sqliteIO, sqliteCantOpen)
 	if ofDisk {
-		err = errors.Join(err, d.tryFile()) // which says more, if it fails as well
+		err = errors.Join(err, d.tryFile()) // more specific, if it fails too
 	}
 	advice := probe.Advice(err)
 	switch {
 	case advice != "":
 	case hasCode(err, sqliteCorrupt, sqliteNoDatabase):
-		advice = "the file is damaged: stop the server, and restore the database from its backup"
+		advice = "the file is damaged: stop the server and restore the database from its backup"
 	case ofDisk:
-		advice = "the disk fails, or the file's permissions were changed: see the kernel's log (dmesg)"
+		advice = "the disk failed, or the file's permissions changed: see the kernel's log (dmesg)"
 	default:
-		advice = "the server's log and the kernel's (dmesg) say more"
+		advice = "see the server's log and the kernel's (dmesg)"
 	}
-	return fmt.Errorf("the database can't be written: %s: %w", advice, err)
+	return fmt.Errorf("the database is not writable: %s: %w", advice, err)
 }
 
-// tryFile makes a file beside the database: unlike SQLite it returns the
-// system's own error.
+// tryFile creates a file in the database's directory. Unlike SQLite, it returns the system's own error.
 func (d *sqliteDB) tryFile() error {
 	file, err := os.CreateTemp(d.dir(), "check-*")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// wantBroken waits until Check says so, in words that have all of these.
+// wantBroken waits until Check returns an error that contains all words.
 func (s *Store) wantBroken(t *testing.T, words ...string) {
 	t.Helper()
 	var err error
@@ -39,14 +39,14 @@ func (s *Store) wantWell(t *testing.T) {
 	wait.For(t, "Check finds out that it is over", func() bool { return s.Check(t.Context()) == nil })
 }
 
-// TestCheckOfADiskThatFails: the files are open, so nothing but a write finds out.
-func TestCheckOfADiskThatFails(t *testing.T) {
+// TestCheckReportsAFailedDisk keeps the files open, so that only a write detects the failure.
+func TestCheckReportsAFailedDisk(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail  func(disk.Disk, testing.TB)
 		words []string
 	}{
-		"read-only":    {disk.Disk.Error, []string{"read-only", "mount it to be written"}},
-		"input/output": {disk.Disk.Die, []string{"the disk fails", "dmesg", unix.EIO.Error()}},
+		"read-only":    {disk.Disk.Error, []string{"read-only", "remount it writable"}},
+		"input/output": {disk.Disk.Die, []string{"the disk failed", "dmesg", unix.EIO.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := disk.New(t)
@@ -65,11 +65,11 @@ func TestCheckOfADiskThatFails(t *testing.T) {
 	}
 }
 
-// TestCheckOfADiskThatLosesWrites: they go to the page cache and no further, so only
-// the checkpoint finds out. The kernel may drop pages that it couldn't write, above all
-// where it looks for idle memory by itself (DAMON). SQLite then reads what isn't there,
-// says that the file is damaged, and Check has to say so from then on.
-func TestCheckOfADiskThatLosesWrites(t *testing.T) {
+// TestCheckReportsLostWrites uses a disk on which writes reach only the page cache, so that only
+// the checkpoint fails. The kernel may drop pages that it couldn't write, above all while it
+// searches for idle memory (DAMON). SQLite then reads other data and reports a damaged file, and
+// Check must report that afterwards.
+func TestCheckReportsLostWrites(t *testing.T) {
 	d := disk.NewThin(t)
 	s := open(t, filepath.Join(d.Dir, "db"))
 	s.wantWell(t)
@@ -105,8 +105,8 @@ func TestCheckOfADiskThatLosesWrites(t *testing.T) {
 	})
 }
 
-// TestCheckOfADiskThatStalls: commits succeed, and the checkpoint hangs.
-func TestCheckOfADiskThatStalls(t *testing.T) {
+// TestCheckReportsAStalledDisk lets commits succeed and the checkpoint hang.
+func TestCheckReportsAStalledDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "db"))
 		hangs, release := make(chan struct{}), make(chan struct{})
@@ -124,7 +124,7 @@ func TestCheckOfADiskThatStalls(t *testing.T) {
 		<-hangs
 		time.Sleep(patience)
 		if err := s.Check(t.Context()); err != nil {
-			t.Error("the checkpoint may take so long, and", err)
+			t.Error("the checkpoint hasn't taken too long, but the check fails:", err)
 		}
 		time.Sleep(patience)
 		if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil); err != nil {
@@ -141,8 +141,8 @@ func TestCheckOfADiskThatStalls(t *testing.T) {
 	})
 }
 
-// TestCheckIsWellAgain: without a restart.
-func TestCheckIsWellAgain(t *testing.T) {
+// TestCheckRecovers checks recovery without a restart.
+func TestCheckRecovers(t *testing.T) {
 	t.Run("writes are refused", func(t *testing.T) {
 		d := disk.New(t)
 		path := filepath.Join(d.Dir, "db")
@@ -180,7 +180,7 @@ func TestCheckIsWellAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wantBroken(t, path, "replaced", "restore")
-		// What is stored meanwhile isn't written into the other file.
+		// Writes meanwhile don't reach the other file.
 		if err := s.PutRunner(t.Context(), runtime.Runner{ID: "meanwhile"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestCheckIsWellAgain(t *testing.T) {
 			return unreadable
 		})
 		if err != nil || !found {
-			t.Error("what was stored meanwhile isn't there", err)
+			t.Error("what was stored meanwhile is missing", err)
 		}
 	})
 	t.Run("locked by another program", func(t *testing.T) {
@@ -223,8 +223,8 @@ func TestCheckIsWellAgain(t *testing.T) {
 	})
 }
 
-// TestCheckTellsThatDescriptorsAreMissing lets the process open nothing more.
-func TestCheckTellsThatDescriptorsAreMissing(t *testing.T) {
+// TestCheckReportsMissingDescriptors uses up the process's file descriptors.
+func TestCheckReportsMissingDescriptors(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	s.wantWell(t)
 	var limit unix.Rlimit

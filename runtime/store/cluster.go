@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Environments calls each for every stored environment, sorted by id. Of one
-// that can't be read only the id is known, and unreadable says why.
+// Environments calls each for every stored environment, ordered by id. For an unreadable one, only
+// the id is known, and unreadable says why.
 func (s *Store) Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error {
 	return s.rows(ctx, "list environments", "SELECT id, value FROM environments ORDER BY id", func(scan func(...any) error) error {
 		var id runtime.EnvironmentID
@@ -28,9 +28,8 @@ func (s *Store) Environments(ctx context.Context, each func(env runtime.Environm
 	})
 }
 
-// PutEnvironment stores env if the stored revision is env.Revision-1 (none
-// counts as 0), does nothing if it is stored already, and returns CONFLICT
-// otherwise.
+// PutEnvironment stores env if the stored revision is env.Revision-1 (a missing environment counts
+// as 0). It does nothing if an equal env is stored, and returns CONFLICT otherwise.
 func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	value, err := json.Marshal(env)
 	if err != nil {
@@ -54,8 +53,8 @@ func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) err
 	})
 }
 
-// PutFirst stores environments where none is stored, readable or not: all of them
-// or, where that fails, none. It reports whether it did.
+// PutFirst stores environments if none is stored yet, readable or not. It stores all or none, and reports
+// whether it did.
 func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment) (bool, error) {
 	if len(environments) == 0 {
 		return false, nil
@@ -70,7 +69,7 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 		rows = append(rows, "("+parameters(len(args)+1, 3)+")")
 		args = append(args, env.ID, env.Revision, value)
 	}
-	// One statement: a write that fails must leave nothing.
+	// One statement, so that a failed write stores nothing.
 	insert := "INSERT INTO environments (id, revision, value) VALUES " + strings.Join(rows, ", ")
 	var first bool
 	err := s.write(ctx, "store the first environments", func(tx *transaction) error {
@@ -83,7 +82,7 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 	return first && err == nil, err
 }
 
-// DeleteEnvironment forgets an environment; one that isn't there is success.
+// DeleteEnvironment deletes an environment; a missing one is success.
 func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
 	return s.write(ctx, "delete an environment", func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM environments WHERE id = $1", id)
@@ -91,10 +90,9 @@ func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID)
 	})
 }
 
-// Runners calls each for every stored runner, with what the cluster keeps
-// about it for itself. Of one that can't be read only the id is known, and
-// unreadable says why. A claim whose times alone can't be read gets safe ones,
-// which are stored.
+// Runners calls each for every stored runner, with the cluster's private data about it. For an unreadable
+// one, only the id is known, and unreadable says why. A claim of which only the times are unreadable
+// gets safe times, which are then stored.
 func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error {
 	mended := map[runtime.RunnerID]runtime.Claim{}
 	err := s.rows(ctx, "list runners", "SELECT id, value, claim, private FROM runners ORDER BY id", func(scan func(...any) error) error {
@@ -117,19 +115,19 @@ func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private
 		return each(r, private, nil)
 	})
 	for id, claim := range mended {
-		if put := s.putClaim(ctx, id, claim); runtime.CodeOf(put) != runtime.CodeStorageFull { // then they are safe anew the next time
+		// If the disk is full, the next call replaces them again.
+		if put := s.putClaim(ctx, id, claim); runtime.CodeOf(put) != runtime.CodeStorageFull {
 			err = errors.Join(err, put)
 		}
 	}
 	return err
 }
 
-// safeTimeout is the inactivity timeout of a claim whose own can't be read:
-// nobody loses a runner at once, and none is held for ever.
+// safeTimeout is the inactivity timeout of a claim whose own is unreadable. No holder loses a runner
+// immediately, and none keeps one forever.
 const safeTimeout = 10 * time.Minute
 
-// readClaim returns a stored claim. Safe says that its times could not be read,
-// and are others now.
+// readClaim returns a stored claim. safe says that its times were unreadable and have been replaced.
 func readClaim(text []byte, now time.Time) (claim runtime.Claim, safe bool, err error) {
 	if err := json.Unmarshal(text, &claim); err == nil && claim.InactivityTimeout >= 0 && (claim.InactivityTimeout > 0 || claim.ExpiresAt.IsZero()) {
 		return claim, false, nil
@@ -150,6 +148,7 @@ func readClaim(text []byte, now time.Time) (claim runtime.Claim, safe bool, err 
 	return claim, true, nil
 }
 
+// putClaim replaces the claim of a stored runner.
 func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	value, err := json.Marshal(claim)
 	if err != nil {
@@ -161,8 +160,7 @@ func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime
 	})
 }
 
-// PutRunner inserts or replaces a runner. The claim is Mark's to change:
-// a stored one stays.
+// PutRunner inserts or replaces a runner. It doesn't change a stored claim; only MarkRunner does.
 func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte) error {
 	claim, err := json.Marshal(r.Claim)
 	if err != nil {
@@ -182,15 +180,16 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 	})
 }
 
-// MarkRunner stores claim if the stored epoch is claim.Epoch-1, does nothing if
-// the stored claim equals it, and returns CONFLICT otherwise and RUNNER_GONE
-// for a runner that isn't stored. The runner's state becomes CLAIMED.
+// MarkRunner stores claim if the stored epoch is claim.Epoch-1. It does nothing if the stored claim
+// equals it. Otherwise it returns CONFLICT, or RUNNER_GONE for a missing runner. Runners then
+// returns the runner as CLAIMED.
 func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	value, err := json.Marshal(claim)
 	if err != nil {
 		return err
 	}
 	return s.write(ctx, "store a claim", func(tx *transaction) error {
+		// The epoch decides between concurrent claims: only one of them finds the previous epoch.
 		result, err := tx.Exec(`UPDATE runners SET epoch = $1, claim = $2 WHERE id = $3 AND epoch = $1 - 1`,
 			claim.Epoch, value, id)
 		if err != nil {
@@ -210,14 +209,14 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 		if err := json.Unmarshal(stored, &have); err != nil {
 			return err
 		}
-		if !have.Equal(claim) {
+		if !have.Equal(claim) { // an equal one was stored by an earlier attempt whose answer was lost
 			return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, have.Epoch)
 		}
 		return nil
 	})
 }
 
-// DeleteRunner forgets a runner; one that isn't there is success.
+// DeleteRunner deletes a runner; a missing one is success.
 func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
 	return s.write(ctx, "delete a runner", func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM runners WHERE id = $1", id)
@@ -225,7 +224,7 @@ func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
 	})
 }
 
-// rows calls each for every row of a statement's result.
+// rows calls each for every row of a statement's result, until each returns an error.
 func (s *Store) rows(ctx context.Context, doing, statement string, each func(scan func(...any) error) error) error {
 	rows, err := s.reads.QueryContext(ctx, statement)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestUnreadableTimesOfAClaim: who holds a runner keeps it, for a safe while,
-// which is stored so that the next server counts from there.
+// TestUnreadableTimesOfAClaim checks that the holder keeps its runner for a safe time, which is
+// stored for the next server.
 func TestUnreadableTimesOfAClaim(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	claimed := time.Now().UTC().Truncate(time.Second)
@@ -51,7 +51,7 @@ func TestUnreadableTimesOfAClaim(t *testing.T) {
 					t.Errorf("%s: its times are %v, %v", id, c.InactivityTimeout, c.ExpiresAt)
 				}
 				if again == 1 && !c.Equal(first) {
-					t.Errorf("%s: it isn't what was stored: %+v, %+v", id, first, c)
+					t.Errorf("%s: it differs from what was stored: %+v, %+v", id, first, c)
 				}
 				first = c
 				return nil

@@ -16,7 +16,7 @@ import (
 	sqlite "modernc.org/sqlite"
 )
 
-// SQLite's result codes (https://sqlite.org/rescode.html).
+// Result codes of SQLite (https://sqlite.org/rescode.html).
 const (
 	sqliteBusy       = 5
 	sqliteNoMemory   = 7
@@ -29,37 +29,37 @@ const (
 	sqliteNoDatabase = 26
 )
 
-// hasCode reports whether err is an error of SQLite's with one of codes.
+// hasCode reports whether err is an SQLite error with one of these codes.
 func hasCode(err error, codes ...int) bool {
 	var q *sqlite.Error
 	return errors.As(err, &q) && slices.Contains(codes, q.Code()&0xff)
 }
 
-// PostgreSQL's (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+// Error codes of PostgreSQL (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 const (
 	stateDiskFull = "53100"
 	stateReadOnly = "25006"
-	stateNoText   = "22021" // NUL
+	stateNoText   = "22021" // text with NUL
 )
 
-// hasState reports whether err is an error of PostgreSQL's with one of some states.
+// hasState reports whether err is a PostgreSQL error with one of these codes.
 func hasState(err error, states ...string) bool {
 	var p *pgconn.PgError
 	return errors.As(err, &p) && slices.Contains(states, p.Code)
 }
 
-// isRefusal reports whether an error is PostgreSQL's own answer to a statement, or to a commit that it
-// undid. After one, the transaction is void.
+// isRefusal reports whether PostgreSQL refused a statement, or rolled back at a commit. After that the
+// transaction is void.
 func isRefusal(err error) bool {
 	var p *pgconn.PgError
 	return !isLost(err) && errors.As(err, &p) || errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
-// errBroke marks errors after which the same may be tried again.
-var errBroke = errors.New("PostgreSQL can't be reached")
+// errBroke marks errors after which the same write may be tried again.
+var errBroke = errors.New("PostgreSQL is unreachable")
 
-// broke marks an error of a transaction's beginning or end, unless PostgreSQL refused it: whatever the
-// driver calls it, the connection is of no use.
+// broke marks an error of the beginning or the end of a transaction, unless PostgreSQL refused it.
+// The connection is unusable, whatever the driver's error says.
 func broke(err error) error {
 	if isRefusal(err) {
 		return err
@@ -67,22 +67,22 @@ func broke(err error) error {
 	return fmt.Errorf("%w: %w", errBroke, err)
 }
 
-// isLost reports whether PostgreSQL couldn't be reached, or refused what it takes at another time.
+// isLost reports whether PostgreSQL was unreachable, or refused something that it would accept later.
 func isLost(err error) bool {
 	if err == nil {
 		return false
 	}
 	var p *pgconn.PgError
 	if errors.As(err, &p) {
-		return p.SeverityUnlocalized == "FATAL" || p.SeverityUnlocalized == "PANIC" || // the connection ended with it
+		return p.SeverityUnlocalized == "FATAL" || p.SeverityUnlocalized == "PANIC" || // which ends the connection
 			slices.Contains([]string{
 				stateReadOnly,
-				"25P03", "25P04", // the transaction stood still, or took too long
-				"40001", "40P01", // two transactions were in each other's way
-				"55P03",                   // so long that one gave up
-				"53000", "53200", "53400", // it has no memory
+				"25P03", "25P04", // the transaction was idle, or took too long
+				"40001", "40P01", // serialization failure, deadlock
+				"55P03",                   // lock timeout
+				"53000", "53200", "53400", // out of resources or memory
 			}, p.Code) ||
-			strings.HasPrefix(p.Code, "08") || strings.HasPrefix(p.Code, "57") || strings.HasPrefix(p.Code, "58") // it ends, somebody interrupts it, or its machine fails
+			strings.HasPrefix(p.Code, "08") || strings.HasPrefix(p.Code, "57") || strings.HasPrefix(p.Code, "58") // connection failure, operator intervention, system error
 	}
 	if errors.Is(err, errBroke) {
 		return true

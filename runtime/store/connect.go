@@ -6,16 +6,16 @@ import (
 	"database/sql/driver"
 )
 
-// A connector opens connections to the database that the store opened first.
+// A connector opens connections to the database file that the store opened.
 type connector struct {
 	sqlite driver.Driver
 	source string
-	intact func() error
+	intact func() error // why the file at the path isn't the one that the store opened; nil: it is
 }
 
-// openReads returns connections for reading. They are opened at any time, by path.
-// Where another file is there by then, SQLite would write this database's log into
-// it, and break both. So none is opened then.
+// openReads returns connections for reading. Each is opened by path when it is needed. If another
+// file had taken that path, SQLite would write this database's log into it and damage both. So
+// opening fails then.
 func (d *sqliteDB) openReads(source string) *sql.DB {
 	return sql.OpenDB(connector{d.writes.Driver(), source, d.intact})
 }

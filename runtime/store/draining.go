@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Draining returns since when the machine is being drained; zero: it isn't.
+// Draining returns since when the machine has been draining; zero: it isn't.
 func (s *Store) Draining(ctx context.Context) (time.Time, error) {
 	var since int64
 	switch err := s.reads.QueryRowContext(ctx, "SELECT since FROM draining").Scan(&since); {
@@ -19,7 +19,7 @@ func (s *Store) Draining(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(since).UTC(), nil
 }
 
-// SetDraining stores since when the machine is being drained; zero: it isn't.
+// SetDraining stores since when the machine has been draining; zero: it isn't.
 func (s *Store) SetDraining(ctx context.Context, since time.Time) error {
 	return s.write(ctx, "store whether the machine is drained", func(tx *transaction) error {
 		if since.IsZero() {

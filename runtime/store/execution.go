@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// AddExecution stores a new execution, and with it what its owner needs to go
-// on with it after a restart (see Unfinished). Where its key is stored already
-// with another execution it stores nothing and returns that one and false.
+// AddExecution stores a new execution with what its owner needs to continue it after a restart (see
+// Unfinished). If another execution has the key already, it stores nothing and returns that one and
+// false.
 func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []byte) (runtime.Execution, bool, error) {
 	value, err := json.Marshal(x)
 	if err != nil {
@@ -37,15 +37,15 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 				return err
 			}
 		}
-		// These first: a write may be committed in part. What is left of it without its
-		// execution goes at the next start: see Unfinished and mendSearch.
+		// Before the execution: a write may be committed in part. Rows without their execution are
+		// deleted at the next start: see Unfinished and mendSearch.
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
 			return err
 		}
 		if err := putTerms(tx, t); err != nil {
 			return err
 		}
-		var batch, caseNumber any // NULL: it belongs to none
+		var batch, caseNumber any // NULL: not part of a batch
 		if x.Batch != nil {
 			batch, caseNumber = x.Batch.ID, x.Batch.Case
 		}
@@ -56,8 +56,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	return stored, added, err
 }
 
-// PutExecution replaces a stored execution that hasn't finished; one that has
-// stays as it is.
+// PutExecution replaces an unfinished execution. A finished one stays unchanged.
 func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
 	value, err := json.Marshal(x)
 	if err != nil {
@@ -69,10 +68,9 @@ func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
 	})
 }
 
-// FinishExecution replaces a stored execution by what became of it. Bytes are
-// those of its output on the disk; kept are those of all that is kept of it.
-// In the same transaction it adds what the execution used to its tenant's day, once,
-// however often it is called: see DayUse.
+// FinishExecution stores the end of an execution. bytes is the disk use of its output; kept is that of
+// everything stored about it. In the same transaction it adds the execution's usage to its tenant's day.
+// Repeated calls add nothing more: see DayUse.
 func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes int64) (kept int64, err error) {
 	value, err := json.Marshal(x)
 	if err != nil {
@@ -99,7 +97,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	})
 }
 
-// Execution returns EXECUTION_NOT_FOUND for one that isn't stored.
+// Execution returns an execution, or EXECUTION_NOT_FOUND.
 func (s *Store) Execution(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
 	x, found, err := s.execution(ctx, "SELECT value FROM executions WHERE id = $1", id)
 	if err == nil && !found {
@@ -108,13 +106,12 @@ func (s *Store) Execution(ctx context.Context, id runtime.ExecutionID) (runtime.
 	return x, err
 }
 
-// NotFound is the error about an execution that isn't stored.
+// NotFound returns EXECUTION_NOT_FOUND for an id.
 func NotFound(id runtime.ExecutionID) error {
-	return runtime.Errorf(runtime.CodeExecutionNotFound, "no execution %s: it never was, or it was collected", id)
+	return runtime.Errorf(runtime.CodeExecutionNotFound, "execution %s doesn't exist, or retention removed it", id)
 }
 
-// ExecutionByKey returns the execution that was stored with an idempotency
-// key, and whether there is one.
+// ExecutionByKey returns the execution with an idempotency key, and whether there is one.
 func (s *Store) ExecutionByKey(ctx context.Context, key string) (runtime.Execution, bool, error) {
 	return s.execution(ctx, "SELECT value FROM executions WHERE key = $1", key)
 }
@@ -123,12 +120,11 @@ func (s *Store) execution(ctx context.Context, statement string, arg any) (runti
 	return one[runtime.Execution](ctx, s, "read an execution", statement, arg)
 }
 
-// one returns what the one column of a statement's first row holds as JSON, and whether
-// there is a row.
+// one decodes the only column of a statement's first row from JSON, and returns whether there is a row.
 func one[T any](ctx context.Context, s *Store, doing, statement string, arg any) (value T, found bool, err error) {
 	var text []byte
 	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) || hasState(err, stateNoText) { // no id or key has NUL
+	if errors.Is(err, sql.ErrNoRows) || hasState(err, stateNoText) { // no id or key contains NUL
 		return value, false, nil
 	}
 	if err == nil {
@@ -144,26 +140,26 @@ type ExecutionFilter struct {
 	Tenant        *runtime.TenantID // nil: all
 	States        []runtime.ExecutionState
 	Outcomes      []runtime.Outcome
-	Failed        *bool                 // true: as runtime.Execution has it; false: it ended by exit status 0
-	Labels        []runtime.LabelFilter // all match
-	Command       string                // in the first SearchedBytes of the command line; upper and lower case alike
-	Text          string                // there, or in a label written as name=value; of labels, upper and lower case of ASCII alike
-	From          time.Time             // of those queued then or later
-	To            time.Time             // of those queued before
+	Failed        *bool                 // true: Execution.Failed; false: Execution.Passed; nil: all
+	Labels        []runtime.LabelFilter // all must match
+	Command       string                // in the first SearchedBytes of the command line; ignores case
+	Text          string                // there, or in a label as name=value, where only the case of ASCII is ignored
+	From          time.Time             // queued then or later
+	To            time.Time             // queued earlier
 	NewestFirst   bool
 }
 
-// An ExecutionPage is a part of those that a filter selects.
+// An ExecutionPage is a page of the selected executions.
 type ExecutionPage struct {
 	Executions []runtime.Execution
-	More       bool // there are some after these
-	Total      int  // in all pages
+	More       bool // others follow
+	Total      int  // of all pages
 }
 
-// Executions returns at most the first ones after an id, oldest first or, with
-// NewestFirst, newest first. Those that can't be read are noted, and skipped. It calls
-// charge with the size of each record, in bytes: an error ends the page, and is returned
-// only where that is empty. Searches wait while others run: see searchesAtOnce.
+// Executions returns at most first executions after an id, oldest first or, with NewestFirst,
+// newest first. Unreadable ones are recorded and left out. It calls charge with the size of each
+// record in bytes. An error of charge ends the page, and is returned only if the page is empty.
+// Only searchesAtOnce searches run concurrently; others wait.
 func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (ExecutionPage, error) {
 	if q.searches() {
 		tenant := runtime.DefaultTenant
@@ -186,7 +182,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	statement := "SELECT id, value FROM " + all.from + " WHERE " + all.where() + fmt.Sprintf(" AND %s %s $%d ORDER BY %s%s LIMIT $%d", order...)
 	var page ExecutionPage
 	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
-		wanted = first - len(page.Executions) + 1 // again, if some couldn't be read
+		wanted = first - len(page.Executions) + 1 // another round if some were unreadable
 		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
 		if err != nil {
 			return ExecutionPage{}, typed(err, "list executions")
@@ -197,7 +193,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 		}
 	}
 	if after == "" && !page.More {
-		return page, nil // it has all
+		return page, nil // the page has all
 	}
 	err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
 	if err != nil {
@@ -206,8 +202,8 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	return page, nil
 }
 
-// readPage adds to a page until it is full or rows end. It returns how many rows it saw,
-// and the id of the last.
+// readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
+// the id of the last.
 func (s *Store) readPage(rows *sql.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
 	defer rows.Close()
 	for rows.Next() {
@@ -236,21 +232,22 @@ func (s *Store) readPage(rows *sql.Rows, page *ExecutionPage, first int, charge 
 	return seen, last, typed(rows.Err(), "list executions")
 }
 
-// SpentKeyLife is how long the key stays spent of what is gone.
+// SpentKeyLife is how long a key stays spent after its object is gone.
 const SpentKeyLife = 24 * time.Hour
 
 // A SpentKey is the idempotency key of a claim whose runner is gone.
 type SpentKey struct {
 	Key     string
-	Input   string // digest of what was asked with it
+	Input   string // digest of the request made with it
 	Runner  runtime.RunnerID
 	Expires time.Time
 }
 
+// putSpentKey replaces the entry of a key that is spent again.
 const putSpentKey = `INSERT INTO spent_keys (key, input, runner, expires) VALUES ($1, $2, $3, $4)
 	ON CONFLICT (key) DO UPDATE SET input = excluded.input, runner = excluded.runner, expires = excluded.expires`
 
-// PutSpentKey remembers a key, and forgets those that have expired.
+// PutSpentKey stores a key and deletes expired ones.
 func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) error {
 	return s.write(ctx, "store a spent key", func(tx *transaction) error {
 		if _, err := tx.Exec("DELETE FROM spent_keys WHERE expires < $1", now.Unix()); err != nil {
@@ -261,7 +258,7 @@ func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) erro
 	})
 }
 
-// ForgetSpentKeys forgets all keys that begin so.
+// ForgetSpentKeys deletes all keys with a prefix.
 func (s *Store) ForgetSpentKeys(ctx context.Context, prefix string) error {
 	return s.write(ctx, "forget spent keys", func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM spent_keys WHERE substr(key, 1, length($1)) = $1", prefix)
@@ -269,8 +266,7 @@ func (s *Store) ForgetSpentKeys(ctx context.Context, prefix string) error {
 	})
 }
 
-// SpentKey returns what is remembered of a key at this time, and whether
-// anything is.
+// SpentKey returns what is stored about a key that hasn't expired at now, and whether anything is.
 func (s *Store) SpentKey(ctx context.Context, key string, now time.Time) (SpentKey, bool, error) {
 	k := SpentKey{Key: key}
 	var expires int64

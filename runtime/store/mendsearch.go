@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	mendReads  = 1000 // rows that are compared at a time
-	mendWrites = 32   // rows that are written in one transaction: a command may have 1 MiB
+	mendReads  = 1000 // rows compared at a time
+	mendWrites = 32   // rows written in one transaction; a command may have 1 MiB
 )
 
-// mending brings execution_search up to date, beside all else, until ctx ends or another store leads.
+// mending brings execution_search up to date in the background, until the store closes or another
+// one leads.
 func (s *Store) mending(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.group.Go(func() {
@@ -37,8 +38,8 @@ func (s *Store) mending(ctx context.Context) {
 	})
 }
 
-// mendSearch brings execution_search up to date with what a server stored or deleted that had no such table, before
-// this one led, and with writes that were committed in part.
+// mendSearch brings execution_search up to date with what older servers without this table stored
+// or deleted before this one led, and with writes that were committed in part.
 func (s *Store) mendSearch(ctx context.Context) error {
 	err := s.mendRows(ctx, `SELECT e.id, s.execution IS NULL OR s.outcome = '' AND e.finished IS NOT NULL
 		FROM (SELECT id, finished FROM executions WHERE id > $1 ORDER BY id LIMIT $2) e LEFT JOIN execution_search s ON s.execution = e.id ORDER BY e.id`, addTerms)
@@ -49,7 +50,7 @@ func (s *Store) mendSearch(ctx context.Context) error {
 		FROM (SELECT execution FROM execution_search WHERE execution > $1 ORDER BY execution LIMIT $2) s LEFT JOIN executions e ON e.id = s.execution ORDER BY s.execution`, deleteTerms)
 }
 
-// mendRows mends the rows of which a statement says that they are wrong. Other writes go between.
+// mendRows mends the rows that a statement reports as wrong. Other writes run in between.
 func (s *Store) mendRows(ctx context.Context, statement string, mend func(*transaction, []runtime.ExecutionID) error) error {
 	const doing = "make executions searchable"
 	for after := runtime.ExecutionID(""); ; {
@@ -69,7 +70,8 @@ func (s *Store) mendRows(ctx context.Context, statement string, mend func(*trans
 	}
 }
 
-// wrongRows returns which of the rows after an id are wrong, and the last one's id; "": there are no more.
+// wrongRows returns the wrong rows after an id, and the id of the last row compared; "": there are
+// no more.
 func (s *Store) wrongRows(ctx context.Context, statement string, after runtime.ExecutionID) (all []runtime.ExecutionID, last runtime.ExecutionID, err error) {
 	rows, err := s.reads.QueryContext(ctx, statement, after, mendReads)
 	if err != nil {
@@ -88,7 +90,7 @@ func (s *Store) wrongRows(ctx context.Context, statement string, after runtime.E
 	return all, last, rows.Err()
 }
 
-// addTerms makes executions searchable as they are stored now. One that can't be read isn't found by searching.
+// addTerms makes stored executions searchable. Unreadable ones aren't found by searches.
 func addTerms(tx *transaction, ids []runtime.ExecutionID) error {
 	all, err := storedTerms(tx, ids)
 	if err != nil {
@@ -102,6 +104,7 @@ func addTerms(tx *transaction, ids []runtime.ExecutionID) error {
 	return nil
 }
 
+// storedTerms returns the search terms of those stored executions that can be read.
 func storedTerms(tx *transaction, ids []runtime.ExecutionID) (all []terms, err error) {
 	these, args := among(ids)
 	rows, err := tx.Query("SELECT id, value FROM executions WHERE id"+these, args...)
@@ -123,7 +126,7 @@ func storedTerms(tx *transaction, ids []runtime.ExecutionID) (all []terms, err e
 	return all, rows.Err()
 }
 
-// deleteTerms deletes the terms of executions that aren't stored any more.
+// deleteTerms deletes the search terms of deleted executions.
 func deleteTerms(tx *transaction, ids []runtime.ExecutionID) error {
 	these, args := among(ids)
 	_, err := tx.ExecOnce("DELETE FROM execution_search WHERE execution"+these+" AND NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)", args...)

@@ -11,7 +11,7 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// migrator returns what brings a database's schema up to date.
+// migrator returns the provider that brings a database's schema up to date.
 func migrator(dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) (*goose.Provider, error) {
 	directory := map[goose.Dialect]string{goose.DialectSQLite3: "migrations/sqlite", goose.DialectPostgres: "migrations/postgres"}[dialect]
 	files, err := fs.Sub(migrations, directory)

@@ -8,12 +8,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// What a shared database has of the output of executions. It is appended to by one caller at a
-// time.
+// A shared database also stores the output of executions. Only one caller at a time may append to it.
 
-// AppendOutput stores the bytes of an execution's output that come at a position, which must be the
-// number of bytes stored so far. STORAGE_FULL: there is no room. CLUSTER_UNAVAILABLE: another server leads,
-// or the store is closed.
+// AppendOutput stores bytes of an execution's output at position, which must be the number of bytes
+// stored so far. It returns STORAGE_FULL if there is no room, and CLUSTER_UNAVAILABLE if another
+// server leads or the store is closed.
 func (s *Store) AppendOutput(ctx context.Context, id runtime.ExecutionID, position int64, data []byte) error {
 	return s.write(ctx, "store output", func(tx *transaction) error {
 		_, err := tx.Exec("INSERT INTO output (execution, position, data) VALUES ($1, $2, $3)", id, position, data)
@@ -32,8 +31,8 @@ func (s *Store) OutputSize(ctx context.Context, id runtime.ExecutionID) (size in
 	return size, typed(err, "read output")
 }
 
-// ReadOutput reads an execution's output from a position on into p, and returns how much that is:
-// as much as p takes, or as there is.
+// ReadOutput reads an execution's output from a position into p. It returns how many bytes it read:
+// as many as fit or exist.
 func (s *Store) ReadOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
 	err = s.bounded(ctx, func(ctx context.Context) error {
 		return s.reads.retry(ctx, func() error {
@@ -44,6 +43,7 @@ func (s *Store) ReadOutput(ctx context.Context, id runtime.ExecutionID, position
 	return n, typed(err, "read output")
 }
 
+// readOutput reads stored output from a position into p. It stops at the first missing byte.
 func (s *Store) readOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
 	rows, err := s.reads.db.QueryContext(ctx, `SELECT position, data FROM output WHERE execution = $1 AND position < $3
 		AND position >= (SELECT coalesce(max(position), 0) FROM output WHERE execution = $1 AND position <= $2) ORDER BY position`, id, position, position+int64(len(p)))
@@ -59,14 +59,14 @@ func (s *Store) readOutput(ctx context.Context, id runtime.ExecutionID, position
 		}
 		next := position + int64(n)
 		if at > next || next-at >= int64(len(data)) {
-			break // it isn't there, or isn't whole
+			break // missing or incomplete
 		}
 		n += copy(p[n:], data[next-at:])
 	}
 	return n, rows.Err()
 }
 
-// bounded ends a read of a PostgreSQL that stands still.
+// bounded ends a read from a PostgreSQL that doesn't respond.
 func (*Store) bounded(ctx context.Context, read func(context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, 2*readWithin)
 	defer cancel()
@@ -77,8 +77,7 @@ func (*Store) bounded(ctx context.Context, read func(context.Context) error) err
 	return err
 }
 
-// PutOutputAside leaves an execution's output to a person, who finds it by the id with the ending
-// ".unreadable".
+// PutOutputAside keeps an execution's output for inspection, under its id with the suffix ".unreadable".
 func (s *Store) PutOutputAside(ctx context.Context, id runtime.ExecutionID) error {
 	return s.write(ctx, "put output aside", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE output SET execution = execution || '.unreadable' WHERE execution = $1", id)

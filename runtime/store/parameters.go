@@ -7,10 +7,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// mostParameters are so many that any database takes them in one statement.
+// mostParameters bounds the parameters of a statement to what every database accepts.
 const mostParameters = 1000
 
-// parameters returns n of a statement's parameters, as "$3, $4".
+// parameters returns n parameters of a statement, as "$3, $4".
 func parameters(first, n int) string {
 	all := make([]string, n)
 	for i := range all {
@@ -19,8 +19,8 @@ func parameters(first, n int) string {
 	return strings.Join(all, ", ")
 }
 
-// among returns what follows a column in the condition that it is one of some ids, at least
-// one. They are the statement's first parameters.
+// among returns the condition, to follow a column's name, that it is one of ids. There must be at
+// least one. The ids are the statement's first parameters.
 func among(ids []runtime.ExecutionID) (these string, args []any) {
 	for _, id := range ids {
 		args = append(args, id)

@@ -24,32 +24,32 @@ import (
 )
 
 const (
-	postgresReads = 16 // connections, at most
+	postgresReads = 16 // most connections
 
-	lostAfter  = 10 * time.Second // a connection is closed where what was sent isn't acknowledged for so long
-	readWithin = 10 * time.Second // for so long a read is tried again while PostgreSQL can't be reached
+	lostAfter  = 10 * time.Second // how long sent data may stay unacknowledged before the connection is closed
+	readWithin = 10 * time.Second // how long reads are retried while PostgreSQL is unreachable
 )
 
-// A postgresDB is a database that several servers have open, of which one writes: the last that
-// led. The table leader has that server's epoch. Each transaction locks this row, so that no other
-// server can lead before it has ended, and writes its own number there. After a connection broke, the
-// number tells whether the transaction was committed.
+// A postgresDB is a database that several servers have open. Only the one that led last writes. The table
+// leader contains that server's epoch. Each transaction locks this row, so that no other server can lead
+// before it has ended, and writes its own number there. After a connection broke, the number shows
+// whether the transaction was committed.
 //
-// While PostgreSQL can't be reached, writes wait, as they do for a disk that stalls.
+// While PostgreSQL is unreachable, writes wait, as they do for a stalled disk.
 type postgresDB struct {
 	reads, writes *sql.DB
 	led           atomic.Pointer[leadership] // nil: this server doesn't lead
-	taken         func()                     // another server leads
-	last          atomic.Pointer[error]      // why the writer waits; nil: it doesn't
+	taken         func()                     // called when another server leads
+	last          atomic.Pointer[error]      // why the writer waits; nil: it doesn't wait
 
 	running context.Context // of transactions
 	stop    context.CancelFunc
 }
 
-// A leadership is a server's, from its call of lead on.
+// A leadership is that of a server since its call of lead.
 type leadership struct {
 	epoch  int64
-	number int64 // of the last transaction; the writer's
+	number int64 // of the last transaction; owned by the writer
 }
 
 // errFollows says that this store doesn't lead.
@@ -58,26 +58,26 @@ var errFollows error = runtime.Errorf(runtime.CodeClusterUnavailable, "this serv
 // ErrTaken says that another store leads now.
 var ErrTaken error = runtime.Errorf(runtime.CodeClusterUnavailable, "another server leads now, with the same database")
 
-// errSetBack says that what was committed isn't there any more.
-var errSetBack error = runtime.Errorf(runtime.CodeClusterUnavailable, "the database was set back to an earlier state: this server starts anew from that")
+// errSetBack says that a committed transaction no longer exists.
+var errSetBack error = runtime.Errorf(runtime.CodeClusterUnavailable, "the database was reset to an earlier state: this server restarts from that state")
 
 // errCommitted says that an earlier attempt was committed.
 var errCommitted = errors.New("it was committed")
 
-// OpenShared opens a PostgreSQL database, and brings its schema up to date. The URL is as libpq
-// takes it; what it leaves out comes from PGPASSWORD and the like, and from ~/.pgpass. It may be
-// open elsewhere: see Lead.
+// OpenShared opens a PostgreSQL database and brings its schema up to date. url has the form that libpq
+// accepts. Variables such as PGPASSWORD, and ~/.pgpass, supply missing parts. Other servers
+// may have the database open: see Lead. Close the store.
 func OpenShared(ctx context.Context, url string) (*Store, error) {
 	config, err := ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	config.RuntimeParams["application_name"] = "rockpool"
-	// A server whose machine vanished, or that is stopped by a signal, keeps nobody from leading.
+	// A server whose machine vanished or that was suspended must not keep others from leading.
 	config.RuntimeParams["idle_in_transaction_session_timeout"] = "2000"
 	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = "0", "0" // the writer waits
 	if config.ValidateConnect == nil {
-		// Of several hosts the one that isn't a copy.
+		// Of several hosts, use the one that accepts writes.
 		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	if config.ConnectTimeout == 0 {
@@ -97,11 +97,11 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	return s.start(), nil
 }
 
-// ParseURL checks a database's URL. The error has no password.
+// ParseURL parses a database's URL. The error doesn't contain the password.
 func ParseURL(url string) (*pgx.ConnConfig, error) { return pgx.ParseConfig(url) }
 
-// Examine returns which PostgreSQL a URL leads to, and changes nothing there. The error says why none
-// can be used.
+// Examine returns the version of the PostgreSQL at a URL without changing anything there. The error
+// says why it can't be used.
 func Examine(ctx context.Context, url string) (version string, err error) {
 	config, err := ParseURL(url)
 	if err != nil {
@@ -115,21 +115,23 @@ func Examine(ctx context.Context, url string) (version string, err error) {
 	var creates bool
 	err = conn.QueryRow(ctx, "SELECT current_setting('server_version'), has_schema_privilege(current_schema(), 'CREATE')").Scan(&version, &creates)
 	if err == nil && !creates {
-		err = fmt.Errorf("user %s may not make tables there", config.User)
+		err = fmt.Errorf("user %s may not create tables in the current schema: grant CREATE on it", config.User)
 	}
 	return version, err
 }
 
-// limitUnacknowledged has the kernel close a connection on which what was sent isn't acknowledged
-// within lostAfter.
+// limitUnacknowledged makes the kernel close a connection on which sent data stays unacknowledged for
+// lostAfter.
 func limitUnacknowledged(_, _ string, conn syscall.RawConn) error {
 	return conn.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(lostAfter.Milliseconds())) // a Unix socket has none
+		// This fails for a Unix socket, which doesn't need it.
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(lostAfter.Milliseconds()))
 	})
 }
 
+// migrate brings the schema up to date. Only one server at a time migrates.
 func (d *postgresDB) migrate(ctx context.Context) error {
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60)) // other servers start, too
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60)) // other servers may be starting too
 	if err != nil {
 		return err
 	}
@@ -141,9 +143,11 @@ func (d *postgresDB) migrate(ctx context.Context) error {
 	return err
 }
 
+// lead makes this server the only one whose writes are committed: each transaction checks the
+// epoch.
 func (d *postgresDB) lead(ctx context.Context) error {
 	var epoch int64
-	// It waits for the transaction of the server that led.
+	// This waits for the running transaction of the previous leader.
 	if err := d.reads.QueryRowContext(ctx, "UPDATE leader SET epoch = epoch + 1, number = 0 RETURNING epoch").Scan(&epoch); err != nil {
 		return err
 	}
@@ -151,21 +155,21 @@ func (d *postgresDB) lead(ctx context.Context) error {
 	return nil
 }
 
-// transact undoes all if PostgreSQL refuses a statement. If the connection is lost, it tries the same
-// writes again.
+// transact rolls back everything if PostgreSQL refuses a statement. If the connection is lost, it
+// repeats the same writes.
 func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 	results = make([]error, len(writes))
 	led := d.led.Load()
 	if led == nil {
 		return fill(results, errFollows), false
 	}
-	sent := false // a commit, of which nothing was heard
+	sent := false // a commit was sent, and its result is unknown
 	pause := backoff.Backoff{First: 10 * time.Millisecond, Last: 200 * time.Millisecond}
 	for {
 		err := d.attempt(led, writes, results, &sent)
 		if isLost(err) && d.running.Err() == nil {
 			d.last.Store(&err)
-			if hasState(err, stateReadOnly) { // it was made a copy of another one
+			if hasState(err, stateReadOnly) { // it became a read-only standby
 				d.writes.SetMaxIdleConns(0)
 				d.writes.SetMaxIdleConns(1)
 			}
@@ -175,7 +179,7 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 		}
 		d.last.Store(nil)
 		switch {
-		case err == nil, errors.Is(err, errCommitted): // then results are those of the attempt before
+		case err == nil, errors.Is(err, errCommitted): // in this case results are those of the earlier attempt
 			led.number++
 			return results, false
 		case d.running.Err() != nil:
@@ -194,8 +198,8 @@ func fill(results []error, err error) []error {
 	return results
 }
 
-// attempt does writes in one transaction, unless an earlier attempt was committed. Sent is set once
-// this one may be.
+// attempt runs writes in one transaction, unless an earlier attempt was committed. It sets sent before it
+// commits.
 func (d *postgresDB) attempt(led *leadership, writes []write, results []error, sent *bool) error {
 	begun, err := d.writes.BeginTx(d.running, nil)
 	if err != nil {
@@ -229,7 +233,7 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 		}
 	}
 	*sent = true
-	if err := begun.Commit(); err != nil && !isRefusal(err) { // it fails, too, where the connection broke before
+	if err := begun.Commit(); err != nil && !isRefusal(err) { // the commit also fails if the connection broke before
 		return broke(err)
 	} else if err != nil {
 		*sent = false
@@ -238,25 +242,27 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 	return nil
 }
 
-// again says whether to read again what was first tried so long ago.
+// again reports, after a pause, whether to retry a read that was first tried this long ago.
 func (d *postgresDB) again(ctx context.Context, since time.Duration, err error) bool {
 	return isLost(err) && since < readWithin && backoff.Sleep(ctx, 50*time.Millisecond) == nil
 }
 
+// stalls returns the message about a database that stores nothing, with the last error.
 func (d *postgresDB) stalls() string {
-	text := "PostgreSQL stored nothing within 4 s: it can't be reached, or stands still; what is to be stored waits"
+	text := "PostgreSQL has stored nothing for 4 s: it is unreachable or doesn't respond; writes wait"
 	if why := d.last.Load(); why != nil {
 		text += ": " + (*why).Error()
 	}
 	return text
 }
 
+// check returns why the database can't be written, or nil.
 func (d *postgresDB) check(write func() error) error {
 	err := write()
 	if code := runtime.CodeOf(err); err == nil || code == runtime.CodeStorageFull || code == runtime.CodeClusterUnavailable {
 		return err
 	}
-	return fmt.Errorf("the database can't be written: PostgreSQL's log says more: %w", err)
+	return fmt.Errorf("the database is not writable: see PostgreSQL's log: %w", err)
 }
 
 func (d *postgresDB) giveUp() { d.stop() }
@@ -266,8 +272,7 @@ func (d *postgresDB) close() error {
 	return errors.Join(d.reads.Close(), d.writes.Close())
 }
 
-// Secret returns the secret of that name that servers share. Where there is none it stores fresh as
-// it.
+// Secret returns the secret of that name that servers share. If there is none, it stores fresh.
 func (s *Store) Secret(ctx context.Context, name string, fresh []byte) (value []byte, err error) {
 	const doing = "share a secret"
 	if _, err := s.reads.db.ExecContext(ctx, "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING", name, fresh); err != nil {

@@ -26,7 +26,7 @@ import (
 // onPostgres names the variable with the URL of the PostgreSQL on which the tests run.
 const onPostgres = "ROCKPOOL_TEST_POSTGRES"
 
-// openEither opens what the tests run on: a file, or a schema of its own in a PostgreSQL.
+// openEither opens the database under test: a file, or a schema of its own in a PostgreSQL.
 func openEither(t testing.TB, path string) *Store {
 	t.Helper()
 	at := os.Getenv(onPostgres)
@@ -63,9 +63,8 @@ func lead(t testing.TB, url string) *Store {
 	return s
 }
 
-// TestAllThatOnPostgreSQL runs this package's other tests once more, but for those of what only
-// SQLite has.
-func TestAllThatOnPostgreSQL(t *testing.T) {
+// TestStoreOnPostgreSQL runs this package's other tests again, except those of SQLite.
+func TestStoreOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=20m",
 		"-test.skip=PostgreSQL|TestCheck|TestFullDisk|TestOldDatabase|TestSecondProcess|TestUnreadableTimes")
@@ -80,8 +79,9 @@ func execution(i int) runtime.Execution {
 	return runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("x%04d", i)), RunnerID: "r", State: runtime.ExecutionPending, Key: fmt.Sprint("key", i)}
 }
 
-// TestPostgreSQLHasOneThatWrites: the last that led. It ends the others' writing.
-func TestPostgreSQLHasOneThatWrites(t *testing.T) {
+// TestOnlyTheLeaderWritesOnPostgreSQL checks that only the last leader writes, and that others'
+// writes fail.
+func TestOnlyTheLeaderWritesOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	follower, err := OpenShared(t.Context(), p.URL)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestPostgreSQLHasOneThatWrites(t *testing.T) {
 	}
 	select {
 	case <-first.Taken():
-		t.Error("nothing was written, and it knows")
+		t.Error("it reports the other leader before any write")
 	default:
 	}
 	if _, _, err := first.AddExecution(t.Context(), execution(2), []byte("start")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
@@ -134,7 +134,7 @@ func TestExaminePostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := strings.Replace(p.URL, "rockpool@", "guest@", 1)
-	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "user guest may not make tables there") {
+	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "user guest may not create tables") {
 		t.Error(err)
 	}
 	p.Kill()
@@ -143,8 +143,9 @@ func TestExaminePostgreSQL(t *testing.T) {
 	}
 }
 
-// TestWritesOutliveThatPostgreSQLIsKilled: each is stored once, and its caller only waits.
-func TestWritesOutliveThatPostgreSQLIsKilled(t *testing.T) {
+// TestWritesSurviveAKilledPostgreSQL checks that each write is stored once, and that its caller
+// only waits.
+func TestWritesSurviveAKilledPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	defer s.Close()
@@ -190,8 +191,8 @@ func TestWritesOutliveThatPostgreSQLIsKilled(t *testing.T) {
 	}
 }
 
-// TestCommitOfWhichNothingWasHeardOnPostgreSQL: it is done already.
-func TestCommitOfWhichNothingWasHeardOnPostgreSQL(t *testing.T) {
+// TestUnansweredCommitIsNotRepeatedOnPostgreSQL checks this for a commit that succeeded.
+func TestUnansweredCommitIsNotRepeatedOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	defer s.Close()
@@ -206,7 +207,7 @@ func TestCommitOfWhichNothingWasHeardOnPostgreSQL(t *testing.T) {
 	if err := d.attempt(led, writes, results, &sent); err != nil || !sent {
 		t.Fatal(err, sent)
 	}
-	// What follows where nothing was heard of that.
+	// The caller didn't learn that the transaction was committed.
 	if err := d.attempt(led, writes, results, &sent); !errors.Is(err, errCommitted) || done != 1 {
 		t.Errorf("%v; it was done %d times", err, done)
 	}
@@ -215,8 +216,9 @@ func TestCommitOfWhichNothingWasHeardOnPostgreSQL(t *testing.T) {
 	}
 }
 
-// TestPostgreSQLThatWasSetBack: what was committed isn't taken for stored, and nothing more is.
-func TestPostgreSQLThatWasSetBack(t *testing.T) {
+// TestResetPostgreSQLIsDetected checks that lost commits aren't considered stored, and that nothing
+// more is written.
+func TestResetPostgreSQLIsDetected(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	defer s.Close()
@@ -234,8 +236,8 @@ func TestPostgreSQLThatWasSetBack(t *testing.T) {
 	wait.Receive(t, s.Taken(), "that it must start anew")
 }
 
-// TestPostgreSQLThatStandsStill holds up nobody who closes.
-func TestPostgreSQLThatStandsStill(t *testing.T) {
+// TestStalledPostgreSQLDoesNotBlockClose suspends the database's processes.
+func TestStalledPostgreSQLDoesNotBlockClose(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	p.Signal(syscall.SIGSTOP)
@@ -255,8 +257,9 @@ func TestPostgreSQLThatStandsStill(t *testing.T) {
 	}
 }
 
-// TestPostgreSQLThatIsAway: the store closes all the same, and reads and writes return CLUSTER_UNAVAILABLE.
-func TestPostgreSQLThatIsAway(t *testing.T) {
+// TestUnreachablePostgreSQL checks that the store can be closed, and that reads and writes return
+// CLUSTER_UNAVAILABLE.
+func TestUnreachablePostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	p.Kill()
@@ -288,7 +291,7 @@ func TestPostgreSQLThatIsAway(t *testing.T) {
 	}
 }
 
-// TestOutputInPostgreSQL is read from anywhere.
+// TestOutputInPostgreSQL reads output from every position.
 func TestOutputInPostgreSQL(t *testing.T) {
 	s := lead(t, postgrestest.Start(t).URL)
 	defer s.Close()
@@ -321,7 +324,7 @@ func TestOutputInPostgreSQL(t *testing.T) {
 	if _, err := s.FinishExecution(t.Context(), finished, int64(len(all))); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.DeleteExecutions(t.Context(), []runtime.ExecutionID{"x"}, time.Now()), s.Removed(t.Context(), []runtime.ExecutionID{"x"})); err != nil {
+	if err := errors.Join(s.DeleteExecutions(t.Context(), []runtime.ExecutionID{"x"}, time.Now()), s.MarkOutputRemoved(t.Context(), []runtime.ExecutionID{"x"})); err != nil {
 		t.Fatal(err)
 	}
 	if size, err := s.OutputSize(t.Context(), "x"); err != nil || size != 0 {

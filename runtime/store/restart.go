@@ -8,25 +8,24 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An Unfinished is an execution that hasn't ended, with what its owner needs to
-// go on with it.
+// An Unfinished is an unfinished execution with what its owner needs to continue it.
 type Unfinished struct {
 	Execution runtime.Execution
-	Start     []byte             // as AddExecution got it; nil: an older server stored none
-	Killed    runtime.Outcome    // see NoteKilled; "": it wasn't
-	InputEnd  *int64             // see NoteInputEnd; nil: it wasn't
-	Gone      runtime.GoneReason // see NoteGone; "": it wasn't
+	Start     []byte             // from AddExecution; nil: an older server stored none
+	Killed    runtime.Outcome    // see NoteKilled; "": not killed
+	InputEnd  *int64             // see NoteInputEnd; nil: not closed
+	Gone      runtime.GoneReason // see NoteGone; "": not removed
 }
 
-// Unfinished returns all executions that aren't FINISHED, oldest first, but for
-// those that can't be read: see Unreadable. It forgets what was left of others.
+// Unfinished returns all unfinished executions, oldest first, except unreadable ones: see Unreadable. It
+// deletes leftovers of other executions.
 func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 	const doing = "list unfinished executions"
 	err := s.write(ctx, doing, func(tx *transaction) error {
 		_, err := tx.Exec("DELETE FROM restarts WHERE execution NOT IN (SELECT id FROM executions WHERE state <> 'FINISHED')")
 		return err
 	})
-	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // rows too many do no harm
+	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // leftover rows do no harm
 		return nil, err
 	}
 	rows, err := s.reads.QueryContext(ctx, `SELECT e.id, e.value, r.start, coalesce(r.killed, ''), r.input_end, coalesce(r.gone, '')
@@ -52,7 +51,7 @@ func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 	return all, typed(rows.Err(), doing)
 }
 
-// NoteKilled remembers why an execution is being killed; the first reason stays.
+// NoteKilled stores why an execution is being killed; the first reason stays.
 func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error {
 	return s.write(ctx, "note a kill", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE restarts SET killed = coalesce(killed, $1) WHERE execution = $2", outcome, id)
@@ -60,8 +59,8 @@ func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome 
 	})
 }
 
-// NoteGone remembers why the runner of unfinished executions is to be removed:
-// where they are all that is left, nothing else tells. The last reason counts.
+// NoteGone stores why the runner of unfinished executions is about to be removed, because nothing
+// else will say it afterwards. The last reason counts.
 func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
 	return s.write(ctx, "note the end of a runner", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE restarts SET gone = $1 WHERE execution IN (SELECT id FROM executions WHERE runner = $2 AND state <> 'FINISHED')", reason, id)
@@ -69,7 +68,7 @@ func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtim
 	})
 }
 
-// NoteInputEnd remembers that an execution's stdin was closed at an offset.
+// NoteInputEnd stores that an execution's stdin was closed at an offset.
 func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error {
 	return s.write(ctx, "note the end of a stdin", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE restarts SET input_end = $1 WHERE execution = $2", offset, id)
@@ -77,8 +76,8 @@ func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset
 	})
 }
 
-// Released reports whether a runner was to go when one of its executions, or its batch,
-// ended, and that has.
+// Released reports whether a runner should have been released with one of its executions, or its
+// batch, and that has ended.
 func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	const doing = "look for a release"
 	rows, err := s.reads.QueryContext(ctx, `SELECT value FROM executions WHERE runner = $1 AND finished IS NOT NULL
@@ -100,8 +99,7 @@ func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error)
 	return false, typed(rows.Err(), doing)
 }
 
-// Neighbours reports whether any execution of a runner ended after since, in
-// whole milliseconds.
+// Neighbours reports whether any execution of a runner ended after since, in whole milliseconds.
 func (s *Store) Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error) {
 	var there bool
 	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE runner = $1 AND finished > $2)", id, since.UnixMilli()).Scan(&there)

@@ -9,21 +9,21 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// FinishedBytes returns how much all finished executions take on the disk.
+// FinishedBytes returns the disk use of all finished executions.
 func (s *Store) FinishedBytes(ctx context.Context) (int64, error) {
 	var sum int64
 	err := s.reads.QueryRowContext(ctx, "SELECT coalesce(sum(bytes), 0) FROM executions WHERE finished IS NOT NULL").Scan(&sum)
 	return sum, typed(err, "count what is kept")
 }
 
-// A TenantsRest is what is stored of a tenant's executions.
+// A TenantsRest counts what is stored of a tenant's executions.
 type TenantsRest struct {
 	Executions int
-	Unfinished int       // of these, and of batches
-	LastEnd    time.Time // of those that have ended
+	Unfinished int       // executions and batches
+	LastEnd    time.Time // end of the last finished one
 }
 
-// OfTenant returns what is stored of a tenant's executions.
+// OfTenant returns counts of what is stored of a tenant's executions.
 func (s *Store) OfTenant(ctx context.Context, id runtime.TenantID) (rest TenantsRest, err error) {
 	var batches int
 	var last int64
@@ -34,15 +34,15 @@ func (s *Store) OfTenant(ctx context.Context, id runtime.TenantID) (rest Tenants
 	return rest, typed(err, "count a tenant's executions")
 }
 
-// A Finished is an execution that can be collected.
+// A Finished is an execution that retention may remove.
 type Finished struct {
 	ID    runtime.ExecutionID
 	At    time.Time
-	Bytes int64 // that it takes on the disk
+	Bytes int64 // disk use
 }
 
-// Oldest returns the executions that finished first, at most so many. Those of a batch
-// that goes on aren't among them: what a next server runs again depends on them.
+// Oldest returns at most most executions, those that finished first. It leaves out those of unfinished
+// batches, because the next server needs them to continue the batch.
 func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
 	const doing = "list the oldest executions"
 	rows, err := s.reads.QueryContext(ctx, `SELECT id, finished, bytes FROM executions WHERE finished IS NOT NULL
@@ -64,17 +64,16 @@ func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
 	return all, typed(rows.Err(), doing)
 }
 
-// DeleteExecutions forgets finished executions, all or none. Their keys stay
-// spent until keysExpire: a late repeat must not start anything a second time.
-// Their output is to be removed then: see Removals. A batch goes with the last of its
-// executions.
+// DeleteExecutions deletes finished executions, all or none. Their keys stay spent until
+// keysExpire, so that a late retry starts nothing again. Their output must be removed afterwards:
+// see Removals. A batch is deleted with the last of its executions.
 func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID, keysExpire time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	these, args := among(ids)
 	return s.write(ctx, "delete executions", func(tx *transaction) error {
-		// These first: a write may be committed in part.
+		// Before the rest: a write may be committed in part.
 		_, err := tx.ExecOnce("INSERT INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these+" ON CONFLICT DO NOTHING", args...)
 		if err != nil {
 			return err
@@ -102,8 +101,8 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 	})
 }
 
-// keysOf returns the keys of those of some executions that have finished; of one that can't
-// be read the key is unknown.
+// keysOf returns the keys of those of some executions that have finished. The key of an unreadable one is
+// unknown.
 func keysOf(tx *transaction, these string, ids []any) (all []SpentKey, err error) {
 	rows, err := tx.Query("SELECT key, runner, value FROM executions WHERE key IS NOT NULL AND finished IS NOT NULL AND id"+these, ids...)
 	if err != nil {
@@ -116,7 +115,7 @@ func keysOf(tx *transaction, these string, ids []any) (all []SpentKey, err error
 		if err := rows.Scan(&k.Key, &k.Runner, &value); err != nil {
 			return nil, err
 		}
-		var x struct{ Input string } // whatever else of it can't be read
+		var x struct{ Input string } // the other fields may be unreadable
 		if json.Unmarshal(value, &x) == nil {
 			k.Input = x.Input
 			all = append(all, k)
@@ -125,21 +124,20 @@ func keysOf(tx *transaction, these string, ids []any) (all []SpentKey, err error
 	return all, rows.Err()
 }
 
-// Removals returns the executions that were deleted and whose output is still to be
-// removed.
+// Removals returns deleted executions whose output must still be removed.
 func (s *Store) Removals(ctx context.Context) ([]runtime.ExecutionID, error) {
 	return s.ids(ctx, "list output to be removed", "SELECT execution FROM removals WHERE NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)")
 }
 
-// Removed notes that the output of deleted executions was removed. That of a shared database goes
-// with it.
-func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
+// MarkOutputRemoved records that the output of deleted executions was removed. In a shared database
+// it deletes it.
+func (s *Store) MarkOutputRemoved(ctx context.Context, ids []runtime.ExecutionID) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	most := mostParameters
 	if s.shared {
-		most = 4 // which may take 40 MB: nobody else writes meanwhile
+		most = 4 // may delete 40 MB, and blocks other writes meanwhile
 	}
 	for part := range slices.Chunk(ids, most) {
 		these, args := among(part)
@@ -159,8 +157,8 @@ func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
 	return nil
 }
 
-// Unknown returns those of some executions that this database never had, or has no
-// trace of any more: they are neither stored nor is their output to be removed.
+// Unknown returns those of some executions that this database has no trace of: they aren't stored,
+// and their output isn't waiting to be removed.
 func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runtime.ExecutionID, error) {
 	known := map[runtime.ExecutionID]bool{}
 	for part := range slices.Chunk(ids, mostParameters) {
@@ -176,6 +174,7 @@ func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runti
 	return slices.DeleteFunc(slices.Clone(ids), func(id runtime.ExecutionID) bool { return known[id] }), nil
 }
 
+// ids returns the executions that a statement selects. In an error, doing says what for.
 func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) ([]runtime.ExecutionID, error) {
 	rows, err := s.reads.QueryContext(ctx, statement, args...)
 	if err != nil {

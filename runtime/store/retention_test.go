@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestOldDatabaseIsBroughtUpToDate: one of a server that didn't collect.
+// TestOldDatabaseIsBroughtUpToDate uses a database of a server without retention.
 func TestOldDatabaseIsBroughtUpToDate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
@@ -64,7 +64,8 @@ func TestOldDatabaseIsBroughtUpToDate(t *testing.T) {
 	}
 }
 
-// TestFullDisk: Check tells, and finds out by itself that there is room again.
+// TestFullDisk checks that Check reports a full disk, and notices without a restart that there is
+// room again.
 func TestFullDisk(t *testing.T) {
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -104,7 +105,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestOfTenant counts what is left of a tenant, and of no other.
+// TestOfTenant counts the objects of one tenant only.
 func TestOfTenant(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	end := time.Unix(1000, 0)
@@ -138,7 +139,7 @@ func TestOfTenant(t *testing.T) {
 	}
 }
 
-// TestForgetSpentKeys: those that begin so, and no others.
+// TestForgetSpentKeys deletes only keys with the prefix.
 func TestForgetSpentKeys(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "rockpool.db"))
 	keys := map[string]bool{"tenant/a_/claim/k": false, "tenant/a_/start/ö": false, "tenant/ab/claim/k": true, "tenant/A_/claim/k": true, "claim/k": true}

@@ -10,25 +10,27 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// SearchedBytes is how much of a command line is searched, in bytes.
+// SearchedBytes bounds the searched part of a command line, in bytes.
 const SearchedBytes = 4096
 
-// searchesAtOnce is how many searches run at once. Each may read a row of all executions. Others wait, by turns of the
-// tenants whose executions they search, and leave connections to other reads.
+// searchesAtOnce bounds concurrent searches, since each may read a row of every execution. Others
+// wait, and the tenants whose executions they search take turns. This leaves connections to other
+// reads.
 const searchesAtOnce = 3
 
-// Terms are what an execution is found by: a row of execution_search.
+// terms are what an execution is found by: a row of execution_search.
 type terms struct {
 	execution   runtime.ExecutionID
 	environment runtime.EnvironmentID
 	tenant      runtime.TenantID
 	queued      int64
 	outcome     runtime.Outcome
-	failed      any // nil: neither that nor passed
+	failed      any // nil: neither failed nor passed
 	labels      string
 	command     string
 }
 
+// termsOf returns what an execution can be searched by.
 func termsOf(x runtime.Execution) terms {
 	t := terms{execution: x.ID, environment: x.EnvironmentID, tenant: x.Tenant, queued: nanoseconds(x.Marks.QueuedAt), command: searched(x.CommandLineStart(SearchedBytes))}
 	t.outcome, t.failed = endOf(x)
@@ -38,7 +40,7 @@ func termsOf(x runtime.Execution) terms {
 	return t
 }
 
-// putTerms stores the terms of an execution that has none, or that got those of its end.
+// putTerms stores an execution's terms, or updates those of its end.
 func putTerms(tx *transaction, t terms) error {
 	_, err := tx.Exec(`INSERT INTO execution_search (execution, environment, tenant, queued, outcome, failed, labels, command) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (execution) DO UPDATE SET outcome = excluded.outcome, failed = excluded.failed`,
@@ -60,7 +62,7 @@ func endOf(x runtime.Execution) (outcome runtime.Outcome, failed any) {
 	return outcome, failed
 }
 
-// termBytes returns about how many bytes the terms of an execution take, without making them.
+// termBytes returns roughly how many bytes an execution's terms use, without building them.
 func termBytes(x runtime.Execution) (sum int64) {
 	for _, argument := range x.Command {
 		sum += int64(len(argument)) + 1
@@ -72,8 +74,9 @@ func termBytes(x runtime.Execution) (sum int64) {
 	return sum
 }
 
-// labelLine returns the line of a label, or the beginning that those of any value share. A name that
-// is quoted has no line's end, and no quotation mark that isn't escaped: nothing else contains the line.
+// labelLine returns the line of a label or, without a value, the prefix shared by all values. A
+// quoted name contains no newline and no unescaped quotation mark, so nothing else contains the
+// line.
 func labelLine(of runtime.LabelFilter) string {
 	line := "\n" + strconv.Quote(of.Name) + "="
 	if of.Value != nil {
@@ -82,7 +85,8 @@ func labelLine(of runtime.LabelFilter) string {
 	return line
 }
 
-// inLabels returns a text as it stands in the lines of labels, in lower case. Both databases take that of ASCII only.
+// inLabels returns a text as it occurs in the lines of labels, with ASCII in lower case, like both
+// databases' lower().
 func inLabels(text string) string {
 	quoted := strconv.Quote(text)
 	return strings.Map(func(r rune) rune {
@@ -93,12 +97,12 @@ func inLabels(text string) string {
 	}, quoted[1:len(quoted)-1])
 }
 
-// searched returns the beginning of a command line as it is searched: as text that any database takes.
+// searched returns the searchable form of a command line, which every database accepts as text.
 func searched(line string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(strings.ToLower(line), "\x00", ""), "")
 }
 
-// nanoseconds returns a time since 1970, or the nearest one that can be stored.
+// nanoseconds returns a time in Unix nanoseconds, or the nearest one that can be stored.
 func nanoseconds(at time.Time) int64 {
 	switch {
 	case at.Before(time.Unix(0, math.MinInt64)):
@@ -109,23 +113,23 @@ func nanoseconds(at time.Time) int64 {
 	return at.UnixNano()
 }
 
-// A selection is of rows. Its zero value is empty.
+// A selection is a query's tables and conditions. Its zero value has none.
 type selection struct {
 	from string
-	id   string // the column by which it is sorted
+	id   string // the column that orders the rows
 	all  []string
 	args []any
 }
 
 func (s *selection) where() string { return strings.Join(append([]string{"true"}, s.all...), " AND ") }
 
-// add adds a condition, in which %s stands for parameters.
+// add adds a condition in which %s stands for parameters.
 func (s *selection) add(condition string, args ...any) {
 	s.all = append(s.all, strings.Replace(condition, "%s", parameters(len(s.args)+1, len(args)), 1))
 	s.args = append(s.args, args...)
 }
 
-// selections return what a filter selects, and the same in the form that is faster to count.
+// selections returns the filter's selection, and an equivalent one that is faster to count.
 func (q ExecutionFilter) selections() (all, counted selection) {
 	if !q.searches() {
 		all = selection{from: "executions e", id: "e.id"}
@@ -134,11 +138,11 @@ func (q ExecutionFilter) selections() (all, counted selection) {
 	}
 	searched := selection{from: "execution_search s", id: "s.execution"}
 	q.search(&searched)
-	// SQLite reads the narrow table first, in the order of its ids, and the other for what matches. It
-	// would use an index of the other, and look up nearly all of the first by their ids.
+	// SQLite reads the narrow table first, in the order of its ids, and the other one for matches.
+	// Otherwise it would use an index of the other one, and look up nearly all rows of the first by id.
 	all = searched
 	all.from += " CROSS JOIN executions e"
-	if q.RunnerID != "" { // which is of few
+	if q.RunnerID != "" { // a runner has few executions
 		all.from = "execution_search s JOIN executions e ON true"
 	}
 	all.add("e.id = s.execution")
@@ -149,8 +153,8 @@ func (q ExecutionFilter) selections() (all, counted selection) {
 	return all, searched
 }
 
-// ended returns the condition on execution_search that the states imply; "": there is none. Exact reports
-// that it implies the states.
+// ended returns the condition on execution_search that the states imply; "": none. exact reports that the
+// condition also implies the states.
 func (q ExecutionFilter) ended() (condition string, exact bool) {
 	states := slices.Compact(slices.Sorted(slices.Values(q.States)))
 	switch finished := slices.Contains(states, runtime.ExecutionFinished); {
@@ -181,16 +185,16 @@ func (q ExecutionFilter) among(s *selection) {
 	}
 }
 
-// searches reports whether there is a condition that executions don't have.
+// searches reports whether the filter has a condition that needs execution_search.
 func (q ExecutionFilter) searches() bool {
 	return len(q.Outcomes)+len(q.Labels) > 0 || q.Failed != nil || q.Command != "" || q.Text != "" || !q.From.IsZero() || !q.To.IsZero()
 }
 
-// idSlack is by how much the time in an execution's id and the time at which it was queued differ at most: an id may be
-// made before its claim waits, which takes an hour at most.
+// idSlack bounds the difference between the time in an execution's id and its queue time. An id may
+// be made before its claim waits, for at most an hour.
 const idSlack = 2 * time.Hour
 
-// search adds the conditions on execution_search, those first that cost least.
+// search adds the conditions on execution_search, cheapest first.
 func (q ExecutionFilter) search(s *selection) {
 	if q.EnvironmentID != "" {
 		s.add("s.environment = %s", q.EnvironmentID)
@@ -215,7 +219,7 @@ func (q ExecutionFilter) search(s *selection) {
 	if q.Failed != nil {
 		s.add("s.failed = %s", bit(*q.Failed))
 	}
-	// Unlike with LIKE, SQLite doesn't take upper for lower case, and nothing is a pattern.
+	// instr, not LIKE: it distinguishes case on SQLite, and has no patterns.
 	for _, l := range q.Labels {
 		s.add("instr(s.labels, %s) > 0", labelLine(l))
 	}

@@ -27,7 +27,7 @@ func numbered(n string) runtime.ExecutionID {
 	return runtime.ExecutionID(firstID(searchBegan.Add(-time.Second)) + "-7000-8000-" + n)
 }
 
-// searchable are executions of all kinds, by their ids.
+// searchable returns executions of all kinds, by id.
 func searchable() []runtime.Execution {
 	label := func(name, value string) runtime.Label { return runtime.Label{Name: name, Value: value} }
 	exited := func(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
@@ -158,7 +158,8 @@ func TestExecutionsAreSearched(t *testing.T) {
 	}
 }
 
-// TestACancelledExecutionDidNotFail, as the failures of Activity say; nor did one that goes on.
+// TestACancelledExecutionDidNotFail checks this in agreement with Activity; a running execution
+// didn't fail either.
 func TestACancelledExecutionDidNotFail(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	ended(t, s, []runtime.Execution{
@@ -173,7 +174,7 @@ func TestACancelledExecutionDidNotFail(t *testing.T) {
 	}
 }
 
-// TestAnOldDatabaseIsSearched: one of a server that had no search.
+// TestAnOldDatabaseIsSearched uses a database of a server without search.
 func TestAnOldDatabaseIsSearched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
@@ -210,7 +211,7 @@ func TestAnOldDatabaseIsSearched(t *testing.T) {
 	}
 }
 
-// insertMany stores so many lost executions, as a server that had no search.
+// insertMany stores lost executions as a server without search did.
 func insertMany(t *testing.T, s *Store, n int) {
 	t.Helper()
 	err := s.write(t.Context(), "insert", func(tx *transaction) error {
@@ -228,7 +229,7 @@ func insertMany(t *testing.T, s *Store, n int) {
 	}
 }
 
-// awaitMended has a store lead, and waits until its search has all executions.
+// awaitMended makes a store lead, and waits until its search finds all executions.
 func awaitMended(t testing.TB, s *Store) {
 	t.Helper()
 	if !s.shared { // openEither had the others lead
@@ -239,8 +240,9 @@ func awaitMended(t testing.TB, s *Store) {
 	wait.Receive(t, s.mended, "the search of all executions")
 }
 
-// TestWhatAnOlderServerDidIsSearched: it led while a newer one had migrated the database already, and knew no search.
-func TestWhatAnOlderServerDidIsSearched(t *testing.T) {
+// TestExecutionsOfOlderServersAreSearched uses an older server, without search, that led after a
+// newer one had migrated the database.
+func TestExecutionsOfOlderServersAreSearched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	all := searchable()
@@ -266,15 +268,16 @@ func TestWhatAnOlderServerDidIsSearched(t *testing.T) {
 		if got := found(t, s, q); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
-		// What isn't on the page is counted.
+		// Executions beyond the page are counted.
 		if page, err := s.Executions(t.Context(), q, 10, "0", unbounded); err != nil || page.Total != len(strings.Fields(want)) {
 			t.Error(page.Total, err)
 		}
 	}
 }
 
-// TestSearchesWaitForOthers, by turns of their tenants, and end with their callers.
-func TestSearchesWaitForOthers(t *testing.T) {
+// TestConcurrentSearchesWait checks that their tenants take turns, and that searches end with their
+// callers.
+func TestConcurrentSearchesWait(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var leave []func()
 	for range searchesAtOnce {
@@ -312,7 +315,7 @@ func TestSearchesWaitForOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkSearch is to take some ten milliseconds.
+// BenchmarkSearch must take some ten milliseconds.
 func BenchmarkSearch(b *testing.B) {
 	const most = 100_000
 	s := open(b, filepath.Join(b.TempDir(), "db"))
@@ -343,7 +346,7 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// BenchmarkMend is of a database in which nothing is missing, and of one in which all is.
+// BenchmarkMend uses a database in which nothing is missing, and one in which everything is.
 func BenchmarkMend(b *testing.B) {
 	s := open(b, filepath.Join(b.TempDir(), "db"))
 	kept(b, s, 100_000)
@@ -364,7 +367,7 @@ func BenchmarkMend(b *testing.B) {
 	}
 }
 
-// BenchmarkExecution is of storing a new execution, and its end.
+// BenchmarkExecution stores a new execution, and its end.
 func BenchmarkExecution(b *testing.B) {
 	s := open(b, filepath.Join(b.TempDir(), "db"))
 	kept(b, s, 10_000)
@@ -388,7 +391,7 @@ func BenchmarkExecution(b *testing.B) {
 	b.ReportMetric(float64(spent)/float64(b.N), "cpu-ns/op")
 }
 
-// kept stores so many finished executions of ten tenants, of which each tenth failed.
+// kept stores finished executions of ten tenants, of which each tenth failed.
 func kept(b *testing.B, s *Store, most int) {
 	b.Helper()
 	began := time.Unix(1_800_000_000, 0)

@@ -18,26 +18,26 @@ import (
 	"github.com/rockpool/rockpool/runtime/lockfile"
 )
 
-// A sqliteDB is a database in a file, which one process has at a time.
+// A sqliteDB is a database in a file that one process at a time has open.
 type sqliteDB struct {
 	lock     *os.File
 	reads    *sql.DB    // many connections
 	writes   *sql.DB    // one connection, used by the writer only
-	prepared statements // the writer's
-	files    []file     // of the database, as they were when it was opened
+	prepared statements // owned by the writer
+	files    []file     // of the database, as they were at Open
 
-	closed chan struct{} // closed by close
-	group  sync.WaitGroup
-	dirty  atomic.Bool // something was committed since the last checkpoint
+	closed chan struct{}  // closed by close; ends checkpoints
+	group  sync.WaitGroup // of checkpoints; close waits for it
+	dirty  atomic.Bool    // something was committed since the last checkpoint
 
-	checkpoint func() (whole bool, err error)
-	began      atomic.Pointer[time.Time] // when the checkpoint that is under way began; nil: none is
-	stays      atomic.Pointer[error]     // why the last checkpoint failed; nil: it didn't, or there was none
+	checkpoint func() (whole bool, err error) // writes the log's content into the file
+	began      atomic.Pointer[time.Time]      // start of the running checkpoint; nil: none
+	stays      atomic.Pointer[error]          // why the last checkpoint failed; nil: it didn't
 }
 
-// Open opens the SQLite database at path, makes it if there is none, and brings its
-// schema up to date. One process has it at a time: for a second one the error
-// says who holds it.
+// Open opens the SQLite database at path, creates it if necessary, and brings its schema up to
+// date. Only one process may have it open; the error for a second one names the holder. Close the
+// store.
 func Open(ctx context.Context, path string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -56,11 +56,12 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return (&Store{db: d, reads: reads{db: d.reads}, fresh: fresh}).start(), nil
 }
 
+// open opens and migrates the database file. It reports whether the file is fresh.
 func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error) {
-	// In WAL mode NORMAL leaves fsync to checkpoints, which run beside the
-	// writer (see checkpoints): a commit costs no disk wait, and still survives a
-	// SIGKILL. Only where those can't keep up does the writer make one itself,
-	// at 16 MiB: without that a busy server's log grew by gigabytes.
+	// In WAL mode, NORMAL leaves fsync to checkpoints, which run concurrently with the writer (see
+	// checkpoints). A commit doesn't wait for the disk and still survives a SIGKILL. If checkpoints
+	// can't keep up, the writer makes one itself at 16 MiB; otherwise a busy server's log would grow
+	// by gigabytes.
 	source := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate" +
 		"&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(67108864)"
 	if d.writes, err = sql.Open("sqlite", source); err != nil {
@@ -81,12 +82,12 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 		return version == 0, d.remember(path)
 	}
 	if hasCode(err, sqliteCorrupt, sqliteNoDatabase) {
-		return false, fmt.Errorf("%w: the file is damaged; restore it from a backup, or move it away to start anew, without the environments and executions in it", err)
+		return false, fmt.Errorf("%w: the file is damaged; restore it from a backup, or move it away to start with an empty database", err)
 	}
 	return false, err
 }
 
-// remember notes which files are open.
+// remember records which files are open.
 func (d *sqliteDB) remember(path string) error {
 	for _, path := range []string{path, path + "-wal"} {
 		info, err := os.Stat(path)
@@ -98,13 +99,11 @@ func (d *sqliteDB) remember(path string) error {
 	return nil
 }
 
-// lockPatience is how long a lock that is held is waited for: a server that was
-// just killed may have been starting a program, whose process has the lock
-// until it comes to be that program.
+// lockPatience is how long to wait for a held lock. A server that was just killed may have been
+// starting a program: the forked process holds the lock until it executes that program.
 const lockPatience = time.Second
 
-// acquire takes the lock file, or says who has it. The kernel lets go of it
-// when the process ends, however it ends.
+// acquire takes the lock file, or returns who holds it. The kernel releases it when the process ends.
 func acquire(ctx context.Context, path string) (*os.File, error) {
 	file, err := lockfile.Open(path)
 	if err != nil {
@@ -114,7 +113,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	defer cancel()
 	if err := lockfile.Wait(ctx, file); errors.Is(err, lockfile.ErrHeld) {
 		holder, _ := os.ReadFile(path)
-		return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server, or use another data directory", holder), file.Close())
+		return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server or use another data directory", holder), file.Close())
 	} else if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -127,8 +126,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	return file, nil
 }
 
-// checkpoints brings commits to the disk within a second, so that they survive a
-// power cut.
+// checkpoints writes commits to the disk within a second, so that they survive a power cut.
 func (d *sqliteDB) checkpoints() {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -146,10 +144,10 @@ func (d *sqliteDB) checkpoints() {
 		whole, err := d.checkpoint()
 		d.began.Store(nil)
 		switch {
-		case err != nil: // a disk that fails may show only here: commits go to the page cache
+		case err != nil: // a failing disk may show only here, since commits go to the page cache
 			d.stays.Store(&err)
 			d.dirty.Store(true)
-		case !whole: // nothing is known of the disk
+		case !whole: // the state of the disk is unknown
 			d.dirty.Store(true)
 		default:
 			d.stays.Store(nil)
@@ -157,21 +155,21 @@ func (d *sqliteDB) checkpoints() {
 	}
 }
 
-// passive makes a checkpoint, which never blocks the writer. whole is false where
-// others use the log, so that a part of it stays.
+// passive makes a checkpoint, which never blocks the writer. whole is false if part of the log
+// stays, because others use it.
 func (d *sqliteDB) passive() (whole bool, err error) {
 	var busy, frames, stored int
 	err = d.reads.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &stored)
 	return busy == 0 && stored >= frames, err
 }
 
-func (*sqliteDB) lead(context.Context) error { return nil } // it has the lock
+func (*sqliteDB) lead(context.Context) error { return nil } // holding the lock is enough
 
 func (*sqliteDB) stalls() string {
-	return "the database stored no write within 4 s: the disk stalls, or another program holds the database locked (fuser -v shows which programs have it open)"
+	return "the database has stored nothing for 4 s: the disk stalls, or another program has locked the database (fuser -v shows the programs that have it open)"
 }
 
-func (*sqliteDB) giveUp() {} // none waits for anything but the disk
+func (*sqliteDB) giveUp() {} // writes wait for nothing except the disk
 
 func (d *sqliteDB) close() error {
 	close(d.closed)
@@ -179,6 +177,7 @@ func (d *sqliteDB) close() error {
 	return d.closeFiles()
 }
 
+// closeFiles closes the connections, then unlocks the database.
 func (d *sqliteDB) closeFiles() error {
 	var errs []error
 	for _, db := range []*sql.DB{d.reads, d.writes} {
@@ -189,7 +188,7 @@ func (d *sqliteDB) closeFiles() error {
 	return errors.Join(append(errs, d.lock.Close())...)
 }
 
-// transact is undone where there is no room for all.
+// transact rolls back everything if there is no room for all.
 func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 	results = make([]error, len(writes))
 	err := func() error {
@@ -218,9 +217,9 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 	return results, hasCode(err, sqliteFull)
 }
 
-// givesUp reports whether an error is one with which SQLite may have ended the
-// whole transaction, not just undone the statement: what is executed after it
-// would be committed by itself.
+// givesUp reports whether SQLite may have ended the whole transaction with this error, instead of
+// rolling back only the statement. Later statements would then be committed on their own.
 func givesUp(err error) bool {
-	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull) // https://sqlite.org/lang_transaction.html
+	// The list is in https://sqlite.org/lang_transaction.html.
+	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull)
 }

@@ -1,11 +1,10 @@
-// Package store keeps in a database what outlives the server: executions and spent claim keys
-// for the engine; environments, runners and claims for a local cluster. It is SQLite, in a file,
-// or PostgreSQL, which several servers share and which has the output of executions, too.
+// Package store keeps what outlives the server in a database: executions and spent keys for the engine;
+// environments, runners and claims for a local cluster. The database is SQLite in a file, or PostgreSQL,
+// which several servers share and which also stores the output of executions.
 //
-// A write that returned nil survives a SIGKILL of the process, and a power cut: on SQLite within
-// a second (see sqlite.checkpoints), on PostgreSQL as that is configured. Methods are safe for
-// concurrent use. Writes made at the same time share one transaction. The statements are the same
-// for both.
+// A write that returned nil survives a SIGKILL of the process. It also survives a power cut: on SQLite
+// after a second (see sqliteDB.checkpoints), on PostgreSQL as that is configured. Methods are safe for
+// concurrent use. Concurrent writes share a transaction. Both databases run the same statements.
 package store
 
 import (
@@ -28,45 +27,46 @@ type Store struct {
 	reads  reads
 	taken  chan struct{} // see Taken
 	shared bool
-	fresh  bool // there was none
+	fresh  bool // it was created by Open
 
-	queue  chan write
-	closed chan struct{}         // closed by Close: no more writes are taken
-	full   atomic.Pointer[error] // why the last write found no room; nil: it did
-	group  sync.WaitGroup
+	queue  chan write            // received by writer only
+	closed chan struct{}         // closed by Close: no more writes are accepted
+	full   atomic.Pointer[error] // why the last write found no room; nil: it found room
+	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
 
-	searching *turns.Gate   // of searches
-	mend      sync.Once     // of Lead
-	mended    chan struct{} // closed when the search has all executions
+	searching *turns.Gate   // limits concurrent searches
+	mend      sync.Once     // starts mending at the first Lead
+	mended    chan struct{} // closed when searches find all executions
 
 	check      *probe.Probe
 	unreadable unreadable
 
-	oldestDay string // that addToDay left; the writer's
+	oldestDay string // oldest day that addToDay kept; owned by the writer
 }
 
-// A database is SQLite's or PostgreSQL's.
+// A database is the part of a store that differs between SQLite and PostgreSQL.
 type database interface {
-	// Transact does writes in one transaction, and returns what became of each. Undone says that
-	// nothing of them is stored because of one of them. The writer alone calls it.
+	// transact runs writes in one transaction, and returns the result of each. undone says that one
+	// of them prevented all from being stored. Only the writer calls it.
 	transact(writes []write) (results []error, undone bool)
 
 	lead(ctx context.Context) error // see Store.Lead
 
-	// Check returns an error, which says what to do, unless the database works. Write writes to it, and reads.
+	// check returns an error that says what to do, unless the database works. write writes and reads.
 	check(write func() error) error
-	stalls() string // what Check says of a write that takes too long
+	stalls() string // Check's message for a write that takes too long
 
-	giveUp() // ends the writes that wait, undone
+	giveUp() // ends waiting writes without storing them
 	close() error
 }
 
-// Reads are connections for reading what was committed.
+// reads are connections that read committed data.
 type reads struct {
 	db    *sql.DB
-	again func(ctx context.Context, since time.Duration, err error) bool // whether to read again, after a pause; nil: never
+	again func(ctx context.Context, since time.Duration, err error) bool // whether to retry, after a pause; nil: never
 }
 
+// retry repeats a read while its error is a lost connection and again allows it.
 func (r reads) retry(ctx context.Context, read func() error) error {
 	for began := time.Now(); ; {
 		err := read()
@@ -88,20 +88,20 @@ func (r reads) QueryContext(ctx context.Context, text string, args ...any) (rows
 	return rows, err
 }
 
-// QueryRowContext reads a row when that is scanned.
+// QueryRowContext returns a row, which is read when it is scanned.
 func (r reads) QueryRowContext(ctx context.Context, text string, args ...any) row {
 	return func(into ...any) error {
 		return r.retry(ctx, func() error { return r.db.QueryRowContext(ctx, text, args...).Scan(into...) })
 	}
 }
 
-// A row is one that is still to be read.
+// A row is a row that hasn't been read yet.
 type row func(into ...any) error
 
-// Scan reads it.
+// Scan reads the row.
 func (r row) Scan(into ...any) error { return r(into...) }
 
-// start starts the writer of a store over an open database.
+// start starts the writer of a newly opened store. Close waits for it.
 func (s *Store) start() *Store {
 	s.queue, s.closed = make(chan write), make(chan struct{})
 	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
@@ -110,9 +110,9 @@ func (s *Store) start() *Store {
 	return s
 }
 
-// Lead makes this store the one that writes, of all that share its database. The one that did
-// so before writes no more: see Taken. SQLite's leads from the start. Beside all else, the store then
-// makes the executions of earlier servers searchable.
+// Lead makes this store the only one that writes, of all that share its database. The previous
+// leader's later writes fail: see Taken. On SQLite a store leads from the start. Lead also
+// starts making the executions of older servers searchable in the background.
 func (s *Store) Lead(ctx context.Context) error {
 	if err := s.reads.retry(ctx, func() error { return s.db.lead(ctx) }); err != nil {
 		return typed(err, "lead the servers of the database")
@@ -121,31 +121,29 @@ func (s *Store) Lead(ctx context.Context) error {
 	return nil
 }
 
-// Taken is closed when a write found that another store leads now.
+// Taken returns a channel that is closed when a write found that another store leads now.
 func (s *Store) Taken() <-chan struct{} { return s.taken }
 
-// Leads returns nil if this store is the one that writes: after a pause another may be. That costs a
-// write where several have the database.
+// Leads returns nil if this store leads, and ErrTaken if another one does by now. On a shared database it
+// costs a write.
 func (s *Store) Leads(ctx context.Context) error {
 	if !s.shared {
 		return nil
 	}
-	return s.write(ctx, "look who leads", func(*transaction) error { return nil })
+	return s.write(ctx, "check the leader", func(*transaction) error { return nil })
 }
 
-// Shared reports whether other servers may have the database open, too. Then it has the
-// output of executions.
+// Shared reports whether other servers may have the database open too. If so, it stores the output of
+// executions.
 func (s *Store) Shared() bool { return s.shared }
 
-// Fresh reports whether there was no database when the store was opened, or an empty
-// one.
+// Fresh reports whether the database was missing or empty when the store was opened.
 func (s *Store) Fresh() bool { return s.fresh }
 
-// closeWithin is for how long writes under way may still wait for PostgreSQL.
+// closeWithin is how long running writes may still wait for PostgreSQL at Close.
 const closeWithin = 2 * time.Second
 
-// Close waits for the writes under way, and closes the database. Writes after
-// it fail.
+// Close waits for running writes and closes the database. Later writes return CLUSTER_UNAVAILABLE.
 func (s *Store) Close() error {
 	select {
 	case <-s.closed:
@@ -160,18 +158,18 @@ func (s *Store) Close() error {
 	return s.db.close()
 }
 
-// typed turns a full disk into STORAGE_FULL.
+// typed maps a full disk to STORAGE_FULL and an unreachable database to CLUSTER_UNAVAILABLE.
 func typed(err error, doing string) error {
 	var e *runtime.Error
 	switch {
 	case err == nil || errors.As(err, &e):
 		return err
 	case hasCode(err, sqliteFull):
-		return runtime.Wrap(runtime.CodeStorageFull, err, "the server's disk is full: free some room in the data directory")
+		return runtime.Wrap(runtime.CodeStorageFull, err, "the server's disk is full: free some space in the data directory")
 	case hasState(err, stateDiskFull):
-		return runtime.Wrap(runtime.CodeStorageFull, err, "PostgreSQL's disk is full: free some room there")
+		return runtime.Wrap(runtime.CodeStorageFull, err, "PostgreSQL's disk is full: free some space there")
 	case errors.Is(err, errBroke):
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: PostgreSQL can't be reached; try again later", doing)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: PostgreSQL is unreachable; try again later", doing)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}

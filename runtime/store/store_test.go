@@ -29,7 +29,7 @@ func open(t testing.TB, path string) *Store {
 	return s
 }
 
-func TestStoredThingsComeBack(t *testing.T) {
+func TestStoredObjectsAreRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "rockpool ?#%.db") // characters that a URL would take apart
 	s := open(t, path)
 	env := runtime.Environment{ID: "10", Revision: 1, Image: "host", Variables: []runtime.Variable{{Name: "A", Value: "ö"}}}
@@ -80,11 +80,11 @@ func TestStoredThingsComeBack(t *testing.T) {
 		t.Error(k, found, err)
 	}
 	if _, found, err := s.SpentKey(t.Context(), "spent", time.Unix(2001, 0)); err != nil || found {
-		t.Error("an expired key came back", err)
+		t.Error("an expired key was returned", err)
 	}
 }
 
-func TestSecondProcessIsToldWhoHoldsIt(t *testing.T) {
+func TestSecondProcessGetsTheHolderOfTheLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	open(t, path)
 	if s, err := Open(t.Context(), path); err == nil || !strings.Contains(err.Error(), "process ") {
@@ -158,8 +158,8 @@ func TestExecutionsArePaged(t *testing.T) {
 	}
 }
 
-// TestPagesEndWhereMemoryDoes, and go on behind executions that can't be read.
-func TestPagesEndWhereMemoryDoes(t *testing.T) {
+// TestPagesEndAtTheMemoryBudget also checks that pages continue after unreadable executions.
+func TestPagesEndAtTheMemoryBudget(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	for i := range 20 {
 		x := runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("%02d", i)), RunnerID: "r", EnvironmentID: "a", State: runtime.ExecutionFinished, Command: []string{strings.Repeat("x", 10_000)}}
@@ -248,8 +248,8 @@ func stored(t *testing.T, s *Store) []runtime.EnvironmentID {
 	return ids
 }
 
-// TestFirstEnvironmentsAreStoredTogether: a server that ends at any moment of its
-// first start leaves all of them or none, so that the next start is a first one again.
+// TestFirstEnvironmentsAreStoredTogether ends a server at any moment of its first start. It must
+// leave all of them or none, so that the next start is a first one again.
 func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	a, b := runtime.Environment{ID: "a", Revision: 1}, runtime.Environment{ID: "b", Revision: 1}
@@ -271,7 +271,7 @@ func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
 	if got := stored(t, s); fmt.Sprint(got) != "[a b]" {
 		t.Errorf("stored are %q", got)
 	}
-	// One that can't be read is there all the same.
+	// An unreadable row still exists.
 	if err := s.DeleteEnvironment(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// keepDays is for how many days the store remembers what tenants used.
+// keepDays is how many days of tenants' usage are kept.
 const keepDays = 400
 
-// A TenantDay is what a tenant's executions used that ended on one day (UTC).
+// A TenantDay is the usage of a tenant's executions that ended on one day (UTC).
 type TenantDay struct {
 	Day         time.Time // its midnight, UTC
 	Tenant      runtime.TenantID
@@ -19,11 +19,11 @@ type TenantDay struct {
 	OutputBytes int64
 }
 
-// dayOf returns the day of t in UTC, as the column has it. Days sort by time.
+// dayOf returns the day of t in UTC as stored. Days sort by time.
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// DayUse returns what all tenants used on the day (UTC) in which day is, sorted by tenant. A tenant of which
-// no execution ended has no entry. The store remembers 400 days.
+// DayUse returns the usage of all tenants on the UTC day of day, ordered by tenant. A tenant
+// without ended executions has no entry. Usage is kept for 400 days.
 func (s *Store) DayUse(ctx context.Context, day time.Time) ([]TenantDay, error) {
 	const doing = "read what tenants used"
 	rows, err := s.reads.QueryContext(ctx, "SELECT day, tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day = $1 ORDER BY tenant", dayOf(day))
@@ -48,8 +48,8 @@ func (s *Store) DayUse(ctx context.Context, day time.Time) ([]TenantDay, error) 
 	return all, typed(rows.Err(), doing)
 }
 
-// addToDay counts a finished execution for its tenant. The first one of each day, and of each server, also
-// deletes what is too old.
+// addToDay adds a finished execution to its tenant's day. The first one of each day, and of each
+// server, also deletes days that are too old.
 func (s *Store) addToDay(tx *transaction, x runtime.Execution) error {
 	at := x.Marks.FinishedAt
 	_, err := tx.Exec(`INSERT INTO tenant_days (day, tenant, executions, cpu_us, output_bytes) VALUES ($1, $2, 1, $3, $4)

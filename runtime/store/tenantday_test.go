@@ -35,7 +35,7 @@ func TestDayUseCountsEachExecutionOnce(t *testing.T) {
 	finish(t, s, "3", runtime.DefaultTenant, late, runtime.Usage{User: -time.Second, OutputBytes: -1}) // nothing is taken back
 	finish(t, s, "4", "a", monday.AddDate(0, 0, 1), usage)
 
-	// Again, at once, and others that aren't stored.
+	// The same executions again, concurrently, and others that aren't stored.
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
@@ -64,7 +64,7 @@ func TestDayUseCountsEachExecutionOnce(t *testing.T) {
 	}
 }
 
-// TestOldDaysAreForgotten, with the first execution of a later day.
+// TestOldDaysAreForgotten checks that the first execution of a later day deletes them.
 func TestOldDaysAreForgotten(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	first := time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -5,11 +5,11 @@ import (
 	"database/sql"
 )
 
-// A transaction is one of the writer's. Exec keeps the compiled statement for later transactions:
-// compiling takes as long as a short statement. Use [transaction.ExecOnce] for a text that varies.
+// A transaction is a transaction of the writer. Exec keeps the compiled statement for later transactions,
+// because compiling takes as long as a short statement. Use [transaction.ExecOnce] for a varying text.
 type transaction struct {
 	tx         *sql.Tx
-	statements *statements // nil: the driver keeps them
+	statements *statements // nil: the driver caches them
 	running    context.Context
 }
 
@@ -28,7 +28,7 @@ func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
 	return result, err
 }
 
-// ExecOnce executes a statement, and keeps nothing of it.
+// ExecOnce executes a statement without keeping it compiled.
 func (t *transaction) ExecOnce(text string, args ...any) (sql.Result, error) {
 	return t.tx.ExecContext(t.running, text, args...)
 }
@@ -43,13 +43,13 @@ func (t *transaction) Query(text string, args ...any) (*sql.Rows, error) {
 	return t.tx.QueryContext(t.running, text, args...)
 }
 
-// Statements are those that the writer executes again and again.
+// statements are the compiled statements of the writer.
 type statements struct {
 	known  map[string]*sql.Stmt // by text
-	wanted []string             // that were executed without being known
+	wanted []string             // executed, not compiled yet
 }
 
-// prepare makes the wanted ones known. Call it outside a transaction, which would hold the only
+// prepare compiles the wanted statements. Call it outside a transaction, which would hold the only
 // connection.
 func (s *statements) prepare(db *sql.DB) error {
 	for _, text := range s.wanted {

@@ -6,24 +6,26 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// batch is how many writes share a transaction at most.
+// batch bounds the writes that share a transaction.
 const batch = 64
 
-// checkBytes are so many that a disk that is nearly full refuses them.
+// checkBytes is enough for a nearly full disk to refuse it.
 const checkBytes = 64 << 10
 
+// errClosed is the error of a write after Close.
 var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store is closed")
 
-// A write is modifying statements, perhaps after some reads. On SQLite those before a
-// statement that fails stay, and so do the others of its transaction; but see givesUp. On
-// PostgreSQL all of it is undone. Do may be called several times, and sets all of its results anew each time.
+// A write is some statements that modify, perhaps after some reads. On SQLite, if a statement
+// fails, the ones before it stay, and so do the other writes of the transaction; except see
+// givesUp. On PostgreSQL the whole transaction is rolled back. do may be called several times, and
+// must set all its results each time.
 type write struct {
 	do     func(*transaction) error
 	result chan error // capacity 1
 }
 
-// write queues do and waits for its commit. Once it is queued, ctx doesn't
-// stop it: the caller must know what is stored.
+// write queues do and waits for its commit. Once queued, ctx doesn't interrupt it, because the
+// caller must know what is stored.
 func (s *Store) write(ctx context.Context, doing string, do func(*transaction) error) error {
 	w, err := s.enqueue(ctx, do)
 	if err != nil {
@@ -47,6 +49,8 @@ func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction)
 	}
 }
 
+// enqueue queues a write. Its result arrives at the channel result once its transaction has ended.
+// ctx ends only the wait for the queue.
 func (s *Store) enqueue(ctx context.Context, do func(*transaction) error) (write, error) {
 	w := write{do: do, result: make(chan error, 1)}
 	select {
@@ -59,7 +63,7 @@ func (s *Store) enqueue(ctx context.Context, do func(*transaction) error) (write
 	}
 }
 
-// committed returns how a write ended, and notes whether there was room for it.
+// committed returns the result of a write, and records whether there was room for it.
 func (s *Store) committed(err error, doing string) error {
 	err = typed(err, doing)
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
@@ -70,7 +74,7 @@ func (s *Store) committed(err error, doing string) error {
 	return err
 }
 
-// writer is the one goroutine that writes.
+// writer runs all writes in one goroutine until the store closes.
 func (s *Store) writer() {
 	for {
 		select {
@@ -82,7 +86,7 @@ func (s *Store) writer() {
 	}
 }
 
-// collect returns first and what else waits already.
+// collect returns first and the other writes that are waiting already.
 func (s *Store) collect(first write) []write {
 	writes := []write{first}
 	for len(writes) < batch {
@@ -96,9 +100,11 @@ func (s *Store) collect(first write) []write {
 	return writes
 }
 
+// commit stores writes in one transaction and sends each its result. If one of them fails, each
+// runs in its own.
 func (s *Store) commit(writes []write) {
 	results, undone := s.db.transact(writes)
-	if undone && len(writes) > 1 { // one of them: the others are to be stored all the same
+	if undone && len(writes) > 1 { // one of them failed: store the others nevertheless
 		for i := range writes {
 			one, _ := s.db.transact(writes[i : i+1])
 			results[i] = one[0]

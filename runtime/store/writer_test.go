@@ -9,10 +9,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestFullDiskRefusesWhatItRefuses: of writes that share a transaction, those
-// that were told to have failed aren't stored, and the others are. SQLite
-// gives up a whole transaction where one statement finds no room.
-func TestFullDiskRefusesWhatItRefuses(t *testing.T) {
+// TestFullDiskRefusesOnlyTheWritesThatDoNotFit checks writes that share a transaction: those that
+// returned an error aren't stored, and the others are. SQLite abandons a whole transaction if one
+// statement doesn't fit.
+func TestFullDiskRefusesOnlyTheWritesThatDoNotFit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var pages int
 	if err := s.db.(*sqliteDB).writes.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
@@ -37,7 +37,7 @@ func TestFullDiskRefusesWhatItRefuses(t *testing.T) {
 		}
 		refused := id == "large"
 		if stored == refused || (err != nil) != refused || refused && runtime.CodeOf(err) != runtime.CodeStorageFull {
-			t.Errorf("write %q: stored is %v, and it was told %v", id, stored, err)
+			t.Errorf("write %q: stored is %v, and its result %v", id, stored, err)
 		}
 	}
 }

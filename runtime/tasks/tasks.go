@@ -1,6 +1,6 @@
-// Package tasks counts what becomes of the tasks of a cluster's runners: starts, their
-// phases, ends, removals. It counts with atomics alone, so that nothing waits for metrics.
-// Both clusters count with it, so that the same name means the same on both.
+// Package tasks counts the events of a cluster's tasks: starts and their phases, ends, removals. It
+// uses atomics only, so reading metrics never blocks. Both clusters use it, so a name means the
+// same on both.
 package tasks
 
 import (
@@ -10,37 +10,37 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A Phase is a part of a start. docs/metrics.md says what each is on which cluster.
+// A Phase is a part of a start. docs/reference/metrics.md says what each is on which cluster.
 type Phase string
 
 // The phases, in the order of one machine. On Nomad Register comes second, and Place third.
 const (
-	Place     Phase = "PLACE"     // until it has its place
-	Turn      Phase = "TURN"      // until its turn among the parallel starts
+	Place     Phase = "PLACE"     // until it is placed
+	Turn      Phase = "TURN"      // until its turn among concurrent starts
 	Register  Phase = "REGISTER"  // until Nomad has its job
-	Prestart  Phase = "PRESTART"  // what is made before the sandbox
+	Prestart  Phase = "PRESTART"  // preparation before the sandbox
 	Start     Phase = "START"     // the sandbox
 	Poststart Phase = "POSTSTART" // until its agent answers
-	Save      Phase = "SAVE"      // until that is stored
+	Save      Phase = "SAVE"      // until its readiness is stored
 )
 
-// Counts count what happens to tasks. Its fields and methods may be used at once.
+// Counts are the counters of tasks. Its fields and methods are safe for concurrent use.
 type Counts struct {
-	Starts          atomic.Int64 // whose agent answered
-	StartFailures   atomic.Int64 // attempts to start one that failed, each
-	Restarts        atomic.Int64 // attempts after one that failed
-	Restores        atomic.Int64 // tasks of an earlier server that were taken over
+	Starts          atomic.Int64 // tasks whose agent answered
+	StartFailures   atomic.Int64 // failed attempts to start a task
+	Restarts        atomic.Int64 // attempts after a failed one
+	Restores        atomic.Int64 // tasks of an earlier server that were adopted
 	Lost            atomic.Int64 // tasks of an earlier server that had ended
-	Exits           atomic.Int64 // tasks that ended by themselves
-	Kills           atomic.Int64 // tasks that were ended, because their runner was to go
-	ForcedKills     atomic.Int64 // that didn't end of it in time
-	RemovalFailures atomic.Int64 // tries to remove a task that failed, each
-	Leaks           atomic.Int64 // tasks of which something could not be removed
+	Exits           atomic.Int64 // tasks that ended unasked
+	Kills           atomic.Int64 // tasks killed because their runner was removed
+	ForcedKills     atomic.Int64 // of these, tasks that didn't end in time
+	RemovalFailures atomic.Int64 // failed attempts to remove a task
+	Leaks           atomic.Int64 // tasks that left something behind
 
 	phases map[Phase]*timing.Histogram // never changed
 }
 
-// New returns counts for any number of tasks, whose starts have these phases.
+// New returns counters for tasks whose starts have these phases.
 func New(phases ...Phase) *Counts {
 	c := &Counts{phases: map[Phase]*timing.Histogram{}}
 	for _, phase := range phases {
@@ -49,24 +49,24 @@ func New(phases ...Phase) *Counts {
 	return c
 }
 
-// StartBounds are the bounds of buckets that suit parts of a start.
+// StartBounds returns bounds of buckets that suit the phases of a start.
 func StartBounds() []time.Duration {
 	const ms = time.Millisecond
 	return []time.Duration{ms, 2500 * time.Microsecond, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, 1000 * ms, 2500 * ms, 5000 * ms, 10000 * ms, 30000 * ms}
 }
 
-// Took counts a phase that began at a time and ends now, which it returns. The phase must
-// be one that New was called with.
-func (c *Counts) Took(phase Phase, began time.Time) time.Time {
+// Observe counts a phase that began at a time and ends now, and returns now. The phase must be one
+// of New's.
+func (c *Counts) Observe(phase Phase, began time.Time) time.Time {
 	now := time.Now()
 	c.Lasted(phase, now.Sub(began))
 	return now
 }
 
-// Lasted counts a phase that lasted so long.
+// Lasted counts a phase of this duration.
 func (c *Counts) Lasted(phase Phase, took time.Duration) { c.phases[phase].Add(took) }
 
-// Stats are what was counted. The fields are those of Counts.
+// Stats are values of all counters. The fields are those of Counts.
 type Stats struct {
 	Starts          int64
 	StartFailures   int64
@@ -81,7 +81,7 @@ type Stats struct {
 	Phases          map[Phase]timing.Reading
 }
 
-// Read returns what was counted until now.
+// Read returns the present values.
 func (c *Counts) Read() Stats {
 	s := Stats{
 		Starts:          c.Starts.Load(),

@@ -11,83 +11,85 @@ import (
 	"github.com/rockpool/rockpool/runtime/share"
 )
 
-// Options are what a Book works with.
+// Options are a Book's dependencies and settings.
 type Options struct {
-	// Spawn starts a goroutine that its caller waits for. The goroutine's ctx ends when
-	// it is to end.
+	// Spawn starts a goroutine that its provider waits for. The goroutine's ctx ends when it has to end.
 	Spawn func(func(context.Context)) error
-	// Release ends the claim of a runner that nobody wants.
+	// Release ends the claim of an unwanted runner.
 	Release func(context.Context, runtime.RunnerID)
 
-	Grace time.Duration // how long a holder may stay away; 0: DefaultGrace
+	Grace time.Duration // how long a ticket may go unpolled; 0: DefaultGrace
 }
 
-// DefaultGrace is how long a holder may stay away.
+// DefaultGrace is how long a ticket may go unpolled before it is cancelled.
 const DefaultGrace = 30 * time.Second
 
-// Bounds of a Book.
+// Limits of a Book.
 const (
-	keep = 5 * time.Minute // for so long a ticket that ended is known
-	most = 20_000          // tickets of all tenants are known at once; one tenant alone gets half
+	keep = 5 * time.Minute // how long ended tickets are known
+	most = 20_000          // known tickets of all tenants; one tenant gets at most half
 )
 
-// Pauses of a Book.
+// Intervals of a Book.
 const (
-	prompt     = 100 * time.Millisecond // how long Open waits for the beginning of a claim
-	watchEvery = 250 * time.Millisecond // how often a watcher may get another position
+	prompt     = 100 * time.Millisecond // how long Open waits for the claim to be answered or to begin waiting
+	watchEvery = 250 * time.Millisecond // minimum interval between a watcher's updates
 )
 
 // A Book keeps tickets. Its methods are safe for concurrent use.
 type Book struct {
 	options Options
 
-	mu     sync.Mutex // guards all below, and all entries
+	mu     sync.Mutex // guards the fields below, and all entries
 	byID   map[runtime.TicketID]*entry
-	byKey  map[key]*entry // of those whose key gives no other ticket
-	ended  []*entry       // whose claims need nothing more, in the order in which they came there
-	shares share.Bound    // of those in byID
+	byKey  map[key]*entry // entries whose key still returns them
+	ended  []*entry       // entries that need no more work, in order of their end
+	shares share.Bound    // of the tickets in byID
 }
 
-// A key is an idempotency key. Two tenants may use the same.
+// A key is an idempotency key. Different tenants may use the same text.
 type key struct {
 	tenant runtime.TenantID
 	text   string
 }
 
-// An Order says what a ticket is for.
+// An Order describes the claim of a ticket.
 type Order struct {
 	Tenant        runtime.TenantID
 	EnvironmentID runtime.EnvironmentID
 	WaitFor       time.Duration // how long Claim waits
-	Key           string        // the same gives the same ticket while that waits or has a runner, and is known; "": there is none
-	Input         string        // digest of what is asked with Key
-	Held          bool          // Key is a holder's: it gives the same ticket while that waits only, and the runner stays though nobody sees it
+	// Key makes orders idempotent: the same key returns the same ticket while that waits or has a
+	// runner, and is known; "": none.
+	Key   string
+	Input string // digest of the request made with Key
+	// Held says that Key is a holder's. It returns the same ticket only while that waits, and the
+	// runner stays claimed even if nothing polls the ticket.
+	Held bool
 
-	// Claim makes the claim, with this Waiting, until ctx ends. NO_RUNNER_AVAILABLE
-	// means that none was there for as long as it could wait. If the cause of ctx's
-	// end is pool.ErrUnwanted, no runner may be left.
-	// Ours reports that the runner is this claim's. Otherwise another request with Key
-	// has it, and the ticket never releases it.
+	// Claim makes the claim, tracked by this Waiting, until ctx ends. NO_RUNNER_AVAILABLE means
+	// that no runner became available in time. If ctx's cause is pool.ErrUnwanted, it must leave no
+	// runner claimed. ours reports that the runner belongs to this claim. Otherwise it belongs to
+	// another request with Key, and the ticket never releases it.
 	Claim func(context.Context, *pool.Waiting) (id runtime.RunnerID, ours bool, err error)
-	// Claimed is called once the ticket has its runner. Nil: nothing is called.
+	// Claimed is called once the ticket has its runner. nil: not called.
 	Claimed func(Ticket)
-	// Place says where the claim is.
+	// Place returns the claim's position.
 	Place func(context.Context, *pool.Waiting) pool.Place
 }
 
-// An entry is a ticket of a Book. Book.mu guards what changes.
+// An entry is a ticket of a Book. Book.mu guards its mutable fields.
 type entry struct {
 	order   Order
 	waiting *pool.Waiting
-	decided chan struct{} // closed when it isn't WAITING any more
-	seen    chan struct{} // closed when CLAIMED was seen
+	decided chan struct{} // closed when it leaves WAITING
+	seen    chan struct{} // closed when a client has seen CLAIMED
 
 	ticket   Ticket
-	cancel   context.CancelCauseFunc // ends the claim, or the wait for somebody to see it; nil: it hasn't begun
-	looked   time.Time               // when its holder looked at it last
+	cancel   context.CancelCauseFunc // ends the claim, or the wait for a client to see it; nil: not begun
+	lastPoll time.Time               // last poll
 	watchers int
-	left     *time.Timer // fires when its holder may have stayed away for too long
-	forgetAt time.Time   // once it is among the ended
+	left     *time.Timer // fires when it may have gone unpolled for too long
+	forgetAt time.Time   // set once it is in ended
 }
 
 // New returns an empty Book.
@@ -96,11 +98,11 @@ func New(options Options) *Book {
 	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}, shares: share.Bound{Limit: most, Quota: "tickets", Of: "tickets"}}
 }
 
-// Open returns a new ticket, or the ticket of an order with the same key: for a holder as one that
-// is Resumed. CONFLICT: that order had another input. A ticket that ended without a runner frees its key. Open returns
-// when the claim is answered or begins to wait, or after a tenth of a second. A claim that
-// fails before it waits makes no ticket: Open returns its error. QUOTA_EXCEEDED: the tenant
-// has its share of tickets, and none of them has ended.
+// Open returns a new ticket, or the ticket of an earlier order with the same key; for a holder that
+// one is Resumed. It returns CONFLICT if that order had a different input. A ticket that ended
+// without a runner frees its key. Open returns when the claim is answered or begins to wait, or
+// after 100 ms. A claim that fails before it waits makes no ticket: Open returns its error. It
+// returns QUOTA_EXCEEDED if the tenant has its share of tickets, and none of them has ended.
 func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
 	t, isNew, err := b.enter(order)
 	switch {
@@ -128,7 +130,7 @@ func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
 		}
 	case <-late.C:
 	case <-ctx.Done():
-		if order.Key == "" { // nobody will ever know its id
+		if order.Key == "" { // no client will ever know its id
 			_, _ = b.Cancel(t.ticket.ID)
 		}
 		return Ticket{}, context.Cause(ctx)
@@ -136,7 +138,7 @@ func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
 	return b.read(ctx, t, true), nil
 }
 
-// rejected forgets a ticket whose claim failed before it waited, and returns why.
+// rejected removes a ticket whose claim failed before it waited, and returns the error.
 func (b *Book) rejected(t *entry) error {
 	select {
 	case <-t.waiting.Began():
@@ -152,8 +154,8 @@ func (b *Book) rejected(t *entry) error {
 	return t.ticket.Err
 }
 
-// Tenant returns the tenant of a ticket. It doesn't count as a look of the holder.
-// TICKET_NOT_FOUND: there is no such ticket (any more).
+// Tenant returns the tenant of a ticket. It doesn't count as a poll. It returns TICKET_NOT_FOUND
+// for an unknown ticket.
 func (b *Book) Tenant(id runtime.TicketID) (runtime.TenantID, error) {
 	t, err := b.find(id)
 	if err != nil {
@@ -162,8 +164,8 @@ func (b *Book) Tenant(id runtime.TicketID) (runtime.TenantID, error) {
 	return t.order.Tenant, nil
 }
 
-// Get returns a ticket as it is, and counts as a look of its holder. TICKET_NOT_FOUND:
-// there is no such ticket (any more).
+// Get returns the present state of a ticket, and counts as a poll. It returns TICKET_NOT_FOUND for
+// an unknown ticket.
 func (b *Book) Get(ctx context.Context, id runtime.TicketID) (Ticket, error) {
 	t, err := b.find(id)
 	if err != nil {
@@ -172,10 +174,10 @@ func (b *Book) Get(ctx context.Context, id runtime.TicketID) (Ticket, error) {
 	return b.read(ctx, t, true), nil
 }
 
-// Watch sends a ticket as it is, then each change: at most four a second, and only the
-// latest to a slow receiver. It returns nil after it has sent the ticket's end, and ctx's
-// cause if ctx ends first. Until then it counts as a look of the holder.
-// TICKET_NOT_FOUND: there is no such ticket (any more).
+// Watch sends the present state of a ticket, then each change: at most four per second, and only
+// the latest to a slow receiver. It returns nil after it has sent the final state, and ctx's cause
+// if ctx ends first. While it runs, the ticket counts as polled. It returns TICKET_NOT_FOUND for an
+// unknown ticket.
 func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket) error {
 	t, err := b.find(id)
 	if err != nil {
@@ -197,11 +199,11 @@ func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket
 		}
 		select {
 		case receiver <- ticket:
-			if b.saw(t, ticket); ticket.State != Waiting {
+			if b.received(t, ticket); ticket.State != Waiting {
 				return nil
 			}
 			sent = ticket
-			select { // a while until the next one
+			select { // at least watchEvery until the next one
 			case <-again.C:
 			case <-t.decided:
 			case <-ctx.Done():
@@ -214,9 +216,9 @@ func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket
 	}
 }
 
-// Cancel cancels a ticket that waits, or whose runner the holder hasn't seen; that runner
-// is released. Any other ticket stays as it is: its holder releases the runner as usual.
-// TICKET_NOT_FOUND: there is no such ticket (any more).
+// Cancel cancels a waiting ticket, or one whose runner no client has seen, and releases that
+// runner. Any other ticket stays unchanged: its client releases the runner as usual. It returns
+// TICKET_NOT_FOUND for an unknown ticket.
 func (b *Book) Cancel(id runtime.TicketID) (Ticket, error) {
 	t, err := b.find(id)
 	if err != nil {

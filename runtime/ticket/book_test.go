@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bed is a Book over a pool without idle runners, in fake time. A runner starts for each
-// thing that starts gets.
+// bed is a Book over a pool without idle runners, in fake time. One runner starts for each value
+// sent to starts.
 type bed struct {
 	*Book
 	pool   *pool.Pool
@@ -88,7 +88,7 @@ func (b *bed) open(t *testing.T, order Order) Ticket {
 	return opened
 }
 
-// is looks at a ticket, and fails the test unless it has this state.
+// is reads a ticket, and fails the test unless it has this state.
 func (b *bed) is(t *testing.T, id runtime.TicketID, state State) Ticket {
 	t.Helper()
 	settle(time.Millisecond)
@@ -115,7 +115,7 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
-// A ticket whose holder looks at it waits its turn, and gets its runner.
+// TestTicketGetsItsRunner polls a ticket until it gets its runner.
 func TestTicketGetsItsRunner(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		first, second := b.open(t, b.order("t", time.Hour)), b.open(t, b.order("t", time.Hour))
@@ -158,7 +158,7 @@ func TestTicketGetsItsRunner(t *testing.T) {
 	})
 }
 
-func TestHolderThatStaysAwayLosesIt(t *testing.T) {
+func TestUnpolledTicketIsCancelled(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *bed){
 		"while it waits": func(t *testing.T, b *bed) {
 			id := b.open(t, b.order("t", time.Hour)).ID
@@ -253,7 +253,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// How a claim ends is how its ticket ends; one that fails before it waits makes none.
+// TestClaimsThatFail checks that a ticket ends like its claim, and that a claim that fails before
+// it waits makes none.
 func TestClaimsThatFail(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		if _, err := b.Open(t.Context(), b.order("t", 0)); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || len(b.byID) != 0 {
@@ -288,8 +289,9 @@ func TestClaimsThatFail(t *testing.T) {
 	})
 }
 
-// A caller that leaves before it has its id leaves no claim, unless its key finds it.
-func TestOpenIsLeft(t *testing.T) {
+// TestOpenWithACancelledContext checks that a caller that disconnects before it gets the id leaves
+// no claim, unless it has a key.
+func TestOpenWithACancelledContext(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		order := b.order("t", time.Hour)
 		order.Claim = func(ctx context.Context, _ *pool.Waiting) (runtime.RunnerID, bool, error) {
@@ -314,9 +316,9 @@ func TestOpenIsLeft(t *testing.T) {
 
 var errLeft = errors.New("the caller left")
 
-// A tenant has its share of the tickets. Those that wait are never forgotten for others; of those that ended the oldest
-// one of the same tenant is.
-func TestBookIsBounded(t *testing.T) {
+// TestTicketsAreBounded checks that a tenant gets its share of tickets. Waiting tickets are never
+// dropped for others; the oldest ended one of the same tenant is.
+func TestTicketsAreBounded(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		b.shares.Limit = 6
 		ended := b.open(t, b.order("u", time.Hour))
@@ -359,7 +361,7 @@ func TestBookIsBounded(t *testing.T) {
 	})
 }
 
-// A watcher gets each position, at most four a second, and the latest only.
+// TestWatch checks that a watcher gets each position, at most four per second, and only the latest.
 func TestWatch(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		var before []Ticket
@@ -383,12 +385,12 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		cancel(before[:2]...) // at once: one change
+		cancel(before[:2]...) // all in one call: one change
 		next()
 		if took := time.Since(began); took < watchEvery/2 || took > 2*watchEvery {
-			t.Errorf("the next one came after %v", took)
+			t.Errorf("the next one arrived after %v", took)
 		}
-		cancel(before[2]) // nobody reads meanwhile
+		cancel(before[2]) // nobody receives meanwhile
 		settle(time.Second)
 		cancel(before[3])
 		settle(time.Second)
@@ -418,8 +420,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestNoSpawn: a server that stops takes no tickets.
-func TestNoSpawn(t *testing.T) {
+// TestOpenFailsIfSpawnFails covers a server that is stopping.
+func TestOpenFailsIfSpawnFails(t *testing.T) {
 	b := New(Options{Spawn: func(func(context.Context)) error { return errLeft }})
 	if _, err := b.Open(t.Context(), Order{Key: "k"}); !errors.Is(err, errLeft) || len(b.byID)+len(b.byKey) > 0 {
 		t.Errorf("%v; %d are known", err, len(b.byID))

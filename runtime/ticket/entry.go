@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// enter makes the entry of an order, or returns that of its key.
+// enter adds an entry for an order, or returns the existing one with its key.
 func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 	now := time.Now()
 	b.mu.Lock()
@@ -17,7 +17,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 	b.sweep(now)
 	if t := b.byKey[order.key()]; t != nil {
 		if t.order.Input != order.Input || t.order.EnvironmentID != order.EnvironmentID {
-			return nil, false, runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with another input")
+			return nil, false, runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with a different input: use a new key")
 		}
 		return t, false, nil
 	}
@@ -25,6 +25,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		if err = b.shares.Acquire(order.Tenant); err == nil {
 			break
 		}
+		// A new ticket replaces the tenant's oldest ended one.
 		old := slices.IndexFunc(b.ended, func(t *entry) bool { return t.order.Tenant == order.Tenant })
 		if old < 0 {
 			return nil, false, err
@@ -32,12 +33,12 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		b.forget(b.ended[old])
 	}
 	t = &entry{
-		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), looked: now,
+		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now,
 		ticket: Ticket{
 			ID: runtime.NewTicketID(), Tenant: order.Tenant, EnvironmentID: order.EnvironmentID, State: Waiting, CreatedAt: now, ExpiresAt: now.Add(order.WaitFor),
 		},
 	}
-	t.left = time.AfterFunc(b.options.Grace, func() { b.check(t) })
+	t.left = time.AfterFunc(b.options.Grace, func() { b.check(t) }) // cancels it if nobody polls
 	b.byID[t.ticket.ID] = t
 	if order.Key != "" {
 		b.byKey[order.key()] = t
@@ -47,13 +48,14 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 
 func (o Order) key() key { return key{o.Tenant, o.Key} }
 
-// follow makes the claim of a ticket, and returns when nothing is left to do for it.
+// follow makes the claim of a ticket, and returns when nothing more is to be done for it. It runs
+// in a goroutine of Spawn.
 func (b *Book) follow(running context.Context, t *entry) {
 	ctx, cancel := context.WithCancelCause(running)
 	defer cancel(nil)
 	b.mu.Lock()
 	t.cancel = cancel
-	if t.ticket.State != Waiting { // it was cancelled before
+	if t.ticket.State != Waiting { // cancelled before it began
 		cancel(pool.ErrUnwanted)
 	}
 	b.mu.Unlock()
@@ -80,7 +82,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 	}
 }
 
-// answer takes in what came of a claim, unless the ticket was cancelled meanwhile. It returns the ticket.
+// answer records the result of a claim, unless the ticket was cancelled meanwhile. It returns the ticket.
 func (b *Book) answer(t *entry, runner runtime.RunnerID, ours bool, err error, stopping bool) Ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,10 +94,10 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, ours bool, err error, s
 	switch {
 	case err == nil:
 		t.ticket.State, t.ticket.Runner = Claimed, runner
-		t.looked = now // its holder has all of the grace to see it
+		t.lastPoll = now // its client has the whole grace period to see it
 		if t.order.Held {
 			t.ticket.Resumed = !ours
-			close(t.seen) // another claim of the holder may have the runner by now
+			close(t.seen) // another claim of the holder may use the runner already
 		}
 	case stopping:
 		t.ticket.State, t.ticket.Err = Failed, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the server is stopping: claim again")
@@ -111,8 +113,7 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, ours bool, err error, s
 	return t.ticket
 }
 
-// end cancels a ticket that waits, or that nobody has seen since it got its runner. The
-// caller holds mu.
+// end cancels a waiting ticket, or one whose runner no client has seen. The caller holds mu.
 func (b *Book) end(t *entry, why string) {
 	then := "claim again"
 	switch {
@@ -120,7 +121,7 @@ func (b *Book) end(t *entry, why string) {
 		t.ticket.EndedAt = time.Now()
 		close(t.decided)
 	case t.ticket.State == Claimed && !closed(t.seen):
-		if t.order.Key != "" { // whose runner goes
+		if t.order.Key != "" { // its runner is released
 			then = "claim again with another idempotencyKey"
 		}
 	default:
@@ -134,27 +135,27 @@ func (b *Book) end(t *entry, why string) {
 	}
 }
 
-// check cancels a ticket whose holder has stayed away for the grace.
+// check cancels a ticket that wasn't polled for the grace period.
 func (b *Book) check(t *entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	left := b.options.Grace - time.Since(t.looked)
+	left := b.options.Grace - time.Since(t.lastPoll)
 	switch {
 	case t.watchers > 0:
 		t.left.Reset(b.options.Grace)
 	case left > 0:
 		t.left.Reset(left)
 	default:
-		b.end(t, "nobody looked at it for "+b.options.Grace.String())
+		b.end(t, "it was not polled for "+b.options.Grace.String())
 	}
 }
 
-// read returns a ticket as it is. With look, it counts as a look of the holder.
-func (b *Book) read(ctx context.Context, t *entry, look bool) Ticket {
+// read returns the present state of a ticket. With poll, it counts as a poll.
+func (b *Book) read(ctx context.Context, t *entry, poll bool) Ticket {
 	b.mu.Lock()
 	ticket := t.ticket
-	if look {
-		t.see()
+	if poll {
+		t.polled()
 	}
 	b.mu.Unlock()
 	if ticket.State == Waiting {
@@ -164,32 +165,32 @@ func (b *Book) read(ctx context.Context, t *entry, look bool) Ticket {
 	return ticket
 }
 
-// saw notes that a watcher got a ticket as it was.
-func (b *Book) saw(t *entry, was Ticket) {
+// received records that a watcher received a state of the ticket.
+func (b *Book) received(t *entry, was Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if was.State == t.ticket.State {
-		t.see()
+		t.polled()
 	}
 }
 
-// see notes that the holder sees the ticket. The caller holds mu.
-func (t *entry) see() {
-	t.looked = time.Now()
+// polled records a poll of the ticket. The caller holds mu.
+func (t *entry) polled() {
+	t.lastPoll = time.Now()
 	if t.ticket.State == Claimed && !closed(t.seen) {
 		close(t.seen)
 	}
 }
 
-// watching notes that so many more watch a ticket.
+// watching changes the number of a ticket's watchers by more.
 func (b *Book) watching(t *entry, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.watchers += more
-	t.looked = time.Now()
+	t.lastPoll = time.Now()
 }
 
-// find returns a ticket that is known.
+// find returns a known ticket, or TICKET_NOT_FOUND.
 func (b *Book) find(id runtime.TicketID) (*entry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,14 +201,14 @@ func (b *Book) find(id runtime.TicketID) (*entry, error) {
 	return nil, NotFound(id)
 }
 
-// sweep forgets what ended long ago. The caller holds mu.
+// sweep removes tickets that ended long ago. The caller holds mu.
 func (b *Book) sweep(now time.Time) {
 	for len(b.ended) > 0 && !now.Before(b.ended[0].forgetAt) {
 		b.forget(b.ended[0])
 	}
 }
 
-// forget lets go of a ticket. The caller holds mu.
+// forget removes a ticket. The caller holds mu.
 func (b *Book) forget(t *entry) {
 	if b.byID[t.ticket.ID] != t {
 		return
@@ -216,7 +217,7 @@ func (b *Book) forget(t *entry) {
 	b.shares.Release(t.order.Tenant)
 	b.unkey(t)
 	switch at := slices.Index(b.ended, t); {
-	case at == 0: // the usual one
+	case at == 0: // the usual case
 		b.ended[0] = nil
 		b.ended = b.ended[1:]
 	case at > 0:
@@ -224,7 +225,7 @@ func (b *Book) forget(t *entry) {
 	}
 }
 
-// Forget cancels a deleted tenant's tickets, and forgets them with their keys.
+// Forget cancels a deleted tenant's tickets, and removes them with their keys.
 func (b *Book) Forget(tenant runtime.TenantID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,13 +237,14 @@ func (b *Book) Forget(tenant runtime.TenantID) {
 	}
 }
 
-// unkey lets the key of a ticket give another one. The caller holds mu.
+// unkey detaches a ticket from its key, which then returns another ticket. The caller holds mu.
 func (b *Book) unkey(t *entry) {
 	if b.byKey[t.order.key()] == t {
 		delete(b.byKey, t.order.key())
 	}
 }
 
+// closed reports whether c is closed; it doesn't block.
 func closed(c chan struct{}) bool {
 	select {
 	case <-c:

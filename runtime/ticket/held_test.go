@@ -15,8 +15,8 @@ func (b *bed) held(tenant runtime.TenantID) Order {
 	return order
 }
 
-// A holder's ticket is the same while it waits. Its runner stays, though nobody sees it: another claim of the
-// holder may have it by now.
+// TestTicketsOfAHolder checks that a holder's ticket is the same while it waits. Its runner stays
+// although no client has seen it, because another claim of the holder may use it already.
 func TestTicketsOfAHolder(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		first := b.open(t, b.held("t"))
@@ -38,7 +38,8 @@ func TestTicketsOfAHolder(t *testing.T) {
 	})
 }
 
-// However the end of a holder's ticket meets its claim, a runner that another claim of the holder may have stays.
+// TestCancelledTicketsOfAHolderReleaseNothing cancels at every stage. A runner that another claim
+// of the holder may use must stay.
 func TestCancelledTicketsOfAHolderReleaseNothing(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		order := b.held("t")
@@ -51,7 +52,7 @@ func TestCancelledTicketsOfAHolderReleaseNothing(t *testing.T) {
 		close(decide)
 		settle(2 * DefaultGrace)
 		if len(b.released) > 0 {
-			t.Errorf("%v went", b.released)
+			t.Errorf("%v was released", b.released)
 		}
 	})
 }

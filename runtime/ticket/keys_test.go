@@ -37,7 +37,8 @@ func TestKeysGiveTheSameTicket(t *testing.T) {
 	})
 }
 
-// A ticket that ended without a runner doesn't answer for its key: the caller that claims again gets a new one.
+// TestKeysOfEndedTicketsClaimAgain checks that a ticket that ended without a runner frees its key,
+// so that a retry gets a new one.
 func TestKeysOfEndedTicketsClaimAgain(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, b *bed, id runtime.TicketID){
 		"CANCELLED": func(t *testing.T, b *bed, id runtime.TicketID) {
@@ -96,7 +97,8 @@ func TestKeysOfEndedTicketsClaimAgain(t *testing.T) {
 	}
 }
 
-// TestDeletedTenantsTicketsAreForgotten: a new tenant with the name has the keys for itself. Other tenants keep theirs.
+// TestDeletedTenantsTicketsAreForgotten checks that a new tenant with the same name can use the
+// keys, and that other tenants keep their tickets.
 func TestDeletedTenantsTicketsAreForgotten(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		keyed := func(tenant runtime.TenantID, key string) Order {

@@ -1,16 +1,16 @@
-// Package ticket keeps tickets: claims of runners that wait without a connection. The
-// holder reads its ticket now and then, or watches it. A ticket whose holder does neither
-// for longer than a grace is cancelled, so that no runner waits for a holder that left.
+// Package ticket keeps tickets: claims of runners that wait without a connection. Clients poll a
+// ticket or watch it. A ticket that no client polls or watches for longer than a grace period is
+// cancelled, so that no runner is reserved for a client that has left.
 //
-// A ticket's state moves forward only:
+// A ticket's state only moves forward:
 //
-//	WAITING ─ the claim got its runner ─▶ CLAIMED ─ nobody saw that within the grace ─┐
-//	   ├──── it waited for as long as it may ─▶ EXPIRED                               │
+//	WAITING ─ the claim got its runner ─▶ CLAIMED ─ not seen within the grace period ─┐
+//	   ├──── its WaitFor passed ─▶ EXPIRED                                            │
 //	   ├──── the claim was answered with an error ─▶ FAILED                           ▼
-//	   └──── its holder cancelled it, or stayed away for the grace ──────────────▶ CANCELLED
+//	   └──── cancelled, or not polled for the grace period ──────────────────────▶ CANCELLED
 //
-// Tickets are in memory, and don't survive a restart of the server. A claim with an
-// idempotency key or for a holder keeps its runner: another one gets a new ticket for it.
+// Tickets are in memory, and don't survive a restart of the server. A claim with an idempotency key
+// or for a holder keeps its runner: a later order gets a new ticket for it.
 package ticket
 
 import (
@@ -19,44 +19,44 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Ticket is a claim and how far it is.
+// A Ticket is a claim and its progress.
 type Ticket struct {
 	ID            runtime.TicketID
-	Tenant        runtime.TenantID // whose it is
+	Tenant        runtime.TenantID // owner
 	EnvironmentID runtime.EnvironmentID
 	State         State
-	Position      int              // with WAITING: 1 is served next, if nothing else comes; 0: nobody knows yet
-	EstimatedWait time.Duration    // with WAITING; 0: nobody knows
+	Position      int              // with WAITING: 1 is the next one; 0: unknown yet
+	EstimatedWait time.Duration    // with WAITING; 0: unknown
 	Runner        runtime.RunnerID // with CLAIMED
-	Resumed       bool             // with CLAIMED: another claim of the holder got the runner
+	Resumed       bool             // with CLAIMED: an earlier claim of the holder got the runner
 	Err           error            // with FAILED, EXPIRED and CANCELLED: why
 	CreatedAt     time.Time
-	ExpiresAt     time.Time // when it will have waited for as long as it may
-	EndedAt       time.Time // when it left WAITING; zero: it hasn't
+	ExpiresAt     time.Time // when its WaitFor ends
+	EndedAt       time.Time // when it left WAITING; zero: still waiting
 }
 
-// A State is how far a ticket is. The package's comment draws them.
+// A State says where a ticket is in its life. See the diagram in the package comment.
 type State string
 
 // The states.
 const (
 	Waiting   State = "WAITING"   // the claim is in its pool's queue
 	Claimed   State = "CLAIMED"   // it has its runner
-	Failed    State = "FAILED"    // it was answered with an error
-	Cancelled State = "CANCELLED" // its holder doesn't want it any more, or went away
-	Expired   State = "EXPIRED"   // no runner was there for as long as it could wait
+	Failed    State = "FAILED"    // the claim was answered with an error
+	Cancelled State = "CANCELLED" // a client cancelled it, or none polled it
+	Expired   State = "EXPIRED"   // no runner became available in time
 )
 
-// States are all, in a fixed order.
+// States returns all states, in a fixed order.
 func States() []State { return []State{Waiting, Claimed, Failed, Cancelled, Expired} }
 
-// news reports whether a watcher that has got old should get t.
+// news reports whether t differs enough from old to be sent to a watcher.
 func (t Ticket) news(old Ticket) bool {
 	change := t.EstimatedWait - old.EstimatedWait
 	return t.ID != old.ID || t.State != old.State || t.Position != old.Position || max(change, -change) > old.EstimatedWait/4
 }
 
-// NotFound is the error about a ticket that isn't there.
+// NotFound returns TICKET_NOT_FOUND for an id.
 func NotFound(id runtime.TicketID) error {
-	return runtime.Errorf(runtime.CodeTicketNotFound, "no ticket %q: it never was, or it ended and was forgotten, or the server was started anew; claim again", id)
+	return runtime.Errorf(runtime.CodeTicketNotFound, "ticket %q doesn't exist, ended some time ago, or was lost at a restart of the server: claim again", id)
 }

@@ -1,6 +1,5 @@
-// Package timing counts how long things took. A Histogram counts in buckets, with atomics
-// alone, for metrics and hot paths; a Recent keeps the latest durations as they are, for
-// the exact quantiles that the API promises.
+// Package timing measures durations. A Histogram counts in buckets with atomics only, for metrics
+// and hot paths. A Recent keeps the latest durations, for the exact quantiles of the API.
 package timing
 
 import (
@@ -12,17 +11,16 @@ import (
 // A Histogram counts durations. Its methods are safe for concurrent use.
 type Histogram struct {
 	bounds []time.Duration
-	counts []atomic.Int64 // one more than bounds: above all of them
+	counts []atomic.Int64 // the last one is above all bounds
 	sum    atomic.Int64
 }
 
-// New returns a Histogram with these upper bounds of its buckets, which rise.
-// A last bucket has none.
+// New returns a Histogram with these ascending upper bounds of its buckets. A last bucket has no bound.
 func New(bounds ...time.Duration) *Histogram {
 	return &Histogram{bounds: bounds, counts: make([]atomic.Int64, len(bounds)+1)}
 }
 
-// Add counts a duration; a negative one, of a clock that was set back, as 0.
+// Add counts a duration. A negative one, after the clock was set back, counts as 0.
 func (h *Histogram) Add(took time.Duration) {
 	took = max(took, 0)
 	bucket, _ := slices.BinarySearch(h.bounds, took)
@@ -30,14 +28,14 @@ func (h *Histogram) Add(took time.Duration) {
 	h.sum.Add(int64(took))
 }
 
-// A Reading is what a Histogram had counted at about one moment.
+// A Reading contains a Histogram's counts at about one moment.
 type Reading struct {
 	Bounds []time.Duration
-	Counts []int64 // of each bucket alone, the last without a bound
+	Counts []int64 // per bucket, not cumulative; the last one has no bound
 	Sum    time.Duration
 }
 
-// Read returns what was counted until now.
+// Read returns the present counts.
 func (h *Histogram) Read() Reading {
 	r := Reading{Bounds: h.bounds, Counts: make([]int64, len(h.counts)), Sum: time.Duration(h.sum.Load())}
 	for i := range h.counts {

@@ -33,7 +33,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-func TestManyCountAtOnce(t *testing.T) {
+func TestConcurrentCounts(t *testing.T) {
 	h := New(time.Microsecond)
 	var all sync.WaitGroup
 	for range 8 {

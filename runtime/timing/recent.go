@@ -8,20 +8,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// kept is how many of the latest a distribution is of: enough for a p99, few enough to
-// be sorted for each request.
+// kept bounds the durations in a distribution: enough for a p99, few enough to sort for each request.
 const kept = 1000
 
-// A Recent keeps the latest durations of a kind. Its methods are safe for concurrent
-// use. The zero value is empty.
+// A Recent keeps the latest durations of one kind. Its methods are safe for concurrent use. The
+// zero value is empty.
 type Recent struct {
-	mu    sync.Mutex
+	mu    sync.Mutex      // guards the fields below
 	all   int64           // ever added
-	ring  []time.Duration // the latest
-	write int             // where the next goes, once the ring is full
+	ring  []time.Duration // the latest ones
+	write int             // index of the next one, once the ring is full
 }
 
-// Add keeps a duration.
+// Add adds a duration.
 func (r *Recent) Add(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +33,7 @@ func (r *Recent) Add(took time.Duration) {
 	r.write = (r.write + 1) % kept
 }
 
-// Distribution sums them up.
+// Distribution summarizes the durations.
 func (r *Recent) Distribution() runtime.Distribution {
 	r.mu.Lock()
 	sorted, all := slices.Clone(r.ring), r.all

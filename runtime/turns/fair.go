@@ -5,37 +5,37 @@ import (
 	"iter"
 )
 
-// Fair is what waits, by key, where each key has a weight. A key of weight w gets w
-// turns for each turn of a key of weight 1, evenly interleaved: while two keys wait,
-// the turns that they get, divided by their weights, differ by at most one turn of each.
-// A key that leaves and comes back gains nothing: its next turn is no earlier than if it
-// had stayed, and it gets no turns for the time at which it didn't wait.
+// Fair holds waiting items by key, where each key has a weight. A key of weight w gets w turns for
+// each turn of a key of weight 1, evenly interleaved. While two keys wait, their turns divided by
+// their weights differ by at most one turn of each. A key that leaves and returns gains nothing.
+// Its next turn is no earlier than if it had stayed, and it gets no turns for the time in which it
+// didn't wait.
 //
-// The algorithm is start-time fair queueing: Goyal, Vin and Cheng, "Start-time Fair
-// Queuing: A Scheduling Algorithm for Integrated Services Packet Switching Networks",
-// SIGCOMM 1996. A turn is a packet of length 1.
+// The algorithm is start-time fair queueing: Goyal, Vin and Cheng, "Start-time Fair Queuing: A
+// Scheduling Algorithm for Integrated Services Packet Switching Networks", SIGCOMM 1996. A turn is
+// a packet of length 1.
 //
-// The zero value is empty. A turn costs the logarithm of the number of keys, and a key
-// that comes and goes allocates nothing. It isn't safe for concurrent use.
+// The zero value is empty. A turn takes logarithmic time in the number of keys, and a key that
+// arrives and leaves allocates nothing. It isn't safe for concurrent use.
 type Fair[K comparable, Q any] struct {
 	flows   map[K]*Flow[K, Q]
 	clock   clock
 	waiting int
-	spare   *Flow[K, Q] // so that a flow that comes and goes allocates nothing
+	spare   *Flow[K, Q] // reused, so that a flow that arrives and leaves allocates nothing
 }
 
-// A Flow is what waits for the turns of one key of a [Fair].
+// A Flow holds the items of one key of a [Fair].
 type Flow[K comparable, Q any] struct {
 	Key   K
-	Queue Q // it has no items when the Flow is new and when it is removed; what it has allocated may serve another key
+	Queue Q // empty in a new and in a removed Flow; its memory may be reused for another key
 
 	tag tag
 }
 
-// Len returns how many keys wait.
+// Len returns the number of waiting keys.
 func (f *Fair[K, Q]) Len() int { return f.waiting }
 
-// First returns the flow whose turn it is; nil: there is none.
+// First returns the flow whose turn it is; nil: none.
 func (f *Fair[K, Q]) First() *Flow[K, Q] {
 	if len(f.clock.tags) == 0 {
 		return nil
@@ -43,9 +43,8 @@ func (f *Fair[K, Q]) First() *Flow[K, Q] {
 	return f.clock.tags[0].flow.(*Flow[K, Q])
 }
 
-// Flow returns the flow of a key, which has this weight from its next turn on; less
-// than 1 means 1. Where there is none it makes an empty one. The caller puts an item into
-// it, or removes it.
+// Flow returns the flow of a key, or a new empty one. The weight applies from its next turn on;
+// less than 1 means 1. The caller must put an item into an empty flow, or remove it.
 func (f *Fair[K, Q]) Flow(key K, weight int) *Flow[K, Q] {
 	flow := f.flows[key]
 	switch {
@@ -74,22 +73,22 @@ func (f *Fair[K, Q]) Flow(key K, weight int) *Flow[K, Q] {
 	return flow
 }
 
-// Took ends a flow's turn. The flow needn't be the first one. A flow that was passed
-// stays before it, but gets one turn then, not all that it missed.
-func (f *Fair[K, Q]) Took(flow *Flow[K, Q]) {
-	f.clock.took(&flow.tag)
+// EndTurn ends a flow's turn. The flow needn't be the first one. A flow that was passed over stays
+// ahead, but gets only one turn for that, not all that it missed.
+func (f *Fair[K, Q]) EndTurn(flow *Flow[K, Q]) {
+	f.clock.endTurn(&flow.tag)
 	f.forget()
 }
 
-// Remove removes a flow that has no items any more. The caller doesn't use it any more.
+// Remove removes a flow without items. The caller must not use it afterwards.
 func (f *Fair[K, Q]) Remove(flow *Flow[K, Q]) {
 	flow.tag.waits = false
 	f.waiting--
 	f.forget()
 }
 
-// forget lets go of flows that left. One is remembered until its next turn would be the
-// first of all. No other flow's turn starts before that, so virtual time may pass it.
+// forget drops flows that have left. A flow is remembered until its next turn would be the first of
+// all. No other flow's turn starts before that, so virtual time may pass it.
 func (f *Fair[K, Q]) forget() {
 	for len(f.clock.tags) > 0 && !f.clock.tags[0].waits {
 		left := heap.Pop(&f.clock.tags).(*tag)
@@ -102,10 +101,11 @@ func (f *Fair[K, Q]) forget() {
 	}
 }
 
-// Order yields the flow of each turn that follows if no item comes or leaves unserved.
-// Items returns how many a flow has. All must stay as it is meanwhile.
+// Order yields the flow of each following turn, assuming that no item arrives or leaves unserved.
+// items returns the number of a flow's items. Nothing may change meanwhile.
 func (f *Fair[K, Q]) Order(items func(*Flow[K, Q]) int) iter.Seq[*Flow[K, Q]] {
 	return func(yield func(*Flow[K, Q]) bool) {
+		// A simulation on copies, so that the real turns don't change.
 		ahead := clock{now: f.clock.now, came: f.clock.came}
 		copies := make([]tag, 0, f.waiting)
 		for _, t := range f.clock.tags {
@@ -123,7 +123,7 @@ func (f *Fair[K, Q]) Order(items func(*Flow[K, Q]) int) iter.Seq[*Flow[K, Q]] {
 			if !yield(next.flow.(*Flow[K, Q])) {
 				return
 			}
-			ahead.took(next)
+			ahead.endTurn(next)
 			if next.items--; next.items == 0 {
 				heap.Remove(&ahead.tags, next.place)
 			}
@@ -131,27 +131,26 @@ func (f *Fair[K, Q]) Order(items func(*Flow[K, Q]) int) iter.Seq[*Flow[K, Q]] {
 	}
 }
 
-// turn is the virtual time that a turn of weight 1 takes. Shares are exact to 1 in
-// 16,000 for weights up to 1,000. Virtual time lasts for 10^12 turns, and begins anew
-// whenever nothing waits.
+// turn is the virtual time of a turn of weight 1. Shares are exact to 1 in 16,000 for weights up to
+// 1,000. Virtual time lasts for 10^12 turns, and restarts whenever nothing waits.
 const turn = 1 << 24
 
-// A clock is the virtual time of a [Fair], and what will have its turns in it.
+// A clock is the virtual time of a [Fair], with the coming turns.
 type clock struct {
 	now  uint64 // the start of the last turn
-	came uint64 // counts tags that got their start: of equal ones the first goes first
+	came uint64 // counts assigned starts; of equal starts the earlier assigned goes first
 	tags tags
 }
 
-// A tag says when the next turn of a flow starts.
+// A tag is the start of a flow's next turn.
 type tag struct {
 	flow   any
 	weight int
 	start  uint64 // in virtual time
 	came   uint64
-	waits  bool // false: the flow left, and is remembered
-	place  int  // in the heap
-	items  int  // in a copy of Order: that are left
+	waits  bool // false: the flow has left and is remembered
+	place  int  // index in the heap
+	items  int  // in a copy made by Order: items left
 }
 
 func (c *clock) number(t *tag) {
@@ -159,14 +158,14 @@ func (c *clock) number(t *tag) {
 	t.came = c.came
 }
 
-func (c *clock) took(t *tag) {
+func (c *clock) endTurn(t *tag) {
 	c.now = max(c.now, t.start)
 	t.start = c.now + turn/uint64(t.weight)
 	c.number(t)
 	heap.Fix(&c.tags, t.place)
 }
 
-// tags is a heap.Interface: the turn that is next comes first.
+// tags is a heap.Interface, ordered by the next turn.
 type tags []*tag
 
 func (h tags) Len() int { return len(h) }

@@ -8,16 +8,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFairWalk: between two turns of a key that waits, each other key has at most its
-// share, and one turn more. While two wait, their shares differ by one turn of each.
-// Order says what is served.
+// TestFairWalk checks that, between two turns of a waiting key, each other key gets at most its
+// share and one turn more. While two keys wait, their shares differ by one turn of each. Order
+// predicts the turns.
 func TestFairWalk(t *testing.T) {
 	weights := map[string]int{"a": 1, "b": 1, "c": 2, "d": 3, "e": 7, "f": 1000}
 	rapid.Check(t, func(t *rapid.T) {
 		var fair Fair[string, int]
 		waiting := map[string]int{}            // the model: items by key
 		both := map[[2]string]map[string]int{} // turns of two keys since both wait
-		missed := map[string]map[string]int{}  // turns of others since a key's last, or since it came
+		missed := map[string]map[string]int{}  // turns of others since a key's last, or since it arrived
 		share := func(n int, key string) float64 { return float64(n) / float64(weights[key]) }
 		start := map[string]uint64{} // of a key's next turn, when it left
 		gone := func(key string) {
@@ -39,7 +39,7 @@ func TestFairWalk(t *testing.T) {
 				return ""
 			}
 			key := flow.Key
-			fair.Took(flow)
+			fair.EndTurn(flow)
 			flow.Queue--
 			waiting[key]--
 			missed[key] = map[string]int{}
@@ -131,12 +131,12 @@ func TestFairWalk(t *testing.T) {
 	})
 }
 
-// turnsOf serves n items, and returns whose they were.
+// turnsOf serves n items, and returns their keys.
 func turnsOf(fair *Fair[string, int], n int) (order string) {
 	for range n {
 		flow := fair.First()
 		order += flow.Key
-		fair.Took(flow)
+		fair.EndTurn(flow)
 		if flow.Queue--; flow.Queue == 0 {
 			fair.Remove(flow)
 		}
@@ -158,9 +158,9 @@ func TestWeightsAreInterleaved(t *testing.T) {
 	}
 }
 
-// A key that has one item at a time, and comes back after each turn, gets no more than
-// its share, and gets it at once where it asks for less.
-func TestComingBackGainsNothing(t *testing.T) {
+// TestReturningKeyGainsNothing uses a key with one item at a time that returns after each turn. It
+// gets no more than its share, and gets it immediately if it requests less.
+func TestReturningKeyGainsNothing(t *testing.T) {
 	var fair Fair[string, int]
 	fair.Flow("a", 1).Queue = 1000
 	fair.Flow("b", 2).Queue = 1000
@@ -192,22 +192,22 @@ func TestComingBackGainsNothing(t *testing.T) {
 	}
 }
 
-// A flow that is passed, for example since it doesn't fit, is first afterwards, but
-// doesn't make up for all that it missed.
-func TestPassedFlowGetsOneTurn(t *testing.T) {
+// TestPassedOverFlowGetsOneTurn checks that a flow that was passed over, for example because it
+// doesn't fit, is first afterwards but doesn't catch up on all missed turns.
+func TestPassedOverFlowGetsOneTurn(t *testing.T) {
 	var fair Fair[string, int]
 	fair.Flow("a", 1).Queue = 100
 	b := fair.Flow("b", 1)
 	b.Queue = 100
 	for range 50 {
-		fair.Took(b)
+		fair.EndTurn(b)
 	}
 	if got := turnsOf(&fair, 6); got != "ababab" && got != "abbaba" {
 		t.Errorf("the order is %s", got)
 	}
 }
 
-// TestFairAllocatesNothing: also where its flow comes and goes.
+// TestFairAllocatesNothing also covers a flow that arrives and leaves.
 func TestFairAllocatesNothing(t *testing.T) {
 	var fair Fair[string, int]
 	if got := testing.AllocsPerRun(1000, func() {
@@ -228,7 +228,7 @@ func BenchmarkFair(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				fair.Took(fair.First())
+				fair.EndTurn(fair.First())
 			}
 		})
 	}

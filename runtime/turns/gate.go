@@ -8,32 +8,32 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Gate limits how many runners are started at once. The others wait in the order
-// of a [Queue]: by priority, then by turns of their tenants, then by turns of a tenant's
-// environments, then by age.
+// A Gate limits concurrent starts of runners. The others wait in the order of a [Queue]: by
+// priority, then in turns of their tenants, then in turns of a tenant's environments, then by age.
+// Its methods are safe for concurrent use.
 type Gate struct {
-	mu      sync.Mutex // guards all below, and what its passes say
+	mu      sync.Mutex // guards the fields below, and those of its passes
 	free    int
 	waiting Queue[runtime.EnvironmentID, *Pass]
-	came    uint64 // counts those that have waited
+	came    uint64 // counts calls of Enter
 }
 
-// NewGate returns a gate for so many at once.
+// NewGate returns a gate that admits free passes concurrently.
 func NewGate(free int) *Gate {
 	return &Gate{free: free, waiting: Queue[runtime.EnvironmentID, *Pass]{
 		Compare: func(a, b *Pass) int { return cmp.Compare(a.came, b.came) },
 	}}
 }
 
-// Waiting returns how many wait.
+// Waiting returns how many passes wait.
 func (g *Gate) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.waiting.Len()
 }
 
-// A Pass belongs to one runner and serves all its starts. It has the runner's current priority. All
-// methods but Enter are safe for concurrent use.
+// A Pass belongs to one runner and is used for all its starts. It has the runner's present
+// priority. All methods except Enter are safe for concurrent use.
 type Pass struct {
 	gate        *Gate
 	tenant      runtime.TenantID
@@ -42,22 +42,22 @@ type Pass struct {
 	// Guarded by gate.mu.
 	priority runtime.Priority
 	came     uint64
-	let      chan struct{} // closed when it is let in; nil: it doesn't wait
+	let      chan struct{} // closed when it is admitted; nil: it doesn't wait
 }
 
-// Pass returns a new one, for a runner of an environment.
+// Pass returns a new pass for a runner of an environment.
 func (g *Gate) Pass(env runtime.Environment, priority runtime.Priority) *Pass {
 	return &Pass{gate: g, tenant: env.Tenant, environment: env.ID, priority: priority}
 }
 
-// Priority returns the one that was set last.
+// Priority returns the priority that was set last.
 func (p *Pass) Priority() runtime.Priority {
 	p.gate.mu.Lock()
 	defer p.gate.mu.Unlock()
 	return p.priority
 }
 
-// SetPriority gives the runner another priority, also while it waits.
+// SetPriority changes the runner's priority, even while it waits.
 func (p *Pass) SetPriority(priority runtime.Priority) {
 	p.gate.mu.Lock()
 	defer p.gate.mu.Unlock()
@@ -68,8 +68,8 @@ func (p *Pass) SetPriority(priority runtime.Priority) {
 	}
 }
 
-// Enter waits until the runner may be started, and returns what makes room for
-// another one then. It returns ctx's cause if that ends before.
+// Enter waits until the runner may start. It returns a function to call afterwards, which admits
+// the next one. It returns ctx's cause if ctx ends first.
 func (p *Pass) Enter(ctx context.Context) (leave func(), err error) {
 	g := p.gate
 	g.mu.Lock()
@@ -86,7 +86,7 @@ func (p *Pass) Enter(ctx context.Context) (leave func(), err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.waiting.Remove(p.tenant, p.environment, p.priority, p) { // it was let in at the same moment
+	if !g.waiting.Remove(p.tenant, p.environment, p.priority, p) { // it was admitted at the same moment
 		g.free++
 		g.next()
 	}
@@ -100,7 +100,7 @@ func (g *Gate) leave() {
 	g.next()
 }
 
-// next lets in as many as there is room for. The caller holds mu.
+// next admits waiting passes while there is room. The caller holds mu.
 func (g *Gate) next() {
 	for g.free > 0 {
 		t, ok := g.waiting.Pop()

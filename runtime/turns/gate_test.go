@@ -14,19 +14,19 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	for name, test := range map[string]struct {
 		waiting []string // environment, or tenant/environment, and ! for one that a claim waits for
 		leave   int      // who gives up
-		hurry   int      // for whom a claim comes later
+		hurry   int      // the caller whose claim arrives later
 		calm    int      // whose claim is gone
 		order   string
 	}{
-		"claims first":            {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, -1, "-bead"},
-		"by environments":         {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, -1, "adfbec"},
-		"by tenants first":        {[]string{"t/x", "t/y", "t/z", "t/x", "u/x", "u/x"}, -1, -1, -1, "aebfcd"},
-		"claims by tenants":       {[]string{"t/x!", "t/y!", "t/z!", "u/x", "v/x!"}, -1, -1, -1, "aebcd"},
-		"claims by turns, too":    {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, -1, "aebcd"},
-		"a claim comes later":     {[]string{"x", "x", "x", "y"}, -1, 2, -1, "cadb"},
-		"a claim comes and goes":  {[]string{"x", "x", "x", "y"}, -1, 1, 1, "adbc"},
-		"one that has its turn":   {[]string{"x", "y"}, 0, 0, -1, "-b"},
-		"one that is calmed down": {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
+		"claims first":               {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, -1, "-bead"},
+		"by environments":            {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, -1, "adfbec"},
+		"by tenants first":           {[]string{"t/x", "t/y", "t/z", "t/x", "u/x", "u/x"}, -1, -1, -1, "aebfcd"},
+		"claims by tenants":          {[]string{"t/x!", "t/y!", "t/z!", "u/x", "v/x!"}, -1, -1, -1, "aebcd"},
+		"claims by turns, too":       {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, -1, "aebcd"},
+		"a claim arrives later":      {[]string{"x", "x", "x", "y"}, -1, 2, -1, "cadb"},
+		"a claim arrives and leaves": {[]string{"x", "x", "x", "y"}, -1, 1, 1, "adbc"},
+		"one that has its turn":      {[]string{"x", "y"}, 0, 0, -1, "-b"},
+		"one that is calmed down":    {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := NewGate(1)
@@ -82,7 +82,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	}
 }
 
-// of returns an environment: tenant/environment, or environment alone.
+// of returns an environment from "tenant/environment", or from an environment alone.
 func of(name string) runtime.Environment {
 	tenant, id, found := strings.Cut(name, "/")
 	if !found {
@@ -93,7 +93,7 @@ func of(name string) runtime.Environment {
 
 var errGaveUp = errors.New("gave up")
 
-// One that is admitted at the moment at which it gives up gives its place back.
+// TestGateLosesNoPlace checks that a pass that is admitted just when it gives up releases its place.
 func TestGateLosesNoPlace(t *testing.T) {
 	gate := NewGate(1)
 	for range 1000 {
@@ -118,7 +118,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 	}
 }
 
-// A runner that starts again has the priority that it was given meanwhile.
+// TestPassKeepsItsPriority checks that a runner that starts again has its latest priority.
 func TestPassKeepsItsPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := NewGate(1)
@@ -143,7 +143,7 @@ func TestPassKeepsItsPriority(t *testing.T) {
 		synctest.Wait()
 		leave()
 		if first, second := <-order, <-order; first != "again" || second != "refill" {
-			t.Errorf("%s came before %s", first, second)
+			t.Errorf("%s was served before %s", first, second)
 		}
 	})
 }

@@ -8,27 +8,25 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Queue holds items by priority, the highest first. Among those of one priority
-// their tenants take turns, and within a tenant its keys. The items of one key are in
-// the order of Compare. So whatever else is queued, the first item of a tenant comes no
-// later than after one of every other tenant that has its priority, however many keys
-// those have. The same holds for the keys of one tenant. It isn't safe for concurrent
-// use.
+// A Queue holds items by priority, highest first. Within a priority the tenants take turns, and
+// within a tenant its keys. The items of one key are ordered by Compare. So the first item of a
+// tenant waits for at most one item of each other tenant with the same priority, no matter how many
+// keys those have. The same holds for the keys of one tenant. It isn't safe for concurrent use.
 type Queue[K, T comparable] struct {
-	Compare func(a, b T) int // the order of the items of one key, in which no two are equal
+	Compare func(a, b T) int // order of the items of one key; no two may be equal
 
-	levels []*Level[K, T] // those of the highest priority first
+	levels []*Level[K, T] // highest priority first
 	length int
 }
 
-// A Level is what a Queue holds of one priority: for each tenant the items of each of
-// its keys, in their order. No lane is empty.
+// A Level contains a Queue's items of one priority: for each tenant the items of each of its keys,
+// in order. No lane is empty.
 type Level[K, T comparable] struct {
 	Priority runtime.Priority
 	tenants  Lanes[runtime.TenantID, Lanes[K, []T]]
 }
 
-// Len returns how many items there are.
+// Len returns the number of items.
 func (q *Queue[K, T]) Len() int { return q.length }
 
 // Push adds an item of a tenant's key.
@@ -47,7 +45,7 @@ func (q *Queue[K, T]) find(priority runtime.Priority) (at int, found bool) {
 	return slices.BinarySearchFunc(q.levels, priority, func(l *Level[K, T], p runtime.Priority) int { return cmp.Compare(p, l.Priority) })
 }
 
-// Top returns the highest priority, and false if there is nothing.
+// Top returns the highest priority, and false if the queue is empty.
 func (q *Queue[K, T]) Top() (runtime.Priority, bool) {
 	if len(q.levels) == 0 {
 		return 0, false
@@ -55,10 +53,10 @@ func (q *Queue[K, T]) Top() (runtime.Priority, bool) {
 	return q.levels[0].Priority, true
 }
 
-// Levels returns those that aren't empty, the highest priority first.
+// Levels returns the levels with items, highest priority first.
 func (q *Queue[K, T]) Levels() []*Level[K, T] { return slices.Clone(q.levels) }
 
-// All yields every item of l. They must stay as they are meanwhile.
+// All yields every item of l. Nothing may change meanwhile.
 func (l *Level[K, T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for tenant := range l.tenants.All() {
@@ -73,7 +71,7 @@ func (l *Level[K, T]) All() iter.Seq[T] {
 	}
 }
 
-// Pop takes the first item, and returns false if there is none.
+// Pop removes and returns the first item, and returns false if there is none.
 func (q *Queue[K, T]) Pop() (item T, ok bool) {
 	if len(q.levels) == 0 {
 		return item, false
@@ -81,7 +79,7 @@ func (q *Queue[K, T]) Pop() (item T, ok bool) {
 	return q.Take(q.levels[0], func(T) bool { return true })
 }
 
-// Take takes the first item of a level that fits, and returns false if none does.
+// Take removes and returns the first item of a level that fits, and returns false if none does.
 func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bool) {
 	for tenant := range level.tenants.All() {
 		for lane := range tenant.Queue.All() {
@@ -90,8 +88,8 @@ func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bo
 				continue
 			}
 			item = lane.Queue[at]
-			tenant.Queue.Took(lane)
-			level.tenants.Took(tenant)
+			tenant.Queue.EndTurn(lane)
+			level.tenants.EndTurn(tenant)
 			q.drop(level, tenant, lane, at)
 			return item, true
 		}
@@ -99,8 +97,8 @@ func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bo
 	return item, false
 }
 
-// Remove takes an item out that was pushed with this tenant, key and priority, and
-// reports whether it was there.
+// Remove removes an item that was pushed with this tenant, key and priority, and reports whether it
+// was there.
 func (q *Queue[K, T]) Remove(tenant runtime.TenantID, key K, priority runtime.Priority, item T) bool {
 	level, found := q.find(priority)
 	if !found {
@@ -121,7 +119,7 @@ func (q *Queue[K, T]) Remove(tenant runtime.TenantID, key K, priority runtime.Pr
 	return at >= 0
 }
 
-// drop takes out one item of a lane, and what is empty then.
+// drop removes one item of a lane, and every lane and level that is empty then.
 func (q *Queue[K, T]) drop(level *Level[K, T], tenant *Lane[runtime.TenantID, Lanes[K, []T]], lane *Lane[K, []T], at int) {
 	if at == 0 {
 		var none T

@@ -19,14 +19,14 @@ type item struct {
 	since    int
 }
 
-// Against a plain list: what comes is of the highest priority and the oldest of its key.
-// No tenant comes again before every other one of that priority that waited all the
-// while, however many keys it has. The same holds for the keys of one tenant.
+// TestQueueWalk compares the queue with a plain list. Each item has the highest priority and is the
+// oldest of its key. No tenant is served again before every other waiting one with that priority,
+// however many keys it has. The same holds for the keys of one tenant.
 func TestQueueWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := Queue[string, *item]{Compare: func(a, b *item) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id)) }}
 		var model []*item
-		passed := map[string]int{} // how often others came since a lane's or a tenant's first waited
+		passed := map[string]int{} // how often others were served since a lane's or a tenant's first waited
 		created := 0
 		tenant := func(e *item) string { return fmt.Sprint(e.priority, e.tenant) }
 		key := func(e *item) string { return fmt.Sprint(e.priority, e.tenant, "/", e.key) }
@@ -67,10 +67,10 @@ func TestQueueWalk(t *testing.T) {
 				tenants, lanes := map[string]bool{}, map[string]bool{}
 				for _, o := range model {
 					if o.priority > e.priority {
-						t.Fatalf("%+v came before %+v", e, o)
+						t.Fatalf("%+v was served before %+v", e, o)
 					}
 					if o != e && key(o) == key(e) && (o.since < e.since || o.since == e.since && o.id < e.id) {
-						t.Fatalf("%+v came before the older %+v", e, o)
+						t.Fatalf("%+v was served before the older %+v", e, o)
 					}
 					if o.priority == e.priority {
 						tenants[tenant(o)] = true

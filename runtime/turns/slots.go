@@ -2,12 +2,10 @@ package turns
 
 import "context"
 
-// Slots limit how many callers work at once to their capacity. They don't say who
-// is next.
+// Slots limits concurrent work to its capacity. It guarantees no order.
 type Slots chan struct{}
 
-// Do works in a slot. It returns ctx's cause, without working, if ctx ends before
-// one is free.
+// Do calls work in a slot. It returns ctx's cause, without working, if ctx ends before a slot is free.
 func (s Slots) Do(ctx context.Context, work func() error) error {
 	select {
 	case s <- struct{}{}:

@@ -1,21 +1,20 @@
-// Package turns decides who is next. [Lanes] let keys take turns: between two turns of a
-// key every other key that waits has one. [Fair] does the same for keys with weights: the
-// tenants whose claims wait in a pool. A [Queue] orders by priority, then by turns of
-// tenants and of their environments. Runners' starts wait for a [Gate] in one.
+// Package turns decides which waiting item is next. [Lanes] lets keys take turns: between two turns
+// of a key every other waiting key has one. [Fair] does the same for weighted keys: tenants whose
+// claims wait in a pool. A [Queue] orders by priority, then by turns of tenants and of their
+// environments. A [Gate] lets starts of runners wait in one.
 package turns
 
 import "iter"
 
-// Lanes are what waits, by key, in the order of the turns. The zero value is
-// empty. Every method but All takes the same time however many there are. They
-// aren't safe for concurrent use.
+// Lanes holds waiting items by key, in the order of turns. The zero value is empty. Every method
+// except All takes constant time. It isn't safe for concurrent use.
 type Lanes[K comparable, Q any] struct {
 	byKey map[K]*Lane[K, Q]
-	first *Lane[K, Q] // of a ring: the last is before it; nil: there is none
-	spare *Lane[K, Q] // so that a lane that comes and goes allocates nothing
+	first *Lane[K, Q] // of a ring whose last lane precedes it; nil: none
+	spare *Lane[K, Q] // reused, so that a lane that arrives and leaves allocates nothing
 }
 
-// A Lane is what waits for the turns of one key.
+// A Lane holds the items of one key.
 type Lane[K comparable, Q any] struct {
 	Key   K
 	Queue Q
@@ -23,17 +22,16 @@ type Lane[K comparable, Q any] struct {
 	previous, next *Lane[K, Q] // of the ring
 }
 
-// Len returns how many lanes there are.
+// Len returns the number of lanes.
 func (l *Lanes[K, Q]) Len() int { return len(l.byKey) }
 
-// First returns the lane whose turn it is; nil: there is none.
+// First returns the lane whose turn it is; nil: none.
 func (l *Lanes[K, Q]) First() *Lane[K, Q] { return l.first }
 
-// Find returns the lane of a key; nil: there is none.
+// Find returns the lane of a key; nil: none.
 func (l *Lanes[K, Q]) Find(key K) *Lane[K, Q] { return l.byKey[key] }
 
-// Lane returns the lane of a key. Where there is none it makes an empty one, whose
-// turn comes last.
+// Lane returns the lane of a key, or a new empty one, whose turn comes last.
 func (l *Lanes[K, Q]) Lane(key K) *Lane[K, Q] {
 	if lane := l.byKey[key]; lane != nil {
 		return lane
@@ -51,9 +49,9 @@ func (l *Lanes[K, Q]) Lane(key K) *Lane[K, Q] {
 	return lane
 }
 
-// Took ends a lane's turn: its next one comes after those of all others.
-func (l *Lanes[K, Q]) Took(lane *Lane[K, Q]) {
-	if l.first == lane { // the ring only turns
+// EndTurn ends a lane's turn: its next turn comes after those of all others.
+func (l *Lanes[K, Q]) EndTurn(lane *Lane[K, Q]) {
+	if l.first == lane { // rotating the ring is enough
 		l.first = lane.next
 		return
 	}
@@ -61,7 +59,7 @@ func (l *Lanes[K, Q]) Took(lane *Lane[K, Q]) {
 	l.append(lane)
 }
 
-// Remove removes a lane that is there. The caller doesn't use it any more.
+// Remove removes an existing lane. The caller must not use it afterwards.
 func (l *Lanes[K, Q]) Remove(lane *Lane[K, Q]) {
 	delete(l.byKey, lane.Key)
 	l.unlink(lane)
@@ -69,8 +67,7 @@ func (l *Lanes[K, Q]) Remove(lane *Lane[K, Q]) {
 	l.spare = lane
 }
 
-// All yields the lanes in the order of their turns. They must stay as they are
-// meanwhile.
+// All yields the lanes in the order of their turns. Nothing may change meanwhile.
 func (l *Lanes[K, Q]) All() iter.Seq[*Lane[K, Q]] {
 	return func(yield func(*Lane[K, Q]) bool) {
 		for lane := l.first; lane != nil; {
@@ -84,6 +81,7 @@ func (l *Lanes[K, Q]) All() iter.Seq[*Lane[K, Q]] {
 	}
 }
 
+// append adds a lane as the last one of the ring.
 func (l *Lanes[K, Q]) append(lane *Lane[K, Q]) {
 	if l.first == nil {
 		l.first, lane.previous, lane.next = lane, lane, lane
@@ -94,6 +92,7 @@ func (l *Lanes[K, Q]) append(lane *Lane[K, Q]) {
 	last.next, l.first.previous = lane, lane
 }
 
+// unlink takes a lane out of the ring.
 func (l *Lanes[K, Q]) unlink(lane *Lane[K, Q]) {
 	if lane.next == lane {
 		l.first = nil

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLanesWalk: against a plain list of keys in the order of their turns.
+// TestLanesWalk compares lanes with a plain list of keys in the order of their turns.
 func TestLanesWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var lanes Lanes[string, int]
@@ -33,7 +33,7 @@ func TestLanesWalk(t *testing.T) {
 			},
 			"took": func(t *rapid.T) {
 				key := there(t)
-				lanes.Took(lanes.Find(key))
+				lanes.EndTurn(lanes.Find(key))
 				at := slices.Index(model, key)
 				model = append(slices.Delete(model, at, at+1), key)
 			},
@@ -57,15 +57,15 @@ func TestLanesWalk(t *testing.T) {
 					t.Fatalf("first is %+v, want that of %q", first, model)
 				}
 				if lanes.Find("none") != nil {
-					t.Fatal("a lane that isn't there is found")
+					t.Fatal("a lane that doesn't exist is found")
 				}
 			},
 		})
 	})
 }
 
-// TestAllEndsWhereItIsLeft: a loop may end early.
-func TestAllEndsWhereItIsLeft(t *testing.T) {
+// TestAllStopsWithItsLoop ends a loop early.
+func TestAllStopsWithItsLoop(t *testing.T) {
 	var lanes Lanes[int, int]
 	for key := range 3 {
 		lanes.Lane(key)
@@ -75,7 +75,7 @@ func TestAllEndsWhereItIsLeft(t *testing.T) {
 			break
 		}
 		if lane.Key == 2 {
-			t.Error("it went on")
+			t.Error("it continued")
 		}
 	}
 }

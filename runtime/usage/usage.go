@@ -1,6 +1,7 @@
 // Package usage asks agents what their runners use, for any number of callers and only while there
-// are some. It asks an agent once a second at most. A figure is one second old at most, or ten if the
-// agent is slow. No caller waits longer than a second, however many agents don't answer.
+// are some. It asks an agent at most once a second. A figure is at most one second old, or ten
+// seconds if the agent is slow. No caller waits longer than a second, no matter how many agents
+// don't answer.
 package usage
 
 import (
@@ -15,50 +16,52 @@ import (
 )
 
 const (
-	every    = time.Second      // after which an agent is asked again
-	again    = 5 * time.Second  // after which an agent that failed is asked again
-	patience = time.Second      // an agent, and so a caller, has no longer
-	turnIn   = patience / 2     // how long a question waits for its turn
-	kept     = 10 * time.Second // how long an answer is returned until a newer one comes
-	atOnce   = 128              // agents that are asked
-	ofTenant = atOnce / 4       // of those
+	every    = time.Second      // interval between questions to an agent
+	again    = 5 * time.Second  // interval after a failed question
+	patience = time.Second      // limit for an agent's answer, and so for a caller
+	turnIn   = patience / 2     // limit for waiting for a turn
+	kept     = 10 * time.Second // maximum age of an answer
+	atOnce   = 128              // agents asked concurrently
+	ofTenant = atOnce / 4       // of these, agents of one tenant
 )
 
-// An Agents asks them. Its methods are safe for concurrent use.
+// Agents reads the usage of runners and executions from their agents. Its methods are safe for
+// concurrent use.
 type Agents struct {
+	// dial connects to a runner's agent.
 	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
-	spawn func(func(context.Context)) error
-	turns chan struct{}
+	spawn func(func(context.Context)) error // starts a goroutine; the engine waits for it
+	turns chan struct{}                     // capacity atOnce; holds a token for each agent being asked
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	asked map[runtime.RunnerID]*question
 	lines map[runtime.TenantID]*line
 }
 
-// A question is what an agent was asked.
+// A question is a question to one agent.
 type question struct {
-	began time.Time
-	last  answer // to an earlier one
+	began time.Time // from which its time limits count
+	last  answer    // to an earlier question
 
-	done   chan struct{} // closed when what follows is set
-	answer answer        // the last one if none came
+	done   chan struct{} // closed when the fields below are set
+	answer answer        // last, if none came
 	again  time.Time     // when the agent may be asked again
 }
 
-// An answer is what an agent said when it was asked; a zero time: nothing.
+// An answer is an agent's answer; a zero time: none.
 type answer struct {
 	usage agent.Usage
 	at    time.Time
 }
 
-// A line is where the questions of one tenant wait.
+// A line limits the questions of one tenant.
 type line struct {
-	turns   chan struct{}
-	waiting int // or asked
+	turns   chan struct{} // capacity ofTenant; holds a token for each agent being asked
+	waiting int           // questions waiting or being asked
 }
 
-// New returns an Agents that reaches them by dial. Spawn starts a goroutine, whose context ends when
-// that is to end.
+// New returns an Agents that reaches agents by dial. spawn starts a goroutine and provides the
+// context that ends it.
 func New(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), spawn func(func(context.Context)) error) *Agents {
 	return &Agents{
 		dial: dial, spawn: spawn, turns: make(chan struct{}, atOnce),
@@ -66,9 +69,9 @@ func New(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), 
 	}
 }
 
-// Of returns what a runner of a tenant uses, and when it was measured. The time is zero if the agent
-// didn't answer for ten seconds, is too old or can't be reached.
-func (a *Agents) Of(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID) (agent.Usage, time.Time) {
+// Usage returns what a runner of a tenant uses, and when that was measured. The time is zero if the
+// agent hasn't answered for ten seconds, is too old, or is unreachable.
+func (a *Agents) Usage(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID) (agent.Usage, time.Time) {
 	q := a.question(id, tenant)
 	found := q.last
 	late := time.NewTimer(time.Until(q.began.Add(patience)))
@@ -90,7 +93,7 @@ func (a *Agents) Of(ctx context.Context, id runtime.RunnerID, tenant runtime.Ten
 	return found.usage, found.at
 }
 
-// question returns the last one to an agent, or asks it anew.
+// question returns the current question to an agent, or starts a new one.
 func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *question {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,13 +123,13 @@ func (q *question) over() bool {
 	}
 }
 
-// ask asks an agent.
+// ask asks an agent and publishes the answer.
 func (a *Agents) ask(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, q *question) {
 	found, err := a.read(ctx, id, tenant, q.began)
 	switch {
 	case err == nil:
 		q.answer, q.again = found, q.began.Add(every)
-	case errors.Is(err, errNoTurn): // it wasn't asked
+	case errors.Is(err, errNoTurn): // the agent wasn't asked
 		q.answer = q.last
 	default:
 		q.answer, q.again = q.last, q.began.Add(again)
@@ -135,6 +138,7 @@ func (a *Agents) ask(ctx context.Context, id runtime.RunnerID, tenant runtime.Te
 	time.AfterFunc(kept, func() { a.forget(id, q) })
 }
 
+// forget deletes q as the runner's current question, unless another has replaced it.
 func (a *Agents) forget(id runtime.RunnerID, q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +147,7 @@ func (a *Agents) forget(id runtime.RunnerID, q *question) {
 	}
 }
 
-// read reads an agent's answer.
+// read waits for a turn and reads an agent's answer.
 func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, began time.Time) (answer, error) {
 	ctx, cancel := context.WithDeadline(ctx, began.Add(patience))
 	defer cancel()
@@ -168,9 +172,10 @@ func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.T
 	return answer{usage, at}, err
 }
 
-var errNoTurn = errors.New("others are asked")
+// errNoTurn is the error of a question that got no turn in time.
+var errNoTurn = errors.New("too many other agents are being asked")
 
-// line returns the tenant's, which the caller leaves.
+// line returns a tenant's line. The caller must leave it.
 func (a *Agents) line(tenant runtime.TenantID) *line {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,6 +188,7 @@ func (a *Agents) line(tenant runtime.TenantID) *line {
 	return own
 }
 
+// leave ends a wait in a tenant's line. The last one deletes the line.
 func (a *Agents) leave(tenant runtime.TenantID, own *line) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A world has agents, and runs what an Agents spawns.
+// A world has agents, and runs the goroutines that an Agents spawns.
 type world struct {
 	*Agents
 	asked   atomic.Int64
@@ -24,7 +24,7 @@ type world struct {
 	end     context.CancelFunc
 }
 
-// newWorld returns agents whose answers the test chooses.
+// newWorld returns agents whose answers the test determines.
 func newWorld(t *testing.T, answer func(n int64, id runtime.RunnerID, conn net.Conn)) *world {
 	w := &world{}
 	ctx, end := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func (w *world) close() {
 	w.spawned.Wait()
 }
 
-// counts answers how often any agent was asked.
+// counts answers with the number of questions so far.
 func counts(n int64, _ runtime.RunnerID, conn net.Conn) {
 	frame, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Protocol: agent.Protocol, Usage: &agent.Usage{Runner: agent.Used{Memory: n}}})
 	if err == nil {
@@ -59,11 +59,11 @@ func counts(n int64, _ runtime.RunnerID, conn net.Conn) {
 	}
 }
 
-// hangs answers nothing until it is left.
+// hangs never answers.
 func hangs(_ int64, _ runtime.RunnerID, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// TestOnceASecond: an agent is asked once a second for any number of callers, and not at all
-// without any.
+// TestOnceASecond checks that an agent is asked once a second for any number of callers, and not at
+// all without any.
 func TestOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, counts)
@@ -74,7 +74,7 @@ func TestOnceASecond(t *testing.T) {
 				var callers sync.WaitGroup
 				for range 500 {
 					callers.Go(func() {
-						if usage, at := w.Of(t.Context(), "r", "t"); usage.Runner.Memory != second || !at.Equal(began) {
+						if usage, at := w.Usage(t.Context(), "r", "t"); usage.Runner.Memory != second || !at.Equal(began) {
 							t.Errorf("second %d: %+v at %v", second, usage, at)
 						}
 					})
@@ -92,9 +92,9 @@ func TestOnceASecond(t *testing.T) {
 	})
 }
 
-// TestBoundedWait: however many agents don't answer, no caller waits longer than a second. The
-// others' answers come, and who failed isn't asked, or waited for, for a while.
-func TestBoundedWait(t *testing.T) {
+// TestWaitsAreBounded checks that no caller waits longer than a second, however many agents don't
+// answer. Other agents' answers arrive, and agents that failed aren't asked for a while.
+func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
 			if id[0] == 'h' {
@@ -110,11 +110,11 @@ func TestBoundedWait(t *testing.T) {
 			began := time.Now()
 			for i := range 1000 {
 				id := runtime.RunnerID(fmt.Sprintf("a%d", i))
-				if i%50 == 0 { // fewer than are asked of a tenant at once
+				if i%50 == 0 { // fewer than are requested of a tenant concurrently
 					id = runtime.RunnerID(fmt.Sprintf("h%d", i))
 				}
 				callers.Go(func() {
-					if _, at := w.Of(t.Context(), id, "t"); !at.IsZero() {
+					if _, at := w.Usage(t.Context(), id, "t"); !at.IsZero() {
 						answered.Add(1)
 					}
 				})
@@ -139,26 +139,26 @@ func TestBoundedWait(t *testing.T) {
 	})
 }
 
-// TestNobodyCanTell: a caller that leaves, and what can't be asked, is no answer.
-func TestNobodyCanTell(t *testing.T) {
+// TestUnavailableUsageIsZero covers callers that give up, and agents that can't be asked.
+func TestUnavailableUsageIsZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hangs)
 		defer w.close()
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if _, at := w.Of(ctx, "r", "t"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
+		if _, at := w.Usage(ctx, "r", "t"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
 			t.Errorf("the caller left after %v", time.Since(began))
 		}
 		refused := New(nil, func(func(context.Context)) error { return errors.New("stopping") })
-		if _, at := refused.Of(t.Context(), "r", "t"); !at.IsZero() || len(refused.asked) != 0 {
+		if _, at := refused.Usage(t.Context(), "r", "t"); !at.IsZero() || len(refused.asked) != 0 {
 			t.Error("a server that stops asked")
 		}
 	})
 }
 
-// TestASilentAgentKeepsItsLastAnswer: what an agent said is returned, with its time, for a while
-// after it stopped answering, and then nothing is.
+// TestASilentAgentKeepsItsLastAnswer checks that the last answer is returned with its time for a
+// while, and nothing afterwards.
 func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
@@ -170,22 +170,22 @@ func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
 		})
 		defer w.close()
 		began := time.Now()
-		w.Of(t.Context(), "r", "t")
+		w.Usage(t.Context(), "r", "t")
 		for range 7 {
-			time.Sleep(every + time.Millisecond) // beside the second that an agent may take
-			if usage, at := w.Of(t.Context(), "r", "t"); usage.Runner.Memory != 1 || !at.Equal(began) {
+			time.Sleep(every + time.Millisecond) // in addition to the second that an agent may take
+			if usage, at := w.Usage(t.Context(), "r", "t"); usage.Runner.Memory != 1 || !at.Equal(began) {
 				t.Errorf("after %v: %+v at %v", time.Since(began), usage, at)
 			}
 		}
 		time.Sleep(time.Until(began.Add(kept + time.Millisecond)))
-		if _, at := w.Of(t.Context(), "r", "t"); !at.IsZero() {
+		if _, at := w.Usage(t.Context(), "r", "t"); !at.IsZero() {
 			t.Errorf("after %v it is still %v", time.Since(began), at)
 		}
 	})
 }
 
-// TestSilentAgentsOfOneTenant: they don't keep those of others from being asked, and those that
-// weren't asked themselves are asked the next time.
+// TestSilentAgentsOfOneTenant checks that they don't keep others' agents from being asked, and that
+// agents that weren't asked are asked the next time.
 func TestSilentAgentsOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
@@ -200,10 +200,10 @@ func TestSilentAgentsOfOneTenant(t *testing.T) {
 			began := time.Now()
 			var callers sync.WaitGroup
 			for i := range 2 * atOnce {
-				callers.Go(func() { w.Of(t.Context(), runtime.RunnerID(fmt.Sprintf("h%d", i)), "silent") })
+				callers.Go(func() { w.Usage(t.Context(), runtime.RunnerID(fmt.Sprintf("h%d", i)), "silent") })
 			}
 			synctest.Wait()
-			if _, at := w.Of(t.Context(), "a", "other"); !at.Equal(began) {
+			if _, at := w.Usage(t.Context(), "a", "other"); !at.Equal(began) {
 				t.Errorf("the other tenant's agent answered at %v, not %v", at, began)
 			}
 			callers.Wait()

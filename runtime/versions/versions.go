@@ -1,6 +1,6 @@
-// Package versions finds which languages an environment really has, and in which version: it runs their version
-// commands in a runner of the environment, for the caller that asks first. It keeps what it found until the
-// environment's runners are made anew.
+// Package versions finds out which languages an environment really has, and in which version. It
+// runs their version commands in a runner of the environment, on behalf of the first caller that
+// asks. It keeps the result until the environment's runners are replaced.
 package versions
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// A Book has the versions of a server's environments. Its methods are safe for concurrent use.
+// A Book keeps the versions of a server's environments. Its methods are safe for concurrent use.
 type Book struct {
 	guard     *guard.Guard
 	languages *language.Set
@@ -27,36 +27,38 @@ type Book struct {
 	known map[runtime.EnvironmentID]*measurement
 }
 
-// New returns a book that knows nothing yet.
+// New returns an empty book.
 func New(g *guard.Guard, languages *language.Set) *Book {
 	return &Book{guard: g, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
 }
 
-// A measurement is one of an environment. Its fields are read after done is closed.
+// A measurement is one measurement of an environment. Its fields may be read after done is closed.
 type measurement struct {
 	of       runtime.Environment // as it was when the measurement started
-	done     chan struct{}
-	revision int               // of the runner that was measured; 0: none was
-	versions map[string]string // by the languages' ids; nil: it could not be measured
-	again    time.Time         // when it may be repeated, if it failed or measured an older revision
+	done     chan struct{}       // closed when the measurement has ended
+	revision int                 // of the measured runner; 0: none
+	versions map[string]string   // by language id; nil: the measurement failed
+	again    time.Time           // earliest repetition, after a failure or for an older revision
 }
 
-// How long a measurement may take.
+// Limits of a measurement.
 const (
-	patience   = 30          // seconds, for a runner
-	perCommand = 10          // seconds, for one version command
-	pause      = time.Minute // before a measurement is repeated
-	most       = 10_000      // environments that are remembered
+	patience   = 30          // seconds to wait for a runner
+	perCommand = 10          // seconds for one version command
+	pause      = time.Minute // minimum time before a repetition
+	most       = 10_000      // environments kept
 )
 
-// Versions returns the versions of an environment's languages by their ids. Languages that the environment lacks, and
-// those without a version command, are left out. "" is a language that is there and prints no version that its pattern
-// finds. Where the versions aren't known yet, it measures them, and waits until ctx ends: then known is false, and a
-// later call has them. Known is also false where they can't be measured: the caller can't claim runners, none was
-// idle, or a command was ended by something else than itself. A failed measurement is repeated after a minute at the
-// earliest.
+// Versions returns the versions of an environment's languages by id. It leaves out languages that
+// the environment lacks, and those without a version command. "" is a language that exists but
+// prints no recognizable version.
 //
-// The environment is one that the caller has read.
+// If the versions aren't known yet, it measures them and waits until ctx ends. Then known is false,
+// and a later call has them. known is also false if they can't be measured. The reason is that the
+// caller may not claim runners, that none was idle, or that something ended a command from outside.
+// A failed measurement is repeated after a minute at the earliest.
+//
+// It checks no permission to see env: env must come from a call that did.
 func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map[string]string, known bool) {
 	m := b.measurement(ctx, env)
 	if m == nil {
@@ -72,7 +74,7 @@ func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map
 	return m.versions, m.versions != nil
 }
 
-// measurement returns the current measurement, or starts one; nil if the caller can't start one.
+// measurement returns the current measurement, or starts one; nil if the caller may not start one.
 func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measurement {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +102,7 @@ func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measur
 	return m
 }
 
-// ended reports whether the measurement's other fields can be read.
+// ended reports whether the measurement's other fields may be read.
 func (m *measurement) ended() bool {
 	select {
 	case <-m.done:
@@ -110,20 +112,20 @@ func (m *measurement) ended() bool {
 	}
 }
 
-// holds reports whether nothing newer is to be measured now. An environment that was deleted and created anew counts
-// its revisions from 1 again, and may be another tenant's.
+// holds reports whether nothing newer has to be measured now. An environment that was deleted and
+// created again counts its revisions from 1, and may belong to another tenant.
 func (m *measurement) holds(env runtime.Environment, now time.Time) bool {
 	return m.of.SameRunners(env) && (!m.ended() || m.versions != nil && m.revision >= env.RunnerRevision || now.Before(m.again))
 }
 
-// measure runs the version commands of the environment's languages one after the other in one runner. The audit log
-// and the list of executions have who asked.
+// measure runs the version commands of the environment's languages one after the other in one
+// runner. The audit log and the list of executions show the caller that asked.
 func (b *Book) measure(ctx context.Context, env runtime.Environment, m *measurement) error {
 	runner, err := b.guard.Claim(ctx, engine.ClaimInput{EnvironmentID: env.ID, InactivityTimeout: new(2 * patience), WaitFor: new(patience)})
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = b.guard.Release(ctx, runner.ID) }() // else its inactivity timeout does
+	defer func() { _, _ = b.guard.Release(ctx, runner.ID) }() // on an error, its inactivity timeout ends it
 	m.revision, m.versions = runner.Environment.Revision, map[string]string{}
 	for _, recipe := range b.languages.All() {
 		if len(recipe.Version) == 0 || !slices.Contains(recipe.Environments, env.ID) {
@@ -140,8 +142,8 @@ func (b *Book) measure(ctx context.Context, env runtime.Environment, m *measurem
 	return nil
 }
 
-// run runs a language's version command in a runner, and returns the version that it prints, and whether the language
-// is there.
+// run runs a language's version command in a runner. It returns the printed version, and whether
+// the language exists there.
 func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (version string, there bool, err error) {
 	x, err := b.guard.Start(ctx, engine.StartInput{RunnerID: id, Command: recipe.Version, TimeLimit: new(perCommand)})
 	if err != nil {
@@ -167,8 +169,9 @@ func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Rec
 	return recipe.ParseVersion(printed.String()), true, nil
 }
 
-// found reports whether a version command found its language: it didn't if it failed by itself, or could not be
-// started. Any other end, such as a limit's, says nothing about the language, and is an error.
+// found reports whether a version command found its language. It didn't if the command failed on
+// its own or could not be started. Any other end, such as a limit, says nothing about the language,
+// and is an error.
 func found(x runtime.Execution) (bool, error) {
 	switch {
 	case x.Passed():

@@ -29,7 +29,7 @@ type bed struct {
 	ctx    context.Context // of an administrator
 }
 
-// newBed returns a book over an engine with a fake cluster, whose languages' version commands that cluster knows.
+// newBed returns a book over an engine with a fake cluster that knows the languages' version commands.
 func newBed(t *testing.T) bed {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "languages.yaml")
@@ -69,7 +69,7 @@ languages:
 	return bed{New(guard.New(e, nil, nil), set), e, access.With(t.Context(), access.Anonymous())}
 }
 
-// put stores the environment, and returns it.
+// put stores an environment, and returns it.
 func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environment {
 	t.Helper()
 	in.ID = "here"
@@ -80,7 +80,7 @@ func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environmen
 	return env
 }
 
-// executions returns how many there were.
+// executions returns the number of executions.
 func (b bed) executions(t *testing.T) int {
 	t.Helper()
 	page, err := b.engine.Executions(t.Context(), engine.ExecutionFilter{}, 1, "", func(int) error { return nil })
@@ -90,7 +90,7 @@ func (b bed) executions(t *testing.T) int {
 	return page.Total
 }
 
-func TestVersionsAreThoseThatTheCommandsPrint(t *testing.T) {
+func TestVersionsComeFromTheCommands(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
 	got, known := b.Versions(b.ctx, env)
@@ -118,8 +118,9 @@ func TestVersionsAreMeasuredOncePerRevisionOfTheRunners(t *testing.T) {
 	}
 }
 
-// A caller that doesn't wait gets nothing, and the measurement goes on.
-func TestVersionsOfACallerThatLeft(t *testing.T) {
+// TestMeasurementContinuesWithoutItsCaller checks that a caller that doesn't wait gets nothing, and
+// that the measurement continues.
+func TestMeasurementContinuesWithoutItsCaller(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
 	gone, leave := context.WithCancel(b.ctx)
@@ -131,7 +132,7 @@ func TestVersionsOfACallerThatLeft(t *testing.T) {
 	}
 }
 
-// An observer reads what was measured, and lets nothing run.
+// TestAnObserverMeasuresNothing checks that an observer reads results and starts no program.
 func TestAnObserverMeasuresNothing(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
@@ -145,11 +146,11 @@ func TestAnObserverMeasuresNothing(t *testing.T) {
 	}
 }
 
-func TestAFailedMeasurementIsNoKnowledge(t *testing.T) {
+func TestFailedMeasurementIsUnknown(t *testing.T) {
 	b := newBed(t)
 	env := runtime.Environment{ID: "here", RunnerRevision: 1}
 	if got, known := b.Versions(b.ctx, env); known {
-		t.Errorf("%v of an environment that isn't there", got)
+		t.Errorf("%v of an environment that doesn't exist", got)
 	}
 	b.known["here"].again = time.Time{}
 	if _, known := b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{})); !known {
@@ -157,7 +158,7 @@ func TestAFailedMeasurementIsNoKnowledge(t *testing.T) {
 	}
 }
 
-func TestWhenAMeasurementHolds(t *testing.T) {
+func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 	now, done := time.Now(), make(chan struct{})
 	close(done)
 	versions := map[string]string{}
@@ -168,7 +169,7 @@ func TestWhenAMeasurementHolds(t *testing.T) {
 		m     measurement
 		holds bool
 	}{
-		"it goes on":                 {measurement{of: of, done: make(chan struct{})}, true},
+		"it continues":               {measurement{of: of, done: make(chan struct{})}, true},
 		"of this revision":           {measurement{of, done, 2, versions, now}, true},
 		"of a later revision":        {measurement{of, done, 3, versions, now}, true},
 		"of an earlier one":          {measurement{of, done, 1, versions, now}, false},
@@ -176,7 +177,7 @@ func TestWhenAMeasurementHolds(t *testing.T) {
 		"failed just so":             {measurement{of, done, 2, nil, now.Add(1)}, true},
 		"failed":                     {measurement{of, done, 2, nil, now}, false},
 		"of another one":             {measurement{other, done, 3, versions, now.Add(1)}, false},
-		"of another one, goes on":    {measurement{of: other, done: make(chan struct{})}, false},
+		"of another one, continues":  {measurement{of: other, done: make(chan struct{})}, false},
 	} {
 		if holds := test.m.holds(of, now); holds != test.holds {
 			t.Errorf("%s: %v", name, holds)
@@ -184,8 +185,9 @@ func TestWhenAMeasurementHolds(t *testing.T) {
 	}
 }
 
-// An environment that was deleted, and created anew by another tenant or from another image, has revisions from 1 again.
-func TestARecreatedEnvironmentIsMeasuredAnew(t *testing.T) {
+// TestRecreatedEnvironmentIsMeasuredAgain uses an environment that was deleted and created again by
+// another tenant or from another image, whose revisions restart at 1.
+func TestRecreatedEnvironmentIsMeasuredAgain(t *testing.T) {
 	b := newBed(t)
 	b.put(t, engine.PutEnvironmentInput{Processes: new(100)})
 	b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{Processes: new(200)}))
@@ -199,8 +201,8 @@ func TestARecreatedEnvironmentIsMeasuredAnew(t *testing.T) {
 	}
 }
 
-// A command that a limit ended doesn't make its language absent.
-func TestACommandThatALimitEndedIsNoKnowledge(t *testing.T) {
+// TestCommandEndedByALimitIsUnknown checks that a limit doesn't make a language absent.
+func TestCommandEndedByALimitIsUnknown(t *testing.T) {
 	b := newBed(t)
 	b.languages = language.Of(language.Recipe{ID: "much", Version: []string{"zeros", "1000000"}, Environments: []runtime.EnvironmentID{"here"}})
 	env := b.put(t, engine.PutEnvironmentInput{OutputLimit: new(int64(1024))})
@@ -209,7 +211,7 @@ func TestACommandThatALimitEndedIsNoKnowledge(t *testing.T) {
 	}
 }
 
-func TestWhatAnEndSaysOfTheLanguage(t *testing.T) {
+func TestFoundByTheCommandsEnd(t *testing.T) {
 	for _, outcome := range runtime.Outcomes() {
 		x := runtime.Execution{State: runtime.ExecutionFinished, End: runtime.End{Outcome: outcome, ExitCode: 1}}
 		there, err := found(x)
@@ -225,8 +227,8 @@ func TestWhatAnEndSaysOfTheLanguage(t *testing.T) {
 	}
 }
 
-// A caller whose time is over gets what is known.
-func TestKnownVersionsNeedNoTime(t *testing.T) {
+// TestKnownVersionsReturnImmediately uses a caller whose context has ended.
+func TestKnownVersionsReturnImmediately(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
 	b.Versions(b.ctx, env)

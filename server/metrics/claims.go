@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// claimFamilies show pools, and the claims on them.
+// claimFamilies are the metrics of pools and claims.
 func claimFamilies() []family[engine.Stats] {
 	pools := func(name, help string, value func(engine.PoolStats) float64) family[engine.Stats] {
 		return gauges("pool_"+name, help, []string{"environment"}, func(s engine.Stats, emit emitter[float64]) {
@@ -16,7 +16,7 @@ func claimFamilies() []family[engine.Stats] {
 		})
 	}
 	return []family[engine.Stats]{
-		counters("claims_total", "Claims of runners that were asked for, by what became of them. An empty environment: it doesn't exist.", []string{"environment", "result"}, func(s engine.Stats, emit emitter[float64]) {
+		counters("claims_total", "Claims by claimRunner and run, by result: CLAIMED, CANCELLED (the caller left before the answer), or the error's code. A claim that is repeated with its idempotency key counts again; one that returns the holder's runner doesn't. The environment is empty if it doesn't exist. Alert on a share of NO_RUNNER_AVAILABLE: pools are too small, or runners don't start.", []string{"environment", "result"}, func(s engine.Stats, emit emitter[float64]) {
 			for id, of := range s.Claims {
 				for result, n := range of.Results {
 					if n > 0 || result == engine.ClaimMade || result == string(runtime.CodeNoRunnerAvailable) {
@@ -25,14 +25,14 @@ func claimFamilies() []family[engine.Stats] {
 				}
 			}
 		}),
-		histograms("claim_duration_seconds", "How long claims took that got a runner, waiting for it included.", []string{"environment"}, func(s engine.Stats, emit emitter[timing.Reading]) {
+		histograms("claim_duration_seconds", "Duration of claims that got a runner, including the wait for it (waitFor).", []string{"environment"}, func(s engine.Stats, emit emitter[timing.Reading]) {
 			for id, of := range s.Claims {
 				if id != "" {
 					emit(of.Took, string(id))
 				}
 			}
 		}),
-		gauges("pool_runners", "Runners of a pool, by state.", []string{"environment", "state"}, func(s engine.Stats, emit emitter[float64]) {
+		gauges("pool_runners", "Runners of a pool, by state: STARTING, IDLE, CLAIMED (or being claimed) and STOPPING.", []string{"environment", "state"}, func(s engine.Stats, emit emitter[float64]) {
 			for _, p := range s.Pools {
 				emit(float64(p.Starting), string(p.EnvironmentID), string(runtime.RunnerStarting))
 				emit(float64(p.Idle), string(p.EnvironmentID), string(runtime.RunnerIdle))
@@ -40,9 +40,9 @@ func claimFamilies() []family[engine.Stats] {
 				emit(float64(p.Stopping), string(p.EnvironmentID), string(runtime.RunnerStopping))
 			}
 		}),
-		pools("wanted_runners", "Idle runners that a pool is to have.", func(p engine.PoolStats) float64 { return float64(p.Size) }),
-		pools("waiting_claims", "Claims that wait for a runner.", func(p engine.PoolStats) float64 { return float64(p.Waiting) }),
-		pools("alert", "1 while a pool has had too few idle runners for too long.", func(p engine.PoolStats) float64 {
+		pools("wanted_runners", "Idle runners that a pool should have: the environment's poolSize.", func(p engine.PoolStats) float64 { return float64(p.Size) }),
+		pools("waiting_claims", "Claims that wait for a runner now.", func(p engine.PoolStats) float64 { return float64(p.Waiting) }),
+		pools("alert", "1 while a pool has had too few idle runners for too long (--alert-threshold, --alert-timeout). Alert on it. The pool's reason, in the API, says what is wrong.", func(p engine.PoolStats) float64 {
 			if p.Alert {
 				return 1
 			}

@@ -1,24 +1,50 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A collector shows one source. It is a prometheus.Collector.
+// A collector is a prometheus.Collector of one source.
 type collector[S any] struct {
 	read     func() S
 	families []family[S]
 }
 
-// A family are the metrics of one name.
+// A Metric documents the metrics of one name.
+type Metric struct {
+	Name, Type, Help string
+	Labels           []string
+}
+
+// All returns every metric that a server can have, except those of Go's runtime, of the process
+// and of the scrapes.
+func All() []Metric {
+	all := slices.Concat(documented(buildFamilies()), documented(claimFamilies()), documented(executionFamilies()), documented(peerFamilies()),
+		documented(doorFamilies()), documented(localFamilies()), documented(nomadFamilies()))
+	slices.SortStableFunc(all, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b Metric) bool { return a.Name == b.Name }) // both clusters have some
+}
+
+func documented[S any](families []family[S]) (all []Metric) {
+	for _, f := range families {
+		all = append(all, f.metric)
+	}
+	return all
+}
+
+// A family has the metrics of one name.
 type family[S any] struct {
+	metric  Metric
 	desc    *prometheus.Desc
 	collect func(source S, desc *prometheus.Desc, to chan<- prometheus.Metric)
 }
 
-// An emitter takes a value with those of its labels.
+// An emitter sends a value with the values of its labels.
 type emitter[V any] func(value V, labels ...string)
 
 // Describe implements prometheus.Collector.
@@ -36,37 +62,41 @@ func (c collector[S]) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// counter is one number that only grows while the server lives.
+// counter is one number that only grows while the server runs.
 func counter[S any](name, help string, value func(S) int64) family[S] {
 	return values(prometheus.CounterValue, name, help, nil, func(s S, emit emitter[float64]) { emit(float64(value(s))) })
 }
 
-// counters are several, told apart by labels.
+// counters are several counters with labels.
 func counters[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
 	return values(prometheus.CounterValue, name, help, labels, each)
 }
 
-// gauge is one number as it is now.
+// gauge is one current number.
 func gauge[S any](name, help string, value func(S) float64) family[S] {
 	return values(prometheus.GaugeValue, name, help, nil, func(s S, emit emitter[float64]) { emit(value(s)) })
 }
 
-// gauges are several, told apart by labels.
+// gauges are several gauges with labels.
 func gauges[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
 	return values(prometheus.GaugeValue, name, help, labels, each)
 }
 
 func values[S any](kind prometheus.ValueType, name, help string, labels []string, each func(S, emitter[float64])) family[S] {
-	return family[S]{describe(name, help, labels), func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
+	class := "counter"
+	if kind == prometheus.GaugeValue {
+		class = "gauge"
+	}
+	return describe(name, class, help, labels, func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
 		each(s, func(value float64, labels ...string) {
 			send(to, desc)(prometheus.NewConstMetric(desc, kind, value, labels...))
 		})
-	}}
+	})
 }
 
 // histograms are durations, in seconds.
 func histograms[S any](name, help string, labels []string, each func(S, emitter[timing.Reading])) family[S] {
-	return family[S]{describe(name, help, labels), func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
+	return describe(name, "histogram", help, labels, func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
 		each(s, func(r timing.Reading, labels ...string) {
 			buckets := make(map[float64]uint64, len(r.Bounds))
 			var below uint64
@@ -76,11 +106,10 @@ func histograms[S any](name, help string, labels []string, each func(S, emitter[
 			}
 			send(to, desc)(prometheus.NewConstHistogram(desc, uint64(r.Count()), r.Sum.Seconds(), buckets, labels...))
 		})
-	}}
+	})
 }
 
-// send returns what sends a metric, or else why it can't be shown, which spoils
-// no other.
+// send returns a function that sends a metric, or the reason why it can't be shown. Other metrics are still shown.
 func send(to chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Metric, error) {
 	return func(m prometheus.Metric, err error) {
 		if err != nil {
@@ -90,6 +119,7 @@ func send(to chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Me
 	}
 }
 
-func describe(name, help string, labels []string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName("rockpool", "", name), help, labels, nil)
+func describe[S any](name, kind, help string, labels []string, collect func(S, *prometheus.Desc, chan<- prometheus.Metric)) family[S] {
+	m := Metric{prometheus.BuildFQName("rockpool", "", name), kind, help, labels}
+	return family[S]{m, prometheus.NewDesc(m.Name, help, labels, nil), collect}
 }

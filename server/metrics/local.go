@@ -7,11 +7,11 @@ import (
 	"github.com/rockpool/rockpool/local/scheduler"
 )
 
-// localFamilies show the cluster on this machine.
+// localFamilies are the metrics of the cluster on this machine.
 func localFamilies() []family[local.Stats] {
 	all := taskFamilies(func(s local.Stats) running { return running{s.Tasks, s.Leaked, s.Problems} })
 	all = append(all,
-		counter("task_forced_kills_total", "Kills that took too long, and were forced.", func(s local.Stats) int64 { return s.Tasks.ForcedKills }))
+		counter("task_forced_kills_total", "Kills after which the first process was still alive a second later, so that they were forced.", func(s local.Stats) int64 { return s.Tasks.ForcedKills }))
 	return append(append(all, placementFamilies(localPlacement)...), schedulerFamilies()...)
 }
 

@@ -1,8 +1,6 @@
-// Package metrics shows what a server counts to Prometheus. It counts nothing
-// itself: with each scrape it reads what the parts have counted with atomics,
-// and what they publish anyway, so that nobody waits for a scrape. Labels are
-// bounded: by a closed set, or by the number of environments. docs/metrics.md
-// says what each metric means.
+// Package metrics serves a server's metrics to Prometheus. It counts nothing itself: each scrape reads atomics and
+// published state of the other packages, so no scrape blocks them. The values of labels are a closed set, or the
+// environments. docs/reference/metrics.md lists all metrics; it is generated from their help.
 package metrics
 
 import (
@@ -22,20 +20,18 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// Sources are what is shown. Their functions are called with every scrape, by
-// several at once, and must not wait for anything.
+// Sources have the figures. Each scrape calls the functions, also concurrently. They must not block.
 type Sources struct {
 	Version string
 	Engine  func() engine.Stats
-	Local   func() local.Stats // nil: the cluster isn't this machine
-	Nomad   func() nomad.Stats // nil: it isn't Nomad
-	Peers   func() peers.Usage // nil: nobody is bounded
-	Doors   *doors.Counts      // nil: there are none
+	Local   func() local.Stats // nil: runners are elsewhere
+	Nomad   func() nomad.Stats // nil: the cluster isn't Nomad
+	Peers   func() peers.Usage // nil: callers have no limits
+	Doors   *doors.Counts      // nil: the server has no doors
 	Logger  *zap.Logger
 }
 
-// Bounds of scrapes: more at once are refused with 503, and what takes longer
-// too.
+// Limits of scrapes. A further concurrent scrape gets 503, and so does one that takes longer.
 const (
 	maxScrapes   = 4
 	scrapeWithin = 10 * time.Second
@@ -78,7 +74,7 @@ func registry(sources Sources) *prometheus.Registry {
 
 func buildFamilies() []family[string] {
 	return []family[string]{
-		gauges("build_info", "Always 1; its labels say what runs.", []string{"version", "go_version"}, func(version string, emit emitter[float64]) {
+		gauges("build_info", "Always 1. The labels are the versions of the server and of Go.", []string{"version", "go_version"}, func(version string, emit emitter[float64]) {
 			emit(1, version, goruntime.Version())
 		}),
 	}

@@ -113,8 +113,8 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	}
 }
 
-// What comes and goes leaves no series behind.
-func TestSeriesStayAsMany(t *testing.T) {
+// Runners and executions that ended leave no series.
+func TestEndedExecutionsLeaveNoSeries(t *testing.T) {
 	e, sources := run(t)
 	put(t, e, "a", 2)
 	round := func() {
@@ -150,8 +150,8 @@ func TestSeriesStayAsMany(t *testing.T) {
 	}
 }
 
-// Too many scrapes at once are refused, and nobody waits for them.
-func TestManyScrapes(t *testing.T) {
+// A scrape over the limit gets 503, and no other scrape waits for it.
+func TestTooManyConcurrentScrapesAreRefused(t *testing.T) {
 	e, sources := run(t)
 	begun, goOn := make(chan bool, maxScrapes), make(chan bool)
 	sources.Engine = func() engine.Stats {
@@ -181,7 +181,7 @@ func TestManyScrapes(t *testing.T) {
 	}
 }
 
-func TestSlowScrapes(t *testing.T) {
+func TestSlowScrapesTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan bool)
 		handler := Handler(Sources{Logger: zap.NewNop(), Engine: func() engine.Stats { <-goOn; return engine.Stats{} }})
@@ -195,8 +195,8 @@ func TestSlowScrapes(t *testing.T) {
 	})
 }
 
-// What can't be shown spoils nothing else, and is counted.
-func TestWhatCantBeShown(t *testing.T) {
+// An invalid metric is counted as an error, and the others are still shown.
+func TestInvalidMetricsSpoilNoOthers(t *testing.T) {
 	_, sources := run(t)
 	sources.Engine = func() engine.Stats {
 		return engine.Stats{Pools: []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "\xff"}}, {PoolStatus: runtime.PoolStatus{EnvironmentID: "fine", Idle: 3}}}}
@@ -211,8 +211,8 @@ func TestWhatCantBeShown(t *testing.T) {
 	}
 }
 
-// Where runners live elsewhere there is nothing of this machine to show.
-func TestNothingLocal(t *testing.T) {
+// A server whose runners are elsewhere has no metrics of this machine.
+func TestNomadServersHaveNoLocalMetrics(t *testing.T) {
 	_, sources := run(t)
 	sources.Local = nil
 	status, body := scrape(t, Handler(sources))
@@ -234,8 +234,8 @@ func (w stalled) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Clients that read slowly take no turn from others.
-func TestSlowReaders(t *testing.T) {
+// Clients that read slowly block no other scrapes.
+func TestSlowReadersBlockNoScrapes(t *testing.T) {
 	_, sources := run(t)
 	handler := Handler(sources)
 	slow := stalled{httptest.NewRecorder(), make(chan bool), make(chan bool)}

@@ -6,37 +6,37 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// schedulerFamilies show what only the scheduler of this machine has.
+// schedulerFamilies are the metrics that only the scheduler of this machine has.
 func schedulerFamilies() []family[local.Stats] {
 	count := func(name, help string, value func(scheduler.Stats) int64) family[local.Stats] {
 		return counter("scheduler_"+name, help, func(s local.Stats) int64 { return value(s.Scheduler) })
 	}
 	return []family[local.Stats]{
-		count("enqueued_total", "Deliveries of evaluations that the broker was asked for.", func(s scheduler.Stats) int64 { return s.Enqueued }),
-		count("dequeued_total", "Deliveries of evaluations to workers.", func(s scheduler.Stats) int64 { return s.Dequeued }),
-		count("acks_total", "Evaluations that workers finished.", func(s scheduler.Stats) int64 { return s.Acked }),
-		count("nacks_total", "Evaluations that were given back to be delivered again, timeouts included.", func(s scheduler.Stats) int64 { return s.Nacked }),
-		count("nack_timeouts_total", "Evaluations that were taken back from a worker that was silent for too long.", func(s scheduler.Stats) int64 { return s.NackTimeouts }),
-		count("superseded_total", "Evaluations that a newer one of their runner made needless.", func(s scheduler.Stats) int64 { return s.Superseded }),
-		count("failed_total", "Evaluations that were given up after too many deliveries.", func(s scheduler.Stats) int64 { return s.Failed }),
-		count("blocked_total", "Evaluations that began to wait for room.", func(s scheduler.Stats) int64 { return s.Blocked }),
-		count("unblocked_total", "Evaluations that were woken because there was room.", func(s scheduler.Stats) int64 { return s.Unblocked }),
-		count("reblocked_total", "Evaluations that were woken, but found the room gone.", func(s scheduler.Stats) int64 { return s.Reblocked }),
-		counters("scheduler_plans_total", "Plans, by what became of them.", []string{"result"}, func(s local.Stats, emit emitter[float64]) {
+		count("enqueued_total", "Evaluations that were put into the queue; repeated ones count again.", func(s scheduler.Stats) int64 { return s.Enqueued }),
+		count("dequeued_total", "Evaluations that were delivered to a worker; repeated ones count again.", func(s scheduler.Stats) int64 { return s.Dequeued }),
+		count("acks_total", "Evaluations that a worker finished.", func(s scheduler.Stats) int64 { return s.Acked }),
+		count("nacks_total", "Evaluations that were returned to the queue, after an error or a timeout.", func(s scheduler.Stats) int64 { return s.Nacked }),
+		count("nack_timeouts_total", "Evaluations that were returned to the queue because their worker was silent for too long.", func(s scheduler.Stats) int64 { return s.NackTimeouts }),
+		count("superseded_total", "Evaluations that a newer one of the same runner replaced.", func(s scheduler.Stats) int64 { return s.Superseded }),
+		count("failed_total", "Evaluations that were given up after three deliveries. A later evaluation follows up on them.", func(s scheduler.Stats) int64 { return s.Failed }),
+		count("blocked_total", "Evaluations that began to wait for capacity.", func(s scheduler.Stats) int64 { return s.Blocked }),
+		count("unblocked_total", "Evaluations that were woken because capacity became free.", func(s scheduler.Stats) int64 { return s.Unblocked }),
+		count("reblocked_total", "Evaluations that were woken, and had to wait again.", func(s scheduler.Stats) int64 { return s.Reblocked }),
+		counters("scheduler_plans_total", "Plans, by result: APPLIED, PARTIAL (stops were applied, the placement wasn't), REFUSED (another plan came first).", []string{"result"}, func(s local.Stats, emit emitter[float64]) {
 			emit(float64(s.Scheduler.PlansApplied), "APPLIED")
 			emit(float64(s.Scheduler.PlansPartial), "PARTIAL")
 			emit(float64(s.Scheduler.PlansRefused), "REFUSED")
 		}),
-		count("refreshes_total", "Times that a worker had to go on with a fresh snapshot, because another one's plan came first.", scheduler.Stats.Refreshes),
-		count("resubmitted_total", "Plans that were submitted again because no plans were taken just then.", func(s scheduler.Stats) int64 { return s.Resubmitted }),
-		count("stopped_total", "Runners whose place was taken back.", func(s scheduler.Stats) int64 { return s.Stopped }),
-		count("collected_total", "Ended evaluations, allocations and jobs that were forgotten.", func(s scheduler.Stats) int64 { return s.Collected }),
-		gauges("scheduler_ready_evaluations", "Evaluations that wait for a worker, by type.", []string{"type"}, func(s local.Stats, emit emitter[float64]) {
+		count("refreshes_total", "Fresh snapshots that workers continued with after a plan was PARTIAL or REFUSED.", scheduler.Stats.Refreshes),
+		count("resubmitted_total", "Plans that had to wait because none were accepted, for example while runners are restored.", func(s scheduler.Stats) int64 { return s.Resubmitted }),
+		count("stopped_total", "Runners whose allocation was revoked.", func(s scheduler.Stats) int64 { return s.Stopped }),
+		count("collected_total", "Ended evaluations, allocations and jobs that were deleted.", func(s scheduler.Stats) int64 { return s.Collected }),
+		gauges("scheduler_ready_evaluations", "READY evaluations, by type: PLACE, STOP or COLLECT.", []string{"type"}, func(s local.Stats, emit emitter[float64]) {
 			for _, t := range scheduler.Types() {
 				emit(float64(s.Scheduler.Depths.Ready[t]), string(t))
 			}
 		}),
-		histograms("scheduler_step_duration_seconds", "How long workers' steps took.", []string{"type", "step"}, func(s local.Stats, emit emitter[timing.Reading]) {
+		histograms("scheduler_step_duration_seconds", "Duration of workers' steps, by the evaluation's type and by step: WAIT, SCHEDULE, PLAN, REFRESH, UPDATE, ACK. Only steps that were carried out.", []string{"type", "step"}, func(s local.Stats, emit emitter[timing.Reading]) {
 			for t, steps := range s.Scheduler.Timings {
 				for step, took := range steps {
 					emit(took, string(t), string(step))

@@ -1,7 +1,6 @@
-// Package credentials finds what registries' own tools left on this machine to
-// log in with: the files of docker login and podman login, and the helpers that
-// they name. It reads them anew each time, and keeps nothing. None of its errors
-// has a secret.
+// Package credentials finds the credentials for registries that other tools stored on this machine.
+// It reads the files of docker login and podman login, and calls the credential helpers that these
+// name. It reads them each time, and keeps nothing. Its errors contain no secrets.
 package credentials
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Keychain looks in the files that a process's environment leads to. It is an
-// authn.ContextKeychain, and its methods may be called at once.
+// A Keychain finds credentials in the files that the environment variables lead to. It is an
+// authn.ContextKeychain, and its methods are safe for concurrent use.
 type Keychain struct {
 	Getenv func(string) string
 }
@@ -34,10 +33,9 @@ func (k Keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	return k.ResolveContext(context.Background(), target)
 }
 
-// ResolveContext returns the credentials for a registry, or for a repository of
-// it, of the first file that has some; authn.Anonymous where none has. A file, or
-// a helper, that doesn't work is a CLUSTER_UNAVAILABLE: to go on without would ask
-// for what isn't shown to strangers, and blame the registry.
+// ResolveContext returns the credentials for a registry or a repository, from the first file that
+// has some; else authn.Anonymous. CLUSTER_UNAVAILABLE: a file or a helper is broken. Without
+// credentials, the registry would deny access and be blamed.
 func (k Keychain) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
 	for _, path := range k.files() {
 		f, err := read(path)
@@ -49,7 +47,7 @@ func (k Keychain) ResolveContext(ctx context.Context, target authn.Resource) (au
 			found, err = f.find(ctx, target)
 		}
 		if err != nil {
-			return nil, runtime.Wrap(runtime.CodeClusterUnavailable, fmt.Errorf("%s: %w", path, err), "this server's own credentials for registries can't be read: its log says why")
+			return nil, runtime.Wrap(runtime.CodeClusterUnavailable, fmt.Errorf("%s: %w", path, err), "this server's credentials for registries can't be read; the server's log says why")
 		}
 		if found != (authn.AuthConfig{}) {
 			return authn.FromConfig(found), nil
@@ -58,7 +56,7 @@ func (k Keychain) ResolveContext(ctx context.Context, target authn.Resource) (au
 	return authn.Anonymous, nil
 }
 
-// files returns where credentials may be, what was named for them first.
+// files returns the files that may have credentials, explicitly configured ones first.
 func (k Keychain) files() []string {
 	var all []string
 	if path := k.Getenv("REGISTRY_AUTH_FILE"); path != "" {
@@ -83,14 +81,14 @@ func (k Keychain) files() []string {
 	return all
 }
 
-// mayBeThere reports whether a file that nobody named is there for this user:
-// where root uses podman, its directory is root's alone.
+// mayBeThere reports whether a default file may exist for this user: if root uses podman, its
+// directory is inaccessible to others.
 func mayBeThere(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrPermission)
 }
 
-// A file is what docker's config.json and podman's auth.json have in common.
+// A file is the common part of docker's config.json and podman's auth.json.
 type file struct {
 	Auths map[string]struct {
 		Auth          string `json:"auth"` // base64 of the name, a colon, and the password
@@ -103,20 +101,21 @@ type file struct {
 	Store   string            `json:"credsStore"`  // the helper for the others
 }
 
+// read parses a file of credentials.
 func read(path string) (*file, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	var f file
-	if json.Unmarshal(text, &f) != nil { // whose error would quote it
-		return nil, errors.New("it isn't the JSON of docker login, or of podman login")
+	if json.Unmarshal(text, &f) != nil { // the error would quote the secret
+		return nil, errors.New("it isn't a file of docker login or podman login")
 	}
 	return &f, nil
 }
 
-// find returns the credentials that a file leads to; none are the zero value.
-// A helper knows better than the file: its secrets may be of an hour.
+// find returns the credentials in a file, or the zero value. A helper has precedence over the file,
+// because its secrets may be short-lived.
 func (f *file) find(ctx context.Context, target authn.Resource) (authn.AuthConfig, error) {
 	hosts := aliases(target.RegistryStr())
 	helper, host := f.Store, hosts[0]
@@ -127,7 +126,7 @@ func (f *file) find(ctx context.Context, target authn.Resource) (authn.AuthConfi
 		}
 	}
 	if helper != "" {
-		if found, err := ask(ctx, helper, host); err != nil || found != (authn.AuthConfig{}) {
+		if found, err := askHelper(ctx, helper, host); err != nil || found != (authn.AuthConfig{}) {
 			return found, err
 		}
 	}
@@ -140,16 +139,16 @@ func (f *file) find(ctx context.Context, target authn.Resource) (authn.AuthConfi
 	if entry.Auth == "" {
 		return found, nil
 	}
-	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(entry.Auth, "=")) // some pad it, some don't
+	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(entry.Auth, "=")) // tools differ in padding
 	user, password, ok := strings.Cut(string(text), ":")
 	if err != nil || !ok {
-		return authn.AuthConfig{}, fmt.Errorf("what it has for %q can't be read: log in there again", key)
+		return authn.AuthConfig{}, fmt.Errorf("its entry for %q can't be read: log in there again", key)
 	}
 	found.Username, found.Password = user, strings.TrimRight(password, "\x00")
 	return found, nil
 }
 
-// key returns the key in Auths that says most of a target.
+// key returns the most specific key in Auths for a target.
 func (f *file) key(target authn.Resource) (string, bool) {
 	registry := target.RegistryStr()
 	_, path, _ := strings.Cut(target.String(), "/")
@@ -165,12 +164,11 @@ func (f *file) key(target authn.Resource) (string, bool) {
 		if path == "" {
 			return "", false
 		}
-		path = path[:max(0, strings.LastIndexByte(path, '/'))] // podman logs in to parts of a registry, too
+		path = path[:max(0, strings.LastIndexByte(path, '/'))] // podman can log in to parts of a registry
 	}
 }
 
-// aliases returns the names under which tools store a registry, the one that
-// helpers know first.
+// aliases returns the names under which tools store a registry, the one that helpers use first.
 func aliases(registry string) []string {
 	if registry == name.DefaultRegistry {
 		return []string{authn.DefaultAuthKey, registry, strings.TrimPrefix(registry, "index.")}
@@ -178,7 +176,7 @@ func aliases(registry string) []string {
 	return []string{registry}
 }
 
-// normal returns a key without what some tools put around it.
+// normal returns a key without the scheme and version that some tools add.
 func normal(key string) string {
 	if _, rest, ok := strings.Cut(key, "://"); ok {
 		key = rest

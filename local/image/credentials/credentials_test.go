@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A home is a user's, with an environment.
+// A home is a user's home directory, with an environment.
 type home struct {
 	t   *testing.T
 	dir string
@@ -38,7 +38,7 @@ func (h *home) write(path, text string) string {
 	return path
 }
 
-// find returns what is found for a repository: "user:password", "token …" or "".
+// find returns the credentials for a repository: "user:password", "token …" or "".
 func (h *home) find(repository string) (string, error) {
 	h.t.Helper()
 	target, err := name.NewRepository(repository)
@@ -66,7 +66,7 @@ func (h *home) expect(repository, want string) {
 	}
 }
 
-// login is a file that has one user's credentials for each key.
+// login returns a file with one user's credentials for each key.
 func login(user string, keys ...string) string {
 	var entries []string
 	for _, key := range keys {
@@ -77,7 +77,7 @@ func login(user string, keys ...string) string {
 
 const host = "registry.example.org:5000"
 
-func TestFilesInTheirOrder(t *testing.T) {
+func TestFilesAreSearchedInOrder(t *testing.T) {
 	h := newHome(t)
 	h.expect(host+"/x", "")
 	h.write(".config/containers/auth.json", login("settings", host))
@@ -89,7 +89,7 @@ func TestFilesInTheirOrder(t *testing.T) {
 	h.env["DOCKER_CONFIG"] = filepath.Dir(h.write("elsewhere/config.json", login("elsewhere", host)))
 	h.expect(host+"/x", "elsewhere:secret")
 	h.env["REGISTRY_AUTH_FILE"] = h.write("named.json", login("named", "other.example.org"))
-	h.expect(host+"/x", "elsewhere:secret") // the first has none for this one
+	h.expect(host+"/x", "elsewhere:secret") // the first file has none for this registry
 	h.expect("other.example.org/x", "named:secret")
 	h.expect("nobody.example.org/x", "")
 }
@@ -133,7 +133,7 @@ echo "{\"ServerURL\":\"$registry\",\"Username\":\"helped\",\"Secret\":\"s${ROCKP
 	h.expect(host+"/x", "helped:s")
 	h.expect("example.net/x", "token t")
 	h.write(".docker/config.json", `{"credsStore":"one",`+login("filed", "example.net")[1:])
-	h.expect("example.net/x", "filed:secret") // the helper doesn't know it
+	h.expect("example.net/x", "filed:secret") // the helper has no credentials for it
 	h.expect("example.com/x", "")
 	for _, broken := range []string{"broken", "junk", "missing", "../docker-credential-one"} {
 		h.write(".docker/config.json", `{"credsStore":"`+broken+`"}`)
@@ -143,8 +143,8 @@ echo "{\"ServerURL\":\"$registry\",\"Username\":\"helped\",\"Secret\":\"s${ROCKP
 	}
 }
 
-// What can't be read isn't passed over: the registry would be blamed.
-func TestBrokenFiles(t *testing.T) {
+// An unreadable file is an error: otherwise the registry would be blamed.
+func TestBrokenFilesAreErrors(t *testing.T) {
 	h := newHome(t)
 	for _, text := range []string{`{"auths":{"` + host + `":{"auth":"hunter2"}}}`, `{"auths":"hunter2"}`, "hunter2"} {
 		h.write(".docker/config.json", text)

@@ -14,21 +14,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 )
 
-// helperWithin bounds how long a helper may take: some ask a cloud.
+// helperWithin bounds how long a credential helper may take: some query a cloud.
 const helperWithin = 20 * time.Second
 
-// Parts of the helpers' protocol.
+// Parts of the credential helpers' protocol.
 const (
 	helperPrefix = "docker-credential-"
 	notFound     = "credentials not found in native keychain"
-	tokenUser    = "<token>" // whose secret is an identity token
+	tokenUser    = "<token>" // with this user name the secret is an identity token
 )
 
-// ask asks a helper for the credentials of a registry; none are the zero value.
-// It isn't told what this server's own settings are: tokens can be among them.
-func ask(ctx context.Context, helper, registry string) (authn.AuthConfig, error) {
+// askHelper returns a credential helper's credentials for a registry, or the zero value. The helper
+// doesn't get the variables of this server's settings: tokens can be among them.
+func askHelper(ctx context.Context, helper, registry string) (authn.AuthConfig, error) {
 	if strings.ContainsRune(helper, '/') {
-		return authn.AuthConfig{}, fmt.Errorf("the credential helper %q isn't a name", helper)
+		return authn.AuthConfig{}, fmt.Errorf("the credential helper %q must be a name, not a path", helper)
 	}
 	ctx, cancel := context.WithTimeout(ctx, helperWithin)
 	defer cancel()
@@ -42,11 +42,12 @@ func ask(ctx context.Context, helper, registry string) (authn.AuthConfig, error)
 		if errors.As(err, &exit) && strings.TrimSpace(string(said)) == notFound {
 			return authn.AuthConfig{}, nil
 		}
-		return authn.AuthConfig{}, fmt.Errorf("%s%s get for %s: %w", helperPrefix, helper, registry, err) // without what it said: that may be the secret
+		// The output may be the secret, so the error doesn't contain it.
+		return authn.AuthConfig{}, fmt.Errorf("%s%s get for %s: %w", helperPrefix, helper, registry, err)
 	}
 	var found struct{ Username, Secret string }
 	if json.Unmarshal(said, &found) != nil {
-		return authn.AuthConfig{}, fmt.Errorf("%s%s get for %s doesn't answer as the protocol demands", helperPrefix, helper, registry)
+		return authn.AuthConfig{}, fmt.Errorf("%s%s get for %s returned an invalid answer", helperPrefix, helper, registry)
 	}
 	if found.Username == tokenUser {
 		return authn.AuthConfig{IdentityToken: found.Secret}, nil

@@ -1,5 +1,5 @@
-// Package fault has the errors of images that clients see: what is wrong with one,
-// and what it takes too much of.
+// Package fault makes the errors of images that clients see: an image is invalid, or exceeds a
+// limit.
 package fault
 
 import (
@@ -11,24 +11,25 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Broken is the error of an image that will never do.
+// Broken returns INVALID_INPUT for an image that can never be used. why must name no path of the
+// machine.
 func Broken(why string, err error) error {
 	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Message: "can't be used: " + why, Err: err}
 }
 
-// TooLarge is the error of an image that takes more than is allowed.
+// TooLarge returns INVALID_INPUT for an image that exceeds a limit.
 func TooLarge(format string, args ...any) error { return Broken(fmt.Sprintf(format, args...), nil) }
 
-// Known reports whether an error says already what clients see.
+// Known reports whether an error already has a message for clients.
 func Known(err error) bool {
 	var e *runtime.Error
 	return errors.As(err, &e)
 }
 
-// IsFull reports whether an error comes of a full disk.
+// IsFull reports whether an error is due to a full disk or an exceeded disk quota.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// Size is a number of bytes for people.
+// Size formats a number of bytes.
 func Size(bytes int64) string {
 	if bytes < 10<<20 {
 		return fmt.Sprintf("%d KiB", bytes>>10)

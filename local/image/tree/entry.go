@@ -15,14 +15,13 @@ import (
 	"github.com/rockpool/rockpool/local/image/fault"
 )
 
-// maxID is the highest user id that a runner has, and nobody the one that
-// stands for those above it.
+// maxID is the highest user id in a runner. nobody replaces higher ones.
 const (
 	maxID  = 1<<16 - 1
 	nobody = 65534
 )
 
-// owner returns the user or group that a file gets, as the runner counts them.
+// owner returns the uid or gid of a file, as ids of the runner.
 func (u *unpacker) owner(id int) int {
 	if u.alone {
 		return 0
@@ -33,9 +32,8 @@ func (u *unpacker) owner(id int) int {
 	return id
 }
 
-// mode returns the permissions that an entry gets. What would give a program
-// another user's rights means nothing in a runner, and must not mean anything on
-// the machine.
+// mode returns the permissions of an entry, without setuid bits, and without setgid bits of files:
+// they mean nothing in a runner, and must not take effect on the machine.
 func mode(header *tar.Header) fs.FileMode {
 	m := fs.FileMode(header.Mode & 0o777)
 	if header.Typeflag == tar.TypeDir {
@@ -49,8 +47,7 @@ func mode(header *tar.Header) fs.FileMode {
 	return m
 }
 
-// put makes what an entry is. There is nothing in its place, but for a directory
-// where it is one.
+// put makes an entry. Nothing is in its place, except a directory if the entry is one.
 func (u *unpacker) put(base string, header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
@@ -64,17 +61,17 @@ func (u *unpacker) put(base string, header *tar.Header, content io.Reader) error
 	case tar.TypeFifo:
 		return u.fifo(base, header)
 	default:
-		return fmt.Errorf("its kind %q isn't known", header.Typeflag)
+		return fmt.Errorf("its type %q is unknown", header.Typeflag)
 	}
 }
 
-// After so many bytes, and entries, Make's room is called again.
+// Make's room is called again after so many bytes or entries.
 const (
 	roomEvery        = 16 << 20
 	RoomEveryEntries = 1 << 10
 )
 
-func (u *unpacker) look() error {
+func (u *unpacker) checkRoom() error {
 	if u.written-u.checked.written < roomEvery && u.entries-u.checked.entries < RoomEveryEntries {
 		return nil
 	}
@@ -82,8 +79,8 @@ func (u *unpacker) look() error {
 	return u.room()
 }
 
-// fill writes a file. One alone can fill a disk, and a hole takes nothing of the
-// layer.
+// fill writes a file. It calls room between parts: one file can fill a disk, and a sparse one is
+// small in the layer.
 func (u *unpacker) fill(file io.Writer, content io.Reader) error {
 	for {
 		if _, err := io.CopyN(file, content, roomEvery); err != nil {
@@ -98,12 +95,13 @@ func (u *unpacker) fill(file io.Writer, content io.Reader) error {
 	}
 }
 
+// file unpacks a regular file, with owner, mode, attributes and time.
 func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
 	if header.Size > u.limits.Bytes-u.written {
 		return fault.TooLarge("it takes more than %s", fault.Size(u.limits.Bytes))
 	}
 	u.written += header.Size
-	if err := u.look(); err != nil {
+	if err := u.checkRoom(); err != nil {
 		return err
 	}
 	file, err := u.parent.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -126,6 +124,7 @@ func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err
 	return u.parent.Chtimes(base, header.ModTime, header.ModTime)
 }
 
+// directory makes a directory, or changes an existing one to what the entry says.
 func (u *unpacker) directory(base string, header *tar.Header) error {
 	if err := u.parent.Mkdir(base, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -145,8 +144,7 @@ func (u *unpacker) directory(base string, header *tar.Header) error {
 	return u.attributes(dir, header)
 }
 
-// symlink makes a link that leads wherever it likes: it is followed in a
-// runner only.
+// symlink makes a symbolic link with any target: it is followed only inside a runner.
 func (u *unpacker) symlink(base string, header *tar.Header) error {
 	if err := u.parent.Symlink(header.Linkname, base); err != nil {
 		return err
@@ -167,7 +165,7 @@ func (u *unpacker) link(base string, header *tar.Header) error {
 	target = path.Join(dir, name)
 	info, err := u.root.Lstat(target)
 	if err != nil {
-		return fmt.Errorf("the file that it links to: %w", err)
+		return fmt.Errorf("find the target of the link: %w", err)
 	}
 	if info.IsDir() {
 		return errors.New("it links to a directory")
@@ -175,6 +173,7 @@ func (u *unpacker) link(base string, header *tar.Header) error {
 	return u.root.Link(target, path.Join(u.at, base))
 }
 
+// fifo makes a named pipe.
 func (u *unpacker) fifo(base string, header *tar.Header) error {
 	dir, err := u.parent.Open(".")
 	if err != nil {
@@ -187,11 +186,11 @@ func (u *unpacker) fifo(base string, header *tar.Header) error {
 	if err := u.parent.Lchown(base, u.owner(header.Uid), u.owner(header.Gid)); err != nil {
 		return err
 	}
-	return unix.Fchmodat(int(dir.Fd()), base, uint32(mode(header)), 0) // nobody has changed what is there
+	return unix.Fchmodat(int(dir.Fd()), base, uint32(mode(header)), 0) // nobody else changes the directory
 }
 
-// attributes sets those of the namespace user. The others give privileges, or are
-// a security module's of another machine.
+// attributes sets extended attributes of the namespace user. Others give privileges, or belong to
+// another machine's security module.
 func (u *unpacker) attributes(file *os.File, header *tar.Header) error {
 	for key, value := range header.PAXRecords {
 		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
@@ -199,11 +198,11 @@ func (u *unpacker) attributes(file *os.File, header *tar.Header) error {
 			continue
 		}
 		err := unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0)
-		if errors.Is(err, unix.ENOSPC) && u.room() == nil { // ext4 says so of what doesn't fit into a block
-			return fmt.Errorf("its attribute %.100q is too large for the file system here", name)
+		if errors.Is(err, unix.ENOSPC) && u.room() == nil { // ext4 returns this for an attribute larger than a block
+			return fmt.Errorf("its attribute %.100q is too large for this machine's file system", name)
 		}
-		if err != nil && !errors.Is(err, unix.ENOTSUP) { // a file system without them has none inside either
-			return fmt.Errorf("its attribute %.100q: %w", name, err)
+		if err != nil && !errors.Is(err, unix.ENOTSUP) { // without support, runners see no attributes
+			return fmt.Errorf("set its attribute %.100q: %w", name, err)
 		}
 	}
 	return nil

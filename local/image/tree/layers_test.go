@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/imagetest"
 )
 
-// As many layers as builders make, where each deletes what the one before had.
+// As many layers as builders make; each deletes files of the one before.
 func TestManyLayers(t *testing.T) {
 	var layers [][]byte
 	for i := range 127 {
@@ -37,7 +37,7 @@ func TestManyLayers(t *testing.T) {
 	tr.has(map[string]string{"d/126": "126", "same": "126"})
 }
 
-// Names may be of any bytes, as long as the kernel takes them.
+// Names may contain any bytes that the kernel accepts.
 func TestOddNames(t *testing.T) {
 	long := strings.Repeat("n", 200)
 	names := []string{"a b", "new\nline", "back\\slash", "quote\"'", "\t", "日本/語", "-rf", "*", long, "d" + long + "/" + long, "dots...", "...", strings.Repeat("n", 255)}
@@ -66,7 +66,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// What one layer has twice is as the last entry says.
+// Of two entries with the same name in a layer, the last one counts.
 func TestDuplicateEntries(t *testing.T) {
 	tr := newBed(t)
 	err := tr.apply(
@@ -79,7 +79,7 @@ func TestDuplicateEntries(t *testing.T) {
 			kind(tar.TypeLink, "hard", "lower"), kind(tar.TypeLink, "hard2", "kept"), file(".wh.kept", ""), // across layers
 			file("f3", "x"), kind(tar.TypeLink, "h3", "f3"), file("f3", "y"),
 			file("below", "flat"), kind(tar.TypeSymlink, "d1", "d"), file("d1/through", "t"),
-			file("gone", "x"), file(".wh.gone", ""), // what this layer has stays
+			file("gone", "x"), file(".wh.gone", ""), // files of this layer stay
 		))
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestDuplicateEntries(t *testing.T) {
 	tr.unharmed()
 }
 
-// Sparse files have all their bytes, in each format that tar writes.
+// Sparse files have all their bytes, in each format of tar.
 func TestSparseFiles(t *testing.T) {
 	dir := t.TempDir()
 	content := append(append(bytes.Repeat([]byte("a"), 4096), make([]byte, 256<<10)...), bytes.Repeat([]byte("z"), 4096)...)

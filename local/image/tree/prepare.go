@@ -16,17 +16,17 @@ import (
 	"github.com/rockpool/rockpool/local/image/fault"
 )
 
-// A Skeleton is what every root has, whatever the image says of these places.
+// A Skeleton is what every root directory must have, whatever the image contains there.
 type Skeleton struct {
-	Directories []string          // empty, for something to be mounted on
-	Files       map[string]string // with their text
-	Home        string            // of the user that programs run as
+	Directories []string          // empty directories, as mount points
+	Files       map[string]string // contents of files by path
+	Home        string            // home directory of the user that programs run as
 }
 
-// User is the id of the user, and of the group, that programs run as.
+// User is the user id, and the group id, that programs run as.
 const User = 1000
 
-// prepare makes an unpacked tree a root for runners.
+// prepare turns the unpacked layers into a root directory for runners.
 func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirectory string) error {
 	u.layered = map[uint64]bool{}
 	if err := u.user(ctx, s.Home, user); err != nil {
@@ -34,14 +34,14 @@ func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirecto
 	}
 	if workingDirectory != "" {
 		if _, err := u.follow(strings.TrimPrefix(workingDirectory, "/"), true); err != nil {
-			return fault.Broken("its working directory: "+reason(err), err)
+			return fault.Broken("its working directory is invalid: "+reason(err), err)
 		}
 	}
 	for _, dir := range s.Directories {
 		if err := u.settle(path.Dir(dir)); err != nil {
 			return err
 		}
-		// What isn't mounted on would be seen otherwise: Go's runtime, and so the
+		// Without a mount, the image's files would be visible there: Go's runtime, and so the
 		// agent, reads files in /sys.
 		dir = strings.TrimPrefix(dir, "/")
 		if err := u.root.RemoveAll(dir); err != nil {
@@ -62,8 +62,8 @@ func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirecto
 	return nil
 }
 
-// settle makes sure that a path consists of directories: what is mounted there
-// must not follow a link of the image's.
+// settle ensures that a path consists of directories: a mount there must not follow a link of the
+// image.
 func (u *unpacker) settle(name string) error {
 	at := "."
 	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
@@ -85,7 +85,7 @@ func (u *unpacker) settle(name string) error {
 	return nil
 }
 
-// write replaces a file, whose directory is one.
+// write replaces a file in an existing directory.
 func (u *unpacker) write(name string, data []byte) error {
 	name = strings.TrimPrefix(name, "/")
 	if err := u.root.RemoveAll(name); err != nil {
@@ -99,9 +99,8 @@ func (u *unpacker) write(name string, data []byte) error {
 	return errors.Join(err, file.Chmod(0o644), file.Close())
 }
 
-// user makes the image's user the one that programs run as: the two change
-// places, so that what the image gave to its user is that one's. Root isn't
-// replaced: a program is root only where somebody asks for it.
+// user makes the image's user the one that programs run as: the two ids are swapped, so programs
+// own the files of the image's user. Root isn't swapped: a program runs as root only on request.
 func (u *unpacker) user(ctx context.Context, home, user string) error {
 	if err := u.settle("/etc"); err != nil {
 		return err
@@ -132,18 +131,16 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 	passwd.swap(swap.uids, 2)
 	passwd.swap(swap.gids, 3)
 	groups.swap(swap.gids, 2)
-	if err := u.write("etc/passwd", passwd.led(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
+	if err := u.write("etc/passwd", passwd.withFirst(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
 		return err
 	}
-	return u.write("etc/group", groups.led(name, fmt.Sprintf("%s:x:%d:", name, User)))
+	return u.write("etc/group", groups.withFirst(name, fmt.Sprintf("%s:x:%d:", name, User)))
 }
 
-// DefaultUser is the name of the user that programs run as, where an image
-// names none.
+// DefaultUser is the name of the user that programs run as, if the image names none.
 const DefaultUser = "runner"
 
-// UserName returns the name that the user has to whom an image's configuration
-// gives this one.
+// UserName returns the name of that user, given the user in an image's configuration.
 func UserName(user string) string {
 	name, _, _ := strings.Cut(user, ":")
 	if _, err := strconv.Atoi(name); err == nil || name == "" || name == "root" || len(name) > 32 || strings.ContainsFunc(name, odd) {
@@ -152,15 +149,15 @@ func UserName(user string) string {
 	return name
 }
 
-// odd reports whether a rune belongs in no user's name.
+// odd reports whether a character isn't allowed in a user name.
 func odd(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
 
-// A swapping is who changes places with User.
+// A swapping is the ids that are swapped with User.
 type swapping struct{ uids, gids map[int]int }
 
-// pair returns which ids change places, so that id becomes User.
+// pair returns a map that swaps id and User; nil: nothing to swap.
 func pair(id int) map[int]int {
 	if id <= 0 || id > maxID || id == User {
 		return nil
@@ -168,7 +165,7 @@ func pair(id int) map[int]int {
 	return map[int]int{id: User, User: id}
 }
 
-// own gives files to those who have changed places with their owners.
+// own changes the owners of all files by a swapping.
 func (u *unpacker) own(ctx context.Context, swap swapping) error {
 	if u.alone || swap.uids == nil && swap.gids == nil {
 		return nil
@@ -207,13 +204,13 @@ func (u *unpacker) own(ctx context.Context, swap swapping) error {
 	})
 }
 
-// names are the lines of /etc/passwd, or of /etc/group.
+// names are the parsed lines of /etc/passwd or /etc/group.
 type names [][]string
 
-// maxNames bounds the bytes of either.
+// maxNames bounds the size of either file, in bytes.
 const maxNames = 1 << 20
 
-// names reads one of the two, if the image has it.
+// names reads one of the two files, if the image has it.
 func (u *unpacker) names(name string) (*names, error) {
 	var all names
 	at, err := u.follow(path.Dir(name), false)
@@ -228,7 +225,7 @@ func (u *unpacker) names(name string) (*names, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return &all, nil // write replaces it
+		return &all, nil // not a file: write replaces it
 	case info.Size() > maxNames:
 		return nil, fault.Broken("its /"+name+" is too large", nil)
 	}
@@ -242,8 +239,7 @@ func (u *unpacker) names(name string) (*names, error) {
 	return &all, nil
 }
 
-// find returns the id of a name or number, and the group's in a line of
-// /etc/passwd. "" is root.
+// find returns the id of a user or group name, or of a number, and the group of a user. "" is root.
 func (n *names) find(name string) (id, group int, err error) {
 	number, notNumber := strconv.Atoi(name)
 	if name == "" {
@@ -258,7 +254,7 @@ func (n *names) find(name string) (id, group int, err error) {
 			continue
 		}
 		if len(fields) > 3 {
-			group, _ = strconv.Atoi(fields[3]) // 0 where it is none
+			group, _ = strconv.Atoi(fields[3]) // 0 if it isn't a number
 		}
 		return id, group, nil
 	}
@@ -268,7 +264,7 @@ func (n *names) find(name string) (id, group int, err error) {
 	return number, 0, nil
 }
 
-// swap changes ids in a column.
+// swap swaps ids in a column.
 func (n *names) swap(ids map[int]int, column int) {
 	for _, fields := range *n {
 		if len(fields) <= column {
@@ -282,9 +278,9 @@ func (n *names) swap(ids map[int]int, column int) {
 	}
 }
 
-// led returns the lines after a first one, which takes the place of any of that
-// name: of several for an id the first counts.
-func (n *names) led(name, first string) []byte {
+// withFirst returns the lines, after a first one that replaces any of that name. The first line
+// counts if several have an id.
+func (n *names) withFirst(name, first string) []byte {
 	text := bytes.NewBufferString(first + "\n")
 	for _, fields := range slices.DeleteFunc(*n, func(fields []string) bool { return fields[0] == name }) {
 		text.WriteString(strings.Join(fields, ":") + "\n")

@@ -11,15 +11,15 @@ import (
 	"github.com/rockpool/rockpool/local/image/fault"
 )
 
-// whiteout begins the names of entries that delete what lower layers have; of
-// those that begin with it twice only the opaque one says something.
+// whiteout is the name prefix of entries that delete files of lower layers. Of names with a double
+// prefix only the opaque one has a meaning.
 const (
 	whiteout = ".wh."
 	opaque   = whiteout + whiteout + ".opq"
 )
 
-// whiteOut deletes what lower layers have at a place, or, for an opaque one, in
-// a directory. What this layer has there stays.
+// whiteOut deletes a file of lower layers, or for an opaque entry all of them in a directory. Files
+// of this layer stay.
 func (u *unpacker) whiteOut(dir, base string) error {
 	name := strings.TrimPrefix(base, whiteout)
 	switch err := u.enter(dir, false); {
@@ -33,16 +33,16 @@ func (u *unpacker) whiteOut(dir, base string) error {
 	case base == opaque:
 		return u.clear(u.at)
 	case strings.HasPrefix(name, whiteout):
-		return nil // a note of an old tool's to itself
+		return nil // internal data of old tools
 	case name == "" || name == "." || name == "..":
-		return errors.New("it names nothing that could be deleted")
+		return errors.New("it names no file to delete")
 	case u.layered[u.hash(path.Join(u.at, name))]:
 		return nil
 	}
 	return u.parent.RemoveAll(name)
 }
 
-// clear deletes all in a directory that isn't this layer's.
+// clear deletes everything in a directory that isn't from this layer.
 func (u *unpacker) clear(dir string) error {
 	open, err := u.root.Open(dir)
 	if err != nil {
@@ -62,9 +62,8 @@ func (u *unpacker) clear(dir string) error {
 	return err
 }
 
-// enter makes the directory that an entry lies in the parent, and makes it, where
-// missing is set. The way of an image's directories is mostly the same as for the
-// entry before.
+// enter makes an entry's directory the parent; with missing it creates it. Consecutive entries
+// mostly have the same directory, so it is kept open.
 func (u *unpacker) enter(dir string, missing bool) error {
 	if u.parent != nil && u.dir == dir {
 		return nil
@@ -82,7 +81,7 @@ func (u *unpacker) enter(dir string, missing bool) error {
 	return nil
 }
 
-// leave forgets the parent.
+// leave closes the parent.
 func (u *unpacker) leave() {
 	if u.parent != nil {
 		_ = u.parent.Close()
@@ -90,17 +89,16 @@ func (u *unpacker) leave() {
 	u.parent, u.dir, u.at = nil, "", ""
 }
 
-// maxLinks is how many links a way may lead through, as for the kernel, and
-// maxDepth how many directories: deleting a tree takes a descriptor for each.
+// maxLinks is how many links a path may lead through, as in the kernel. maxDepth bounds its
+// directories: deleting a tree takes a descriptor for each level.
 const (
 	maxLinks = 40
 	maxDepth = 256
 )
 
-// follow returns a directory of the image without links: they lead where they
-// would in a runner, so that an absolute one begins at the image's root and
-// ".." doesn't leave it. Where missing is set, directories that aren't there are
-// made. fs.ErrNotExist: there is none.
+// follow resolves a directory of the image, with links resolved as in a runner: an absolute link
+// starts at the image's root, and ".." doesn't leave it. With missing it creates missing
+// directories; else it returns fs.ErrNotExist.
 func (u *unpacker) follow(dir string, missing bool) (string, error) {
 	at := "."
 	todo := strings.Split(dir, "/")
@@ -116,7 +114,7 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 		}
 		next := path.Join(at, part)
 		if strings.Count(next, "/") >= maxDepth {
-			return "", fmt.Errorf("it is more than %d directories deep", maxDepth)
+			return "", fmt.Errorf("it is nested more than %d directories deep", maxDepth)
 		}
 		info, err := u.root.Lstat(next)
 		switch {
@@ -131,7 +129,7 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 			at = next
 		case info.Mode()&fs.ModeSymlink != 0:
 			if links++; links > maxLinks {
-				return "", fmt.Errorf("its directory leads through more than %d links", maxLinks)
+				return "", fmt.Errorf("its path has more than %d links", maxLinks)
 			}
 			to, err := u.root.Readlink(next)
 			if err != nil {
@@ -148,7 +146,7 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 	return at, nil
 }
 
-// makeDirectory makes one that no layer describes.
+// makeDirectory makes a directory that no layer describes.
 func (u *unpacker) makeDirectory(name string) error {
 	if u.entries++; u.entries > u.limits.Entries {
 		return fault.TooLarge("it has more than %d files", u.limits.Entries)
@@ -157,5 +155,5 @@ func (u *unpacker) makeDirectory(name string) error {
 	if err := u.root.Mkdir(name, 0o755); err != nil {
 		return err
 	}
-	return u.root.Chmod(name, 0o755) // whatever the umask
+	return u.root.Chmod(name, 0o755) // regardless of the umask
 }

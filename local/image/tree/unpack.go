@@ -1,5 +1,5 @@
-// Package tree makes an image's root directory: it applies the layers beneath an
-// os.Root, whatever they say, and puts what runners need in its place.
+// Package tree makes an image's root directory: it applies the layers beneath an os.Root, and adds
+// what runners need. No layer can write outside the directory or exceed the limits.
 package tree
 
 import (
@@ -20,50 +20,49 @@ import (
 	"github.com/rockpool/rockpool/local/image/fault"
 )
 
-// Limits bound what one image may take.
+// Limits are the limits of one image.
 type Limits struct {
-	Bytes   int64 // of all its layers, unpacked; what a later layer deletes counts
-	Entries int   // files, directories and links in all its layers
+	Bytes   int64 // of all layers, unpacked, including files that a later layer deletes
+	Entries int   // files, directories and links in all layers
 }
 
-// maxPath is the kernel's, for a path at once.
+// maxPath is the kernel's limit of a path, in bytes.
 const maxPath = 4096
 
-// An unpacker applies an image's layers, one after the other, to a directory
-// that nobody else changes meanwhile. Every change is made beneath root, whatever
-// a layer says.
+// An unpacker applies an image's layers, in order, to a directory that nobody else changes
+// meanwhile. It makes every change beneath root. One goroutine uses it.
 type unpacker struct {
 	root   *os.Root
 	limits Limits
-	alone  bool         // all files are root's: there is nobody else
-	room   func() error // whether there is still any on the disk, and time; asked every so often
+	alone  bool         // all files belong to root: there are no other users
+	room   func() error // returns an error if disk space or time is used up
 
-	stream  int64 // bytes that were read of the layers, unpacked
-	written int64 // bytes of files; sparse ones have more than they take of the stream
+	stream  int64 // bytes read of the layers, uncompressed
+	written int64 // bytes of files; sparse files take less of the stream
 	entries int
-	checked struct { // these two, when room was asked last
+	checked struct { // values at the last call of room
 		written int64
 		entries int
 	}
 
-	parent  *os.Root // the directory of the latest entry; nil: none
-	dir     string   // its name, as the layer writes it
-	at      string   // and as it is, without links
+	parent  *os.Root // directory of the latest entry; nil: none
+	dir     string   // its name in the layer
+	at      string   // its path without links
 	seed    maphash.Seed
-	layered map[uint64]bool      // hashes of the paths that this layer has made
-	times   map[string]time.Time // of directories, set when nothing more is put into them
-	naming  int                  // bytes that the names in times take
+	layered map[uint64]bool      // hashes of the paths that this layer has created
+	times   map[string]time.Time // of directories; set at the end, because entries change them
+	naming  int                  // bytes of the names in times
 }
 
-// A Tree is an image's root directory that is being made.
+// A Tree is an image's root directory in the making. One goroutine uses it.
 type Tree struct {
 	*unpacker
 	skeleton Skeleton
 }
 
-// Make makes an empty one at a path. With alone all files are the process's: it may
-// give them to nobody else. Room is called every so often, with about what the tree
-// takes on the disk by then; its error ends the work.
+// Make makes an empty one at a path. With alone, all files belong to this process's user, which
+// can't give them away. It calls room from time to time with the bytes that the tree takes on the
+// disk; an error of room ends the work.
 func Make(at string, limits Limits, skeleton Skeleton, alone bool, room func(taken int64) error) (*Tree, error) {
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return nil, err
@@ -72,7 +71,7 @@ func Make(at string, limits Limits, skeleton Skeleton, alone bool, room func(tak
 	if err != nil {
 		return nil, err
 	}
-	if err := root.Chmod(".", 0o755); err != nil { // whatever the umask
+	if err := root.Chmod(".", 0o755); err != nil { // regardless of the umask
 		return nil, errors.Join(err, root.Close())
 	}
 	t := &Tree{skeleton: skeleton}
@@ -81,7 +80,7 @@ func Make(at string, limits Limits, skeleton Skeleton, alone bool, room func(tak
 	return t, nil
 }
 
-// Finish makes the unpacked layers a root for runners, whose programs run as the
+// Finish turns the unpacked layers into a root directory for runners, whose programs run as the
 // image's user.
 func (t *Tree) Finish(ctx context.Context, user, workingDirectory string) error {
 	if err := t.prepare(ctx, t.skeleton, user, workingDirectory); err != nil {
@@ -90,18 +89,17 @@ func (t *Tree) Finish(ctx context.Context, user, workingDirectory string) error 
 	return t.endTimes()
 }
 
-// Disk returns about what the tree takes on the disk by now.
+// Disk returns about the bytes that the tree takes on the disk by now.
 func (t *Tree) Disk() int64 { return t.written + int64(t.entries)<<10 }
 
-// Close lets go of the directory. It may be called again.
+// Close releases the directory. It may be called again.
 func (t *Tree) Close() error { return t.root.Close() }
 
 func newUnpacker(root *os.Root, limits Limits, room func() error) *unpacker {
 	return &unpacker{root: root, limits: limits, room: room, seed: maphash.MakeSeed(), times: map[string]time.Time{}}
 }
 
-// Layer applies a layer, an uncompressed tar archive, and reads it to its very
-// end.
+// Layer applies a layer, an uncompressed tar archive, and reads it to its end.
 func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 	u.layered = map[uint64]bool{}
 	defer u.leave()
@@ -118,7 +116,7 @@ func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 		if u.entries++; u.entries > u.limits.Entries {
 			return fault.TooLarge("it has more than %d files", u.limits.Entries)
 		}
-		if err := u.look(); err != nil {
+		if err := u.checkRoom(); err != nil {
 			return Explain(ctx, header.Name, err)
 		}
 		if err := u.apply(header, reader); err != nil {
@@ -129,8 +127,8 @@ func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 	return Explain(ctx, "", err)
 }
 
-// Explain says of which entry an error is, and whose fault it is: what isn't the
-// machine's is the image's.
+// Explain adds the entry's name to an error. Known errors of the machine stay as they are; all
+// others are the image's and become INVALID_INPUT.
 func Explain(ctx context.Context, entry string, err error) error {
 	switch {
 	case err == nil:
@@ -147,7 +145,7 @@ func Explain(ctx context.Context, entry string, err error) error {
 	return fault.Broken("a layer can't be read", err)
 }
 
-// reason is what an error says without the machine's paths.
+// reason returns the text of an error without paths of the machine.
 func reason(err error) string {
 	var at *fs.PathError
 	var link *os.LinkError
@@ -160,7 +158,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// apply does what one entry says.
+// apply applies one entry.
 func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeXGlobalHeader, tar.TypeChar, tar.TypeBlock:
@@ -192,17 +190,17 @@ func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 			return err
 		}
 		if info.IsDir() || info.Mode()&fs.ModeSymlink != 0 {
-			defer u.leave() // the way to the latest directory may be another now
+			defer u.leave() // the path of the latest directory may have changed
 		}
 	}
 	return u.put(base, header, content)
 }
 
-// top gives the image's own directory the owner and mode that a layer says.
-// Everybody may go there: not only root runs programs.
+// top sets the owner and mode of the root directory from a layer. Every user may enter it, because
+// not only root runs programs.
 func (u *unpacker) top(header *tar.Header) error {
 	if header.Typeflag != tar.TypeDir {
-		return errors.New("it stands for the root directory, and is none")
+		return errors.New("it is the root directory's entry, but isn't a directory")
 	}
 	if err := u.root.Lchown(".", u.owner(header.Uid), u.owner(header.Gid)); err != nil {
 		return err
@@ -210,10 +208,10 @@ func (u *unpacker) top(header *tar.Header) error {
 	return u.root.Chmod(".", mode(header)|0o555)
 }
 
-// local returns an entry's name as a path beneath the root.
+// local returns an entry's name as a path relative to the root. A name with ".." is an error.
 func local(name string) (string, error) {
 	if len(name) > maxPath {
-		return "", fmt.Errorf("its name has %d bytes", len(name))
+		return "", fmt.Errorf("its name is too long: %d bytes", len(name))
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
@@ -223,8 +221,7 @@ func local(name string) (string, error) {
 	return path.Clean("./" + path.Clean("/"+name)), nil
 }
 
-// endTimes sets the times of directories, which making something in them has
-// changed.
+// endTimes sets the times of directories, which creating entries in them has changed.
 func (u *unpacker) endTimes() error {
 	for name, at := range u.times {
 		info, err := u.root.Lstat(name)
@@ -238,8 +235,8 @@ func (u *unpacker) endTimes() error {
 	return nil
 }
 
-// maxNaming bounds what is remembered to set times: some ten times what real
-// images need. The times of further directories are lost.
+// maxNaming bounds the memory of names in times, in bytes: about ten times what real images need.
+// Times of further directories aren't set.
 const maxNaming = 32 << 20
 
 func (u *unpacker) endTime(name string, at time.Time) {
@@ -250,14 +247,15 @@ func (u *unpacker) endTime(name string, at time.Time) {
 
 func (u *unpacker) hash(name string) uint64 { return maphash.String(u.seed, name) }
 
-// A metered reader is a layer's, and ends with an error when its unpacking is ended,
-// or when there is more than is allowed.
+// A metered reader reads a layer. It returns an error when the unpacking must end, or when the
+// layer exceeds the limit.
 type metered struct {
-	ended func() error // nil: go on
+	ended func() error // returns nil to continue
 	layer io.Reader
 	u     *unpacker
 }
 
+// Read implements io.Reader.
 func (m *metered) Read(p []byte) (int, error) {
 	if err := m.ended(); err != nil {
 		return 0, err

@@ -22,14 +22,14 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// A bed is a directory for an image, beside a place that none may touch.
+// A bed is a directory for an image, next to a place that must not change.
 type bed struct {
 	t       testing.TB
-	dir     string // that holds root and outside
+	dir     string // contains root and outside
 	limits  Limits
 	root    *os.Root
 	u       *unpacker
-	touched string // a file outside, that nobody may change
+	touched string // a file outside, which must not change
 }
 
 func newBed(t testing.TB) *bed {
@@ -64,14 +64,14 @@ func (tr *bed) apply(layers ...[]byte) error {
 	return tr.u.endTimes()
 }
 
-// unharmed fails the test if anything outside of the root was changed, or a
-// device, a privilege or a foreign owner is in it.
+// unharmed fails the test if anything outside of the root was changed, or if it contains a device,
+// a privilege or a foreign owner.
 func (tr *bed) unharmed() {
 	tr.t.Helper()
 	text, err := os.ReadFile(tr.touched)
 	info, statErr := os.Stat(tr.touched)
 	if err != nil || statErr != nil || string(text) != "outside" || info.Mode() != 0o644 || info.Sys().(*syscall.Stat_t).Nlink != 1 {
-		tr.t.Errorf("what is outside was changed: %q %v %v", text, info, err)
+		tr.t.Errorf("a file outside was changed: %q %v %v", text, info, err)
 	}
 	for dir, want := range map[string]int{tr.dir: 2, filepath.Join(tr.dir, "outside"): 1} {
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != want {
@@ -97,7 +97,7 @@ func (tr *bed) unharmed() {
 	}
 }
 
-// has fails the test unless these files have these texts; "-" stands for none.
+// has fails the test unless these files have these texts; "-": the file is missing.
 func (tr *bed) has(files map[string]string) {
 	tr.t.Helper()
 	for name, want := range files {
@@ -183,8 +183,8 @@ func TestLayersAreApplied(t *testing.T) {
 	}
 }
 
-// Each of these layers wants what it must not get; those that name no error are
-// to be applied all the same.
+// Each of these layers attempts something forbidden. Those without an error are applied without the
+// forbidden part.
 func TestHostileLayers(t *testing.T) {
 	t.Parallel()
 	outside := "../outside/file"
@@ -209,7 +209,7 @@ func TestHostileLayers(t *testing.T) {
 		"a hard link to a link":      {[][]entry{{kind(tar.TypeSymlink, "l", outside), kind(tar.TypeLink, "h", "l"), file("h", "x")}}, ""},
 		"a hard link to a directory": {[][]entry{{kind(tar.TypeDir, "d/", ""), kind(tar.TypeLink, "h", "d")}}, "directory"},
 		"a whiteout above":           {[][]entry{{file("a/.wh...", "")}}, ""},
-		"a whiteout of nothing":      {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "nothing that could be deleted"},
+		"a whiteout of nothing":      {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "no file to delete"},
 		"a whiteout through a link":  {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh.file", "")}}, ""},
 		"an opaque link":             {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh..wh..opq", "")}}, ""},
 		"a device":                   {[][]entry{{{Header: header{Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3, Mode: 0o666}}, {Header: header{Typeflag: tar.TypeBlock, Name: "b", Devmajor: 8, Mode: 0o666}}}}, ""},
@@ -219,7 +219,7 @@ func TestHostileLayers(t *testing.T) {
 		"links in a circle":          {[][]entry{{kind(tar.TypeSymlink, "a", "b"), kind(tar.TypeSymlink, "b", "a"), file("a/x", "x")}}, "links"},
 		"a file as a directory":      {[][]entry{{file("f", "x"), file("f/x", "x")}}, "isn't a directory"},
 		"a root that is a file":      {[][]entry{{{Header: header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}}}}, "root directory"},
-		"an unknown kind":            {[][]entry{{{Header: header{Typeflag: 'Z', Name: "z"}}}}, "kind"},
+		"an unknown kind":            {[][]entry{{{Header: header{Typeflag: 'Z', Name: "z"}}}}, "type"},
 		"a name with NUL":            {[][]entry{{{Header: header{Name: "n", Typeflag: tar.TypeSymlink, Linkname: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.": "x"}}}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,16 +233,15 @@ func TestHostileLayers(t *testing.T) {
 				t.Errorf("%v, not %q", err, c.refused)
 			}
 			if err != nil && (runtime.CodeOf(err) != runtime.CodeInvalidInput || strings.Contains(imagetest.MessageOf(err), tr.dir)) {
-				t.Errorf("clients are told %q", imagetest.MessageOf(err))
+				t.Errorf("the message for clients is %q", imagetest.MessageOf(err))
 			}
 			tr.unharmed()
 		})
 	}
 }
 
-// The disk's room is asked for while one large file is written, and for what has
-// no bytes.
-func TestRoomIsAskedForOnTheWay(t *testing.T) {
+// Disk space is checked while a large file is written, and for entries without bytes.
+func TestRoomIsCheckedWhileUnpacking(t *testing.T) {
 	t.Parallel()
 	var many []entry
 	for i := range 2 * RoomEveryEntries {
@@ -262,7 +261,7 @@ func TestRoomIsAskedForOnTheWay(t *testing.T) {
 				return nil
 			})
 			if err := tr.apply(layer); !errors.Is(err, unix.ENOSPC) {
-				t.Errorf("%v after it was asked %d times", err, asked)
+				t.Errorf("%v after %d checks", err, asked)
 			}
 			if info, err := os.Stat(filepath.Join(tr.dir, "root", "large")); err == nil && info.Size() > 2*roomEvery {
 				t.Errorf("%d bytes were written", info.Size())
@@ -271,9 +270,8 @@ func TestRoomIsAskedForOnTheWay(t *testing.T) {
 	}
 }
 
-// An attribute that the file system can't hold is the image's fault: the disk
-// isn't full.
-func TestLargeAttribute(t *testing.T) {
+// An attribute that is too large for the file system is the image's error: the disk isn't full.
+func TestTooLargeAttributeIsTheImagesError(t *testing.T) {
 	tr := newBed(t)
 	large := map[string]string{"SCHILY.xattr.user.large": strings.Repeat("x", 60000)}
 	err := tr.apply(imagetest.Layer(t, entry{Header: header{Name: "f", PAXRecords: large}}))
@@ -311,7 +309,7 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 }
 
-// sparseBomb is an archive of a file that has a TiB, nearly all of it a hole.
+// sparseBomb returns an archive of a file of 1 TiB that is nearly all a hole.
 func sparseBomb(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -325,7 +323,7 @@ func sparseBomb(t testing.TB) []byte {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Go's writer makes none: the records of a sparse file take the place of another.
+	// Go's writer makes no sparse files: their records replace other ones.
 	return rewritePAX(t, b.Bytes())
 }
 

@@ -1,7 +1,6 @@
-// Package access is what the server does for runners' networks while they live: it
-// answers their questions for names, maps their exposed ports, and ends runners whose
-// packet filter another program changed. Their links and packet filters are made by
-// the sandbox helper.
+// Package access serves the networks of live runners: it answers DNS queries, maps exposed ports,
+// and ends runners whose packet filter was changed by another program. The sandbox helper makes
+// links and packet filters.
 package access
 
 import (
@@ -22,55 +21,56 @@ import (
 	"github.com/rockpool/rockpool/runtime/problems"
 )
 
-// Config is what runners may have of this machine's network, beside what
-// [network.Offer] says.
+// Config is what runners may use of this machine's network, in addition to [network.Offer].
 type Config struct {
-	Offer     network.Offer    // not used with a helper that listens: it is the helper's
+	Offer     network.Offer    // unused with a listening helper, which has its own
 	Upstreams []netip.AddrPort // name servers; nil: those of the machine
-	Address   netip.Addr       // where runners' ports are reached
-	First     int              // of the machine's ports for them
+	Address   netip.Addr       // address of runners' mapped ports
+	First     int              // first and last of the machine's ports for them
 	Last      int
 
-	VerifyEvery time.Duration                                            // how often all packet filters are verified; 0: every minute
-	Listen      func(ctx context.Context, told func(table string)) error // reports changed packet filters; nil: watch.Filters
+	// VerifyEvery is the interval of verifying all packet filters; 0: 1 minute.
+	VerifyEvery time.Duration
+	// Listen reports changed packet filters; nil: watch.Filters.
+	Listen func(ctx context.Context, changed func(table string)) error
 }
 
-// A Helper is the sandbox helper that makes the networks.
+// A Helper is the sandbox helper that makes networks.
 type Helper struct {
 	Offer network.Offer
-	Err   error // why it makes none; nil: it does
-	Ask   func(ctx context.Context, group string, q helper.Request) error
+	Err   error // why it offers none; nil: it does
+	Do    func(ctx context.Context, group string, q helper.Request) error
 }
 
-// Access is what a server has for runners with a network. Its methods may be called
-// at once.
+// Access serves the networks of all runners. Its methods are safe for concurrent use.
 type Access struct {
-	config   *Config // nil: no runner has one
+	config   *Config // nil: no runner has a network
 	helper   Helper
 	log      *zap.Logger
 	problems *problems.List
-	err      error // why no further runner can have a network
+	err      error // why new runners can't have a network
 	resolver *resolver.Resolver
-	ports    *ports.Mapper // nil, like resolver, with err
+	ports    *ports.Mapper // nil if err isn't, like resolver
 
-	mu      sync.Mutex                   // guards all below, and what runners know
-	runners map[runtime.RunnerID]*Runner // whose sandboxes have a network
+	mu      sync.Mutex                   // guards the fields below, and those of each Runner
+	runners map[runtime.RunnerID]*Runner // runners whose sandboxes have a network
 }
 
-// Open listens for runners' questions for names, if a config lets them have a
-// network. What it lacks doesn't stop the server: Ready returns it.
+// Open listens for runners' DNS queries, if the config enables networks. An error doesn't stop the
+// server: it is reported as a problem, and Ready returns it.
 func Open(config *Config, helper Helper, log *zap.Logger, problems *problems.List) *Access {
 	a := &Access{config: config, helper: helper, log: log, problems: problems, runners: map[runtime.RunnerID]*Runner{}}
 	if config == nil {
-		a.err = errors.New("this server offers none: start it with --network")
+		a.err = errors.New("this server offers no network: start it with --network")
 		return a
 	}
 	if a.err = a.open(); a.err != nil {
-		problems.Report("network", fmt.Sprintf("no further runner can have one, and those that run get no answers for names and aren't reached at exposed ports: %v", a.err))
+		problems.Report("network", fmt.Sprintf("new runners can't have a network, and running ones can't resolve names or be reached at exposed ports: %v", a.err))
 	}
 	return a
 }
 
+// open starts to listen for DNS queries. Its error is why new runners can't have a network.
 func (a *Access) open() error {
 	if a.helper.Err != nil {
 		return a.helper.Err
@@ -79,7 +79,7 @@ func (a *Access) open() error {
 	if upstreams == nil {
 		var err error
 		if upstreams, err = resolver.System(); err != nil {
-			return fmt.Errorf("no name servers are known: name them with --network-resolver: %w", err)
+			return fmt.Errorf("no name servers are known: set --network-resolver: %w", err)
 		}
 	}
 	names, err := resolver.New(resolver.Config{
@@ -87,17 +87,17 @@ func (a *Access) open() error {
 		Lease: a.lease, Logger: a.log.Named("resolver"),
 	})
 	if err != nil {
-		return fmt.Errorf("runners' questions for names can't be listened for (a server that isn't root needs CAP_NET_BIND_SERVICE, a second one another --network-pool4): %w", err)
+		return fmt.Errorf("listen for runners' DNS queries (a server that isn't root needs CAP_NET_BIND_SERVICE, and a second server another --network-pool4): %w", err)
 	}
 	a.resolver, a.ports = names, &ports.Mapper{At: a.config.Address, First: a.config.First, Last: a.config.Last}
 	return nil
 }
 
-// Ready returns why no further runner can have a network; nil: it can.
+// Ready returns why new runners can't have a network; nil: they can.
 func (a *Access) Ready() error { return a.err }
 
-// Run answers questions for names, and verifies packet filters, also where no
-// further runner can have a network, until ctx ends.
+// Run answers DNS queries and verifies packet filters until ctx ends, and waits for its goroutines.
+// It verifies filters even if new runners can't have a network.
 func (a *Access) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -109,7 +109,7 @@ func (a *Access) Run(ctx context.Context) {
 	}
 }
 
-// Close stops listening, for names and at all ports.
+// Close stops listening for DNS queries and on all mapped ports.
 func (a *Access) Close() {
 	if a.resolver != nil {
 		a.ports.CloseAll()
@@ -117,13 +117,13 @@ func (a *Access) Close() {
 	}
 }
 
-// lease has a runner's packet filter let it reach what a name stands for.
+// lease lets a runner's packet filter pass packets to the addresses of a name.
 func (a *Access) lease(ctx context.Context, id string, l network.Lease) error {
 	a.mu.Lock()
 	r := a.runners[runtime.RunnerID(id)]
 	a.mu.Unlock()
 	if r == nil {
-		return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)
+		return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
 	}
-	return a.helper.Ask(ctx, r.group, helper.Request{Command: helper.Lease, ID: id, Lease: &l})
+	return a.helper.Do(ctx, r.group, helper.Request{Command: helper.Lease, ID: id, Lease: &l})
 }

@@ -23,31 +23,31 @@ import (
 	"github.com/rockpool/rockpool/runtime/problems"
 )
 
-// An owner has a runner that may be leaving.
+// An owner is a runner that may be ending.
 type owner struct {
 	leaving bool
 	ends    []taskrunner.End
 	ports   []runtime.PortMapping
 }
 
-func (o *owner) Reached(at []runtime.PortMapping) { o.ports = at }
-func (o *owner) Leaving() bool                    { return o.leaving }
-func (o *owner) Stop(end taskrunner.End)          { o.ends = append(o.ends, end) }
+func (o *owner) PortsMapped(at []runtime.PortMapping) { o.ports = at }
+func (o *owner) Ending() bool                         { return o.leaving }
+func (o *owner) Stop(end taskrunner.End)              { o.ends = append(o.ends, end) }
 
-// opened returns what a server has whose helper answers so.
+// opened returns an Access whose helper answers with ask.
 func opened(ask func() error) *Access {
 	return &Access{
 		config: &Config{}, log: zap.NewNop(), problems: problems.New(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
-		helper: Helper{Ask: func(context.Context, string, helper.Request) error { return ask() }},
+		helper: Helper{Do: func(context.Context, string, helper.Request) error { return ask() }},
 		ports:  &ports.Mapper{}, resolver: &resolver.Resolver{},
 	}
 }
 
 var machine = netip.MustParseAddr("127.0.0.1")
 
-// A runner is ended where the sandbox that it has is certainly not kept to its
-// policy, and not for one that it had.
-func TestChangedFilters(t *testing.T) {
+// A runner is ended if the filter of its present sandbox was certainly changed, not that of an
+// earlier sandbox.
+func TestRunnerWithChangedFilterIsEnded(t *testing.T) {
 	changed := &launch.RefusalError{Line: "its table is gone", Changed: true}
 	nothing := func(*Runner, *owner) {}
 	leaves := func(_ *Runner, o *owner) { o.leaving = true }
@@ -59,7 +59,7 @@ func TestChangedFilters(t *testing.T) {
 		ended             bool
 	}{
 		"as it was made":          {nothing, nothing, nil, 1, false},
-		"nobody can tell":         {nothing, nothing, &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, 1, false},
+		"it is unknown":           {nothing, nothing, &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, 1, false},
 		"changed":                 {nothing, nothing, changed, 1, true},
 		"not made yet":            {drop, nothing, changed, 0, false},
 		"leaving":                 {leaves, nothing, changed, 0, false},
@@ -81,14 +81,14 @@ func TestChangedFilters(t *testing.T) {
 		row.before(r, o)
 		a.Verify(t.Context())
 		if asked != row.asked || (logged.Len() > 0) != row.ended || (len(o.ends) > 0) != row.ended {
-			t.Errorf("%s: asked %d times, ended: %v, %v", name, asked, logged.All(), o.ends)
+			t.Errorf("%s: verified %d times, ended: %v, %v", name, asked, logged.All(), o.ends)
 		}
 	}
 }
 
-// TestRestoreAsksAgain: a new server asks again where nobody could tell, for a while;
-// what is certain it takes at once.
-func TestRestoreAsksAgain(t *testing.T) {
+// TestRestoreRetriesWhileUndecided: a new server retries for a while if the state is unknown, and
+// accepts a certain result immediately.
+func TestRestoreRetriesWhileUndecided(t *testing.T) {
 	nobody, changed, final := &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, &launch.RefusalError{Line: "gone", Changed: true}, &launch.RefusalError{Line: "no", Final: true}
 	for _, test := range []struct {
 		says  []error
@@ -111,9 +111,9 @@ func TestRestoreAsksAgain(t *testing.T) {
 	}
 }
 
-// TestListeningForFiltersGoesOn: what fails for a while is tried again, and what was
-// missed meanwhile is looked for. What isn't allowed stays so.
-func TestListeningForFiltersGoesOn(t *testing.T) {
+// TestListeningForFiltersIsRetried: after a temporary error it retries, and checks everything that
+// it missed. A lack of permission is permanent.
+func TestListeningForFiltersIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var began, missed int
@@ -140,7 +140,7 @@ func TestListeningForFiltersGoesOn(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if began != 3 || missed != 2 || len(tables) != 3 || tables[2] != "rockpool" {
-			t.Errorf("it began %d times; told was %q", began, tables)
+			t.Errorf("it began %d times; it reported %q", began, tables)
 		}
 		cancel()
 		<-done
@@ -154,9 +154,9 @@ func TestListeningForFiltersGoesOn(t *testing.T) {
 	})
 }
 
-// TestPortsAreMappedOnceTheyCanBe: another program had the port when the server was
-// started. What health says of it goes with that, or with the runner.
-func TestPortsAreMappedOnceTheyCanBe(t *testing.T) {
+// TestUnmappedPortsAreRetried: another program used the port when the server started. The reported
+// problem ends with the mapping or with the runner.
+func TestUnmappedPortsAreRetried(t *testing.T) {
 	for name, ends := range map[string]bool{"mapped": false, "the runner ends": true} {
 		t.Run(name, func(t *testing.T) {
 			taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -16,7 +16,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Runner is the network of one runner, and a hook of its task.
+// A Runner is the network of one runner, and a hook of its task. Its methods are safe for
+// concurrent use.
 type Runner struct {
 	a       *Access
 	id      runtime.RunnerID
@@ -24,29 +25,28 @@ type Runner struct {
 	network runtime.Network
 	owner   Owner
 
-	// Guarded by Access.mu.
-	address  netip.Addr            // at which the machine reaches it
-	slot     int                   // of its user ids, if they aren't a listening helper's
-	made     uint64                // which of its sandboxes it is: when that started
-	ports    []runtime.PortMapping // where they were reached last
-	unmapped []ports.Mapping       // ports that it had and that could not be mapped again; nil: none
+	// The fields below are guarded by Access.mu.
+	address  netip.Addr            // its address on the machine's side
+	slot     int                   // number of its range of user ids; unused with a listening helper
+	made     uint64                // start time of its sandbox, to tell sandboxes apart
+	ports    []runtime.PortMapping // the last mappings
+	unmapped []ports.Mapping       // earlier mappings that couldn't be restored yet; nil: none
 }
 
-// An Owner has the runner. Its methods may be called at once.
+// An Owner is the runner that a network belongs to. Its methods are safe for concurrent use.
 type Owner interface {
-	Reached(at []runtime.PortMapping) // notes where its exposed ports are reached
-	Leaving() bool                    // it is being removed, or has ended
+	PortsMapped(at []runtime.PortMapping) // records the addresses of its exposed ports
+	Ending() bool                         // reports whether it is being removed or has ended
 	Stop(end taskrunner.End)
 }
 
-// Runner returns the network of a runner whose ports were reached at some addresses
-// before.
+// Runner returns the network of a runner. had are the mappings that its ports had before a restart.
 func (a *Access) Runner(id runtime.RunnerID, group string, network runtime.Network, had []runtime.PortMapping, owner Owner) *Runner {
 	return &Runner{a: a, id: id, group: group, network: network, ports: had, owner: owner}
 }
 
-// Hold notes the sandbox that the runner has now: its user ids, when it started, and
-// its address, if it has a network.
+// Hold records the runner's present sandbox: its user ids, its start time, and its address, which
+// is invalid without a network.
 func (r *Runner) Hold(slot int, started uint64, address netip.Addr) {
 	if !address.IsValid() {
 		return
@@ -57,7 +57,7 @@ func (r *Runner) Hold(slot int, started uint64, address netip.Addr) {
 	r.a.runners[r.id] = r
 }
 
-// Drop says that the sandbox is about to be removed, and its packet filter with it.
+// Drop records that the sandbox, and its packet filter with it, is about to be removed.
 func (r *Runner) Drop() {
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
@@ -66,15 +66,15 @@ func (r *Runner) Drop() {
 	}
 }
 
-// How long Restore tries to find out whether a network is kept to its policy, and how
-// often.
+// restoreWithin bounds how long Restore tries to verify a network; restoreEvery is the interval of
+// the tries.
 const (
 	restoreWithin = 10 * time.Second
 	restoreEvery  = 200 * time.Millisecond
 )
 
-// Restore returns an error unless the network of a runner that an earlier server made
-// with these user ids is kept to its policy. Where nobody can tell it tries again.
+// Restore returns an error unless the network of a runner of an earlier server, with these user
+// ids, still enforces its policy. While that can't be determined, it retries.
 func (r *Runner) Restore(ctx context.Context, slot int) error {
 	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
 	defer cancel()
@@ -92,23 +92,23 @@ func (r *Runner) Restore(ctx context.Context, slot int) error {
 	}
 }
 
-// verify returns an error unless the network is kept to what it was made with.
+// verify returns an error unless the network's rules are as they were made.
 func (r *Runner) verify(ctx context.Context, slot int) error {
-	wish := sandbox.Wish(r.network)
+	wish := sandbox.NetworkRequest(r.network)
 	if wish == nil {
 		return nil
 	}
 	if r.a.config == nil {
 		return &launch.RefusalError{Line: r.a.err.Error(), Final: true}
 	}
-	return r.a.helper.Ask(ctx, r.group, helper.Request{Command: helper.Verify, ID: string(r.id), Slot: slot, Network: wish})
+	return r.a.helper.Do(ctx, r.group, helper.Request{Command: helper.Verify, ID: string(r.id), Slot: slot, Network: wish})
 }
 
 // Name implements taskrunner.Hook.
 func (r *Runner) Name() string { return "network" }
 
-// Prestart implements taskrunner.Prestarter: what was offered when the environment
-// was put may not be offered any more.
+// Prestart implements taskrunner.Prestarter: the offer may have changed since the environment was
+// put.
 func (r *Runner) Prestart(context.Context, taskrunner.PrestartRequest, *taskrunner.PrestartResponse) error {
 	if err := r.a.Supported(r.network); err != nil {
 		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
@@ -116,14 +116,14 @@ func (r *Runner) Prestart(context.Context, taskrunner.PrestartRequest, *taskrunn
 	return nil
 }
 
-// Poststart implements taskrunner.Poststarter. It maps the ports that the runner had,
-// where it is one of an earlier server's.
+// Poststart implements taskrunner.Poststarter. After a restart of the server it restores the
+// earlier mappings of the ports.
 func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
 	if !r.network.Used() {
 		return nil
 	}
 	r.close()
-	if request.Restored && r.a.resolver == nil { // which health reports; its connections go on
+	if request.Restored && r.a.resolver == nil { // health reports the cause; its connections stay
 		r.reached(nil)
 		return r.a.err
 	}
@@ -136,25 +136,25 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 	mapped, err := r.a.ports.Open(string(r.id), address, to)
 	switch {
 	case err != nil && request.Restored:
-		r.unmap(to, err) // where it was, another program may be
+		r.unmap(to, err) // another program may use the earlier port
 		return err
 	case err != nil:
-		response.Unusable = &taskrunner.Failure{Message: "its ports can't be mapped: " + err.Error(), Err: err}
+		response.Unusable = &taskrunner.Failure{Message: "its ports couldn't be mapped: " + err.Error(), Err: err}
 		return nil
 	}
 	r.reached(shown(mapped))
 	return nil
 }
 
-// reached notes where the ports are reached.
+// reached records the addresses of the ports.
 func (r *Runner) reached(at []runtime.PortMapping) {
 	r.a.mu.Lock()
 	r.ports = at
 	r.a.mu.Unlock()
-	r.owner.Reached(at)
+	r.owner.PortsMapped(at)
 }
 
-// wanted returns the mappings of ports, with the addresses that they had.
+// wanted returns the mappings of exposed ports, with their earlier addresses.
 func wanted(exposed []int, had []runtime.PortMapping) []ports.Mapping {
 	all := make([]ports.Mapping, len(exposed))
 	for i, port := range exposed {
@@ -184,7 +184,7 @@ func lower(names []string) []string {
 	return all
 }
 
-// Exited implements taskrunner.Exiter: nothing is there to be reached.
+// Exited implements taskrunner.Exiter: it closes the ports of a runner that has ended.
 func (r *Runner) Exited(context.Context, taskrunner.ExitedRequest, *taskrunner.ExitedResponse) error {
 	r.close()
 	return nil
@@ -196,7 +196,7 @@ func (r *Runner) Stop(context.Context, taskrunner.StopRequest) error {
 	return nil
 }
 
-// close ends what is done for the runner's sandbox.
+// close stops serving the runner's sandbox.
 func (r *Runner) close() {
 	if r.a.resolver == nil {
 		return

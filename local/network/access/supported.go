@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Supported returns INVALID_INPUT, naming the field, for an environment's network
-// that no runner can have here.
+// Supported returns INVALID_INPUT, naming the field, for an environment's network that this server
+// can't provide.
 func (a *Access) Supported(n runtime.Network) error {
 	if !n.Used() {
 		return nil
@@ -22,25 +22,25 @@ func (a *Access) Supported(n runtime.Network) error {
 		field, must = "network.access", "be false"
 	}
 	if a.err != nil {
-		return runtime.Invalid(field, "must %s, since a network is unavailable: %v", must, a.err)
+		return runtime.Invalid(field, "must %s because networks are unavailable: %v", must, a.err)
 	}
 	if n.Access && !forwards() {
-		return runtime.Invalid(field, "must %s, since this machine passes no packets on: set its sysctl net.ipv4.ip_forward to 1, and for IPv6 net.ipv6.conf.all.forwarding", must)
+		return runtime.Invalid(field, "must %s because this machine forwards no packets: set the sysctl net.ipv4.ip_forward to 1, and net.ipv6.conf.all.forwarding for IPv6", must)
 	}
 	offer := a.helper.Offer
 	if n.BandwidthMbit > offer.Bandwidth {
-		return runtime.Invalid("network.bandwidthMbit", "must be 0 to %d megabits a second, the most that this server gives one runner, not %d", offer.Bandwidth, n.BandwidthMbit)
+		return runtime.Invalid("network.bandwidthMbit", "must be 0 to %d megabits per second, this server's limit for one runner, not %d", offer.Bandwidth, n.BandwidthMbit)
 	}
-	for i, prefix := range sandbox.Wish(n).Allow {
+	for i, prefix := range sandbox.NetworkRequest(n).Allow {
 		if network.OnlyDenied(prefix, offer.Pool, offer.Permit) {
-			return runtime.Invalid(fmt.Sprintf("network.allow.%d", i), "must not be %s, which no runner reaches: it is private, or reserved; the operator can permit a private network with --network-permit", prefix)
+			return runtime.Invalid(fmt.Sprintf("network.allow.%d", i), "must not be %s, which no runner can reach: it is private or reserved; the operator can permit a private network with --network-permit", prefix)
 		}
 	}
 	return nil
 }
 
-// forwards reports whether the machine passes on packets that come from its way
-// out, as those for runners do.
+// forwards reports whether the machine forwards packets that arrive on the interface of its default
+// route, as answers to runners do.
 func forwards() bool {
 	on := func(what string) bool {
 		text, err := os.ReadFile("/proc/sys/net/ipv4/" + what)

@@ -20,9 +20,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// watch ends runners whose packet filter isn't what it was, until ctx ends. The
-// kernel reports changes, but not to a server that isn't root. So all filters are
-// verified at intervals, too.
+// watch ends runners whose packet filter was changed, until ctx ends. The kernel reports changes,
+// but only to root. So all filters are also verified at intervals.
 func (a *Access) watch(ctx context.Context) {
 	every := cmp.Or(a.config.VerifyEvery, time.Minute)
 	changes := touched{wake: make(chan struct{}, 1)}
@@ -46,42 +45,44 @@ func (a *Access) watch(ctx context.Context) {
 	}
 }
 
-// listen reports changed packet filters until ctx ends. What fails for a while, such
-// as for want of descriptors, is tried again.
-func (a *Access) listen(ctx context.Context, every time.Duration, told func(table string)) {
+// listen reports changed packet filters until ctx ends. After a temporary error, such as a lack of
+// descriptors, it retries.
+func (a *Access) listen(ctx context.Context, every time.Duration, changed func(table string)) {
 	filters := a.config.Listen
 	if filters == nil {
 		filters = watch.Filters
 	}
 	for {
-		err := filters(ctx, told)
+		err := filters(ctx, changed)
 		if ctx.Err() != nil {
 			return
 		}
 		a.log.Info(fmt.Sprintf("packet filters are checked every %s, because the kernel doesn't report changes to this server", every), zap.Error(err))
 		if errors.Is(err, fs.ErrPermission) {
-			return // that stays so
+			return // permanent
 		}
 		select {
 		case <-time.After(every):
-			told("") // any may have been changed
+			changed("") // any table may have changed meanwhile
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Names of packet filters: of all runners together, and of one before its link's.
+// Names of tables: of the rules that all runners share, and the prefix of a runner's.
 const sharedTable, tablePrefix = "rockpool", "rockpool-"
 
-// A touched has the tables that somebody changed, of ours.
+// A touched collects the names of Rockpool's changed tables. Its methods are safe for concurrent
+// use.
 type touched struct {
-	wake chan struct{} // capacity 1
+	wake chan struct{} // a hint, capacity 1: take returns something
 
-	mu     sync.Mutex
+	mu     sync.Mutex      // guards tables
 	tables map[string]bool // guarded by mu
 }
 
+// add records a changed table, and sends the hint. Tables of other programs are ignored.
 func (t *touched) add(table string) {
 	if table != "" && table != sharedTable && !strings.HasPrefix(table, tablePrefix) {
 		return
@@ -106,12 +107,14 @@ func (t *touched) take() map[string]bool {
 	return tables
 }
 
-// unfenced is the end of a runner whose packet filter somebody changed.
-var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "its packet filter was changed by another program of the machine"}
+// unfenced is the End of a runner whose packet filter was changed.
+var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
 
-// Verify ends all runners whose networks aren't kept to their policies.
+// Verify verifies all runners' packet filters, and ends the runners whose filters were changed.
 func (a *Access) Verify(ctx context.Context) { a.verify(ctx, func(*Runner) bool { return true }) }
 
+// verify verifies the packet filters of the runners that of selects. It ends a runner only if its
+// present filter was certainly changed.
 func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 	type sandbox struct {
 		slot int
@@ -126,37 +129,37 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 	}
 	a.mu.Unlock()
 	for r, s := range all {
-		if r.owner.Leaving() {
+		if r.owner.Ending() {
 			continue
 		}
 		err := r.verify(ctx, s.slot)
 		var refusal *launch.RefusalError
 		if !errors.As(err, &refusal) || !refusal.Changed {
-			continue // it is as it was, or nobody could find out
+			continue // unchanged, or unknown
 		}
 		a.mu.Lock()
-		same := a.runners[r.id] == r && r.made == s.made // else its filter is gone with its sandbox
+		same := a.runners[r.id] == r && r.made == s.made // else the filter was removed with the sandbox
 		a.mu.Unlock()
-		if !same || r.owner.Leaving() {
+		if !same || r.owner.Ending() {
 			continue
 		}
-		a.log.Error("a runner is ended, since its network isn't kept to its policy any more: does another program replace this machine's packet filter?",
+		a.log.Error("a runner was ended because its packet filter was changed: check which program replaces this machine's packet filters",
 			zap.String("runner", string(r.id)), zap.Error(err))
 		r.owner.Stop(unfenced)
 	}
 }
 
-// unmap notes that ports could not be mapped again when the server started: one was
-// taken, or no descriptors were left.
+// unmap records that ports couldn't be mapped again after a restart of the server: another program
+// uses one, or no descriptors were left.
 func (r *Runner) unmap(to []ports.Mapping, err error) {
-	r.a.problems.Report(r.subject(), fmt.Sprintf("they aren't mapped any more, and will be once that can be done: %v", err))
+	r.a.problems.Report(r.subject(), fmt.Sprintf("they couldn't be mapped again; that is retried: %v", err))
 	r.reached(nil)
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
-	r.unmapped = to // last: mapPorts may be waiting for it
+	r.unmapped = to // last: mapPorts may see it immediately
 }
 
-// mapPorts tries again to map what could not be mapped.
+// mapPorts retries mappings that couldn't be restored.
 func (a *Access) mapPorts() {
 	var waiting []*Runner
 	a.mu.Lock()
@@ -172,10 +175,10 @@ func (a *Access) mapPorts() {
 		a.mu.Unlock()
 		mapped, err := a.ports.Open(string(r.id), address, to)
 		if err != nil {
-			continue // as is reported
+			continue // still reported as a problem
 		}
 		a.mu.Lock()
-		ended := r.unmapped == nil // meanwhile
+		ended := r.unmapped == nil // the runner has ended meanwhile
 		r.unmapped = nil
 		a.mu.Unlock()
 		if ended {

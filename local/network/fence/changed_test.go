@@ -15,9 +15,9 @@ import (
 	"github.com/rockpool/rockpool/test/networktest"
 )
 
-// TestChanged changes a runner's table, and that of all runners, in each way that
-// leaves it there. It is seen each time, or the kernel refuses it.
-func TestChanged(t *testing.T) {
+// TestChangedRulesAreDetected changes a runner's table and the shared table in each possible way.
+// Each change is detected, or refused by the kernel.
+func TestChangedRulesAreDetected(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
 	}
@@ -41,7 +41,7 @@ func TestChanged(t *testing.T) {
 	}
 	verify := func() error { return Verify("a", p) }
 	for _, whole := range []ruleset{own, shared()} {
-		c := whole.chains[slices.IndexFunc(whole.chains, func(c chain) bool { return c.Policy != nil })].Chain // the first that is hooked in
+		c := whole.chains[slices.IndexFunc(whole.chains, func(c chain) bool { return c.Policy != nil })].Chain // the first chain with a hook
 		at := &nftables.Chain{Table: whole.table(), Name: c.Name}
 		for name, change := range map[string]func() error{
 			"a rule before ours": func() error {
@@ -88,7 +88,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// seen fails the test unless a change is refused or seen, and makes the table anew.
+// seen fails the test unless a change is refused or detected, and restores the table.
 func seen(t *testing.T, conn *nftables.Conn, whole ruleset, name string, change, verify func() error) {
 	t.Helper()
 	if err := change(); err != nil {
@@ -108,7 +108,8 @@ func seen(t *testing.T, conn *nftables.Conn, whole ruleset, name string, change,
 	}
 }
 
-// sleepingTable makes a table one whose chains see no packets. The library can't.
+// sleepingTable makes a table dormant, so that its chains see no packets. The library can't do
+// that.
 func sleepingTable(table *nftables.Table) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {

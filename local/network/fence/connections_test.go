@@ -11,7 +11,7 @@ import (
 
 func testConnections(t *testing.T, _ *world) {
 	a := join(t, "a", policy(0))
-	const few = 100 // of which the last are sent at once
+	const few = 100 // the last ones are sent concurrently
 	var all []networktest.Question
 	a.Do(func() {
 		for range maxConnections + 40 {
@@ -21,12 +21,12 @@ func testConnections(t *testing.T, _ *world) {
 			}
 		}
 	})
-	if answered := maxConnections - few + answers(t, all[maxConnections-few:], all[0]); answered > maxConnections+2 { // the kernel counts while others end
-		t.Errorf("%d at once were answered, want at most %d", answered, maxConnections)
+	if answered := maxConnections - few + answers(t, all[maxConnections-few:], all[0]); answered > maxConnections+2 { // the kernel counts while other connections end
+		t.Errorf("%d concurrent connections were answered, want at most %d", answered, maxConnections)
 	}
-	names := "10.213.0.1" // at which the machine answers, too
+	names := "10.213.0.1" // the machine answers at this address, too
 	networktest.NewServer(t, 53)
-	b := join(t, "b", policy(1)) // another's don't count
+	b := join(t, "b", policy(1)) // another runner's connections don't count
 	reaches(t, b, networktest.Public4, true)
 	unanswered(t, a.Send("udp", names, 53), "a question of the machine, with all its connections,", func() (string, error) {
 		return b.Ask("udp", names, 53)
@@ -51,8 +51,8 @@ func testSharedConnections(t *testing.T, w *world) {
 		ofB = append(ofB, b.Send("udp", "10.213.0.1", 53))
 	}
 	answered := 2 + answers(t, ofA[1:], ofA[0]) + answers(t, ofB[1:], ofB[0])
-	if answered > few+2 || answered < few/2 { // what begins at once may be one too many
-		t.Errorf("%d at once were answered, want about %d", answered, few)
+	if answered > few+2 || answered < few/2 { // one more may start concurrently
+		t.Errorf("%d concurrent connections were answered, want about %d", answered, few)
 	}
 	if err := shared().install(w.conn); err != nil {
 		t.Fatal(err)
@@ -75,17 +75,17 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		}
 		say(t, outside, toFirst, "for the first")
 		if said, _ := hear(t, first); said != "for the first" {
-			t.Errorf("the first is told %q", said)
+			t.Errorf("the first gets %q", said)
 		}
 		if err := Remove("a"); err != nil {
 			t.Fatal(err)
 		}
-		b := join(t, "a", policy(0)) // has its address and its port
+		b := join(t, "a", policy(0)) // has a's address and port
 		second := listen(t, b, of(0, public), 5000)
 		say(t, outside, toFirst, "for the first")
 		say(t, outside, toOthers, "for the other")
 		if said, _ := hear(t, others); said != "for the other" {
-			t.Errorf("the other, who goes on, is told %q", said)
+			t.Errorf("the other, which continues, gets %q", said)
 		}
 		for range 4 { // as in unanswered
 			reaches(t, b, public, true)
@@ -94,7 +94,7 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		_, toSecond := hear(t, outside)
 		say(t, outside, toSecond, "for the second")
 		if said, _ := hear(t, second); said != "for the second" {
-			t.Errorf("the second is told %q", said)
+			t.Errorf("the second gets %q", said)
 		}
 		for _, id := range []string{"a", "c"} {
 			if err := Remove(id); err != nil {
@@ -115,12 +115,12 @@ func testNameConnections(t *testing.T, _ *world) {
 			all = append(all, networktest.Send(t, "tcp", "", "10.213.0.1", 53))
 		}
 	})
-	for range 4 { // after which it is decided which of them are made
+	for range 4 { // afterwards it is decided which connections exist
 		reaches(t, a, networktest.Public4, true)
 	}
 	made := count(all)
-	most := questions * (2 + int(time.Since(began)/time.Second)) // so many at once, and a second
+	most := questions * (2 + int(time.Since(began)/time.Second)) // this burst, and as many per second
 	if made < questions || made > most {
-		t.Errorf("of %d connections at once %d are made, want %d to %d", tried, made, questions, most)
+		t.Errorf("of %d concurrent connections %d are made, want %d to %d", tried, made, questions, most)
 	}
 }

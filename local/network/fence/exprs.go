@@ -24,7 +24,7 @@ func isNot(data []byte) *expr.Cmp { return &expr.Cmp{Op: expr.CmpOpNeq, Register
 
 func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: 1} }
 
-// ip has a rule go on for packets of one family alone.
+// ip matches packets of one family only.
 func ip(v6 bool) []expr.Any {
 	ethernet := uint16(unix.ETH_P_IP)
 	if v6 {
@@ -33,7 +33,7 @@ func ip(v6 bool) []expr.Any {
 	return []expr.Any{meta(expr.MetaKeyPROTOCOL), is(binary.BigEndian.AppendUint16(nil, ethernet))}
 }
 
-// Places of addresses in packets' headers.
+// load loads the source or destination address of a packet.
 func load(v6, destination bool) *expr.Payload {
 	p := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4}
 	if v6 {
@@ -53,7 +53,7 @@ func to(a netip.Addr) []expr.Any {
 	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), true), is(a.AsSlice())})
 }
 
-// within is for packets to an address in a set.
+// within matches packets to an address in a set.
 func within(s set) []expr.Any {
 	v6 := s.KeyType.Bytes == 16
 	return rule(ip(v6), []expr.Any{load(v6, true), &expr.Lookup{SourceRegister: 1, SetName: s.Name, IsDestRegSet: false}})
@@ -71,7 +71,7 @@ func port(destination bool, n uint16) []expr.Any {
 	return []expr.Any{p, is(binary.BigEndian.AppendUint16(nil, n))}
 }
 
-// flags is for TCP segments whose flags in mask are value, or aren't.
+// flags matches TCP segments whose flags in mask equal value, or don't.
 func flags(mask, value byte, equal bool) []expr.Any {
 	compare := is([]byte{value})
 	if !equal {
@@ -88,7 +88,7 @@ func icmpType(n byte) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}, is([]byte{n})}
 }
 
-// state is for packets whose connection is in one of these states.
+// state matches packets whose connection is in one of these states.
 func state(bits uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
@@ -97,7 +97,7 @@ func state(bits uint32) []expr.Any {
 	}
 }
 
-// link is for packets that come from a runner's link, or go to one.
+// link matches packets from or to a runner's link.
 func link(key expr.MetaKey) []expr.Any {
 	return []expr.Any{meta(key), is([]byte(network.LinkPrefix))}
 }
@@ -109,7 +109,7 @@ func jump(chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
 }
 
-// addresses returns a set of ranges of addresses that never changes.
+// addresses returns a constant set of address ranges.
 func addresses(name string, v6 bool, ranges []network.Range) set {
 	s := set{Set: nftables.Set{Name: name, Constant: true, Interval: true, KeyType: nftables.TypeIPAddr}}
 	if v6 {
@@ -117,19 +117,19 @@ func addresses(name string, v6 bool, ranges []network.Range) set {
 	}
 	for _, r := range ranges {
 		s.elements = append(s.elements, nftables.SetElement{Key: r.From.AsSlice()})
-		if end := r.To.Next(); end.IsValid() { // else to the last address there is
+		if end := r.To.Next(); end.IsValid() { // else the range ends at the last address
 			s.elements = append(s.elements, nftables.SetElement{Key: end.AsSlice(), IntervalEnd: true})
 		}
 	}
 	return s
 }
 
-// stay keeps the address in a set that a packet goes to for as long again.
+// stay renews the timeout of the destination address in a set.
 func stay(s set) []expr.Any {
 	return []expr.Any{&expr.Dynset{SrcRegKey: 1, SetName: s.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Timeout: network.LeaseTime}}
 }
 
-// named returns a set of addresses that are each in it for a while.
+// named returns a set of addresses with timeouts, for names.
 func named(name string, v6 bool) set {
 	s := set{Set: nftables.Set{Name: name, HasTimeout: true, Dynamic: true, Size: maxNamed, KeyType: nftables.TypeIPAddr}}
 	if v6 {

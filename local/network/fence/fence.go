@@ -1,13 +1,12 @@
-// Package fence gives a sandbox's network namespace its one link to the machine
-// and the filter that keeps a [network.Policy]. Only rockpool-sandbox calls it.
+// Package fence connects a sandbox's network namespace to the machine by a link, and enforces a
+// [network.Policy] by a packet filter. Only rockpool-sandbox calls it.
 //
-// A link is a pair of virtual interfaces. The machine's end has a table of its
-// own (family netdev), which is read back before either end is raised: what the
-// runner sends goes through it before anything else. What all runners have in
-// common is in one more table, "rockpool" (family inet). No other table, chain or rule is
-// looked at or changed, and no setting of an interface that isn't a runner's.
+// A link is a pair of virtual interfaces. The machine's end has its own table (family netdev),
+// which is read back before either end is up: everything that the runner sends passes it first.
+// Rules that all runners share are in the table "rockpool" (family inet). No other table, chain or
+// rule is read or changed, and no setting of an interface that isn't a runner's.
 //
-// All of a runner is found, and removed, from its id alone.
+// Everything of a runner can be found and removed by its id alone.
 package fence
 
 import (
@@ -22,9 +21,8 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// Make links the network namespace of a process, and returns nil only once all
-// rules were read back. After an error something may be left for Remove. That it
-// can't be read back (ErrUnread) may be another the next time.
+// Make connects the network namespace of a process. It returns nil only after all rules were read
+// back. After an error something may be left for Remove. After ErrUnread a retry can succeed.
 func Make(id string, pid int, p network.Policy) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -51,16 +49,16 @@ func Make(id string, pid int, p network.Policy) error {
 		err = rules.install(conn)
 	}
 	if err != nil {
-		return fmt.Errorf("the packet filter: %w", err)
+		return fmt.Errorf("install the packet filter: %w", err)
 	}
 	if err := rules.verify(conn); err != nil {
-		return fmt.Errorf("the packet filter can't be read back: %w", err)
+		return fmt.Errorf("read the packet filter back: %w", err)
 	}
 	return l.raise()
 }
 
-// Verify returns an error unless all of a runner's rules are as they were made:
-// ErrChanged where it is certain that they aren't.
+// Verify returns an error unless all rules of a runner are as they were made: ErrChanged if they
+// certainly aren't, ErrUnread if that is unknown.
 func Verify(id string, p network.Policy) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -80,24 +78,24 @@ func Verify(id string, p network.Policy) error {
 	return errors.Join(shared().verify(conn), own)
 }
 
-// ensureShared sees to the table that all runners share. Others may do the same
-// at the same moment: whoever is last leaves it whole.
+// ensureShared ensures that the table that all runners share exists. Other servers may do the same
+// concurrently; the last one leaves it complete.
 func ensureShared(conn *nftables.Conn) error {
 	rules := shared()
 	if rules.verify(conn) == nil {
 		return nil
 	}
 	if err := rules.install(conn); err != nil {
-		return fmt.Errorf("the runners' packet filter: %w", err)
+		return fmt.Errorf("install the runners' common packet filter: %w", err)
 	}
 	if err := rules.verify(conn); err != nil {
-		return fmt.Errorf("the runners' packet filter can't be read back: %w", err)
+		return fmt.Errorf("read the runners' common packet filter back: %w", err)
 	}
 	return nil
 }
 
-// Lease lets a runner whose policy is narrow reach addresses for a while, unless
-// they are always denied.
+// Lease lets a runner with a narrow policy reach addresses for network.LeaseTime. Always denied
+// addresses stay denied.
 func Lease(id string, l network.Lease) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -105,6 +103,7 @@ func Lease(id string, l network.Lease) error {
 	return lease(id, l.Addresses, network.LeaseTime)
 }
 
+// lease adds addresses to the sets of a runner's names, with a timeout.
 func lease(id string, addresses []netip.Addr, within time.Duration) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -136,9 +135,9 @@ func lease(id string, addresses []netip.Addr, within time.Duration) error {
 	return nil
 }
 
-// Remove removes all that Make made for a runner, and has the kernel forget its
-// connections; nothing there is success, and so is a kernel without packet filters.
-// The filter is last, since it has the runner's addresses.
+// Remove removes everything that Make made for a runner, and makes the kernel forget its
+// connections. Nothing left is success, and so is a kernel without packet filters. The filter is
+// removed last, because it contains the runner's addresses.
 func Remove(id string) error {
 	silent, err := removeLink(id)
 	if err != nil {
@@ -149,7 +148,7 @@ func Remove(id string) error {
 		return err
 	}
 	rules := ruleset{family: nftables.TableFamilyNetdev, name: tableOf(id)}
-	there, err := rules.there(conn)
+	there, err := rules.exists(conn)
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}
@@ -159,7 +158,7 @@ func Remove(id string) error {
 	if !silent {
 		addresses, err := addressesOf(conn, id)
 		if err != nil {
-			return fmt.Errorf("the addresses of %s: %w", id, err)
+			return fmt.Errorf("read the addresses of %s: %w", id, err)
 		}
 		if err := forget(addresses); err != nil {
 			return err

@@ -15,14 +15,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A world is that of networktest, with the machine as it is there.
+// A world is a networktest world that includes the machine.
 type world struct {
 	*networktest.World
 	machine *networktest.Host
 	conn    *nftables.Conn
 }
 
-// TestFence has one world for all of its parts, which are the rows of a policy.
+// TestFence has one world for all its parts, which are the rows of a policy.
 func TestFence(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
@@ -41,13 +41,13 @@ func TestFence(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"what isn't denied is reached", testReached},
-		{"what is always denied isn't", testDenied},
-		{"nobody but the machine reaches a runner", testUnreachable},
+		{"other addresses are reached", testReached},
+		{"always denied addresses aren't", testDenied},
+		{"only the machine reaches a runner", testUnreachable},
 		{"ports without a way out", testPorts},
 		{"a forged source is dropped", testForged},
 		{"allowed networks narrow", testAllowed},
-		{"what names stand for is reached for a while", testLeases},
+		{"addresses of names are reached for a while", testLeases},
 		{"an operator permits", testPermitted},
 		{"connections are counted", testConnections},
 		{"all runners' connections are counted together", testSharedConnections},
@@ -55,8 +55,8 @@ func TestFence(t *testing.T) {
 		{"connections for names are few", testNameConnections},
 		{"others that come and go change nothing", testOthers},
 		{"bandwidth", testBandwidth},
-		{"what doesn't come back as it was made is refused", testVerify},
-		{"what nobody can read isn't taken for changed", testUnread},
+		{"changed rules are refused", testVerify},
+		{"unreadable rules aren't taken for changed", testUnread},
 		{"a kernel that can't refuse drops", testSilent},
 		{"nothing is left", testNothingLeft},
 	} {
@@ -89,7 +89,7 @@ func testDenied(t *testing.T, _ *world) {
 	neighbour.Ports = []uint16{networktest.Port}
 	a, b := join(t, "a", policy(0)), join(t, "b", neighbour)
 	b.Serve(networktest.Port)
-	ends := []string{"10.213.0.3"} // b's
+	ends := []string{"10.213.0.3"} // b's address
 	for _, to := range append(ends,
 		networktest.LAN4, networktest.LAN6, networktest.Metadata, "fd00:ec2::254", "168.63.129.16",
 		"10.7.7.7", "100.64.7.7", "172.16.7.7", "198.18.7.7", "192.0.2.7",
@@ -132,13 +132,13 @@ func testPorts(t *testing.T, w *world) {
 	}
 	exposed := func() (string, error) { return w.machine.Ask("tcp", "10.213.0.2", 8000) }
 	unanswered(t, w.machine.Send("tcp", "10.213.0.2", 8001), "a port that isn't exposed", exposed)
-	reaches(t, a, networktest.Public4, false) // there is no way
+	reaches(t, a, networktest.Public4, false) // there is no route
 	a.Do(func() {
 		if out, err := exec.Command("ip", "route", "add", "default", "via", "10.213.0.1", "dev", "eth0", "onlink").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	})
-	unanswered(t, a.Send("tcp", networktest.Public4, networktest.Port), "a question with a way", exposed) // nor is there with one
+	unanswered(t, a.Send("tcp", networktest.Public4, networktest.Port), "a question with a way", exposed) // nor with a route
 	var own networktest.Question
 	a.Do(func() { own = networktest.Send(t, "tcp", "10.213.0.2:8002", "10.213.0.1", networktest.Port) })
 	unanswered(t, own, "a question of the machine, from a port that may answer,", exposed)
@@ -158,7 +158,7 @@ func testForged(t *testing.T, w *world) {
 			}
 			defer conn.Close()
 			_, _ = conn.Write([]byte("forged by " + c[0]))
-			// What is sent after it arrives after it.
+			// Packets on the link arrive in order.
 			d.LocalAddr = nil
 			if netip.MustParseAddr(c[1]).Is4() {
 				d.LocalAddr = &net.UDPAddr{IP: net.ParseIP("10.213.0.2")}
@@ -199,7 +199,7 @@ func testLeases(t *testing.T, w *world) {
 	p.Narrow = true
 	a := join(t, "a", p)
 	reaches(t, a, networktest.Public4, false)
-	for range 2 { // again renews it
+	for range 2 { // the second lease renews it
 		err := Lease("a", network.Lease{Addresses: []netip.Addr{netip.MustParseAddr(networktest.Public4), netip.MustParseAddr(networktest.Public6), netip.MustParseAddr(networktest.LAN4)}})
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func testLeases(t *testing.T, w *world) {
 	reaches(t, a, networktest.Public4, true)
 	reaches(t, a, networktest.Public6, true)
 	reaches(t, a, networktest.Other4, false)
-	reaches(t, a, networktest.LAN4, false) // whatever a name stands for
+	reaches(t, a, networktest.LAN4, false) // whatever a name resolves to
 	leased := func() []nftables.SetElement {
 		set, err := w.conn.GetSetByName(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: tableOf("a")}, setNamed4)
 		if err != nil {

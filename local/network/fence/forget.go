@@ -9,8 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// addressesOf returns the addresses that a runner may send from, as its filter
-// has them. A runner without a filter has none.
+// addressesOf returns the source addresses that a runner's filter allows; none if it has no filter.
 func addressesOf(conn *nftables.Conn, id string) ([]netip.Addr, error) {
 	t := &nftables.Table{Family: nftables.TableFamilyNetdev, Name: tableOf(id)}
 	rules, err := conn.GetRules(t, &nftables.Chain{Name: chainIn})
@@ -34,17 +33,16 @@ func addressesOf(conn *nftables.Conn, id string) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// forget has the kernel stop following the connections of addresses. Otherwise it
-// would follow a UDP conversation for two minutes after its runner is gone, and for
-// longer while the other end speaks. Connections of runners that are gone would use
-// up what all runners have together, and what the other end says would reach the
-// next runner with the address. The kernel lists all connections for each address: 20 ms
-// of processor time with 3,000 of them, 140 ms with 30,000.
+// forget makes the kernel stop tracking the connections of addresses. Otherwise it would track a
+// UDP conversation for two minutes after its runner has ended, and longer while the other end
+// sends. Connections of ended runners would use up the limit of all runners, and packets from the
+// other end would reach the next runner with the address. The kernel lists all connections for each
+// address: that takes 20 ms of CPU time with 3,000 of them, and 140 ms with 30,000.
 func forget(addresses []netip.Addr) error {
 	for _, a := range addresses {
 		family := netlink.InetFamily(netlink.FAMILY_V4)
 		if a.Is6() {
-			if !forwards6() { // then it follows none
+			if !forwards6() { // then it tracks no IPv6 connections
 				continue
 			}
 			family = netlink.FAMILY_V6
@@ -56,7 +54,7 @@ func forget(addresses []netip.Addr) error {
 	return nil
 }
 
-// A oneEnd matches the connections from an address and to it.
+// A oneEnd matches the connections from or to an address.
 type oneEnd netip.Addr
 
 func (o oneEnd) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {

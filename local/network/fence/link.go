@@ -15,22 +15,21 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// Inside is the name of the runner's end.
+// inside is the name of the runner's end.
 const inside = "eth0"
 
-// Both ends know each other's hardware address for good, so that neither has to
-// ask, and no answer can be forged.
+// Both ends have permanent neighbour entries for each other. So neither needs ARP or neighbour
+// discovery, and no answer can be forged.
 var (
 	machineMAC = net.HardwareAddr{0x02, 0x72, 0x70, 0, 0, 1}
 	runnerMAC  = net.HardwareAddr{0x02, 0x72, 0x70, 0, 0, 2}
-	machine6   = netip.MustParseAddr("fe80::1") // stands for the machine's end; nothing has it
+	machine6   = netip.MustParseAddr("fe80::1") // stands for the machine's end; no interface has it
 )
 
-// mtu is the ethernet's. Where the way out takes less, the machine says so to who
-// sends too much, as any router.
+// mtu is Ethernet's. If a link further out has a smaller one, the machine answers like any router.
 const mtu = 1500
 
-// A pair is a link whose ends are down.
+// A pair is a link with both ends down.
 type pair struct {
 	policy network.Policy
 	name   string
@@ -38,15 +37,16 @@ type pair struct {
 	ns     netns.NsHandle
 }
 
+// makeLink makes a link with one end in a process's network namespace. The caller closes the pair.
 func makeLink(id string, pid int, p network.Policy) (*pair, error) {
 	ns, err := netns.GetFromPid(pid)
 	if err != nil {
-		return nil, fmt.Errorf("the network namespace: %w", err)
+		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
 	within, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		_ = ns.Close()
-		return nil, fmt.Errorf("the network namespace: %w", err)
+		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
 	l := &pair{policy: p, name: network.Name(id), within: within, ns: ns}
 	attrs := netlink.NewLinkAttrs()
@@ -64,8 +64,8 @@ func (l *pair) close() {
 	_ = l.ns.Close()
 }
 
-// raise gives both ends their addresses, routes and bandwidth, and raises them, and
-// what the namespace has of its own.
+// raise sets the addresses, routes and bandwidth of both ends, and brings them and the namespace's
+// lo up.
 func (l *pair) raise() error {
 	v4, v6, err := l.policy.Pool.Addresses(l.policy.Slot)
 	if err != nil {
@@ -84,7 +84,7 @@ func (l *pair) raise() error {
 		return err
 	}
 	if err := l.within.LinkSetUp(own); err != nil {
-		return fmt.Errorf("raise lo: %w", err)
+		return fmt.Errorf("bring lo up: %w", err)
 	}
 	machine, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -94,26 +94,27 @@ func (l *pair) raise() error {
 	ends := []end{{machine, mine}, {l.within, its}}
 	for _, e := range ends {
 		if err := limit(e, l.policy.Rate()); err != nil {
-			return fmt.Errorf("bandwidth of %s: %w", e.link.Attrs().Name, err)
+			return fmt.Errorf("limit the bandwidth of %s: %w", e.link.Attrs().Name, err)
 		}
 	}
 	if err := enableForwarding(l.name); err != nil {
 		return err
 	}
-	// No address that the kernel makes itself, and so no way to all of fe80::/64: each place
-	// there that is sent to would be in the machine's table of neighbours, which all share.
+	// The kernel must add no link-local address, and so no route to all of fe80::/64. Each address
+	// there that a program sends to would fill the machine's neighbour table, which all runners
+	// share.
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE
 	if err := l.within.LinkSetIP6AddrGenMode(its, none); err != nil {
-		return fmt.Errorf("addresses of %s: %w", inside, err)
+		return fmt.Errorf("disable automatic addresses of %s: %w", inside, err)
 	}
-	// Nothing is asked about neighbours, since all are known, and no group is joined for its
-	// address. So what comes over the link is the runner's alone.
+	// No neighbour discovery, because all neighbours are known, and no multicast group for its
+	// addresses. So all packets on the link are the runner's own.
 	if err := l.within.LinkSetARPOff(its); err != nil {
-		return fmt.Errorf("neighbours of %s: %w", inside, err)
+		return fmt.Errorf("disable neighbour discovery of %s: %w", inside, err)
 	}
 	for _, e := range ends {
 		if err := e.of.LinkSetUp(e.link); err != nil {
-			return fmt.Errorf("raise %s: %w", e.link.Attrs().Name, err)
+			return fmt.Errorf("bring %s up: %w", e.link.Attrs().Name, err)
 		}
 	}
 	for _, e := range ends {
@@ -123,10 +124,10 @@ func (l *pair) raise() error {
 	}
 	gateway := l.policy.Pool.Gateway()
 	if err := connect(ends[0], []netip.Addr{gateway}, []neighbour{{v4, runnerMAC}, {v6, runnerMAC}}, gateway); err != nil {
-		return fmt.Errorf("the machine's end: %w", err)
+		return fmt.Errorf("connect the machine's end: %w", err)
 	}
 	if err := connect(ends[1], []netip.Addr{v4, v6}, []neighbour{{gateway, machineMAC}, {machine6, machineMAC}}, v4); err != nil {
-		return fmt.Errorf("the runner's end: %w", err)
+		return fmt.Errorf("connect the runner's end: %w", err)
 	}
 	if !l.policy.Egress {
 		return nil
@@ -137,32 +138,32 @@ func (l *pair) raise() error {
 	}
 	for _, r := range routes {
 		if err := l.within.RouteAdd(&r); err != nil {
-			return fmt.Errorf("the runner's way out: %w", err)
+			return fmt.Errorf("add the runner's default route: %w", err)
 		}
 	}
 	return nil
 }
 
-// An end is one of a link's two, in its network namespace.
+// An end is one end of a link, in its network namespace.
 type end struct {
 	of   *netlink.Handle
 	link netlink.Link
 }
 
-// settle waits until the kernel has noticed that an end is up and has another:
-// before, it drops what is sent there, and gives it no address of IPv6.
+// settle waits until the kernel has seen that both ends are up. Before that it drops packets, and
+// adds no IPv6 address.
 func settle(e end) error {
 	return await(func() (bool, error) {
 		link, err := e.of.LinkByIndex(e.link.Attrs().Index)
 		return err == nil && link.Attrs().OperState == netlink.OperUp, err
-	}, "link %s doesn't come up", e.link.Attrs().Name)
+	}, "link %s didn't come up in time", e.link.Attrs().Name)
 }
 
-// await asks until something is so: what the kernel does in its own time, mostly
-// at once.
+// await polls until done returns true, for changes that the kernel makes asynchronously, mostly
+// immediately.
 func await(done func() (bool, error), otherwise string, args ...any) error {
 	const patience, pause = 2 * time.Second, 500 * time.Microsecond
-	for until := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // there is no event that means it
+	for until := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // there is no event for it
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
@@ -172,31 +173,32 @@ func await(done func() (bool, error), otherwise string, args ...any) error {
 	}
 }
 
+// A neighbour is an address at the other end of a link, and its hardware address.
 type neighbour struct {
 	at  netip.Addr
 	mac net.HardwareAddr
 }
 
-// connect gives an end its own addresses and the ways to its neighbours. What it
-// sends to one of IPv4 is from source.
+// connect adds an end's own addresses, and neighbour entries and routes to its neighbours. IPv4
+// packets to a neighbour have source as their source address.
 func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr) error {
 	index := e.link.Attrs().Index
 	for _, a := range own {
 		addr := &netlink.Addr{IPNet: whole(a), Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE}
 		if err := e.of.AddrAdd(e.link, addr); err != nil {
-			return fmt.Errorf("address %s: %w", a, err)
+			return fmt.Errorf("add address %s: %w", a, err)
 		}
 	}
 	for _, n := range neighbours {
 		if err := e.of.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: n.at.AsSlice(), HardwareAddr: n.mac}); err != nil {
-			return fmt.Errorf("neighbour %s: %w", n.at, err)
+			return fmt.Errorf("add neighbour %s: %w", n.at, err)
 		}
 		route := &netlink.Route{LinkIndex: index, Scope: netlink.SCOPE_LINK, Dst: whole(n.at)}
 		if n.at.Is4() {
 			route.Src = source.AsSlice()
 		}
 		if err := e.of.RouteAdd(route); err != nil {
-			return fmt.Errorf("route to %s: %w", n.at, err)
+			return fmt.Errorf("add a route to %s: %w", n.at, err)
 		}
 	}
 	return await(func() (bool, error) {
@@ -207,25 +209,25 @@ func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr)
 			}
 		}
 		return true, nil
-	}, "the addresses of link %s don't take", e.link.Attrs().Name)
+	}, "the addresses of link %s didn't get active in time", e.link.Attrs().Name)
 }
 
 func whole(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// limit bounds what one end sends, in megabits a second, and reads it back.
+// limit limits what one end sends, in megabits per second, and reads the limit back.
 func limit(e end, mbit int) error {
 	rate := uint64(mbit) * 1_000_000 / 8
-	burst := max(uint32(rate/250), 32<<10) // 4 ms of it: the kernel's clock may tick as rarely
+	burst := max(uint32(rate/250), 32<<10) // 4 ms: the kernel's timer may tick that rarely
 	tbf := &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: e.link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
 		Rate:       rate,
 		Buffer:     netlink.Xmittime(rate, burst),
-		Limit:      uint32(rate/20) + burst, // 50 ms may wait
+		Limit:      uint32(rate/20) + burst, // a queue of 50 ms
 	}
 	if err := e.of.QdiscAdd(tbf); err != nil {
-		return fmt.Errorf("sch_tbf: %w", err)
+		return fmt.Errorf("set a limit with sch_tbf: %w", err)
 	}
 	all, err := e.of.QdiscList(e.link)
 	if err != nil {
@@ -236,26 +238,26 @@ func limit(e end, mbit int) error {
 			return nil
 		}
 	}
-	return errors.New("it isn't limited although that was set")
+	return errors.New("the limit was set, but isn't active")
 }
 
-// enableForwarding lets the machine pass on what comes from one link. What
-// comes back comes from another, whose setting is the operator's.
+// enableForwarding lets the machine forward packets from one link. Packets to it arrive on other
+// interfaces, whose settings are the operator's.
 func enableForwarding(name string) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/forwarding", []byte("1"), 0); err != nil {
-		return fmt.Errorf("forwarding: %w", err)
+		return fmt.Errorf("enable forwarding: %w", err)
 	}
 	return nil
 }
 
-// forwards6 reports whether the machine passes on IPv6 at all.
+// forwards6 reports whether the machine forwards IPv6.
 func forwards6() bool {
 	text, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/forwarding")
 	return err == nil && len(text) > 0 && text[0] != '0'
 }
 
-// removeLink also reports whether the runner has sent nothing over its link. It
-// reports false for a link that is gone already.
+// removeLink removes a runner's link. silent: the runner has sent nothing over it; false for a
+// missing link.
 func removeLink(id string) (silent bool, err error) {
 	link, err := netlink.LinkByName(network.Name(id))
 	var missing netlink.LinkNotFoundError
@@ -263,7 +265,7 @@ func removeLink(id string) (silent bool, err error) {
 	case errors.As(err, &missing):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("link of %s: %w", id, err)
+		return false, fmt.Errorf("find the link of %s: %w", id, err)
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return false, fmt.Errorf("delete link %s: %w", link.Attrs().Name, err)

@@ -11,16 +11,15 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// Bounds of what one runner may do to the machine.
+// Limits per runner.
 const (
-	maxConnections = 1024 // that the kernel follows at once
-	questions      = 200  // for names, a second, and connections for them
-	maxNamed       = 4096 // addresses that names stand for
+	maxConnections = 1024 // connections that the kernel tracks concurrently
+	questions      = 200  // DNS queries per second, and TCP connections per second for them
+	maxNamed       = 4096 // addresses of names in its set
 )
 
-// maxTogether is how many connections the kernel follows at once of all runners:
-// an eighth of what it follows in all on a machine of 4 GiB and more, and half of
-// it on one of 1 GiB.
+// maxTogether is the limit of tracked connections of all runners. It is an eighth of the kernel's
+// own limit on a machine with at least 4 GiB, and half of it with 1 GiB.
 const maxTogether = 1 << 15
 
 // Names of chains and sets.
@@ -29,9 +28,8 @@ const (
 	setNamed4, setNamed6                                              = "named4", "named6"
 )
 
-// rulesOf returns the filter of one runner's link. It sees each packet as the
-// runner sent it, before the machine has done anything with it: before
-// connections are followed, and before destinations are rewritten.
+// rulesOf returns the filter of one runner's link. It sees each packet as the runner sent it,
+// before connection tracking and before destinations are rewritten.
 func rulesOf(id string, p network.Policy) (ruleset, error) {
 	v4, v6, err := p.Pool.Addresses(p.Slot)
 	if err != nil {
@@ -44,7 +42,7 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 	named4, named6 := named(setNamed4, false), named(setNamed6, true)
 
 	in := [][]expr.Any{rule(notFrom(v4), drop()), rule(notFrom(v6), drop())}
-	for _, n := range p.Ports { // what it answers, but no connection that it begins
+	for _, n := range p.Ports { // answers to connections, but no connections of its own
 		in = append(in, rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_TCP), port(false, n), flags(tcpSYN|tcpACK, tcpSYN, false), accept()))
 	}
 	protocols := [][]expr.Any{
@@ -54,7 +52,7 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 		rule(ip(true), transport(unix.IPPROTO_ICMPV6), icmpType(128), accept()),
 		jump(chainRefused),
 	}
-	refused := [][]expr.Any{ // said, so that a program needn't wait
+	refused := [][]expr.Any{ // rejected instead of dropped, so that a program needn't wait
 		rule(transport(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),
 		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}},
 	}
@@ -79,7 +77,7 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 			rule(dns, accept()),
 			rule(dnsTCP, flags(tcpSYN|tcpACK, tcpSYN, true), limit, drop()),
 			rule(dnsTCP, accept()),
-			// Whatever address the machine has now, and its networks' broadcast addresses.
+			// The machine's own addresses, as of now, and broadcast addresses of its networks.
 			[]expr.Any{&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true}, isNot([]byte{unix.RTN_UNICAST, 0, 0, 0}), jump(chainRefused)[0]},
 			rule(within(runners4), jump(chainRefused)),
 			rule(within(runners6), jump(chainRefused)),
@@ -106,8 +104,8 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 	}, nil
 }
 
-// silent returns the filter for a kernel without CONFIG_NFT_REJECT_NETDEV, such as
-// Debian's. It drops what others refuse.
+// silent returns the filter for a kernel without CONFIG_NFT_REJECT_NETDEV, such as Debian's: it
+// drops packets instead of rejecting them.
 func (r ruleset) silent() ruleset {
 	r.chains = slices.Clone(r.chains)
 	for i := range r.chains {
@@ -122,10 +120,9 @@ const tcpSYN, tcpACK = 0x02, 0x10
 
 func tableOf(id string) string { return "rockpool-" + network.Name(id) }
 
-// shared returns what all runners on this machine have in common: who may begin
-// a connection to a runner (nobody but the machine), how many each may have, to
-// the machine's name server too, and all together, and that they are seen outside
-// with the machine's address.
+// shared returns the rules that all runners share. Only the machine may open connections to
+// runners. The tracked connections of each runner, those to the machine's name server included, and
+// of all runners are limited. Outside, runners appear with the machine's address.
 func shared() ruleset {
 	connections := set{Set: nftables.Set{Name: "connections", Dynamic: true, Size: 1 << 16, KeyType: nftables.TypeIFIndex}}
 	policy := nftables.ChainPolicyAccept

@@ -14,19 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ruleset is one table with all that is in it.
+// A ruleset is one table with its sets and chains.
 type ruleset struct {
 	family nftables.TableFamily
 	name   string
 	sets   []set
-	chains []chain // one that another goes to comes first
+	chains []chain // a chain comes before those that jump to it
 }
 
+// A set is a set of a table.
 type set struct {
 	nftables.Set
-	elements []nftables.SetElement // of what never changes
+	elements []nftables.SetElement // of a constant set
 }
 
+// A chain is a chain of a table, with its rules in order.
 type chain struct {
 	nftables.Chain
 	rules [][]expr.Any
@@ -34,11 +36,10 @@ type chain struct {
 
 func (r ruleset) table() *nftables.Table { return &nftables.Table{Family: r.family, Name: r.name} }
 
-// install puts the table in the place of what has its name, in one step: there
-// is no moment at which a packet finds half of it.
+// install replaces the table atomically: no packet meets an incomplete one.
 func (r ruleset) install(conn *nftables.Conn) error {
 	t := r.table()
-	conn.AddTable(t) // or there might be nothing to delete
+	conn.AddTable(t) // so that deleting it can't fail
 	conn.DelTable(t)
 	conn.AddTable(t)
 	for _, s := range r.sets {
@@ -57,20 +58,19 @@ func (r ruleset) install(conn *nftables.Conn) error {
 	return conn.Flush()
 }
 
-// Why a table isn't taken for the one that was made.
+// Results of verifying a table.
 var (
-	ErrChanged = errors.New("it was changed")
-	ErrUnread  = errors.New("nobody can tell whether it was changed")
+	ErrChanged = errors.New("the packet filter was changed")
+	ErrUnread  = errors.New("can't determine whether the packet filter was changed")
 )
 
 func changed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrChanged, fmt.Sprintf(format, args...))
 }
 
-// verify reads the table back, and returns an error unless it is there, whole,
-// and has nothing else in it: ErrChanged where that was seen twice, since what is
-// read while others' tables come and go may be neither the old nor the new, or
-// else ErrUnread.
+// verify reads the table back, and returns an error unless it exists, is complete and contains
+// nothing else. It returns ErrChanged only after two reads showed a change, because a read while
+// other tables change may be inconsistent; else ErrUnread.
 func (r ruleset) verify(conn *nftables.Conn) error {
 	first := r.verifyOnce(conn)
 	if first == nil {
@@ -86,16 +86,17 @@ func (r ruleset) verify(conn *nftables.Conn) error {
 	return fmt.Errorf("%w: %s; %s", ErrUnread, first.Error(), second.Error())
 }
 
+// verifyOnce reads the table back once. ErrChanged may be due to a read during another change.
 func (r ruleset) verifyOnce(conn *nftables.Conn) error {
 	t, err := conn.ListTableOfFamily(r.name, r.family)
 	if errors.Is(err, unix.ENOENT) {
-		return changed("table %s is gone", r.name)
+		return changed("table %s is missing", r.name)
 	}
 	if err != nil {
-		return fmt.Errorf("table %s: %w", r.name, err)
+		return fmt.Errorf("read table %s: %w", r.name, err)
 	}
 	if t.Flags != 0 {
-		return changed("table %s is dormant, or another's", r.name)
+		return changed("table %s is dormant or owned by another program", r.name)
 	}
 	if n, want := contents(t), len(r.chains)+len(r.sets); n != want {
 		return changed("table %s has %d chains and sets, not %d", r.name, n, want)
@@ -104,27 +105,28 @@ func (r ruleset) verifyOnce(conn *nftables.Conn) error {
 		return err
 	}
 	for _, want := range r.chains {
-		if err := verifyRules(conn, t, want); err != nil { // one that isn't there has none
+		if err := verifyRules(conn, t, want); err != nil { // a missing chain has no rules
 			return err
 		}
-		// By its name: a list has all runners' chains, and lacks some while others' come and go.
+		// By name: a list contains all runners' chains, and can miss some while others change.
 		c, err := conn.ListChain(t, want.Name)
 		if err != nil {
-			return fmt.Errorf("chain %s of table %s: %w", want.Name, r.name, err)
+			return fmt.Errorf("read chain %s of table %s: %w", want.Name, r.name, err)
 		}
 		if c.Type != want.Type || !same(c.Hooknum, want.Hooknum) || !same(c.Priority, want.Priority) || !same(c.Policy, want.Policy) {
-			return changed("chain %s of table %s isn't hooked in as it should be: %+v", want.Name, r.name, c)
+			return changed("chain %s of table %s has another hook than the one that was made: %+v", want.Name, r.name, c)
 		}
 	}
 	return nil
 }
 
-// contents returns how many chains and sets a table has. The library takes the
-// kernel's number, which is big-endian, for one of the machine's.
+// contents returns the number of a table's chains and sets. The library reads the kernel's
+// big-endian number as a native one.
 func contents(t *nftables.Table) int {
 	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, t.Use)))
 }
 
+// verifyRules compares a chain's rules with those that were made.
 func verifyRules(conn *nftables.Conn, t *nftables.Table, c chain) error {
 	rules, err := conn.GetRules(t, &c.Chain)
 	if err != nil {
@@ -135,12 +137,14 @@ func verifyRules(conn *nftables.Conn, t *nftables.Table, c chain) error {
 	}
 	for i, rule := range rules {
 		if !slices.EqualFunc(rule.Exprs, c.rules[i], func(a, b expr.Any) bool { return reflect.DeepEqual(a, b) }) {
-			return changed("rule %d in chain %s of table %s isn't the one that was made", i+1, c.Name, t.Name)
+			return changed("rule %d in chain %s of table %s differs from the one that was made", i+1, c.Name, t.Name)
 		}
 	}
 	return nil
 }
 
+// verifySets compares the table's sets with those that were made, and the elements of constant
+// ones.
 func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 	found, err := conn.GetSets(t)
 	if err != nil {
@@ -152,7 +156,7 @@ func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 	for _, want := range r.sets {
 		i := slices.IndexFunc(found, func(s *nftables.Set) bool { return s.Name == want.Name })
 		if i < 0 || found[i].Interval != want.Interval || found[i].Constant != want.Constant || found[i].HasTimeout != want.HasTimeout || found[i].KeyType.Bytes != want.KeyType.Bytes {
-			return changed("set %s of table %s isn't the one that was made", want.Name, r.name)
+			return changed("set %s of table %s differs from the one that was made", want.Name, r.name)
 		}
 		if !want.Constant {
 			continue
@@ -162,13 +166,14 @@ func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 			return err
 		}
 		if !maps.Equal(marks(elements), marks(want.elements)) {
-			return changed("set %s of table %s hasn't the elements that it was made with", want.Name, r.name)
+			return changed("set %s of table %s has other elements than those that it was made with", want.Name, r.name)
 		}
 	}
 	return nil
 }
 
-// marks returns the ends of a set's ranges; the kernel adds one before the first.
+// marks returns the bounds of a set's ranges, without the one that the kernel adds before the
+// first.
 func marks(elements []nftables.SetElement) map[string]bool {
 	all := map[string]bool{}
 	for _, e := range elements {
@@ -184,20 +189,20 @@ func same[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// there reports whether the table is. Most runners have none, and to look is 50
-// times as fast as to delete what isn't there.
-func (r ruleset) there(conn *nftables.Conn) (bool, error) {
+// exists reports whether the table exists. Most runners have none, and checking is 50 times as fast
+// as deleting a missing table.
+func (r ruleset) exists(conn *nftables.Conn) (bool, error) {
 	_, err := conn.ListTableOfFamily(r.name, r.family)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for table %s: %w", r.name, err)
+		return false, fmt.Errorf("find table %s: %w", r.name, err)
 	}
 	return true, nil
 }
 
-// remove deletes the table; one that isn't there is success.
+// remove deletes the table; a missing one is success.
 func (r ruleset) remove(conn *nftables.Conn) error {
 	conn.DelTable(r.table())
 	if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {

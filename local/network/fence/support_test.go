@@ -20,12 +20,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func policy(slot int) network.Policy {
 	return network.Policy{
-		Offer: network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 10_000},
-		Wish:  network.Wish{Egress: true}, Slot: slot,
+		Offer:   network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 10_000},
+		Request: network.Request{Egress: true}, Slot: slot,
 	}
 }
 
-// join links a new network namespace to the machine as a runner's is.
+// join connects a new network namespace to the machine like a runner's.
 func join(t *testing.T, id string, p network.Policy) *networktest.Host {
 	t.Helper()
 	h := networktest.NewHost(t)
@@ -40,7 +40,7 @@ func join(t *testing.T, id string, p network.Policy) *networktest.Host {
 	return h
 }
 
-// made returns the filter that Make makes with this kernel.
+// made returns the filter that Make installs on this kernel.
 func made(t *testing.T, id string, p network.Policy) ruleset {
 	t.Helper()
 	rules, err := rulesOf(id, p)
@@ -65,16 +65,15 @@ func reaches(t *testing.T, h *networktest.Host, to string, want bool) {
 	if (err == nil && strings.HasPrefix(said, "you are ")) != want {
 		t.Errorf("%s answers %q (%v), want an answer: %t", to, said, err, want)
 	} else if err != nil && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENETUNREACH) {
-		t.Errorf("%s doesn't refuse at once: %v", to, err)
+		t.Errorf("%s doesn't refuse immediately: %v", to, err)
 	}
 }
 
-// unanswered fails the test if a question is answered. Before it looks, others are
-// asked one after the other, over the same link: what the first has come to is
-// decided by the time that the last has its answer.
+// unanswered fails the test if a query gets an answer. It first sends other queries one after the
+// other over the same link: when the last one is answered, the first one's fate is decided.
 func unanswered(t *testing.T, q networktest.Question, what string, other func() (string, error)) {
 	t.Helper()
-	for range 4 { // more steps than any question takes through the kernel
+	for range 4 { // more steps than any query takes through the kernel
 		if said, err := other(); err != nil {
 			t.Fatalf("%s: nothing is shown, since another question isn't answered either: %q, %v", what, said, err)
 		}
@@ -84,8 +83,8 @@ func unanswered(t *testing.T, q networktest.Question, what string, other func() 
 	}
 }
 
-// answers returns how many of a host's questions are answered, once an older one
-// of its sockets has an answer to a further one that was sent after them.
+// answers returns how many of a host's queries were answered, after an older socket has got an
+// answer to a query that was sent after them.
 func answers(t *testing.T, all []networktest.Question, older networktest.Question) int {
 	t.Helper()
 	for range 4 {
@@ -104,7 +103,7 @@ func count(all []networktest.Question) (answered int) {
 	return answered
 }
 
-// ping asks for an echo.
+// ping sends an echo request.
 func ping(network, to string) error {
 	conn, err := net.DialTimeout(network, to, wait.Limit)
 	if err != nil {
@@ -113,7 +112,7 @@ func ping(network, to string) error {
 	defer conn.Close()
 	echo := []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}
 	if strings.HasPrefix(network, "ip6") {
-		echo[0] = 128 // the kernel sets its checksum
+		echo[0] = 128 // the kernel sets the checksum
 	}
 	_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 	if _, err := conn.Write(echo); err != nil {
@@ -127,7 +126,7 @@ func ping(network, to string) error {
 	}
 }
 
-// listen opens a port for datagrams in a host.
+// listen opens a UDP port on a host.
 func listen(t *testing.T, h *networktest.Host, address string, port int) (conn *net.UDPConn) {
 	t.Helper()
 	var err error
@@ -163,7 +162,7 @@ func hear(t *testing.T, at *net.UDPConn) (text string, from netip.AddrPort) {
 	return string(buffer[:n]), netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 }
 
-// of returns the address of a runner, of the same family as another.
+// of returns a runner's address, of the same family as like.
 func of(slot int, like string) string {
 	v4, v6, err := policy(slot).Pool.Addresses(slot)
 	if err != nil {

@@ -32,7 +32,7 @@ func testOthers(t *testing.T, w *world) {
 				t.Fatal(err)
 			}
 		}
-		if err := rules.install(w.conn); err != nil { // after them
+		if err := rules.install(w.conn); err != nil { // installed after the others' tables
 			t.Fatal(err)
 		}
 		gone := make(chan error)
@@ -63,7 +63,7 @@ func testOthers(t *testing.T, w *world) {
 
 func testBandwidth(t *testing.T, _ *world) {
 	p := policy(1)
-	p.Wish.Bandwidth = 40 // 5 MB/s
+	p.Request.Bandwidth = 40 // 5 MB/s
 	capped := join(t, "b", p)
 	for _, send := range []bool{false, true} {
 		const bytes = 4 << 20
@@ -71,7 +71,7 @@ func testBandwidth(t *testing.T, _ *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if least := time.Second * (bytes - 32<<10) / 5e6; took < least { // a burst goes at once
+		if least := time.Second * (bytes - 32<<10) / 5e6; took < least { // a burst isn't limited
 			t.Errorf("sending %t: 4 MiB take %v at 40 Mbit/s, want %v at least", send, took, least)
 		}
 	}
@@ -131,7 +131,7 @@ func testVerify(t *testing.T, w *world) {
 func testUnread(t *testing.T, w *world) {
 	join(t, "a", policy(0))
 	rules := made(t, "a", policy(0))
-	blind, err := nftables.New(nftables.WithNetNSFd(1 << 20)) // which is no namespace
+	blind, err := nftables.New(nftables.WithNetNSFd(1 << 20)) // not a namespace
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func testSilent(t *testing.T, w *world) {
 	if err := Verify("a", policy(0)); err != nil {
 		t.Error(err)
 	}
-	unanswered(t, a.Send("tcp", networktest.LAN4, networktest.Port), "what is denied", func() (string, error) {
+	unanswered(t, a.Send("tcp", networktest.LAN4, networktest.Port), "a denied address", func() (string, error) {
 		return a.Ask("tcp", networktest.Public4, networktest.Port)
 	})
 	more := rules.silent()

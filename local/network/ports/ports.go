@@ -1,6 +1,5 @@
-// Package ports maps runners' TCP ports to ports of the machine: what connects
-// there is connected with the runner, over its link. Runners see the machine
-// as the client.
+// Package ports maps runners' TCP ports to ports of the machine: it forwards connections to them
+// over the runner's link. To runners, the machine is the client.
 package ports
 
 import (
@@ -16,41 +15,42 @@ import (
 	"time"
 )
 
-// Bounds.
+// Bounds of mapped connections.
 const (
-	maxConnections = 256  // of one runner
-	maxOfAll       = 4096 // each has two descriptors of the server's
+	maxConnections = 256  // concurrent connections of one runner
+	maxOfAll       = 4096 // of all runners; each takes two descriptors of the server
 	dialWithin     = 10 * time.Second
 )
 
-// A Mapper has the ports First to Last of the addresses At. Its methods may be
-// called at once.
+// A Mapper maps runners' ports to the ports First to Last of the address At. Its methods are safe
+// for concurrent use.
 type Mapper struct {
 	At          netip.Addr
 	First, Last int
 
-	mu     sync.Mutex // guards all below
-	next   int        // where free ports are looked for
+	mu     sync.Mutex // guards the fields below
+	next   int        // offset of the next port to try
 	opened map[string]*runner
-	tokens chan struct{} // of all runners' connections
+	tokens chan struct{} // capacity maxOfAll: a value for each connection of all runners
 }
 
-// A Mapping is one port of a runner and where it is reached.
+// A Mapping is one port of a runner, and the machine's address that it is reached at.
 type Mapping struct {
 	Port int
 	At   netip.AddrPort
 }
 
+// A runner is a runner's mapped ports.
 type runner struct {
 	cancel    context.CancelFunc
 	listeners []net.Listener
-	parts     sync.WaitGroup
-	tokens    chan struct{}
-	ofAll     chan struct{} // the Mapper's
+	parts     sync.WaitGroup // goroutines of listeners and connections; close waits for them
+	tokens    chan struct{}  // a value for each connection
+	ofAll     chan struct{}  // the Mapper's
 }
 
-// Open maps a runner's ports, to those of the mappings that have one already,
-// and returns all of them. After an error none is mapped.
+// Open maps a runner's ports. A mapping with an address gets that one, else a free port. It returns
+// all mappings. After an error none is mapped. The target address is to.
 func (m *Mapper) Open(id string, to netip.Addr, wanted []Mapping) ([]Mapping, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,7 +81,7 @@ func (m *Mapper) Open(id string, to netip.Addr, wanted []Mapping) ([]Mapping, er
 	return mapped, nil
 }
 
-// listen takes an address, or a free port where it is none. The caller holds mu.
+// listen listens on an address, or on a free port if at is invalid. The caller holds mu.
 func (m *Mapper) listen(at netip.AddrPort) (net.Listener, error) {
 	var config net.ListenConfig
 	if at.IsValid() {
@@ -95,10 +95,10 @@ func (m *Mapper) listen(at netip.AddrPort) (net.Listener, error) {
 			return listener, err
 		}
 	}
-	return nil, fmt.Errorf("all ports from %d to %d are taken", m.First, m.Last)
+	return nil, fmt.Errorf("all ports from %d to %d are in use: widen --network-ports", m.First, m.Last)
 }
 
-// Close ends what Open began for a runner, if it did, and waits for it.
+// Close ends a runner's mappings and connections, if any, and waits for their goroutines.
 func (m *Mapper) Close(id string) {
 	m.mu.Lock()
 	r := m.opened[id]
@@ -109,7 +109,7 @@ func (m *Mapper) Close(id string) {
 	}
 }
 
-// CloseAll does so for all runners.
+// CloseAll does the same for all runners.
 func (m *Mapper) CloseAll() {
 	m.mu.Lock()
 	all := m.opened
@@ -128,6 +128,7 @@ func (r *runner) close() {
 	r.parts.Wait()
 }
 
+// serve accepts connections until ctx ends. It closes connections beyond the limits.
 func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.AddrPort) {
 	for {
 		conn, err := listener.Accept()
@@ -137,7 +138,7 @@ func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.
 			}
 			return
 		}
-		if err != nil { // no descriptors are left, say
+		if err != nil { // for example, no descriptors are left
 			select {
 			case <-ctx.Done():
 			case <-time.After(50 * time.Millisecond):
@@ -150,7 +151,7 @@ func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.
 	}
 }
 
-// begin has f run beside others, unless there are too many.
+// begin runs f in a goroutine, unless too many connections are open.
 func (r *runner) begin(f func()) bool {
 	select {
 	case r.tokens <- struct{}{}:
@@ -170,7 +171,7 @@ func (r *runner) begin(f func()) bool {
 	return true
 }
 
-// forward passes on what either side sends, until both have ended.
+// forward copies data in both directions until both sides have closed.
 func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 	defer conn.Close()
 	d := net.Dialer{Timeout: dialWithin}
@@ -188,7 +189,7 @@ func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 
 func pass(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
-	if err != nil { // the other half can't go on either
+	if err != nil { // the other direction can't continue either
 		_, _ = to.Close(), from.Close()
 		return
 	}

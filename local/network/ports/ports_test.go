@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo says back what it is sent, until the test ends.
+// echo returns what it receives, until the test ends.
 func echo(t *testing.T, at string) netip.AddrPort {
 	t.Helper()
 	listener, err := net.Listen("tcp", at)
@@ -80,7 +80,7 @@ func TestMapper(t *testing.T) {
 	if _, err := net.Dial("tcp", mapped[0].At.String()); err == nil {
 		t.Error("a port is still mapped")
 	}
-	again, err := m.Open("a", runner.Addr(), mapped) // as they were
+	again, err := m.Open("a", runner.Addr(), mapped) // the same mappings
 	if err != nil || again[0] != mapped[0] || again[1] != mapped[1] {
 		t.Errorf("%v, %v, want %v", again, err, mapped)
 	}
@@ -88,7 +88,7 @@ func TestMapper(t *testing.T) {
 	if _, err := m.Open("c", runner.Addr(), others[:1]); err == nil {
 		t.Error("another's port is taken")
 	}
-	// A connection that is open ends with its runner's ports.
+	// An open connection ends with its runner's ports.
 	open, err := m.Open("c", runner.Addr(), wanted[:1])
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,9 @@
-// Package resolver answers runners' questions for names: at one address of the
-// machine's, for all of them, each known by the address that it asks from
-// (which the packet filter sees to).
+// Package resolver answers runners' DNS queries, at one address of the machine. It identifies a
+// runner by its source address, which the packet filter enforces.
 //
-// It answers with addresses alone (A and AAAA, with the aliases that lead to
-// them), and only with those that a runner may ever reach. A runner that is kept
-// to some names gets no answer for others, and its filter is told of each address
-// before the answer goes out.
+// It answers queries for addresses only (A and AAAA, with their aliases), and returns only
+// addresses that a runner may ever reach. A runner that is limited to some names gets no answer for
+// others, and its packet filter admits an address before the answer is sent.
 package resolver
 
 import (
@@ -28,56 +26,56 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// Config says what a Resolver asks, and whom it tells.
+// Config configures a Resolver.
 type Config struct {
-	Gateway   netip.AddrPort // where it listens
+	Gateway   netip.AddrPort // address to listen on
 	Upstreams []netip.AddrPort
 	Pool      network.Pool
-	Permit    []netip.Prefix // private networks that answers may lead to
-	// Lease has a runner's filter let it reach addresses.
+	Permit    []netip.Prefix // private networks that answers may contain
+	// Lease lets a runner's packet filter admit addresses.
 	Lease  func(ctx context.Context, id string, l network.Lease) error
 	Logger *zap.Logger
 }
 
-// Bounds.
+// Bounds of the resolver's work.
 const (
-	maxAtOnce   = 256 // questions of all runners together
-	maxOfOne    = 32  // of one runner
+	maxAtOnce   = 256 // concurrent queries of all runners
+	maxOfOne    = 32  // concurrent queries of one runner
 	maxMessage  = 4096
 	askWithin   = 5 * time.Second
-	idleWithin  = 10 * time.Second // of a TCP connection
+	idleWithin  = 10 * time.Second // for the next query on a TCP connection
 	longestTTL  = 3600
 	renewBefore = network.LeaseTime / 2
-	maxLeased   = 4096 // addresses of one runner: its filter holds no more of a family
+	maxLeased   = 4096 // leased addresses of one runner; its filter holds as many per family
 )
 
-// A Runner is one who may ask.
+// A Runner is a runner that may send queries.
 type Runner struct {
 	ID     string
-	Narrow bool     // only for Names
-	Names  []string // in small letters; "*.x" stands for all below x
+	Narrow bool     // it may resolve only Names
+	Names  []string // in lower case; "*.x" matches all names below x
 }
 
-// A Resolver listens from New until Run or Close ends it. Its methods may be
-// called at once.
+// A Resolver listens from New until Run or Close ends it. Its methods are safe for concurrent use.
 type Resolver struct {
 	config Config
 	udp    net.PacketConn
 	tcp    net.Listener
-	tokens chan struct{}
-	parts  sync.WaitGroup // of Run
+	tokens chan struct{}  // a value for each query of all runners
+	parts  sync.WaitGroup // goroutines of Run, which waits for them
 
-	mu      sync.Mutex // guards all below
-	runners map[netip.Addr]*asker
+	mu      sync.Mutex // guards the fields below
+	runners map[netip.Addr]*client
 }
 
-type asker struct {
+// A client is a runner that may send queries, with its state.
+type client struct {
 	Runner
-	tokens chan struct{}
+	tokens chan struct{}            // a value for each of its queries
 	leased map[netip.Addr]time.Time // guarded by Resolver.mu
 }
 
-// New listens, also where no interface has the address yet.
+// New listens on UDP and TCP, even if no interface has the address yet. Call Run, or Close.
 func New(config Config) (*Resolver, error) {
 	listen := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
@@ -92,10 +90,10 @@ func New(config Config) (*Resolver, error) {
 		_ = udp.Close()
 		return nil, err
 	}
-	return &Resolver{config: config, udp: udp, tcp: tcp, tokens: make(chan struct{}, maxAtOnce), runners: map[netip.Addr]*asker{}}, nil
+	return &Resolver{config: config, udp: udp, tcp: tcp, tokens: make(chan struct{}, maxAtOnce), runners: map[netip.Addr]*client{}}, nil
 }
 
-// Run answers until ctx ends.
+// Run answers queries until ctx ends, and waits for its goroutines. It is called once.
 func (r *Resolver) Run(ctx context.Context) {
 	r.parts.Go(func() { r.serveUDP(ctx) })
 	r.parts.Go(func() { r.serveTCP(ctx) })
@@ -104,17 +102,17 @@ func (r *Resolver) Run(ctx context.Context) {
 	r.parts.Wait()
 }
 
-// Close stops listening, for who doesn't call Run.
+// Close stops listening. Call it if Run isn't called.
 func (r *Resolver) Close() { _, _ = r.udp.Close(), r.tcp.Close() }
 
-// Add lets a runner ask from an address.
+// Add lets a runner send queries from an address.
 func (r *Resolver) Add(from netip.Addr, runner Runner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.runners[from] = &asker{Runner: runner, tokens: make(chan struct{}, maxOfOne), leased: map[netip.Addr]time.Time{}}
+	r.runners[from] = &client{Runner: runner, tokens: make(chan struct{}, maxOfOne), leased: map[netip.Addr]time.Time{}}
 }
 
-// Remove ends that, if the address is still this runner's.
+// Remove undoes Add, if the address still belongs to this runner.
 func (r *Resolver) Remove(from netip.Addr, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +121,7 @@ func (r *Resolver) Remove(from netip.Addr, id string) {
 	}
 }
 
-func (r *Resolver) find(from net.Addr) *asker {
+func (r *Resolver) find(from net.Addr) *client {
 	ap, err := netip.ParseAddrPort(from.String())
 	if err != nil {
 		return nil
@@ -133,8 +131,8 @@ func (r *Resolver) find(from net.Addr) *asker {
 	return r.runners[ap.Addr().Unmap()]
 }
 
-// begin has f run beside others, unless there are too many.
-func (r *Resolver) begin(a *asker, f func()) bool {
+// begin runs f in a goroutine, unless too many are running.
+func (r *Resolver) begin(a *client, f func()) bool {
 	select {
 	case a.tokens <- struct{}{}:
 	default:
@@ -153,6 +151,7 @@ func (r *Resolver) begin(a *asker, f func()) bool {
 	return true
 }
 
+// serveUDP answers queries over UDP until ctx ends.
 func (r *Resolver) serveUDP(ctx context.Context) {
 	for packet := make([]byte, maxMessage); ; {
 		n, from, err := r.udp.ReadFrom(packet)
@@ -168,7 +167,7 @@ func (r *Resolver) serveUDP(ctx context.Context) {
 			continue
 		}
 		question := append([]byte(nil), packet[:n]...)
-		r.begin(a, func() { // one that is dropped is asked again
+		r.begin(a, func() { // the program repeats a dropped query
 			if answer := r.answer(ctx, a, question, true); answer != nil {
 				_, _ = r.udp.WriteTo(answer, from)
 			}
@@ -176,6 +175,8 @@ func (r *Resolver) serveUDP(ctx context.Context) {
 	}
 }
 
+// serveTCP accepts connections until ctx ends. It closes those that aren't a runner's or exceed the
+// limits.
 func (r *Resolver) serveTCP(ctx context.Context) {
 	for {
 		conn, err := r.tcp.Accept()
@@ -185,12 +186,12 @@ func (r *Resolver) serveTCP(ctx context.Context) {
 			}
 			return
 		}
-		if err != nil { // no descriptors are left, say
+		if err != nil { // for example, no descriptors are left
 			pause(ctx)
 			continue
 		}
 		a := r.find(conn.RemoteAddr())
-		if a == nil || !r.begin(a, func() { r.converse(ctx, a, conn) }) {
+		if a == nil || !r.begin(a, func() { r.serveConn(ctx, a, conn) }) {
 			_ = conn.Close()
 		}
 	}
@@ -203,8 +204,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// converse answers the questions of one connection.
-func (r *Resolver) converse(ctx context.Context, a *asker, conn net.Conn) {
+// serveConn answers the queries of one connection.
+func (r *Resolver) serveConn(ctx context.Context, a *client, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	for {
@@ -235,9 +236,8 @@ func writeFramed(to io.Writer, message []byte) error {
 	return err
 }
 
-// answer returns what is answered to a message; nil: nothing, since it makes no
-// sense.
-func (r *Resolver) answer(ctx context.Context, a *asker, message []byte, datagram bool) []byte {
+// answer returns the answer to a message; nil: the message is malformed and gets none.
+func (r *Resolver) answer(ctx context.Context, a *client, message []byte, datagram bool) []byte {
 	var p dnsmessage.Parser
 	header, err := p.Start(message)
 	if err != nil || header.Response {
@@ -258,7 +258,7 @@ func (r *Resolver) answer(ctx context.Context, a *asker, message []byte, datagra
 	case a.Narrow && !allowed(a.Names, q.Name.String()):
 		return reply(header, &q, dnsmessage.RCodeRefused, nil)
 	case q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeAAAA:
-		return reply(header, &q, dnsmessage.RCodeSuccess, nil) // there is nothing of that type
+		return reply(header, &q, dnsmessage.RCodeSuccess, nil) // no records of that type
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -267,7 +267,7 @@ func (r *Resolver) answer(ctx context.Context, a *asker, message []byte, datagra
 		err = r.lease(ctx, a, addresses(found))
 	}
 	if err != nil {
-		r.config.Logger.Debug("a runner's question for a name isn't answered", zap.String("runner", a.ID), zap.Error(err))
+		r.config.Logger.Debug("a runner's DNS query failed", zap.String("runner", a.ID), zap.Error(err))
 		return reply(header, &q, dnsmessage.RCodeServerFailure, nil)
 	}
 	answer := reply(header, &q, code, found)
@@ -278,9 +278,9 @@ func (r *Resolver) answer(ctx context.Context, a *asker, message []byte, datagra
 	return answer
 }
 
-// roomOf returns how long an answer to the message may be, as its sender says.
+// roomOf returns the largest answer that the sender of a message accepts, in bytes.
 func roomOf(p *dnsmessage.Parser) int {
-	const least, most = 512, 1232 // what isn't fragmented anywhere
+	const least, most = 512, 1232 // bounds: every resolver accepts 512; 1232 isn't fragmented on any path
 	if p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return least
 	}
@@ -298,6 +298,7 @@ func roomOf(p *dnsmessage.Parser) int {
 	}
 }
 
+// reply returns a packed answer to a query; nil: it can't be packed.
 func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, answers []dnsmessage.Resource) []byte {
 	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: to.ID, Response: true, OpCode: to.OpCode, RecursionDesired: to.RecursionDesired, RecursionAvailable: true,
@@ -313,7 +314,7 @@ func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, 
 	return packed
 }
 
-// allowed reports whether a name is one of those, or below one.
+// allowed reports whether a name matches one of names.
 func allowed(names []string, name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	for _, n := range names {
@@ -324,8 +325,8 @@ func allowed(names []string, name string) bool {
 	return false
 }
 
-// lease has the runner's filter told of addresses that it wasn't told of lately.
-func (r *Resolver) lease(ctx context.Context, a *asker, all []netip.Addr) error {
+// lease leases addresses that the runner's filter didn't get recently.
+func (r *Resolver) lease(ctx context.Context, a *client, all []netip.Addr) error {
 	var l network.Lease
 	now := time.Now()
 	r.mu.Lock()
@@ -345,7 +346,7 @@ func (r *Resolver) lease(ctx context.Context, a *asker, all []netip.Addr) error 
 	case len(l.Addresses) == 0:
 		return nil
 	case full:
-		return fmt.Errorf("it was told of %d addresses within %v", maxLeased, network.LeaseTime)
+		return fmt.Errorf("it resolved more than %d addresses within %v", maxLeased, network.LeaseTime)
 	}
 	if err := r.config.Lease(ctx, a.ID, l); err != nil {
 		return err

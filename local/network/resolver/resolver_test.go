@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// zone is what the name server of these tests knows: a name, a type and what is
-// there, of names that aren't shown their own record's name first.
+// zone is the data of the tests' name server: for a name and type, the records, which may have
+// another name.
 var zone = map[string][]string{
 	"good.example. A":       {"20.0.0.2", "20.0.0.3"},
 	"good.example. AAAA":    {"2a00:77::2"},
@@ -65,12 +65,12 @@ func records(q dnsmessage.Question) (all []dnsmessage.Resource) {
 	return all
 }
 
-// upstream answers as a name server does, until the test ends.
+// upstream is a name server until the test ends.
 func upstream(t *testing.T, code dnsmessage.RCode) netip.AddrPort {
 	t.Helper()
 	var udp net.PacketConn
 	var tcp net.Listener
-	for try := 0; tcp == nil; try++ { // the other protocol's port can be somebody's
+	for try := 0; tcp == nil; try++ { // the other protocol's port may be in use
 		var err error
 		if udp, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func upstream(t *testing.T, code dnsmessage.RCode) netip.AddrPort {
 	return netip.MustParseAddrPort(udp.LocalAddr().String())
 }
 
-// A bench is a resolver that the test asks.
+// A bench is a resolver under test.
 type bench struct {
 	*Resolver
 	t  *testing.T
@@ -159,7 +159,7 @@ func newBench(t *testing.T, runner Runner, change func(*Config)) *bench {
 		change(&config)
 	}
 	r, err := New(config)
-	for range 100 { // the other protocol's port can be somebody's
+	for range 100 { // the other protocol's port may be in use
 		if !errors.Is(err, unix.EADDRINUSE) {
 			break
 		}
@@ -183,7 +183,7 @@ func (b *bench) exchange(protocol, name string, kind dnsmessage.Type) (*dnsmessa
 	return exchangeOver(ctx, protocol, b.at, dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET})
 }
 
-// ask returns what is answered: the code, and the addresses.
+// ask returns the answer to a query: the code and the addresses.
 func (b *bench) ask(protocol, name string, kind dnsmessage.Type) string {
 	b.t.Helper()
 	m, err := b.exchange(protocol, name, kind)
@@ -207,7 +207,7 @@ func (b *bench) ask(protocol, name string, kind dnsmessage.Type) string {
 	return strings.Join(texts, " ")
 }
 
-// fill has the runner be told of n further addresses.
+// fill makes the runner resolve n further addresses.
 func (b *bench) fill(n int) {
 	b.Resolver.mu.Lock()
 	defer b.Resolver.mu.Unlock()
@@ -251,7 +251,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestNarrow(t *testing.T) {
+func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 	b := newBench(t, Runner{ID: "a", Narrow: true, Names: []string{"good.example", "rebound.example", "*.wild.example"}}, nil)
 	for name, want := range map[string]string{
 		"Good.Example.": "Success 20.0.0.2 20.0.0.3", "sub.wild.example.": "Success 20.0.0.5", "wild.example.": "Refused", "notwild.example.": "Refused",
@@ -293,16 +293,16 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// Whoever isn't a runner gets no answer, nor does one that was removed.
-func TestStrangers(t *testing.T) {
+// An address that isn't a runner's gets no answer, and neither does a removed runner's.
+func TestOnlyRunnersAreAnswered(t *testing.T) {
 	b := newBench(t, Runner{ID: "a"}, nil)
 	b.Remove(netip.MustParseAddr("127.0.0.1"), "another")
 	b.ask("udp", "good.example.", dnsmessage.TypeA)
 	b.Remove(netip.MustParseAddr("127.0.0.1"), "a")
-	if m, err := b.exchange("tcp", "good.example.", dnsmessage.TypeA); err == nil { // it is closed at once
+	if m, err := b.exchange("tcp", "good.example.", dnsmessage.TypeA); err == nil { // it is closed immediately
 		t.Errorf("over tcp it is answered %+v", m)
 	}
-	// The next caller, from the same socket, is answered, and nothing is before that.
+	// The next runner on the same socket is answered, and nothing before that.
 	conn, err := net.Dial("udp", b.at.String())
 	if err != nil {
 		t.Fatal(err)
@@ -318,8 +318,8 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One after the other is looked at: when the second has been read, the first was
-	// dropped. The second may be the new runner's.
+	// Queries are read in order: when the second one has been read, the first one was dropped. The
+	// second one may be the new runner's.
 	send(1)
 	send(2)
 	wait.For(t, "the resolver has read both", func() bool { return unread(t, b.udp) == 0 })
@@ -339,8 +339,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// unread returns how many bytes the next packet has that nobody has read; 0: there
-// is none.
+// unread returns the bytes of the next unread packet; 0: there is none.
 func unread(t *testing.T, conn net.PacketConn) (bytes int) {
 	t.Helper()
 	raw, err := conn.(*net.UDPConn).SyscallConn()
@@ -362,8 +361,8 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Add(packed)
 	f.Add(packed[:11])
-	r := &Resolver{config: Config{Logger: zap.NewNop()}} // nobody to ask
-	a := &asker{Runner: Runner{Narrow: true, Names: []string{"good.example"}}}
+	r := &Resolver{config: Config{Logger: zap.NewNop()}} // no upstream
+	a := &client{Runner: Runner{Narrow: true, Names: []string{"good.example"}}}
 	f.Fuzz(func(t *testing.T, message []byte) {
 		answer := r.answer(t.Context(), a, message, true)
 		if len(answer) > 1232 {

@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// System returns the name servers that the machine itself asks.
+// System returns the machine's own name servers, from /etc/resolv.conf.
 func System() ([]netip.AddrPort, error) {
 	file, err := os.Open("/etc/resolv.conf")
 	if err != nil {
@@ -37,16 +37,16 @@ func System() ([]netip.AddrPort, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("/etc/resolv.conf names no name server")
+		return nil, errors.New("/etc/resolv.conf has no name server")
 	}
 	return all, nil
 }
 
-// tryWithin is how long one name server is waited for before the next is asked.
+// tryWithin bounds the wait for one name server before the next one is used.
 const tryWithin = 2 * time.Second
 
-// ask asks the name servers one after the other, and returns what of the first
-// answer may be passed on.
+// ask sends a query to the name servers in turn, and returns the permitted part of the first
+// answer.
 func (r *Resolver) ask(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode, error) {
 	var failed error
 	for _, server := range r.config.Upstreams {
@@ -62,11 +62,10 @@ func (r *Resolver) ask(ctx context.Context, q dnsmessage.Question) ([]dnsmessage
 			break
 		}
 	}
-	return nil, 0, cmp.Or(failed, errors.New("there is no name server"))
+	return nil, 0, cmp.Or(failed, errors.New("no name server is configured"))
 }
 
-// exchange asks one name server, a second time over TCP where the answer is too
-// long.
+// exchange sends a query to one name server; if the answer is truncated, it repeats it over TCP.
 func exchange(ctx context.Context, server netip.AddrPort, q dnsmessage.Question) (*dnsmessage.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryWithin)
 	defer cancel()
@@ -76,18 +75,20 @@ func exchange(ctx context.Context, server netip.AddrPort, q dnsmessage.Question)
 			return m, err
 		}
 	}
-	return nil, fmt.Errorf("name server %s: its answer is too long", server)
+	return nil, fmt.Errorf("name server %s: its answer is truncated", server)
 }
 
+// exchangeOver sends a query over one protocol, and waits for the matching answer until ctx ends.
+// Over UDP it ignores other packets.
 func exchangeOver(ctx context.Context, protocol string, server netip.AddrPort, q dnsmessage.Question) (*dnsmessage.Message, error) {
-	var d net.Dialer // a new port each time: nobody guesses it, and the number
+	var d net.Dialer // a new port each time, so that answers can't be forged by guessing port and id
 	conn, err := d.DialContext(ctx, protocol, server.String())
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	id := uint16(rand.Uint32()) // of a generator that nobody can foresee
+	id := uint16(rand.Uint32()) // from a cryptographically secure generator
 	question := dnsmessage.Message{Header: dnsmessage.Header{ID: id, RecursionDesired: true}, Questions: []dnsmessage.Question{q}}
 	packed, err := question.Pack()
 	if err != nil {
@@ -116,7 +117,7 @@ func exchangeOver(ctx context.Context, protocol string, server netip.AddrPort, q
 			return &m, nil
 		}
 		if protocol == "tcp" {
-			err = errors.New("it answers something else")
+			err = errors.New("its answer doesn't match the query")
 		}
 	}
 	return nil, fmt.Errorf("name server %s: %w", server, err)
@@ -126,13 +127,13 @@ func same(a, b dnsmessage.Question) bool {
 	return a.Type == b.Type && a.Class == b.Class && strings.EqualFold(a.Name.String(), b.Name.String())
 }
 
-// chain returns the addresses that a question's name stands for, with the
-// aliases that lead there. Addresses that no runner reaches are left out:
-// nobody learns of them, and no browser is led there by its own name's owner.
+// chain returns the addresses of a query's name, with their aliases. It leaves out addresses that
+// no runner reaches, so that programs don't learn internal addresses and can't be led there by the
+// owner of a name (DNS rebinding).
 func (r *Resolver) chain(q dnsmessage.Question, answers []dnsmessage.Resource) []dnsmessage.Resource {
 	var kept []dnsmessage.Resource
 	name, leased := q.Name.String(), 0
-	for range 16 { // aliases of aliases
+	for range 16 { // longest chain of aliases
 		next := ""
 		for _, a := range answers {
 			if !strings.EqualFold(a.Header.Name.String(), name) || a.Header.Class != dnsmessage.ClassINET {

@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestFilters has the kernel tell of each kind of change, and not of what is added
-// to a set, as the runners' names are all the time. After each change it makes one
-// more, so that all that was told of it is known.
+// TestFilters makes each kind of change and checks that it is reported, and that changes of sets
+// aren't: runners' names are added to sets all the time. After each change it makes a marker
+// change, so that all earlier reports have arrived.
 func TestFilters(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
@@ -55,7 +55,7 @@ func TestFilters(t *testing.T) {
 		flush()
 		return name
 	}
-	// since makes a table of its own, and returns what was told until that was.
+	// since changes its own table, and returns the reports up to that change.
 	since := func() (tables []string) {
 		for last := mark(); ; {
 			table := wait.Receive(t, told, "the change that the test made last")
@@ -102,7 +102,7 @@ func TestFilters(t *testing.T) {
 		change.do()
 		flush()
 		if was := slices.Contains(since(), ours.Name); was != change.told {
-			t.Errorf("%s: told: %t", change.name, was)
+			t.Errorf("%s: reported: %t", change.name, was)
 		}
 	}
 }

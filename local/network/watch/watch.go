@@ -1,5 +1,5 @@
-// Package watch tells when packet filters are changed, as the kernel tells it:
-// another program's `nft flush ruleset` is noticed before it has ended.
+// Package watch reports changes of packet filters as the kernel reports them: for example, another
+// program's `nft flush ruleset` is reported before that program has ended.
 package watch
 
 import (
@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parts of the kernel's messages about packet filters (nfnetlink).
+// Constants of the kernel's messages about packet filters (nfnetlink).
 const (
-	group     = 7  // of all changes of nftables
-	subsystem = 10 // nftables
+	group     = 7  // multicast group of all changes of nftables
+	subsystem = 10 // the subsystem nftables
 
 	newTable, deleteTable, newChain, deleteChain, newRule, deleteRule = 0, 2, 3, 5, 6, 8
 
 	headers   = unix.NLMSG_HDRLEN + 4
-	tableName = 1      // the attribute of each of these
-	typeMask  = 0x3fff // without its flags
+	tableName = 1      // attribute of the table's name in each of these messages
+	typeMask  = 0x3fff // mask of an attribute's type, without flags
 )
 
-// Filters calls told with the name of each table that somebody took away or
-// changed the rules of, until ctx ends; with "" where the kernel told more than
-// could be read, so any may have been. It returns an error at once where this
-// process may not listen: that needs CAP_NET_ADMIN.
-func Filters(ctx context.Context, told func(table string)) error {
+// Filters calls changed with the name of each table that was deleted or whose rules were changed,
+// until ctx ends. It calls it with "" if messages were lost, so any table may have changed. Calls
+// come from this goroutine. It returns an error immediately if this process lacks CAP_NET_ADMIN,
+// which listening needs.
+func Filters(ctx context.Context, changed func(table string)) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
@@ -46,17 +46,17 @@ func Filters(ctx context.Context, told func(table string)) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, unix.ENOBUFS):
-			told("")
+			changed("")
 		case err != nil:
 			return err
 		}
 		for _, table := range tables(buffer[:n]) {
-			told(table)
+			changed(table)
 		}
 	}
 }
 
-// tables returns the names of those that messages are about.
+// tables returns the names of the tables in messages; "" for a malformed message.
 func tables(messages []byte) (names []string) {
 	for len(messages) >= headers {
 		length := int(binary.NativeEndian.Uint32(messages))
@@ -77,7 +77,7 @@ func tables(messages []byte) (names []string) {
 	return names
 }
 
-// name returns the table's in a message's attributes.
+// name returns the table's name in a message's attributes.
 func name(attributes []byte) string {
 	for len(attributes) >= unix.NLA_HDRLEN {
 		length := int(binary.NativeEndian.Uint16(attributes))

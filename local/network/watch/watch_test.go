@@ -18,8 +18,8 @@ func message(kind uint16, table string) []byte {
 	return append(m, make([]byte, align(len(m))-len(m))...)
 }
 
-// TestTables: what the kernel tells of others' tables too is read to its end,
-// and what isn't understood may be about any.
+// TestTables: messages of other tables are parsed to their end. A malformed one may be about any
+// table.
 func TestTables(t *testing.T) {
 	three := slices.Concat(message(deleteTable, "rockpool-a"), message(newRule, "b"), message(newTable, "c"), message(deleteChain, "rockpool"))
 	for _, test := range []struct {

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// limiting are the controllers whose trees limit sandboxes.
+// limiting are the controllers that limit sandboxes.
 var limiting = []string{"memory", "pids", "cpu"}
 
-// readable are the permissions that let every user read a group: those that the
-// kernel's own root group has.
+// readable is the mode that lets every user read a cgroup. The kernel's root cgroup has it, too.
 const readable = 0o755
 
-// prepareTries is how often Prepare starts over: other servers end so often at most.
+// prepareTries bounds how often Prepare starts over because another server removed a cgroup
+// meanwhile.
 const prepareTries = 100
 
-// exists reports whether a path is there. Any answer other than yes and no is an
-// error: a directory that may not be searched says nothing about what is in it.
+// exists reports whether a path exists. If that can't be determined, for example because a
+// directory may not be searched, it returns an error.
 func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +29,7 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// Exists reports whether there is a group that path names in any tree.
+// Exists reports whether the cgroup exists in any tree.
 func (all Hierarchies) Exists(path string) (bool, error) {
 	for _, h := range all {
 		if there, err := exists(filepath.Join(h.Mount, path)); err != nil || there {
@@ -39,10 +39,9 @@ func (all Hierarchies) Exists(path string) (bool, error) {
 	return false, nil
 }
 
-// Prepare makes the group that path names, in each tree that limits sandboxes.
-// Every user may read it and the groups above it, whatever the umask was, of this
-// process or of the one that made them: a server that isn't root reads there what
-// the kernel counted.
+// Prepare makes a cgroup in each tree that limits sandboxes. Every user may read it and the cgroups
+// above it, whatever the umask of this process or of their maker was, because a server that isn't
+// root reads counters there.
 func (all Hierarchies) Prepare(path string) error {
 	for _, controller := range limiting {
 		h, ok := all.Controller(controller)
@@ -50,22 +49,23 @@ func (all Hierarchies) Prepare(path string) error {
 			continue
 		}
 		if err := h.Prepare(path); err != nil {
-			return fmt.Errorf("prepare the %s group %s: %w", controller, path, err)
+			return fmt.Errorf("prepare the %s cgroup %s: %w", controller, path, err)
 		}
 	}
 	return nil
 }
 
-// Prepare makes the group that path names in this tree, as [Hierarchies.Prepare] does.
+// Prepare makes a cgroup in this tree, as [Hierarchies.Prepare] does.
 func (h Hierarchy) Prepare(path string) error {
 	err := h.prepare(path)
-	// Another server that ends removes groups that are empty, between two steps of ours.
+	// Another server that ends may remove empty cgroups between two steps.
 	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < prepareTries; tries++ {
 		err = h.prepare(path)
 	}
 	return err
 }
 
+// prepare makes the cgroup and those above it, and adds missing permissions.
 func (h Hierarchy) prepare(path string) error {
 	at := h.Mount
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
@@ -87,9 +87,8 @@ func (h Hierarchy) prepare(path string) error {
 	return nil
 }
 
-// Readable returns an error, with the path, where this process can't look into the
-// group that path names, as it must for the groups below. One that isn't there is
-// readable.
+// Readable returns an error, with the path, if this process can't search a cgroup, as it must to
+// read those below. A missing cgroup counts as readable.
 func (all Hierarchies) Readable(path string) error {
 	for _, controller := range limiting {
 		h, ok := all.Controller(controller)

@@ -14,10 +14,9 @@ import (
 	"github.com/rockpool/rockpool/test/sandboxtest"
 )
 
-// unifiedTree makes a directory that looks like a tree of version 2 with one divided
-// group, /rockpool/a. Plain directories have the modes of groups, so these tests
-// run on every machine; scripts/vm-helper has a server that isn't root among real
-// groups of version 2.
+// unifiedTree makes a directory that looks like a version 2 tree with one divided cgroup,
+// /rockpool/a. Plain directories have the same modes as cgroups, so these tests run on every
+// machine; scripts/vm-helper runs a server without root on real cgroups of version 2.
 func unifiedTree(t *testing.T) (trees Hierarchies, dir string) {
 	t.Helper()
 	mount := sandboxtest.OpenDir(t)
@@ -38,10 +37,9 @@ func unifiedTree(t *testing.T) (trees Hierarchies, dir string) {
 	return Hierarchies{{Mount: mount, Root: "/", V2: true}}, dir
 }
 
-// TestUnreadableGroupIsNotMissing: to a process that may not search the parent, a
-// group isn't there or not there. Each question about it ends with an error that
-// has the path. Once it may, the answers are right.
-func TestUnreadableGroupIsNotMissing(t *testing.T) {
+// TestUnreadableGroupIsAnError: if a process may not search the parent, it can't tell whether a
+// cgroup exists. Each query then returns an error with the path; with permission, the right answer.
+func TestUnreadableGroupIsAnError(t *testing.T) {
 	trees, dir := unifiedTree(t)
 	group := Group{Dir: dir, V2: true}
 	groups := Groups{Memory: group, Processes: group, CPU: group}
@@ -70,7 +68,7 @@ func TestUnreadableGroupIsNotMissing(t *testing.T) {
 		"Exists": func() error {
 			there, err := trees.Exists("/rockpool/a")
 			if err == nil && !there {
-				t.Error("it isn't there")
+				t.Error("it is missing")
 			}
 			return err
 		},
@@ -96,14 +94,14 @@ func TestUnreadableGroupIsNotMissing(t *testing.T) {
 	})
 }
 
-// TestGroupsAreReadableWhateverTheUmask: Prepare lets everybody read the groups
-// that it makes and those that it finds, and gives nobody more than that.
+// TestGroupsAreReadableWhateverTheUmask: Prepare makes the cgroups that it makes or finds readable
+// for everybody, and grants nothing more.
 func TestGroupsAreReadableWhateverTheUmask(t *testing.T) {
 	trees, _ := unifiedTree(t)
 	before := unix.Umask(0o077)
 	defer unix.Umask(before)
 	found := filepath.Join(trees[0].Mount, "rockpool")
-	mode(t, found, 0o700) // as a server with this umask made it
+	mode(t, found, 0o700) // as made by a server with this umask
 	if err := trees.Prepare("/rockpool/b"); err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +119,11 @@ func TestGroupsAreReadableWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// TestPreparingBesideAServerThatEnds: groups that are empty go while Prepare is on its
-// way, as another server removes them that ends.
-func TestPreparingBesideAServerThatEnds(t *testing.T) {
+// TestPrepareWhileAnotherServerRemovesGroups: an ending server removes empty cgroups while Prepare
+// works.
+func TestPrepareWhileAnotherServerRemovesGroups(t *testing.T) {
 	h := Hierarchy{Mount: t.TempDir(), Root: "/", V2: true}
-	ends := make(chan struct{}, 3) // one of a server: so many come in one Prepare at most
+	ends := make(chan struct{}, 3) // each stands for an ending server
 	var other sync.WaitGroup
 	t.Cleanup(other.Wait)
 	defer close(ends)
@@ -144,9 +142,8 @@ func TestPreparingBesideAServerThatEnds(t *testing.T) {
 	}
 }
 
-// TestPreparingTakesNoPermissionAway: a group that was found keeps what its mode has
-// beyond reading.
-func TestPreparingTakesNoPermissionAway(t *testing.T) {
+// TestPrepareKeepsPermissions: an existing cgroup keeps the other permissions of its mode.
+func TestPrepareKeepsPermissions(t *testing.T) {
 	trees, _ := unifiedTree(t)
 	found := filepath.Join(trees[0].Mount, "rockpool")
 	mode(t, found, fs.ModeSetgid|0o770)

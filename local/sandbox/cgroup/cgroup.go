@@ -1,9 +1,8 @@
-// Package cgroup finds the control groups of a process as the kernel tells
-// them, reads limits and counters there, and removes groups together with what
-// runs in them. It knows version 1, version 2, and both mixed on one machine.
+// Package cgroup finds the cgroups of a process, reads limits and counters there, and removes
+// cgroups with their processes. It supports version 1, version 2, and a mix of both on one machine.
 //
-// Nothing here follows a path that was only asked for: what counts is what
-// /proc/<pid>/cgroup says after the process joined.
+// It never relies on a requested path: what counts is /proc/<pid>/cgroup after the process has
+// joined.
 package cgroup
 
 import (
@@ -16,19 +15,18 @@ import (
 	"strings"
 )
 
-// A Hierarchy is one mounted tree of groups.
+// A Hierarchy is one mounted tree of cgroups.
 type Hierarchy struct {
-	Mount       string   // where it is mounted
-	Root        string   // the group that the mount shows as its root
-	Controllers []string // version 1: what it controls ("name=systemd" too); version 2: none
+	Mount       string   // mount point
+	Root        string   // the cgroup that the mount shows as its root
+	Controllers []string // version 1: its controllers, also "name=systemd"; version 2: empty
 	V2          bool
 }
 
-// Hierarchies are all trees of a machine.
+// Hierarchies are all cgroup trees of a machine. Paths of cgroups are relative to the mount.
 type Hierarchies []Hierarchy
 
-// Mounted returns the trees that this process sees, and an error if there is
-// none.
+// Mounted returns the trees that this process sees, and an error if there is none.
 func Mounted() (Hierarchies, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -46,7 +44,7 @@ func Mounted() (Hierarchies, error) {
 		return nil, fmt.Errorf("read mountinfo: %w", err)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no cgroup file system is mounted")
+		return nil, errors.New("no cgroup file system is mounted: mount one at /sys/fs/cgroup")
 	}
 	return all, nil
 }
@@ -74,15 +72,14 @@ func parseMount(line string) (Hierarchy, bool) {
 	return h, true
 }
 
-// has reports whether the same tree is listed already: one that is mounted
-// twice counts once.
+// has reports whether the tree is listed already; it may be mounted twice.
 func (all Hierarchies) has(h Hierarchy) bool {
 	return slices.ContainsFunc(all, func(o Hierarchy) bool {
 		return o.V2 == h.V2 && slices.Equal(o.Controllers, h.Controllers)
 	})
 }
 
-// Controller returns the tree that controls name, and false where none does.
+// Controller returns the tree with the controller of that name, and false if there is none.
 func (all Hierarchies) Controller(name string) (Hierarchy, bool) {
 	for _, h := range all {
 		if !h.V2 && slices.Contains(h.Controllers, name) {
@@ -103,8 +100,8 @@ func (h Hierarchy) enables(name string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), name)
 }
 
-// dir returns where the group that the kernel names path is found, and false
-// where the mount doesn't show it.
+// dir returns the directory of a cgroup, given the path that the kernel reports; false: the mount
+// doesn't show it.
 func (h Hierarchy) dir(path string) (string, bool) {
 	if path == "" || strings.HasPrefix(path, "/..") {
 		return "", false

@@ -50,7 +50,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// files makes a directory that looks like a group of version 2.
+// files makes a directory that looks like a cgroup of version 2.
 func files(t *testing.T, text map[string]string) Group {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,10 +62,10 @@ func files(t *testing.T, text map[string]string) Group {
 	return Group{Dir: dir, V2: true}
 }
 
-// TestCountsAndChecks shows, for each version of cgroups, which files are read and
-// what they mean; it runs on every machine. On real groups TestMemoryLimit,
-// TestProcessLimit and TestCheckRefuses in package local are the same, of the
-// version that the machine has: make test-vm runs them on version 2.
+// TestCountsAndChecks shows for each version of cgroups which files are read and what they mean; it
+// runs on every machine. On real cgroups, TestMemoryLimit, TestProcessLimit and
+// TestCheckRefusesOtherProcessesAndGroups in package local do the same for the machine's version;
+// make test-vm runs them on version 2.
 func TestCountsAndChecks(t *testing.T) {
 	for name, version := range map[string]struct {
 		v2     bool
@@ -105,9 +105,9 @@ func TestCountsAndChecks(t *testing.T) {
 	}
 }
 
-// TestCounterReadsAnew: what files say now, although they stay open; and each time
-// by their names where they can't.
-func TestCounterReadsAnew(t *testing.T) {
+// TestCounterReadsPresentValues: a Counter returns the present values although the files stay open,
+// and opens them by name each time if they can't stay open.
+func TestCounterReadsPresentValues(t *testing.T) {
 	g := files(t, nil)
 	set := func(oomKills, hits string) {
 		t.Helper()
@@ -156,8 +156,8 @@ func TestRemoveNothing(t *testing.T) {
 	}
 }
 
-// TestRemoveLooksThroughEveryTree has a process in one tree only, in a group that nobody divided.
-func TestRemoveLooksThroughEveryTree(t *testing.T) {
+// TestRemoveSearchesEveryTree has a process in one tree only, in a cgroup that isn't divided.
+func TestRemoveSearchesEveryTree(t *testing.T) {
 	need.Sandboxes(t)
 	trees, err := Mounted()
 	if err != nil {
@@ -198,9 +198,9 @@ func TestRemoveLooksThroughEveryTree(t *testing.T) {
 	}
 }
 
-// TestPartsLeadNowhereElse: whoever gets the directories of the groups of
-// commands can't go up from there.
-func TestPartsLeadNowhereElse(t *testing.T) {
+// TestPartsDoNotLeadToOtherGroups: a process with the directories of the commands' cgroups can't go
+// up from there.
+func TestPartsDoNotLeadToOtherGroups(t *testing.T) {
 	need.Sandboxes(t)
 	trees, err := Mounted()
 	if err != nil {

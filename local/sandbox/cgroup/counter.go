@@ -8,19 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Counter tells what Groups.Counts tells, to who asks again and again: the files
-// stay open, since opening them is most of what a look costs. It is safe for
-// concurrent use.
+// A Counter returns the same as Groups.Counts, for repeated calls: it keeps the files open, because
+// opening them takes most of the time. It is safe for concurrent use.
 type Counter struct {
 	groups Groups
-	once   sync.Once // opens the files
-	kept   bool      // they are open
+	once   sync.Once // guards open
+	kept   bool      // the files are open
 	kills  []*os.File
 	hits   []*os.File
-	used   *os.File // nil: nothing counts processor time
+	used   *os.File // nil: CPU time isn't counted
 }
 
-// NewCounter returns one that has nothing open until it is asked.
+// NewCounter returns a Counter. It opens the files at the first call. Close it.
 func NewCounter(g Groups) *Counter { return &Counter{groups: g} }
 
 // Counts is Groups.Counts. After Close it may fail.
@@ -35,8 +34,8 @@ func (c *Counter) Counts() (oomKills, processLimitHits int64, err error) {
 	return oomKills, processLimitHits, err
 }
 
-// CPU returns the processor time that was used in the groups and in those of commands below, since they were made;
-// 0: nothing counts it.
+// CPU returns the CPU time used in the cgroups and in those of commands below, since they were
+// made; 0 if nothing counts it.
 func (c *Counter) CPU() time.Duration {
 	c.once.Do(c.open)
 	if c.used == nil {
@@ -47,7 +46,7 @@ func (c *Counter) CPU() time.Duration {
 	return usedIn(text[:n])
 }
 
-// open opens all files, or none.
+// open opens all files or none.
 func (c *Counter) open() {
 	kills, hits, err := c.groups.counted()
 	if err != nil {
@@ -92,6 +91,7 @@ func (c *Counter) close() {
 	}
 }
 
+// sumOf returns the sum of the numbers after key in the open files.
 func sumOf(files []*os.File, key string) (all int64, err error) {
 	for _, f := range files {
 		var text [countSize]byte

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serverGroup is where a process goes that is in the group delegated to it: on
-// version 2 there can be no processes beside groups that are limited.
+// serverGroup is the cgroup that a process moves to from its delegated cgroup: in version 2, a
+// cgroup with limited children can't contain processes.
 const serverGroup = "rockpool-server"
 
-// Delegated returns the part of the tree of version 2 in which this process, of
-// an ordinary user, may make groups, and move itself and its children: the
-// topmost group that systemd or somebody else has made over to it. All paths
-// count from there, and Base names it.
+// Delegated returns the part of the version 2 tree in which this process, run by an ordinary user,
+// may make cgroups and move itself and its children. It begins at the topmost cgroup that systemd
+// or somebody else delegated to the user. Paths of the result are relative to that cgroup; base is
+// its path.
 func Delegated() (all Hierarchies, base string, err error) {
 	h, own, err := ownUnified()
 	if err != nil {
@@ -30,14 +30,14 @@ func Delegated() (all Hierarchies, base string, err error) {
 		}
 	}
 	if base == "" {
-		return nil, "", fmt.Errorf("the control group %s isn't this user's", own)
+		return nil, "", fmt.Errorf("the cgroup %s isn't delegated to this user", own)
 	}
 	all, err = Below(base)
 	return all, base, err
 }
 
-// Below returns the part of the tree of version 2 that begins with the group that
-// base names.
+// Below returns the part of the version 2 tree below the cgroup base. If this process is in base
+// itself, it moves to serverGroup.
 func Below(base string) (Hierarchies, error) {
 	h, own, err := ownUnified()
 	if err != nil {
@@ -52,12 +52,12 @@ func Below(base string) (Hierarchies, error) {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return nil, fmt.Errorf("leave the delegated group %s: %w", base, err)
+		return nil, fmt.Errorf("leave the delegated cgroup %s: %w", base, err)
 	}
 	return Hierarchies{part}, nil
 }
 
-// ownUnified returns the tree of version 2, and this process's group there.
+// ownUnified returns the version 2 tree, and this process's cgroup there.
 func ownUnified() (Hierarchy, string, error) {
 	all, err := Mounted()
 	if err != nil {
@@ -75,10 +75,10 @@ func ownUnified() (Hierarchy, string, error) {
 			}
 		}
 	}
-	return Hierarchy{}, "", errors.New("the machine has no tree of version 2 of cgroups in which this process can be seen")
+	return Hierarchy{}, "", errors.New("the machine has no cgroup tree of version 2 that shows this process")
 }
 
-// mayControl reports whether this process may do in a group what its owner may.
+// mayControl reports whether this process may make cgroups and move processes in a cgroup.
 func mayControl(dir string) bool {
 	for _, file := range []string{"", "cgroup.procs", "cgroup.subtree_control"} {
 		if unix.Access(filepath.Join(dir, file), unix.W_OK) != nil {
@@ -88,14 +88,14 @@ func mayControl(dir string) bool {
 	return true
 }
 
-// What can be limited.
+// The limits that can be missing.
 const (
 	LimitMemory    = "memory"
 	LimitProcesses = "processes"
 	LimitCPU       = "processor time"
 )
 
-// Lacks returns which limits can't be set here.
+// Lacks returns the limits that can't be set here.
 func (all Hierarchies) Lacks() (lacks []string) {
 	for _, limit := range []struct{ controller, name string }{{"memory", LimitMemory}, {"pids", LimitProcesses}, {"cpu", LimitCPU}} {
 		if _, ok := all.Controller(limit.controller); !ok {

@@ -12,32 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sandbox's group can be divided: its first process, the agent, is apart from
-// what it starts, which is in groups below, one for each command as long as there
-// are any. So the kernel counts for each command, and what the commands may take
-// together is less than what the agent has room in.
+// A sandbox's cgroup can be divided: the agent is separate from the commands that it starts. These
+// are in cgroups below, one for each command as long as there is a free one. So the kernel counts
+// for each command. The commands together may use less than the sandbox, which leaves room for the
+// agent.
 //
-//	ID              version 1: the agent; version 2 has no processes in such a group
+//	ID              version 1: the agent; in version 2 such a cgroup can't have processes
 //	ID/agent        version 2: the agent
 //	ID/run          the limits of all commands together
-//	ID/run/x0, x1    a command each, one after the other
-//	ID/run/rest     commands that found all of these taken, and those of root
+//	ID/run/x0, x1    one command at a time each
+//	ID/run/rest     commands that found all of these in use, and commands of root
 const (
 	Agent    = "agent"
 	Commands = "run"
 	rest     = "rest"
 )
 
-// Slots is how many commands at once have a group each.
+// Slots is how many concurrent commands have a cgroup each.
 const Slots = 2
 
-// Unified is the controller of a [Part] of version 2, whose tree has all.
+// Unified is the Controller of a [Part] of version 2, whose tree has all controllers.
 const Unified = "unified"
 
-// partControllers are what commands are counted for by; the first two are needed.
+// partControllers count for commands; the first two are required.
 var partControllers = []string{"pids", "memory", "cpuacct", "blkio"}
 
-// Divisible returns why sandboxes' groups can't be divided here; nil: they can.
+// Divisible returns why sandboxes' cgroups can't be divided here; nil: they can.
 func (all Hierarchies) Divisible() error {
 	versions := map[bool]bool{}
 	for _, name := range partControllers[:2] {
@@ -53,9 +53,9 @@ func (all Hierarchies) Divisible() error {
 	return nil
 }
 
-// Launchers is how many threads the agent can have in the groups of commands,
-// where they count as processes: one in each, and one more for root's commands.
-// In version 2 a thread can't be in another group than its process.
+// Launchers returns how many threads of the agent can be in the cgroups of commands, where they
+// count as processes: one in each, and one more for root's commands. In version 2 it is 0: a thread
+// can't be in another cgroup than its process.
 func (all Hierarchies) Launchers() int64 {
 	if _, ok := all.unified(); ok {
 		return 0
@@ -63,31 +63,30 @@ func (all Hierarchies) Launchers() int64 {
 	return Slots + 2
 }
 
-// ApartCPU reports whether commands' processor time can be limited apart from the
-// agent's: in version 2.
-func (all Hierarchies) ApartCPU() bool {
+// SeparateCPU reports whether the commands' CPU time can be limited separately from the agent's: in
+// version 2.
+func (all Hierarchies) SeparateCPU() bool {
 	_, unified := all.unified()
 	h, ok := all.Controller("cpu")
 	return unified && ok && h.V2
 }
 
-// unified returns the tree of version 2 if sandboxes' groups are divided there.
+// unified returns the version 2 tree if sandboxes' cgroups are divided there.
 func (all Hierarchies) unified() (Hierarchy, bool) {
 	h, ok := all.Controller(partControllers[0])
 	return h, ok && h.V2
 }
 
-// A Part is the directory of the groups of commands in one tree. Nothing above
-// it can be reached through it.
+// A Part is the directory of commands' cgroups in one tree. Nothing above it can be reached through
+// Dir.
 type Part struct {
 	Controller string
 	Dir        *os.File
 }
 
-// Divide makes the groups of commands below the group that path names, which
-// may not be there yet, limits them to what want says of memory and processes,
-// reads that back, and lets owner put its threads there. The caller closes the
-// parts. In version 2 the groups have no limits before [Hierarchies.Settle].
+// Divide makes the cgroups of commands below a cgroup, which needn't exist yet. It limits their
+// memory and processes together, reads that back, and lets the user owner move threads there. The
+// caller closes the parts. In version 2 the cgroups have no limits before [Hierarchies.Settle].
 func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part, err error) {
 	defer func() {
 		if err != nil {
@@ -129,10 +128,9 @@ func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part
 	return parts, nil
 }
 
-// openPart opens a directory as a mount of its own, which is nowhere mounted:
-// "..", where there is nothing above, leads whoever inherits it to no group but
-// those below. In the directory itself it would lead to the tree's root, to the
-// names of all groups of the machine and what is counted there.
+// openPart opens a directory as a detached mount of its own, so that ".." leads nowhere: a process
+// that inherits the descriptor reaches only the cgroups below. Otherwise ".." would lead to the
+// tree's root, with the names and counters of all cgroups of the machine.
 func openPart(dir string) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -148,9 +146,8 @@ func slotName(i int) string {
 	return "x" + strconv.Itoa(i)
 }
 
-// makeSlot makes a group that owner's threads may join. Its other files stay
-// the machine's, but for the one that forgets the peak of memory when it is
-// written.
+// makeSlot makes a cgroup that owner's threads may join. Its other files stay root's, except the
+// one that resets the peak of memory.
 func makeSlot(dir string, owner int) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -169,21 +166,22 @@ func limitPart(controller, dir string, want Limits) error {
 	case "pids":
 		return set(dir, "pids.max", want.Processes, false)
 	case "memory":
-		// Before Linux 5.11 a group could be apart from the one above it.
+		// Before Linux 5.11 a cgroup's memory could be counted separately from its parent's.
 		if text, err := readFile(filepath.Join(dir, "memory.use_hierarchy")); err == nil && strings.TrimSpace(string(text)) != "1" {
-			return errors.New("memory isn't counted for the groups above: boot a kernel of version 5.11 or later")
+			return errors.New("memory isn't counted hierarchically: boot Linux 5.11 or later")
 		}
 		return errors.Join(set(dir, "memory.limit_in_bytes", want.Memory, false), set(dir, "memory.memsw.limit_in_bytes", want.Memory, true))
 	}
 	return nil
 }
 
-// set writes a number to a file of a group, and reads it back. One that is
-// optional may not be there.
+// set writes a number to a cgroup's file, and reads it back. If optional, the file may be missing.
 func set(dir, file string, value int64, optional bool) error {
 	return setText(dir, file, strconv.FormatInt(value, 10), optional)
 }
 
+// setText writes a text to a cgroup's file, and returns an error unless the file then contains
+// exactly that.
 func setText(dir, file, text string, optional bool) error {
 	at := filepath.Join(dir, file)
 	got, err := exchange(at, text)
@@ -199,8 +197,7 @@ func setText(dir, file, text string, optional bool) error {
 	return nil
 }
 
-// parts returns the group and, where it is divided, those that have something
-// in them below.
+// parts returns the cgroup and, if it is divided, those below that can have processes.
 func (g Group) parts() ([]string, error) {
 	all := []string{g.Dir}
 	if g.Dir == "" {

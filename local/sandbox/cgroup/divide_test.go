@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// divided makes the groups of a sandbox in version 1.
+// divided makes the cgroups of a sandbox in version 1.
 func divided(t *testing.T, owner int, want Limits) (trees Hierarchies, path string, divide func() error) {
 	t.Helper()
 	need.Sandboxes(t)
@@ -45,9 +45,8 @@ func divided(t *testing.T, owner int, want Limits) (trees Hierarchies, path stri
 	}
 }
 
-// TestDivideOnVersion1: the limits of all commands together are set, and the
-// groups of single commands are their owner's to join, and nothing more. Its twin
-// for version 2 is TestSettleOnVersion2 in unified_test.go.
+// TestDivideOnVersion1: the commands' common limits are set, and their owner may join the commands'
+// cgroups, and nothing more. Its twin for version 2 is TestSettleOnVersion2 in unified_test.go.
 func TestDivideOnVersion1(t *testing.T) {
 	const owner = 1_234_567_890
 	trees, path, divide := divided(t, owner, Limits{Memory: 64 << 20, Processes: 10})
@@ -76,8 +75,8 @@ func TestDivideOnVersion1(t *testing.T) {
 	}
 }
 
-// TestDivideRefusesOnVersion1: a limit that doesn't take is an error. Its twin for
-// version 2 is TestSettleRefusesOnVersion2 in unified_test.go.
+// TestDivideRefusesOnVersion1: a limit that the kernel changes is an error. Its twin for version 2
+// is TestSettleRefusesOnVersion2 in unified_test.go.
 func TestDivideRefusesOnVersion1(t *testing.T) {
 	_, _, divide := divided(t, 0, Limits{Memory: 64<<20 + 1, Processes: 10}) // the kernel counts in pages
 	if err := divide(); err == nil {

@@ -6,10 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of groups are opened some hundred times for each sandbox. Package os registers each file
-// with its poller: up to five more system calls.
+// The files of cgroups are opened some hundred times for each sandbox. Package os would register
+// each file with its poller, which takes up to five more system calls; so this file uses system
+// calls directly.
 
-// readFile returns what a file says. Its error is that of os.ReadFile.
+// readFile returns a file's contents. Its errors are those of os.ReadFile.
 func readFile(at string) ([]byte, error) {
 	fd, err := open(at, unix.O_RDONLY)
 	if err != nil {
@@ -19,7 +20,7 @@ func readFile(at string) ([]byte, error) {
 	return readAll(fd, at)
 }
 
-// exchange writes text to a file, and returns what that says then. A file that isn't there isn't made.
+// exchange writes text to an existing file, and returns what the file contains then.
 func exchange(at, text string) (string, error) {
 	fd, err := open(at, unix.O_RDWR)
 	if err != nil {
@@ -41,7 +42,7 @@ func open(at string, flags int) (int, error) {
 	return fd, nil
 }
 
-// readAll reads a file from its beginning.
+// readAll reads a file from its start.
 func readAll(fd int, at string) (all []byte, err error) {
 	all = make([]byte, 0, 512)
 	for {
@@ -58,7 +59,7 @@ func readAll(fd int, at string) (all []byte, err error) {
 	}
 }
 
-// uninterrupted calls do again as long as a signal interrupts it.
+// uninterrupted repeats do while a signal interrupts it.
 func uninterrupted(do func() (int, error)) (n int, err error) {
 	for {
 		if n, err = do(); err != unix.EINTR {

@@ -12,32 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Group is a directory of one tree.
+// A Group is a cgroup's directory in one tree.
 type Group struct {
 	Dir string `json:"dir"`
 	V2  bool   `json:"v2,omitempty"`
 }
 
-// Groups are those of one process that limit it.
+// Groups are the cgroups that limit one process.
 type Groups struct {
 	Memory    Group `json:"memory"`
 	Processes Group `json:"processes"`
 	CPU       Group `json:"cpu"`
-	Account   Group `json:"account,omitzero"` // of version 1, which counts processor time; version 2 counts in CPU
+	Account   Group `json:"account,omitzero"` // version 1: counts CPU time; version 2 counts it in CPU
 }
 
-// Limits are what a process may use. One that is 0 isn't set, where the machine
-// can't and that was accepted.
+// Limits are what a process may use. 0: not set, because the machine can't and that was accepted.
 type Limits struct {
-	Memory    int64 // bytes, without swap
-	Processes int64 // threads count too
+	Memory    int64 // bytes; no swap
+	Processes int64 // number, including threads
 	CPUQuota  int64 // microseconds of CPU time per CPUPeriod
 	CPUPeriod int64 // microseconds
 }
 
-// Of returns the groups of a process, found from /proc/<pid>/cgroup. Of the agent
-// in a divided group of version 2 it is that group, which limits it all. There is
-// none where a controller isn't there.
+// Of returns the cgroups of a process, from /proc/<pid>/cgroup. For an agent in a divided cgroup of
+// version 2 it returns the divided cgroup, which limits all of the sandbox. A missing controller
+// gives an empty Group.
 func (all Hierarchies) Of(pid int) (Groups, error) {
 	text, err := readFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -46,7 +45,7 @@ func (all Hierarchies) Of(pid int) (Groups, error) {
 	return all.of(pid, string(text))
 }
 
-// of is Of, of a process whose /proc/<pid>/cgroup has this text.
+// of is Of for a process whose /proc/<pid>/cgroup contains text.
 func (all Hierarchies) of(pid int, text string) (g Groups, err error) {
 	paths := map[string]string{} // by controller; "" is version 2
 	for line := range strings.Lines(text) {
@@ -69,14 +68,14 @@ func (all Hierarchies) of(pid int, text string) (g Groups, err error) {
 		}
 		dir, ok := h.dir(paths[key])
 		if !ok {
-			return Group{}, fmt.Errorf("process %d: its %s group %q can't be seen below %s", pid, controller, paths[key], h.Mount)
+			return Group{}, fmt.Errorf("process %d: its %s cgroup %q isn't visible below %s", pid, controller, paths[key], h.Mount)
 		}
 		if !h.V2 || filepath.Base(dir) != Agent {
 			return Group{Dir: dir, V2: h.V2}, nil
 		}
 		divided, err := exists(filepath.Join(filepath.Dir(dir), Commands))
 		if err != nil {
-			return Group{}, fmt.Errorf("process %d: its group can't be read: %w", pid, err)
+			return Group{}, fmt.Errorf("process %d: read its cgroup: %w", pid, err)
 		}
 		if divided {
 			dir = filepath.Dir(dir)
@@ -98,8 +97,8 @@ func (all Hierarchies) of(pid int, text string) (g Groups, err error) {
 	return g, nil
 }
 
-// Member returns a process's groups, and an error unless it is in the group
-// that path names, in each tree that limits it.
+// Member returns a process's cgroups. It returns an error unless the process is in the cgroup path
+// in each tree that limits it.
 func (all Hierarchies) Member(pid int, path string) (Groups, error) {
 	g, err := all.Of(pid)
 	if err != nil {
@@ -117,8 +116,8 @@ func (all Hierarchies) Member(pid int, path string) (Groups, error) {
 	return g, nil
 }
 
-// Check returns an error unless a process is in the group that path names, in
-// each tree that limits it, and the kernel holds exactly these limits there.
+// Check returns an error unless a process is in the cgroup path in each tree that limits it, and
+// the kernel has exactly these limits there.
 func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) {
 	g, err := all.Member(pid, path)
 	if err != nil {
@@ -142,6 +141,7 @@ func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) 
 	return g, nil
 }
 
+// A check is the value that a cgroup's file must have.
 type check struct {
 	group    Group
 	file     string
@@ -149,6 +149,7 @@ type check struct {
 	optional bool // swap isn't accounted on every kernel
 }
 
+// checks returns the checks for limits; a limit of 0 isn't checked.
 func (g Groups) checks(want Limits) (checks []check) {
 	memory := strconv.FormatInt(want.Memory, 10)
 	if want.Processes != 0 {
@@ -176,9 +177,8 @@ func (g Groups) checks(want Limits) (checks []check) {
 		check{group: g.CPU, file: "cpu.cfs_period_us", want: strconv.FormatInt(want.CPUPeriod, 10)})
 }
 
-// Counts returns how many processes the kernel killed for memory in these
-// groups and those of commands below, and how many forks it refused, since they
-// were made. Where nothing counts it is nothing.
+// Counts returns how many processes the kernel killed for memory in these cgroups and those of
+// commands below, and how many forks it refused, since they were made. Missing controllers count 0.
 func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
 	kills, hits, err := g.counted()
 	if err != nil {
@@ -190,7 +190,7 @@ func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
 	return oomKills, processLimitHits, err
 }
 
-// used returns the file that counts the processor time of the groups and of those below; "": none does.
+// used returns the file that counts the CPU time of the cgroup and those below; "": there is none.
 func (g Groups) used() string {
 	switch {
 	case g.Account.Dir != "":
@@ -201,7 +201,7 @@ func (g Groups) used() string {
 	return ""
 }
 
-// usedIn returns the processor time in the text of used's file; 0: there is none.
+// usedIn returns the CPU time in the text of that file; 0: there is none.
 func usedIn(text []byte) time.Duration {
 	if rest, ok := bytes.CutPrefix(text, []byte("usage_usec ")); ok { // cpu.stat begins with it
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
@@ -212,13 +212,13 @@ func usedIn(text []byte) time.Duration {
 	return time.Duration(n)
 }
 
-// Lines of the files that count.
+// Keys of lines in the counting files.
 const (
 	killKey = "oom_kill"
 	hitKey  = "max"
 )
 
-// counted returns the files that count these.
+// counted returns the files that count OOM kills and refused forks.
 func (g Groups) counted() (kills, hits []string, err error) {
 	memory, err := g.Memory.parts()
 	if err != nil {
@@ -228,29 +228,30 @@ func (g Groups) counted() (kills, hits []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	file := "memory.oom_control" // counts what was killed in the very group
+	file := "memory.oom_control" // counts kills in this cgroup only
 	if g.Memory.V2 {
-		file, memory = "memory.events", memory[:1] // counts for the groups below, too
+		file, memory = "memory.events", memory[:1] // includes the cgroups below
 	}
 	inherited, err := exists(filepath.Join(g.Processes.Dir, "pids.events.local"))
 	if err != nil {
 		return nil, nil, err
 	}
 	if inherited {
-		processes = processes[:1] // likewise, from Linux 6.11 on
+		processes = processes[:1] // from Linux 6.11 on it includes the cgroups below
 	}
 	return filesIn(memory, file), filesIn(processes, "pids.events"), nil
 }
 
 func filesIn(dirs []string, file string) (paths []string) {
 	for _, dir := range dirs {
-		if dir != "" { // else there is no such controller
+		if dir != "" { // "": the controller is missing
 			paths = append(paths, filepath.Join(dir, file))
 		}
 	}
 	return paths
 }
 
+// sum returns the sum of the numbers after key in files.
 func sum(paths []string, key string) (all int64, err error) {
 	for _, path := range paths {
 		n, err := value(path, key)
@@ -262,10 +263,10 @@ func sum(paths []string, key string) (all int64, err error) {
 	return all, nil
 }
 
-// countSize is more than such a file has.
+// countSize is larger than any counting file.
 const countSize = 512
 
-// value returns the number on the line of a file that begins with key.
+// value returns the number after key in a file of "key number" lines.
 func value(file, key string) (int64, error) {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -280,7 +281,7 @@ func value(file, key string) (int64, error) {
 	return lineOf(file, text[:n], key)
 }
 
-// lineOf returns the number on the line of a file's text that begins with key.
+// lineOf returns the number after key in the text of such a file.
 func lineOf(file string, text []byte, key string) (int64, error) {
 	for line := range strings.Lines(string(text)) {
 		if name, number, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && name == key {

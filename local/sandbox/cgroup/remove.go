@@ -17,10 +17,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// Remove kills everything in the group that path names, in every tree, waits
-// until it is gone, and deletes the groups; what isn't there is success. It
-// serves a sandbox whose making was interrupted too, which may have joined
-// some trees only.
+// Remove kills all processes in a cgroup, in every tree, waits until they have ended, and deletes
+// the cgroups. A missing cgroup is success. It also works for a sandbox that was killed while being
+// made, and joined only some trees. It returns an error when ctx ends.
 func (all Hierarchies) Remove(ctx context.Context, path string) error {
 	var dirs []string
 	for _, h := range all {
@@ -36,8 +35,8 @@ func (all Hierarchies) Remove(ctx context.Context, path string) error {
 	if len(dirs) == 0 {
 		return nil
 	}
-	// Usually every process is in every tree, so killing those of one is enough. The kernel keeps a
-	// group that still has a process or a group below it; then every tree is looked through.
+	// Usually every process is in every tree, so killing those of one tree is enough. The kernel
+	// doesn't delete a cgroup with processes or cgroups below; then every tree is searched.
 	if err := kill(ctx, dirs[:1]); err != nil {
 		return err
 	}
@@ -56,7 +55,8 @@ func (all Hierarchies) Remove(ctx context.Context, path string) error {
 	return nil
 }
 
-// removeKnown deletes a group and those that Divide makes below it, and reports whether they are gone.
+// removeKnown deletes a cgroup and those that Divide makes below it, and reports whether it is
+// gone.
 func removeKnown(dir string) bool {
 	for i := range Slots + 1 {
 		_ = unix.Rmdir(filepath.Join(dir, Commands, slotName(i)))
@@ -67,19 +67,18 @@ func removeKnown(dir string) bool {
 	return err == nil || err == unix.ENOENT
 }
 
-// Prune deletes the group that path names, in every tree, where nothing is in
-// it.
+// Prune deletes a cgroup in every tree, if it is empty.
 func (all Hierarchies) Prune(path string) {
 	for _, h := range all {
 		_ = unix.Rmdir(filepath.Join(h.Mount, path))
 	}
 }
 
-// kill ends all processes in dirs and below. New ones can appear while it
-// works, so it looks again until it finds none.
+// kill ends all processes in dirs and below. New ones can appear meanwhile, so it repeats until it
+// finds none.
 func kill(ctx context.Context, dirs []string) error {
 	for _, dir := range dirs {
-		// Where there is cgroup.kill (version 2, Linux 5.14), one write gets all.
+		// cgroup.kill (version 2, Linux 5.14) kills all processes with one write.
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	}
 	for {
@@ -102,12 +101,12 @@ func kill(ctx context.Context, dirs []string) error {
 			return fmt.Errorf("poll: %w", err)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("processes don't end: %w", context.Cause(ctx))
+			return fmt.Errorf("its processes don't end: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// killOnce kills what is in dir and below now, and returns a pidfd of each.
+// killOnce kills the processes in dir and below now, and returns a pidfd of each.
 func killOnce(dir string) ([]unix.PollFd, error) {
 	var ends []unix.PollFd
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
@@ -124,9 +123,9 @@ func killOnce(dir string) ([]unix.PollFd, error) {
 		for _, pid := range pids {
 			fd, err := unix.PidfdOpen(pid, 0)
 			if err != nil {
-				continue // gone
+				continue // it has ended
 			}
-			// The number may have been given to another process meanwhile.
+			// The id may have been reused for another process meanwhile.
 			if still, err := Processes(at); err == nil && slices.Contains(still, pid) {
 				_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 				ends = append(ends, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
@@ -145,8 +144,7 @@ func closeAll(fds []unix.PollFd) {
 	}
 }
 
-// Processes returns the ids of the processes in a group's directory, none if
-// it isn't there.
+// Processes returns the ids of a cgroup's processes; none if the cgroup is missing.
 func Processes(dir string) ([]int, error) {
 	text, err := readFile(filepath.Join(dir, "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -159,15 +157,15 @@ func Processes(dir string) ([]int, error) {
 	for _, field := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil || pid <= 0 {
-			return nil, fmt.Errorf("%s: a process that can't be seen from here (%s)", dir, field)
+			return nil, fmt.Errorf("%s: process %s is outside this pid namespace", dir, field)
 		}
 		pids = append(pids, pid)
 	}
 	return pids, nil
 }
 
-// removeTree deletes a group and those below it. The kernel says EBUSY for a
-// short while after the last process of a group ended.
+// removeTree deletes a cgroup and those below it. The kernel returns EBUSY for a short while after
+// a cgroup's last process has ended.
 func removeTree(ctx context.Context, dir string) error {
 	var below []string
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {

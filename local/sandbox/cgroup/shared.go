@@ -13,23 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared are limits of what the machine has for all, beside memory, processes and
-// processor time.
+// Shared are limits of machine-wide resources other than memory, processes and CPU time.
 type Shared struct {
-	Buffers int64    // bytes of TCP and UDP in the kernel; version 2 counts them as memory
-	Disks   []string // whole disks, "major:minor", that can be read from
-	Read    int64    // bytes a second of each disk; 0: no limit
-	Reads   int64    // likewise, how many times
+	Buffers int64    // bytes of TCP and UDP buffers in the kernel; version 2 counts them as memory
+	Disks   []string // whole disks that can be read from, as "major:minor"
+	Read    int64    // bytes per second from each disk; 0: no limit
+	Reads   int64    // reads per second from each disk
 }
 
-// Share sets limits in the group that path names and in those of commands below it,
-// and reads them back. It leaves out what the kernel can't limit. In version 1 each
-// group has its own, since there they don't add up; processes must begin after it.
+// Share sets limits in a cgroup and in those of commands below it, and reads them back. It leaves
+// out limits that the kernel doesn't have. In version 1 each cgroup has limits of its own, because
+// they don't add up there; so processes must start afterwards.
 func (all Hierarchies) Share(path string, want Shared) error {
 	return errors.Join(all.shareBuffers(path, want), all.shareDisks(path, want))
 }
 
-// withProcesses returns the groups at and below dir which processes are in.
+// withProcesses returns the cgroups at and below dir that can have processes.
 func withProcesses(dir string) (dirs []string, err error) {
 	dirs, err = Group{Dir: dir}.parts()
 	if len(dirs) > 1 {
@@ -38,6 +37,7 @@ func withProcesses(dir string) (dirs []string, err error) {
 	return dirs, err
 }
 
+// shareBuffers limits the socket buffers of TCP, in version 1.
 func (all Hierarchies) shareBuffers(path string, want Shared) error {
 	h, ok := all.Controller("memory")
 	if !ok || h.V2 {
@@ -45,12 +45,14 @@ func (all Hierarchies) shareBuffers(path string, want Shared) error {
 	}
 	dirs, err := withProcesses(filepath.Join(h.Mount, path))
 	for _, dir := range dirs {
-		// Newer kernels may not have it: it is deprecated with version 1.
+		// Newer kernels may lack it: it is deprecated together with version 1.
 		err = errors.Join(err, set(dir, "memory.kmem.tcp.limit_in_bytes", want.Buffers, true))
 	}
 	return err
 }
 
+// shareDisks limits reads from disks: in version 2 for all commands together, in version 1 for each
+// cgroup.
 func (all Hierarchies) shareDisks(path string, want Shared) error {
 	if want.Read == 0 || len(want.Disks) == 0 {
 		return nil
@@ -83,9 +85,8 @@ func (all Hierarchies) shareDisks(path string, want Shared) error {
 	return err
 }
 
-// setDisk writes the line of a disk to a file, and reads it back. The file isn't
-// there where the kernel or the group above has no such limits, and not every device
-// has any.
+// setDisk writes a disk's line to a file, and reads it back. It skips a file that is missing
+// because the kernel or the cgroup above has no such limits, and a device that can't be limited.
 func setDisk(dir, file, disk, limits string) error {
 	at, line := filepath.Join(dir, file), disk+" "+limits
 	text, err := exchange(at, line)
@@ -93,7 +94,7 @@ func setDisk(dir, file, disk, limits string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
-		return nil // a device whose reads the kernel can't limit
+		return nil // the kernel can't limit reads of this device
 	case err != nil:
 		return err
 	case !slices.Contains(strings.Split(text, "\n"), line):
@@ -102,8 +103,8 @@ func setDisk(dir, file, disk, limits string) error {
 	return nil
 }
 
-// Disks returns the disks that files are on, as cgroups name them. Some file systems
-// are on none, or don't say on which.
+// Disks returns the disks that files are on, named as cgroups do. A file system that is on no disk,
+// or doesn't report one, is left out.
 func Disks(paths ...string) (disks []string, err error) {
 	for _, path := range paths {
 		var stat unix.Stat_t
@@ -123,12 +124,11 @@ func Disks(paths ...string) (disks []string, err error) {
 	return disks, nil
 }
 
-// devices has a link to each block device, named "major:minor". A partition's directory
-// is in its disk's.
+// devices has a link to each block device, named "major:minor". A partition's directory is in its
+// disk's.
 const devices = "/sys/dev/block"
 
-// wholeDisk returns the disk of a partition, and any other device as it is; "" for
-// what is no device.
+// wholeDisk returns the disk of a partition; any other device is returned as it is; "": no device.
 func wholeDisk(devices, device string) (string, error) {
 	at, err := filepath.EvalSymlinks(filepath.Join(devices, device))
 	if errors.Is(err, os.ErrNotExist) {
@@ -145,7 +145,7 @@ func wholeDisk(devices, device string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// LimitsReads reports whether groups can have a limit of what is read from disks.
+// LimitsReads reports whether the kernel can limit what cgroups read from disks.
 func (all Hierarchies) LimitsReads() bool {
 	if h, ok := all.unified(); ok {
 		return h.enables("io")

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestWholeDisk: limits of reads are those of whole disks, whichever part of one the
-// files are on. The directories are as the kernel has them for a machine with a
-// partition, and one whose disk has none.
+// TestWholeDisk: limits of reads apply to whole disks, whichever partition files are on. The
+// directories imitate the kernel's, for a disk with a partition and one without.
 func TestWholeDisk(t *testing.T) {
 	sys := t.TempDir()
 	links := filepath.Join(sys, "dev", "block")

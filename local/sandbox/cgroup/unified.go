@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// divideUnified makes the groups of a sandbox in the tree of version 2. They
-// have no controllers yet: nothing could join the sandbox's own group then, and
-// its first process does, from which it sees no group above.
+// divideUnified makes the cgroups of a sandbox in the version 2 tree. They get no controllers yet:
+// with them, no process could join the sandbox's own cgroup. The first process joins that one, so
+// that it sees no cgroup above.
 func divideUnified(dir string) (Part, error) {
 	run := filepath.Join(dir, Commands)
 	for _, at := range append(slots(run), filepath.Join(dir, Agent)) {
@@ -27,11 +27,10 @@ func divideUnified(dir string) (Part, error) {
 	return Part{Controller: Unified, Dir: f}, err
 }
 
-// Settle ends what [Hierarchies.Divide] began, as soon as the sandbox's first
-// process has joined the group that path names, and before it does anything: it
-// goes into a group of its own there, the groups of commands get their limits,
-// which are read back, and owner may start processes in them. In version 1
-// nothing is left to be done.
+// Settle completes [Hierarchies.Divide] after the sandbox's first process has joined the cgroup,
+// and before that process does anything. It moves the process to the agent's cgroup, sets and reads
+// back the limits of commands' cgroups, and lets the user owner start processes there. In version 1
+// it does nothing.
 func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	h, ok := all.unified()
 	if !ok {
@@ -45,7 +44,7 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	}
 	for _, pid := range pids {
 		if err := os.WriteFile(filepath.Join(dir, Agent, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
-			return fmt.Errorf("move the first process into its group: %w", err)
+			return fmt.Errorf("move the first process into its cgroup: %w", err)
 		}
 	}
 	if err := errors.Join(control(dir, "cpu", "io"), control(run, "io"), set(filepath.Join(dir, Agent), "cpu.weight", agentWeight, true)); err != nil {
@@ -54,22 +53,22 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	if err := errors.Join(set(run, "memory.max", want.Memory, false), set(run, "memory.swap.max", 0, true), set(run, "pids.max", want.Processes, false)); err != nil {
 		return err
 	}
-	if want.CPUQuota > 0 && all.ApartCPU() {
+	if want.CPUQuota > 0 && all.SeparateCPU() {
 		if err := setText(run, "cpu.max", fmt.Sprintf("%d %d", want.CPUQuota, want.CPUPeriod), false); err != nil {
 			return err
 		}
 	}
-	// What starts a process in a group must have the right to do so there, and in
-	// the group above that and the own.
+	// To start a process in a cgroup, the agent needs permission there, in the common ancestor, and
+	// in its own cgroup.
 	files := []string{filepath.Join(dir, "cgroup.procs")}
 	for _, slot := range slots(run) {
-		// From Linux 6.11 on refused forks count for the group whose limit it was. So
-		// a command that is alone with it meets its own.
+		// From Linux 6.11 on a refused fork counts for the cgroup whose limit it hit. So each slot
+		// has the limit, too, and a single command hits its own.
 		if err := set(slot, "pids.max", want.Processes, false); err != nil {
 			return err
 		}
 		files = append(files, filepath.Join(slot, "cgroup.procs"), filepath.Join(slot, "memory.peak"))
-		if filepath.Base(slot) != rest { // one command's alone can be killed as a whole
+		if filepath.Base(slot) != rest { // a slot of one command can be killed as a whole
 			files = append(files, filepath.Join(slot, "cgroup.kill"))
 		}
 	}
@@ -88,9 +87,8 @@ func slots(run string) (all []string) {
 	return all
 }
 
-// control has the groups below one counted and limited: for processes and
-// memory, and by further controllers where these can be had. Processor time is
-// counted always, and is all commands' together to share.
+// control enables controllers for the cgroups below dir: processes and memory, and those of more
+// that are available. CPU time is always counted, and all commands share it.
 func control(dir string, more ...string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -103,12 +101,12 @@ func control(dir string, more ...string) error {
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(strings.Join(wanted, " ")), 0); err != nil {
-		return fmt.Errorf("control the groups below %s: %w", dir, err)
+		return fmt.Errorf("enable controllers for the cgroups below %s: %w", dir, err)
 	}
 	return nil
 }
 
-// agentWeight is the agent's part of the sandbox's processor time beside 100 of all
-// commands together. Without a group's part of its own it would have that of one
-// process among them, and a bomb of forks keeps it from ending that.
+// agentWeight is the agent's weight for CPU time, against 100 of all commands together. Without it
+// the agent would get the share of one process among them, and a fork bomb could keep it from
+// ending that.
 const agentWeight = 1000

@@ -15,8 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// settled makes the groups of a sandbox in version 2, around a process that
-// sleeps.
+// settled makes the cgroups of a sandbox in version 2, around a sleeping process.
 func settled(t *testing.T, owner int, want Limits) (trees Hierarchies, path, dir string, pid int) {
 	need.Sandboxes(t)
 	trees, err := Mounted()
@@ -43,7 +42,7 @@ func settled(t *testing.T, owner int, want Limits) (trees Hierarchies, path, dir
 	for _, p := range parts {
 		_ = p.Dir.Close()
 	}
-	for _, at := range []string{h.Mount, filepath.Dir(dir)} { // as libcontainer does
+	for _, at := range []string{h.Mount, filepath.Dir(dir)} { // like libcontainer
 		if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+memory +pids +cpu"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -68,9 +67,9 @@ func settled(t *testing.T, owner int, want Limits) (trees Hierarchies, path, dir
 	return trees, path, dir, cmd.Process.Pid
 }
 
-// TestSettleOnVersion2: the agent is apart from its commands, whose limits hold,
-// and may put processes into their groups and do nothing else. Its twin for
-// version 1 is TestDivideOnVersion1 in divide_test.go.
+// TestSettleOnVersion2: the agent is separate from its commands, whose limits hold. It may put
+// processes into their cgroups, and nothing else. Its twin for version 1 is TestDivideOnVersion1 in
+// divide_test.go.
 func TestSettleOnVersion2(t *testing.T) {
 	const owner = 1_234_567_890
 	trees, path, dir, pid := settled(t, owner, Limits{Memory: 64 << 20, Processes: 10, CPUQuota: 50_000, CPUPeriod: 100_000})
@@ -93,8 +92,8 @@ func TestSettleOnVersion2(t *testing.T) {
 		}
 	}
 
-	// What the owner may do: put processes into the groups of commands. It can't get
-	// there from elsewhere, nor leave, nor change a limit.
+	// The owner may put processes into the commands' cgroups. It can't move processes there from
+	// elsewhere, leave, or change a limit.
 	as := func(script string) error {
 		cmd := exec.Command("/bin/sh", "-c", script)
 		cmd.Dir = dir
@@ -128,7 +127,7 @@ func TestSettleOnVersion2(t *testing.T) {
 		"a group":                   "mkdir run/x0/more",
 		"no controllers":            "echo -pids >run/cgroup.subtree_control",
 		"end all that is with this": "echo 1 >run/cgroup.kill",
-		"end what shares a group":   "echo 1 >run/rest/cgroup.kill",
+		"kill the shared group":     "echo 1 >run/rest/cgroup.kill",
 	} {
 		if err := as(script); err == nil {
 			t.Errorf("%s: done", name)
@@ -136,8 +135,8 @@ func TestSettleOnVersion2(t *testing.T) {
 	}
 }
 
-// TestSettleRefusesOnVersion2: a limit that doesn't take is an error. Its twin for
-// version 1 is TestDivideRefusesOnVersion1 in divide_test.go.
+// TestSettleRefusesOnVersion2: a limit that the kernel changes is an error. Its twin for version 1
+// is TestDivideRefusesOnVersion1 in divide_test.go.
 func TestSettleRefusesOnVersion2(t *testing.T) {
 	trees, path, dir, _ := settled(t, 0, Limits{Memory: 64 << 20, Processes: 10})
 	if err := trees.Settle(path, 0, Limits{Memory: 64<<20 + 1, Processes: 10}); err == nil { // the kernel counts in pages
@@ -150,6 +149,6 @@ func TestSettleRefusesOnVersion2(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := trees.Settle(path, 0, Limits{Memory: 64 << 20, Processes: 10}); err == nil {
-		t.Error("a group that isn't there is settled")
+		t.Error("a missing group is settled")
 	}
 }

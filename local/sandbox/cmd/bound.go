@@ -13,9 +13,9 @@ package main
 
 struct setting { const char *file, *value; };
 
-// write_in has a child join a user namespace and a network and write settings there: only a process
-// without threads may join one. The child shares this process's memory until it ends, so
-// no signal may have a handler of Go's run in it.
+// write_in lets a child join a user namespace and a network namespace and write settings there:
+// only a process with a single thread may join a user namespace. The child shares this process's
+// memory until it ends, so no signal handler of Go may run in it: all signals are blocked.
 static int write_in(int user_namespace, int network, const struct setting *s, int count) {
 	sigset_t all, before;
 	sigfillset(&all);
@@ -55,11 +55,12 @@ import (
 )
 
 const (
-	// A runner has an eighth of its memory for the buffers of its sockets.
+	// A runner may use an eighth of its memory for the buffers of its sockets, but at least
+	// fewestBuffers bytes.
 	buffersPart   = 8
 	fewestBuffers = 8 << 20
 
-	bytesPerRead = 64 << 10 // on the average, of what a sandbox may read from a disk
+	bytesPerRead = 64 << 10 // average size of a read, to derive the limit of reads from that of bytes
 )
 
 // boundUsers limits what the users of a sandbox can take together.
@@ -75,31 +76,31 @@ func boundUsers(pid int) error {
 	}
 	defer func() { _ = unix.Close(network) }()
 	all := make([]C.struct_setting, 0, len(settings))
-	for _, s := range settings { // for this process's short life
+	for _, s := range settings { // never freed: this process is short-lived
 		all = append(all, C.struct_setting{file: C.CString("/proc/sys/" + s.name), value: C.CString(strconv.Itoa(s.value))})
 	}
 	if errno := C.write_in(C.int(namespace), C.int(network), &all[0], C.int(len(all))); errno != 0 {
-		return fmt.Errorf("settings of the sandbox's namespaces: %w", syscall.Errno(errno))
+		return fmt.Errorf("write settings of the sandbox's namespaces: %w", syscall.Errno(errno))
 	}
 	return nil
 }
 
-// settings are those of a sandbox's users and network. A kernel may have a network's only
-// for the whole machine; then they stay as they are.
+// settings are written in a sandbox's user and network namespaces. If a kernel has a network
+// setting only for the whole machine, it stays as it is.
 var settings = []struct {
 	name  string
 	value int
 }{
 	{"user/max_inotify_instances", spec.InotifyInstances},
 	{"user/max_inotify_watches", spec.InotifyWatches},
-	// Memory of each socket's options, which no control group counts: from Linux 6.8 on
-	// a network's own. Without it the filter refuses what takes most of it.
+	// Memory of each socket's options, which no cgroup counts. A network namespace has this setting
+	// from Linux 6.8 on. Before, the seccomp filter refuses the calls that take most of it.
 	{"net/core/optmem_max", 4096},
-	// The agent looks at so many sockets of TCP that these leave room for others.
+	// Few enough that the agent, which inspects TCP sockets up to a limit, sees the others too.
 	{"net/ipv4/tcp_max_tw_buckets", 4096},
 }
 
-// boundGroups limits what the groups of a sandbox can.
+// boundGroups sets the limits of machine-wide resources in a sandbox's cgroups.
 func boundGroups(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error {
 	disks, err := cgroup.Disks("/usr", c.Images)
 	if err != nil {

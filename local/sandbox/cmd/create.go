@@ -18,13 +18,12 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// rootMount is where the root directory is mounted, in the helper's own mount
-// namespace only. The sandbox's root user must be able to come here, which it
-// often can't in the server's data directory.
+// rootMount is where the root directory is mounted, in the helper's mount namespace only. The
+// sandbox's root user must be able to reach it, and often can't reach the server's data directory.
 const rootMount = "/run/rockpool/root"
 
-// create makes the sandbox, starts its first process, and reads back that the
-// limits hold. After an error something may be left, for remove.
+// create makes the sandbox, reads its limits back, and starts its first process. After an error
+// something may be left for remove.
 func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
 	l, err := linkOf(c, q)
 	if err != nil {
@@ -42,11 +41,11 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	return answer, l.tell(q, &answer)
+	return answer, l.setAddress(q, &answer)
 }
 
-// apart returns an error where a process shares a namespace with this one.
-func apart(pid int) error {
+// checkNamespaces returns an error if a process shares a namespace with this one.
+func checkNamespaces(pid int) error {
 	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
 		own, err := os.Readlink("/proc/self/ns/" + kind)
 		if err != nil {
@@ -57,13 +56,13 @@ func apart(pid int) error {
 			return err
 		}
 		if its == own {
-			return fmt.Errorf("the runtime gave it no %s namespace of its own", kind)
+			return fmt.Errorf("the runtime made no %s namespace for it", kind)
 		}
 	}
 	return nil
 }
 
-// A draft is a sandbox that is being made, whose kernel is the machine's.
+// A draft is a sandbox in the making that uses the machine's kernel.
 type draft struct {
 	config helper.Config
 	q      *helper.Request
@@ -74,12 +73,13 @@ type draft struct {
 	groups cgroup.Groups // read back by check
 }
 
-// newDraft returns what a request asks for. resolver is the file of a name server.
+// newDraft returns a draft of the requested sandbox. resolver is the file to mount as its
+// /etc/resolv.conf.
 func newDraft(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link, resolver string) (*draft, error) {
-	c.Machine.Undivided, c.Machine.Launchers, c.Machine.ApartCPU = trees.Divisible(), trees.Launchers(), trees.ApartCPU()
+	c.Machine.Undivided, c.Machine.Launchers, c.Machine.SeparateCPU = trees.Divisible(), trees.Launchers(), trees.SeparateCPU()
 	c.Machine.Lacks = trees.Lacks()
 	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
-		return nil, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(c.Machine.Lacks, ", "))}
+		return nil, finalError{fmt.Errorf("limits of %s can't be set here", strings.Join(c.Machine.Lacks, ", "))}
 	}
 	of := spec.Sandbox{Group: c.KernelGroup(q.ID), Slot: q.Slot, Users: c.Users(q), Resources: *q.Resources, Root: rootOf(c, q), Zygote: q.Zygote, Resolver: resolver}
 	s := spec.New(of, c.Machine)
@@ -91,7 +91,8 @@ func newDraft(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *l
 	return &draft{config: c, q: q, trees: trees, link: l, spec: s, limits: limits}, nil
 }
 
-// divide makes the groups of commands, and has the agent get them after the listener.
+// divide makes the commands' cgroups. It returns the agent's descriptors: the listener, then the
+// cgroups.
 func (d *draft) divide(listener *os.File) (files []*os.File, err error) {
 	args, dirs, err := divide(d.config, d.q, d.spec, d.trees)
 	if err != nil {
@@ -101,25 +102,25 @@ func (d *draft) divide(listener *os.File) (files []*os.File, err error) {
 	return append([]*os.File{listener}, dirs...), nil
 }
 
-// check judges the first process while it waits to be let go on, and reads its limits back.
+// check limits the first process while it waits, and reads its limits back.
 func (d *draft) check(pid int) (err error) {
 	c, q := d.config, d.q
 	if c.Machine.Undivided == nil {
 		if err := d.trees.Settle(c.Group(q.ID), owner(d.spec), spec.Commands(*q.Resources, c.Machine)); err != nil {
-			return finalError{fmt.Errorf("the commands' groups: %w", err)}
+			return finalError{fmt.Errorf("set up the commands' cgroups: %w", err)}
 		}
 	}
 	if d.groups, err = d.trees.Check(pid, c.Group(q.ID), d.limits); err != nil {
-		return finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		return finalError{fmt.Errorf("check the limits: %w", err)}
 	}
 	if err := boundGroups(c, q, d.trees); err != nil {
-		return finalError{fmt.Errorf("the limits of what all share: %w", err)}
+		return finalError{fmt.Errorf("limit shared resources: %w", err)}
 	}
 	return d.link.make(c, q, pid)
 }
 
-// createNamespaces makes one whose kernel is the machine's, with libcontainer or another
-// program that applies a spec.
+// createNamespaces makes a sandbox that uses the machine's kernel, with libcontainer or an OCI
+// runtime.
 func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link) (helper.Answer, error) {
 	if err := helper.CheckListener(3); err != nil {
 		return helper.Answer{}, err
@@ -141,13 +142,13 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 		return helper.Answer{}, err
 	}
 	check := func(pid int) (cgroup.Groups, error) {
-		if q.Runtime != "" { // of which nobody knows what it does with a spec
-			if err := apart(pid); err != nil {
+		if q.Runtime != "" { // a runtime may ignore parts of a spec
+			if err := checkNamespaces(pid); err != nil {
 				return cgroup.Groups{}, finalError{err}
 			}
 		}
 		if err := boundUsers(pid); err != nil {
-			return cgroup.Groups{}, finalError{fmt.Errorf("the limits of what all share: %w", err)}
+			return cgroup.Groups{}, finalError{fmt.Errorf("limit shared resources: %w", err)}
 		}
 		err := d.check(pid)
 		return d.groups, err
@@ -195,7 +196,7 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 	}
 	groups, err := check(state.InitProcessPid)
 	if err != nil {
-		_ = container.Signal(unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
+		_ = container.Signal(unix.SIGKILL) // it may be outside the sandbox's cgroups, where remove doesn't look
 		return helper.Answer{}, err
 	}
 	if err := container.Exec(); err != nil {
@@ -204,10 +205,10 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 	return helper.Answer{PID: state.InitProcessPid, Start: state.InitProcessStartTime, Groups: groups}, nil
 }
 
-// owner is the sandbox's root, as the machine counts.
+// owner returns the machine's uid of the sandbox's root user.
 func owner(s *specs.Spec) int { return int(s.Linux.UIDMappings[0].HostID) }
 
-// rootOf says what the sandbox is made around. It is reached at rootMount.
+// rootOf returns the sandbox's root directory, as it is mounted at rootMount.
 func rootOf(c helper.Config, q *helper.Request) spec.Root {
 	if q.Image == "" {
 		return spec.Root{Path: rootMount}
@@ -215,17 +216,16 @@ func rootOf(c helper.Config, q *helper.Request) spec.Root {
 	return spec.Root{Path: rootMount, Image: true, Agent: filepath.Join(c.Root, spec.AgentPath)}
 }
 
-// divide makes the groups of the sandbox's commands, where they can be apart,
-// and returns what its first process is told of them and gets: the argument
-// --groups, and their directories from descriptor 4 on. They are reached through
-// descriptors alone: no cgroup is mounted inside.
+// divide makes the cgroups of the sandbox's commands, if that is possible. It returns the argument
+// --groups for the first process, and the cgroups' directories, which it gets from descriptor 4 on.
+// The cgroups can be reached only through these descriptors: no cgroup is mounted inside.
 func divide(c helper.Config, q *helper.Request, s *specs.Spec, trees cgroup.Hierarchies) (args []string, dirs []*os.File, err error) {
 	if c.Machine.Undivided != nil {
 		return nil, nil, nil
 	}
 	parts, err := trees.Divide(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine))
 	if err != nil {
-		return nil, nil, finalError{fmt.Errorf("the commands' groups: %w", err)}
+		return nil, nil, finalError{fmt.Errorf("set up the commands' cgroups: %w", err)}
 	}
 	var names []string
 	for _, p := range parts {
@@ -234,8 +234,8 @@ func divide(c helper.Config, q *helper.Request, s *specs.Spec, trees cgroup.Hier
 	return []string{"--groups", strings.Join(names, ",")}, dirs, nil
 }
 
-// A finalError won't be another the next time. That what is to keep programs
-// apart didn't take is one: nobody is to try until it is slipped through.
+// A finalError is one that the same request would cause again. A failure to apply an isolation or a
+// limit is final, so that a request can't be retried until a race lets it through.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }

@@ -12,7 +12,7 @@ import (
 )
 
 // Each namespace that a process shares with the helper is reported.
-func TestApart(t *testing.T) {
+func TestSharedNamespacesAreReported(t *testing.T) {
 	need.Sandboxes(t)
 	kinds := map[string]uintptr{
 		"": 0, "user": unix.CLONE_NEWUSER, "pid": unix.CLONE_NEWPID, "mnt": unix.CLONE_NEWNS, "net": unix.CLONE_NEWNET,
@@ -32,7 +32,7 @@ func TestApart(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		err := apart(cmd.Process.Pid)
+		err := checkNamespaces(cmd.Process.Pid)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if (err == nil) != (shared == "") || err != nil && !strings.Contains(err.Error(), " "+shared+" namespace") {

@@ -1,23 +1,21 @@
-// Command rockpool-sandbox makes and removes sandboxes with libcontainer. It
-// is the one part of Rockpool that needs cgo and privileges. It is started once
-// per sandbox, in a mount namespace of its own and with nothing in its
-// environment, as
+// Command rockpool-sandbox makes and removes sandboxes with libcontainer. It is the only part of
+// Rockpool that needs cgo and privileges. It is started once per sandbox, in its own mount
+// namespace and with an empty environment, as
 //
 //	rockpool-sandbox once CONFIG
 //
-// with a request on its stdin; package helper says what these are. Or it
-// listens, and starts itself so for each request of a server that has no
-// privileges (package daemon):
+// with a request on its stdin (see package helper). Or it listens, for a server without privileges,
+// and starts itself once per request (package daemon):
 //
 //	rockpool-sandbox listen CONFIG
 //
-// Most sandboxes are made without a process of its own for each (package maker), by one
-// that is started as
+// Most sandboxes are made without a process of their own each (package maker), by one that is
+// started as
 //
 //	rockpool-sandbox maker CONFIG
 //
-// A sandbox outlives the helper and the server: it has no parent-death signal
-// and no pipe to either.
+// A sandbox outlives the helper and the server: it has no parent-death signal, and no pipe to
+// either.
 package main
 
 import (
@@ -46,7 +44,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
-// removeWithin is how long the processes of a sandbox may take to die.
+// removeWithin bounds how long the processes of a sandbox may take to end.
 const removeWithin = 5 * time.Second
 
 func main() {
@@ -81,7 +79,7 @@ func main() {
 	}
 }
 
-// listen serves until it is asked to end, and returns the program's exit code.
+// listen serves until SIGTERM or SIGINT, and returns the program's exit code.
 func listen(config string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
@@ -95,15 +93,16 @@ func listen(config string) int {
 
 // prepare makes this process independent of the one that started it.
 func prepare() error {
-	// Descriptors of whoever started the server must not reach the sandbox; 3
-	// is a socket. They are marked, not closed: some are the Go runtime's.
+	// Descriptors that the server inherited must not reach the sandbox; 3 is a socket. They are
+	// marked close-on-exec, not closed: some belong to the Go runtime.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
-	unix.Umask(0o022) // whatever the server's: what is made here is for the sandbox
+	unix.Umask(0o022) // independent of the server's: files made here are for the sandbox
 	return nil
 }
 
+// run serves one request from stdin. After a failed create it removes what is left.
 func run() (helper.Answer, error) {
 	if err := prepare(); err != nil {
 		return helper.Answer{}, err
@@ -136,16 +135,16 @@ func run() (helper.Answer, error) {
 	return answer, nil
 }
 
-// remove needs no state of libcontainer's, since a create that was killed may
-// have left none: everything that a sandbox is hangs on its groups and its
-// state directory. Its mounts go with its mount namespace.
+// remove removes a sandbox. It uses no state of libcontainer, because a create that was killed may
+// have left none: everything of a sandbox can be found by its cgroups and its state directory. Its
+// mounts end with its mount namespace.
 func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
 	defer cancel()
 	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
 	}
-	if c.Rootless != nil { // it may be of a server that had no groups
+	if c.Rootless != nil { // an earlier server may have made it without cgroups
 		if err := endByState(ctx, filepath.Join(c.State, q.ID)); err != nil {
 			return err
 		}
@@ -155,7 +154,7 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 			return err
 		}
 	}
-	if err := giveBack(c, q.ID); err != nil {
+	if err := returnOutside(c, q.ID); err != nil {
 		return err
 	}
 	return os.RemoveAll(filepath.Join(c.State, q.ID))

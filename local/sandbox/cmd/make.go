@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// makeSandbox is create without a process image of its own.
+// makeSandbox does the same as create, through a maker.
 func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, by *maker.Maker, listener *os.File) (answer helper.Answer, err error) {
 	if err := helper.CheckListener(int(listener.Fd())); err != nil {
 		return helper.Answer{}, err
@@ -48,7 +48,7 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 		defer image.Close()
 	}
 	files, err := d.divide(listener)
-	for _, f := range files[min(1, len(files)):] { // the caller has the listener
+	for _, f := range files[min(1, len(files)):] { // the caller closes the listener
 		defer f.Close()
 	}
 	if err != nil {
@@ -67,11 +67,11 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if answer, err = answered(pid, d.groups); err != nil {
 		return helper.Answer{}, err
 	}
-	return answer, l.tell(q, &answer)
+	return answer, l.setAddress(q, &answer)
 }
 
-// makeGroups makes the groups of a sandbox, with their limits. They are the directories of
-// version 1, or the one of version 2.
+// makeGroups makes a sandbox's cgroups with their limits. It returns the directories of version 1,
+// or the one of version 2.
 func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string, err error) {
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
 	if err != nil {
@@ -79,11 +79,11 @@ func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string
 	}
 	m, err := manager.New(config.Cgroups)
 	if err != nil {
-		return nil, "", fmt.Errorf("groups: %w", err)
+		return nil, "", fmt.Errorf("prepare cgroups: %w", err)
 	}
 	const nobody = -1
 	if err := m.Apply(nobody); err != nil {
-		return nil, "", fmt.Errorf("make groups: %w", err)
+		return nil, "", fmt.Errorf("make cgroups: %w", err)
 	}
 	if err := m.Set(config.Cgroups.Resources); err != nil {
 		return nil, "", fmt.Errorf("set limits: %w", err)
@@ -94,15 +94,15 @@ func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string
 	}
 	for name, dir := range paths {
 		if _, err := os.Stat(dir); strings.HasPrefix(name, "name=") && errors.Is(err, os.ErrNotExist) {
-			delete(paths, name) // Apply ignores what it can't make of these: they have no limits
+			delete(paths, name) // Apply ignores failures for named hierarchies, which have no limits
 		}
 	}
 	all := slices.Sorted(maps.Values(paths))
 	return slices.Compact(all), "", nil
 }
 
-// openImage returns the root of the image that is asked for, as a mount whose owners are
-// the sandbox's; nil: it is the machine's.
+// openImage returns the root of the requested image as a detached mount with the sandbox's users as
+// owners; nil: the request has no image.
 func openImage(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, error) {
 	if q.Image == "" {
 		return nil, nil //nolint:nilnil // no image
@@ -117,13 +117,13 @@ func openImage(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, err
 		return nil, fmt.Errorf("clone the root's mount: %w", err)
 	}
 	root := os.NewFile(uintptr(tree), "root")
-	if err := ownedBy(tree, s, c.Owners); err != nil {
+	if err := mapOwnersOf(tree, s, c.Owners); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	return root, nil
 }
 
-// namespaceSettings are those of a sandbox's users and network.
+// namespaceSettings returns the settings of a sandbox's user and network namespaces.
 func namespaceSettings() (all []maker.Setting) {
 	for _, s := range settings {
 		all = append(all, maker.Setting{Name: s.name, Value: s.value})

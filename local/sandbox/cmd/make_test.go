@@ -8,9 +8,9 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// The maker carries out these parts of a spec and no others. A part that is new in specs must
-// be added to the maker first, and then here.
-func TestTheMakerKnowsEachPartOfASpec(t *testing.T) {
+// The maker implements these parts of a spec and no others. A new part of specs must be added to
+// the maker first, then here.
+func TestMakerImplementsEachPartOfTheSpec(t *testing.T) {
 	for _, test := range []struct {
 		part func(spec.Sandbox) any
 		want []string

@@ -12,22 +12,22 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/maker"
 )
 
-// ownedBy is owned, by the users of a spec: what belongs to user owners + 1000 there, to the
-// sandbox's user 1000.
-func ownedBy(tree int, s *specs.Spec, owners int) error {
-	users, err := maker.Users(from(s.Linux.UIDMappings, owners), from(s.Linux.GIDMappings, owners))
+// mapOwnersOf maps the owners of an open tree to the users of a spec: files of user owners+1000
+// belong to the sandbox's user 1000.
+func mapOwnersOf(tree int, s *specs.Spec, owners int) error {
+	users, err := maker.Users(shiftMapping(s.Linux.UIDMappings, owners), shiftMapping(s.Linux.GIDMappings, owners))
 	if err != nil {
 		return fmt.Errorf("user namespace: %w", err)
 	}
 	defer users.Close()
-	return owned(tree, users)
+	return mapOwners(tree, users)
 }
 
-// owned makes the files of an open tree belong to the users of a user namespace.
-func owned(tree int, users *os.File) error {
-	err := harmless(tree, users)
+// mapOwners maps the owners of an open tree to the users of a user namespace.
+func mapOwners(tree int, users *os.File) error {
+	err := restrictMount(tree, users)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
-		return finalError{fmt.Errorf("images can't be used here: the file system of the server's data directory can't map owners (ext4, xfs, btrfs and tmpfs can): %w", err)}
+		return finalError{fmt.Errorf("images are unavailable: the file system of the server's data directory can't map owners; use ext4, xfs, btrfs or tmpfs: %w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("map owners: %w", err)
@@ -35,9 +35,9 @@ func owned(tree int, users *os.File) error {
 	return nil
 }
 
-// harmless makes an open tree read-only, and nothing in it gives privileges or is a
-// device. Where users isn't nil, its owners are those of that user namespace.
-func harmless(tree int, users *os.File) error {
+// restrictMount makes an open tree read-only, without devices and without setuid bits. If users
+// isn't nil, it also maps the owners to that user namespace.
+func restrictMount(tree int, users *os.File) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	if users != nil {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
@@ -46,8 +46,8 @@ func harmless(tree int, users *os.File) error {
 	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr)
 }
 
-// from has the first of a mapping be another one.
-func from(mapping []specs.LinuxIDMapping, first int) []specs.LinuxIDMapping {
+// shiftMapping returns a mapping with its container ids shifted by first.
+func shiftMapping(mapping []specs.LinuxIDMapping, first int) []specs.LinuxIDMapping {
 	all := slices.Clone(mapping)
 	for i := range all {
 		all[i].ContainerID += uint32(first)

@@ -14,28 +14,26 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// resolverMount is where the file is mounted, in the helper's own mount namespace
-// only, that says which name server a sandbox with a network asks: the sandbox's
-// root often can't come to where it is.
+// resolverMount is where a sandbox's /etc/resolv.conf is mounted, in the helper's mount namespace
+// only: the sandbox's root user often can't reach its original place.
 const resolverMount = "/run/rockpool/resolv.conf"
 
-// A link is what a sandbox has of the network; nil: nothing.
+// A link is a sandbox's network; nil: none.
 type link struct{ policy network.Policy }
 
-// linkOf returns what was asked for, as far as it is offered.
+// linkOf returns the requested network, checked against what is offered.
 func linkOf(c helper.Config, q *helper.Request) (*link, error) {
 	if q.Network == nil {
 		return nil, nil
 	}
 	policy, err := c.Policy(q)
 	if err != nil {
-		return nil, finalError{fmt.Errorf("the network: %w", err)}
+		return nil, finalError{fmt.Errorf("check the network: %w", err)}
 	}
 	return &link{policy}, nil
 }
 
-// resolver is the file that the sandbox has as its /etc/resolv.conf; "": an empty
-// one.
+// resolver returns the file to mount as /etc/resolv.conf; "": an empty one.
 func (l *link) resolver() string {
 	if l == nil {
 		return ""
@@ -43,7 +41,7 @@ func (l *link) resolver() string {
 	return resolverMount
 }
 
-// mountResolver mounts that file, once this helper has mounts of its own.
+// mountResolver mounts that file. The helper must have its own mount namespace.
 func (l *link) mountResolver(c helper.Config) error {
 	if l == nil {
 		return nil
@@ -54,20 +52,19 @@ func (l *link) mountResolver(c helper.Config) error {
 	}
 	_ = at.Close()
 	if err := unix.Mount(filepath.Join(c.Root, spec.ResolverPath), resolverMount, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mount the name server's address: %w", err)
+		return fmt.Errorf("mount resolv.conf: %w", err)
 	}
 	return nil
 }
 
-// make links the network namespace of a process, in which nothing of a user's
-// runs yet.
+// make sets up the network namespace of a process that doesn't run a user's program yet.
 func (l *link) make(c helper.Config, q *helper.Request, pid int) error {
 	if l == nil {
 		return nil
 	}
 	err := fence.Make(c.Group(q.ID), pid, l.policy)
 	if err != nil {
-		err = fmt.Errorf("the network: %w", err)
+		err = fmt.Errorf("set up the network: %w", err)
 	}
 	if err != nil && !errors.Is(err, fence.ErrUnread) {
 		return finalError{err}
@@ -75,21 +72,21 @@ func (l *link) make(c helper.Config, q *helper.Request, pid int) error {
 	return err
 }
 
-// tell says where the sandbox is reached.
-func (l *link) tell(q *helper.Request, answer *helper.Answer) (err error) {
+// setAddress sets the sandbox's address in the answer.
+func (l *link) setAddress(q *helper.Request, answer *helper.Answer) (err error) {
 	if l != nil {
 		answer.Address, _, err = l.policy.Pool.Addresses(q.Slot)
 	}
 	return err
 }
 
-// networkOf does what there is to do with a sandbox's network while it lives.
+// networkOf serves Lease and Verify, on a live sandbox.
 func networkOf(c helper.Config, q *helper.Request) error {
 	if q.Command == helper.Lease {
 		return fence.Lease(c.Group(q.ID), *q.Lease)
 	}
 	policy, err := c.Policy(q)
-	if err != nil { // such a network isn't offered any more
+	if err != nil { // the settings no longer offer this network
 		return finalError{err}
 	}
 	return fence.Verify(c.Group(q.ID), policy)

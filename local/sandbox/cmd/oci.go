@@ -23,24 +23,24 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// stateMount is where the sandbox's own directory is: what a runtime makes there
-// are sockets too, whose paths must be short.
+// stateMount is where the sandbox's state directory is mounted: runtimes make sockets there, whose
+// paths must be short.
 const stateMount = "/run/rockpool/state"
 
-// createGVisor makes a sandbox with a kernel of its own. Descriptor 3 is the
-// directory of its agent's socket.
+// createGVisor makes a sandbox with its own kernel. Descriptor 3 is the directory of its agent's
+// socket.
 func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link) (helper.Answer, error) {
-	runtime.LockOSThread() // whose end would be the runtime's
+	runtime.LockOSThread() // the runtime's process ends with this thread
 	defer runtime.UnlockOSThread()
 	program, err := c.Runtimes.Find(oci.GVisor)
 	if err != nil {
 		return helper.Answer{}, finalError{err}
 	}
 	if c.Rootless != nil {
-		return helper.Answer{}, finalError{errors.New("only root has sandboxes of gVisor's in this version")}
+		return helper.Answer{}, finalError{errors.New("gVisor sandboxes need root: run a sandbox helper as root")}
 	}
 	if lacks := trees.Lacks(); len(lacks) > 0 {
-		return helper.Answer{}, finalError{fmt.Errorf("no limits of %s can be set here", strings.Join(lacks, ", "))}
+		return helper.Answer{}, finalError{fmt.Errorf("limits of %s can't be set here", strings.Join(lacks, ", "))}
 	}
 	s := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: rootOf(c, q), GVisor: true, Resolver: l.resolver()}, c.Machine)
 	limits, err := spec.Limits(s, nil)
@@ -56,14 +56,14 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err
 	}
-	asker, err := mountOutside(c, q, s)
+	client, err := mountOutside(c, q, s)
 	if err != nil {
-		return helper.Answer{}, fmt.Errorf("the directory of the agent's socket: %w", err)
+		return helper.Answer{}, fmt.Errorf("prepare the directory of the agent's socket: %w", err)
 	}
 	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s, Linked: l != nil}
-	// How fast it may be comes last: what starts has no program of a user's, and
-	// takes as much of the machine however small the runner is. What its platform
-	// needs is opened by then.
+	// The CPU limit comes last: starting gVisor takes the same CPU time however small the runner
+	// is, and no program of a user runs yet. Its platform has already opened the devices that it
+	// needs.
 	speed, devices, unhurried := *s.Linux.Resources.CPU, s.Linux.Resources.Devices, limits
 	s.Linux.Resources.CPU.Quota, s.Linux.Resources.CPU.Period, unhurried.CPUQuota = nil, nil, 0
 	if program.UsesKVM() {
@@ -72,18 +72,18 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	}
 	pid, err := program.RunGVisor(context.Background(), box, func(pid int) error { // before anything runs
 		if err := limit(pid, q, s); err != nil {
-			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
+			return finalError{fmt.Errorf("set the limits: %w", err)}
 		}
 		if _, err := trees.Check(pid, c.Group(q.ID), unhurried); err != nil {
-			return finalError{fmt.Errorf("the limits didn't take: %w", err)}
+			return finalError{fmt.Errorf("check the limits: %w", err)}
 		}
 		if err := boundGroups(c, q, trees); err != nil {
-			return finalError{fmt.Errorf("the limits of what all share: %w", err)}
+			return finalError{fmt.Errorf("limit shared resources: %w", err)}
 		}
 		return l.make(c, q, pid)
 	})
 	if err != nil {
-		return helper.Answer{}, told(oci.GVisor, err)
+		return helper.Answer{}, ofRuntime(oci.GVisor, err)
 	}
 	s.Linux.Resources.CPU, s.Linux.Resources.Devices = &speed, devices
 	err = limit(joined, q, s)
@@ -92,26 +92,25 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 		groups, err = trees.Check(pid, c.Group(q.ID), limits)
 	}
 	if err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
-		return helper.Answer{}, finalError{fmt.Errorf("the limits didn't take: %w", err)}
+		_ = unix.Kill(pid, unix.SIGKILL) // it may be outside the sandbox's cgroups, where remove doesn't look
+		return helper.Answer{}, finalError{fmt.Errorf("set or check the limits: %w", err)}
 	}
-	if err := closeOutside(asker, owner(s)); err != nil { // from now on programs can be started
+	if err := closeOutside(client, owner(s)); err != nil { // from now on programs can be started
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return helper.Answer{}, finalError{fmt.Errorf("close the directory of the agent's socket: %w", err)}
 	}
-	spare(pid, groups.Processes.Dir)
+	preferPrograms(pid, groups.Processes.Dir)
 	return answered(pid, groups)
 }
 
-// spare has the kernel of the machine, when memory is full, choose the processes
-// that stand for those inside, not the kernel there: what it is told of them dies
-// alone then. It is no more than a preference.
-func spare(pid int, group string) {
+// preferPrograms makes the machine's kernel, when memory is full, prefer to kill the processes that
+// stand for those inside, instead of gVisor's kernel: then only those end. It is only a preference.
+func preferPrograms(pid int, group string) {
 	pids, err := cgroup.Processes(group)
 	if err != nil {
 		return
 	}
-	below := map[int]bool{pid: true} // gofers aren't
+	below := map[int]bool{pid: true} // gofer processes aren't its descendants
 	slices.Sort(pids)
 	for _, other := range pids {
 		if parent, err := field(other, 1); err != nil || !below[int(parent)] {
@@ -122,14 +121,13 @@ func spare(pid int, group string) {
 	}
 }
 
-// field returns a number of a process's stat file, counted from the one after its
-// name.
+// field returns a number from a process's stat file, counted from the field after its name.
 func field(pid, which int) (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The name is in parentheses, and can hold anything.
+	// The name is in parentheses and can contain any character.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= which {
 		return 0, fmt.Errorf("process %d: unknown format of its stat file", pid)
@@ -137,10 +135,10 @@ func field(pid, which int) (uint64, error) {
 	return strconv.ParseUint(string(fields[which]), 10, 64)
 }
 
-// joined stands for a process that is in the sandbox's groups already.
+// joined stands for a process that is in the sandbox's cgroups already.
 const joined = 0
 
-// limit puts a process into the sandbox's groups, and sets their limits.
+// limit moves a process into the sandbox's cgroups, and sets their limits.
 func limit(pid int, q *helper.Request, s *specs.Spec) error {
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
 	if err != nil {
@@ -158,7 +156,7 @@ func limit(pid int, q *helper.Request, s *specs.Spec) error {
 	return m.Set(config.Cgroups.Resources)
 }
 
-// mountState makes the sandbox's own directory.
+// mountState makes and mounts the sandbox's state directory.
 func mountState(c helper.Config, q *helper.Request) error {
 	at := filepath.Join(c.State, q.ID)
 	for _, dir := range []string{at, stateMount} {
@@ -169,8 +167,7 @@ func mountState(c helper.Config, q *helper.Request) error {
 	return unix.Mount(at, stateMount, "", unix.MS_BIND, "")
 }
 
-// createWith makes a sandbox with a runtime that knows runc's command line. It is
-// as libcontainer would make it.
+// createWith makes a sandbox with an OCI runtime, with the same properties as with libcontainer.
 func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.File, check func(pid int) (cgroup.Groups, error)) (helper.Answer, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -179,7 +176,7 @@ func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.F
 		return helper.Answer{}, finalError{err}
 	}
 	if c.Rootless != nil {
-		return helper.Answer{}, finalError{fmt.Errorf("only root has sandboxes of the runtime %s in this version", q.Runtime)}
+		return helper.Answer{}, finalError{fmt.Errorf("sandboxes of the runtime %s need root: run a sandbox helper as root", q.Runtime)}
 	}
 	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err
@@ -192,18 +189,18 @@ func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.F
 	var groups cgroup.Groups
 	pid, err := program.Run(context.Background(), q.Runtime, box, func(pid int) error { // before the agent runs
 		if groups, err = check(pid); err != nil {
-			_ = unix.Kill(pid, unix.SIGKILL) // wherever it is: remove looks in the sandbox's groups
+			_ = unix.Kill(pid, unix.SIGKILL) // it may be outside the sandbox's cgroups, where remove doesn't look
 		}
 		return err
 	})
 	if err != nil {
-		return helper.Answer{}, told(q.Runtime, err)
+		return helper.Answer{}, ofRuntime(q.Runtime, err)
 	}
 	return answered(pid, groups)
 }
 
-// told names the runtime that failed.
-func told(name string, err error) error {
+// ofRuntime adds the runtime's name to its refusal.
+func ofRuntime(name string, err error) error {
 	var refusal *oci.Refusal
 	if !errors.As(err, &refusal) {
 		return err

@@ -16,37 +16,37 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// An agent with a kernel of its own makes its socket in a directory of the
-// machine's, which who asks for the sandbox owns and passes on. While the agent
-// starts, the directory is the sandbox's root's alone. Then it is closed to that
-// one: it is on the machine's disk, and who could make a socket in it could stand
-// in for the agent.
+// An agent with its own kernel makes its socket in a directory of the machine, which the client
+// that requests the sandbox owns and passes on. While the agent starts, the directory belongs to
+// the sandbox's root user only. Afterwards that user has no access: the directory is on the
+// machine's disk, and a program that could make a socket there could impersonate the agent.
 
-// outsideMount is where the directory of an agent's socket is mounted, in the
-// helper's own mount namespace only.
+// outsideMount is where the directory of an agent's socket is mounted, in the helper's mount
+// namespace only.
 const outsideMount = "/run/rockpool/outside"
 
-// takenFile says, in the sandbox's state, which directory it has taken from whom,
-// so that whoever removes the sandbox can give it back.
+// takenFile is a file in the sandbox's state that records whose directory the sandbox has taken, so
+// that it can be returned when the sandbox is removed.
 const takenFile = "outside"
 
+// taken is the record of a taken directory. It is stored, so its fields keep their names.
 type taken struct {
 	Path   string
 	Device uint64
 	Inode  uint64
-	Asker  int // who owned it, and is to have it back
-	Root   int // who owns it meanwhile: the sandbox's root
+	Asker  int // uid of the client, who owned it and gets it back
+	Root   int // uid of the sandbox's root, who owns it meanwhile
 }
 
-// mountOutside gives the directory of the agent's socket, which is descriptor 3, to
-// the sandbox's root, puts the agent into it, and both into the spec in the place
-// of the agent's own mount: one directory for both is what every root has. The
-// directory's group may come here, others can't. Until the directory isn't theirs,
-// who asked may do with it, and with the way to it, whatever they like.
-func mountOutside(c helper.Config, q *helper.Request, s *specs.Spec) (asker int, err error) {
+// mountOutside gives the directory of the agent's socket, descriptor 3, to the sandbox's root user,
+// and mounts the agent's program in it. The spec mounts this directory in place of the agent's,
+// because every root has that mount point. The directory's group may enter it, others may not.
+// Until it is the sandbox's, the client can change the directory and the path to it in any way, so
+// each step checks.
+func mountOutside(c helper.Config, q *helper.Request, s *specs.Spec) (client int, err error) {
 	i := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Destination == spec.AgentPath })
 	if i < 0 {
-		return 0, errors.New("the spec doesn't say where the agent is")
+		return 0, errors.New("the spec has no mount for the agent")
 	}
 	program := s.Mounts[i].Source
 	var stat unix.Stat_t
@@ -68,18 +68,18 @@ func mountOutside(c helper.Config, q *helper.Request, s *specs.Spec) (asker int,
 	if err := os.MkdirAll(outsideMount, 0o700); err != nil {
 		return 0, err
 	}
-	// The descriptor is of another mount namespace: it can't be mounted itself.
+	// The descriptor belongs to another mount namespace, so it can't be mounted itself.
 	if err := unix.Mount(dir, outsideMount, "", unix.MS_BIND, ""); err != nil {
 		return 0, err
 	}
 	var mounted unix.Stat_t
 	if err := unix.Stat(outsideMount, &mounted); err != nil || mounted.Dev != stat.Dev || mounted.Ino != stat.Ino {
-		return 0, errors.New("descriptor 3 isn't where its name says")
+		return 0, errors.New("descriptor 3 isn't the directory at its path")
 	}
 	if err := errors.Join(os.Chown(outsideMount, root, -1), os.Chmod(outsideMount, 0o710)); err != nil {
 		return 0, err
 	}
-	// From now on nobody can put anything into it.
+	// From now on the client can't put anything into it.
 	if entries, err := os.ReadDir(outsideMount); err != nil || len(entries) > 0 {
 		return 0, errors.New("descriptor 3 isn't an empty directory")
 	}
@@ -99,14 +99,14 @@ func mountOutside(c helper.Config, q *helper.Request, s *specs.Spec) (asker int,
 	return int(stat.Uid), nil
 }
 
-// closeOutside gives the directory back, with the socket that is in it. The agent
-// serves, and nothing of a user's has run. Until now both were the sandbox's
-// root's: another sandbox that was asked for with the same directory may have had
-// it given back meanwhile.
-func closeOutside(asker, root int) error {
+// closeOutside returns the directory and the socket in it to the client. The agent serves, and no
+// program of a user has run yet. Until now both belonged to the sandbox's root user. Another
+// sandbox that was requested with the same directory may have been removed meanwhile, which
+// returned it.
+func closeOutside(client, root int) error {
 	var dir unix.Stat_t
 	if err := unix.Stat(outsideMount, &dir); err != nil || int(dir.Uid) != root {
-		return errors.New("somebody else has it")
+		return errors.New("another user owns it")
 	}
 	socket, err := unix.Open(filepath.Join(outsideMount, spec.SocketName), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -115,18 +115,18 @@ func closeOutside(asker, root int) error {
 	defer func() { _ = unix.Close(socket) }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(socket, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK || int(stat.Uid) != root || stat.Nlink != 1 {
-		return errors.New("the agent's socket isn't one, or isn't the agent's")
+		return errors.New("the agent's socket isn't a socket, or isn't owned by the agent")
 	}
 	return errors.Join(
-		unix.Fchownat(socket, "", asker, -1, unix.AT_EMPTY_PATH), // first: afterwards the asker could put another file there
+		unix.Fchownat(socket, "", client, -1, unix.AT_EMPTY_PATH), // first: then its new owner could replace it
 		os.Chmod(outsideMount, 0o711),
-		os.Chown(outsideMount, asker, -1),
+		os.Chown(outsideMount, client, -1),
 	)
 }
 
-// giveBack gives back the directory of a sandbox that isn't there any more, if it is
-// still that one's.
-func giveBack(c helper.Config, id string) error {
+// returnOutside returns the directory of a sandbox that has ended to its client, if the sandbox's
+// root user still owns it.
+func returnOutside(c helper.Config, id string) error {
 	note, err := os.ReadFile(filepath.Join(c.State, id, takenFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -136,19 +136,19 @@ func giveBack(c helper.Config, id string) error {
 	}
 	var t taken
 	if err := json.Unmarshal(note, &t); err != nil {
-		return nil //nolint:nilerr // it was never taken: the note was being written
+		return nil //nolint:nilerr // the record is incomplete, so the directory was never taken
 	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, t.Path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
-		return nil //nolint:nilerr // who owns the way to it has moved it
+		return nil //nolint:nilerr // the path's owner has moved it
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Dev != t.Device || stat.Ino != t.Inode || int(stat.Uid) != t.Root {
-		return nil //nolint:nilerr // likewise, or it was given back
+		return nil //nolint:nilerr // it was moved or returned already
 	}
 	if err := unix.Fchownat(fd, "", t.Asker, -1, unix.AT_EMPTY_PATH); err != nil {
-		return fmt.Errorf("give back the directory of its agent's socket: %w", err)
+		return fmt.Errorf("return the directory of its agent's socket: %w", err)
 	}
 	return nil
 }

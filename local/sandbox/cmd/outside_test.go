@@ -16,13 +16,13 @@ import (
 	"github.com/rockpool/rockpool/test/networktest"
 )
 
-// Whose the directory of an agent's socket is: who asked for the sandbox, the
-// sandbox's root meanwhile, and somebody else.
+// Owners of the directory of an agent's socket: the client, meanwhile the sandbox's root user, and
+// another user.
 const asker, sandboxRoot, other = 61_236, spec.FirstUID, 61_237
 
-// TestOutside has a /run of its own. Each row is what a hostile asker could have
-// made of the directory by the time it is looked at.
-func TestOutside(t *testing.T) {
+// TestOutsideDirectoryIsTakenAndReturned has its own /run. Each row is what a hostile client could
+// have made of the directory before it is checked.
+func TestOutsideDirectoryIsTakenAndReturned(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
 	}
@@ -30,10 +30,10 @@ func TestOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("closed", testCloseOutside)
-	t.Run("given back", testGiveBack)
+	t.Run("given back", testReturnOutside)
 }
 
-// socketAt makes one that is a user's.
+// socketAt makes a socket of a user.
 func socketAt(path string, uid int) error {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 	if err != nil {
@@ -43,12 +43,12 @@ func socketAt(path string, uid int) error {
 	return errors.Join(l.Close(), os.Lchown(path, uid, uid))
 }
 
-// dirAt makes a directory that is a user's.
+// dirAt makes a directory of a user.
 func dirAt(path string, uid int) error {
 	return errors.Join(os.MkdirAll(path, 0o710), os.Lchown(path, uid, uid))
 }
 
-// owners returns whose all below a directory is, and that itself.
+// owners returns the owners of a directory and of everything below.
 func owners(t *testing.T, dir string) map[string]uint32 {
 	t.Helper()
 	all := map[string]uint32{}
@@ -68,8 +68,8 @@ func owners(t *testing.T, dir string) map[string]uint32 {
 	return all
 }
 
-// unchanged fails the test unless owners are what they were, but for some that
-// are the asker's now.
+// unchanged fails the test unless all owners are as before, except some that belong to the client
+// now.
 func unchanged(t *testing.T, dir string, before map[string]uint32, given ...string) {
 	t.Helper()
 	for _, path := range given {
@@ -120,7 +120,7 @@ func testCloseOutside(t *testing.T) {
 	}
 }
 
-func testGiveBack(t *testing.T) {
+func testReturnOutside(t *testing.T) {
 	const way, at = "/run/way", "/run/way/outside"
 	c := helper.Config{State: "/run/state"}
 	note := filepath.Join(c.State, "a", takenFile)
@@ -150,7 +150,7 @@ func testGiveBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := owners(t, "/run")
-			if err := giveBack(c, "a"); err != nil {
+			if err := returnOutside(c, "a"); err != nil {
 				t.Error(err)
 			}
 			unchanged(t, "/run", before, row.given...)

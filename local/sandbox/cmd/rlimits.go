@@ -9,25 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rlimits are those of the spec, which libcontainer takes from the process alone.
+// rlimits converts the spec's rlimits: libcontainer takes them from the process only.
 func rlimits(of []specs.POSIXRlimit) (all []configs.Rlimit, err error) {
 	for _, limit := range of {
 		number, known := rlimitNumbers[limit.Type]
 		if !known {
-			return nil, fmt.Errorf("unknown limit %s", limit.Type)
+			return nil, fmt.Errorf("unknown rlimit %s", limit.Type)
 		}
 		all = append(all, configs.Rlimit{Type: number, Hard: limit.Hard, Soft: limit.Soft})
 	}
 	return all, nil
 }
 
+// rlimitNumbers has the rlimits that a spec can have.
 var rlimitNumbers = map[string]int{
 	"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
 	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
 }
 
-// attainable returns the limits, each at most this process's own hard limit. It raises that
-// first, if it has the right to.
+// attainable returns the rlimits, each lowered to this process's hard limit. It first tries to
+// raise that limit.
 func attainable(of []specs.POSIXRlimit) []specs.POSIXRlimit {
 	of = slices.Clone(of)
 	for i, limit := range of {

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/roots"
 )
 
-// mountRoot mounts what the sandbox is made around at rootMount.
+// mountRoot mounts the sandbox's root directory at rootMount.
 func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	dir, err := openRoot(c, q)
 	if err != nil {
@@ -42,9 +42,9 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	switch {
 	case q.Image == "":
 	case c.Rootless != nil:
-		err = harmless(tree, nil)
+		err = restrictMount(tree, nil)
 	default:
-		err = ownedBy(tree, s, c.Owners)
+		err = mapOwnersOf(tree, s, c.Owners)
 	}
 	if err != nil {
 		return err
@@ -55,22 +55,22 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	return nil
 }
 
-// openRun makes the machine's directory in which sandboxes are mounted. Everybody may go
-// through it; with alone only root may write to it.
+// openRun makes the directory of the machine that sandboxes are mounted in. Every user may pass
+// through it. With alone, it returns an error unless only root can write to it.
 func openRun(alone bool) error {
 	run := filepath.Dir(rootMount)
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		return err
 	}
-	if alone && roots.Alone(run) != nil { // its error may name a path, and an error to a user must not
-		return finalError{errors.New("others than root can write to the machine's directory run, or to rockpool in it, where sandboxes are mounted: give both to root, with mode 755")}
+	if alone && roots.RootOnly(run) != nil { // the returned error must name no path: users see it
+		return finalError{errors.New("users other than root can write to the machine's directory run or run/rockpool, where sandboxes are mounted: make root their owner, with mode 755")}
 	}
-	// The sandbox's root isn't the machine's, and goes through it; the server may
-	// have made it under its umask.
+	// The sandbox's root user passes through it and isn't the machine's root; the server's umask
+	// may have made it private.
 	return os.Chmod(run, 0o755)
 }
 
-// ownMounts returns an error if a mount made here would be one of the machine's.
+// ownMounts returns an error unless this process has its own mount namespace.
 func ownMounts() error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
@@ -81,15 +81,14 @@ func ownMounts() error {
 		return err
 	}
 	if own == parents {
-		return errors.New("create must be started in a mount namespace of its own")
+		return errors.New("rockpool-sandbox must be started in its own mount namespace to create a sandbox")
 	}
 	return nil
 }
 
-// openRoot opens the root directory. Images lie where the server can put what it
-// likes. So the way to one leads through no link, and into no other file system:
-// with its owners mapped, a directory of the machine's would be open to the
-// sandbox as to root.
+// openRoot opens the root directory. The server can write what it likes to the directory of images.
+// So the path to an image must not pass through a link or into another file system. With mapped
+// owners, a directory of the machine would be as open to the sandbox as to root.
 func openRoot(c helper.Config, q *helper.Request) (int, error) {
 	if q.Image == "" {
 		return unix.Open(c.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -97,7 +96,7 @@ func openRoot(c helper.Config, q *helper.Request) (int, error) {
 	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	images, err := unix.Openat2(unix.AT_FDCWD, c.Images, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
-		return -1, fmt.Errorf("open the images: %w", err)
+		return -1, fmt.Errorf("open the directory of images: %w", err)
 	}
 	defer func() { _ = unix.Close(images) }()
 	dir, err := unix.Openat2(images, helper.ImageRoot(q.Image), &unix.OpenHow{

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/networktest"
 )
 
-// Where what a sandbox is made around is mounted, only root may put something.
-func TestMountsAreRoots(t *testing.T) {
+// Only root may write to the directory that root directories are mounted in.
+func TestOnlyRootCanWriteToTheMountDirectory(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
 	}
@@ -29,7 +29,7 @@ func TestMountsAreRoots(t *testing.T) {
 	}{
 		"nothing there yet":   {func() error { return nil }, true},
 		"made under a umask":  {func() error { return os.Mkdir(run, 0o700) }, true},
-		"somebody's":          {func() error { return dirAt(run, other) }, false},
+		"another user's":      {func() error { return dirAt(run, other) }, false},
 		"a group may write":   {func() error { return errors.Join(os.Mkdir(run, 0), os.Chmod(run, 0o775)) }, false},
 		"everybody may write": {func() error { return errors.Join(os.Mkdir(run, 0), os.Chmod(run, 0o777|os.ModeSticky)) }, false},
 		"a link":              {func() error { return errors.Join(os.Mkdir("/run/elsewhere", 0o755), os.Symlink("elsewhere", run)) }, false},
@@ -42,7 +42,7 @@ func TestMountsAreRoots(t *testing.T) {
 			err := mountRoot(c, &helper.Request{}, &specs.Spec{})
 			_, there := os.Stat(filepath.Join(rootMount, "there"))
 			if row.fine != (err == nil) || row.fine != (there == nil) {
-				t.Errorf("%v; what is there: %v; want success: %t", err, there, row.fine)
+				t.Errorf("%v; present: %v; want success: %t", err, there, row.fine)
 			}
 			var final finalError
 			if !row.fine && !errors.As(err, &final) {

@@ -17,15 +17,14 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
-// An ordinary user's helper is started in a user namespace and a mount namespace
-// of its own, where it is root of few ids. It has none when it begins; and who
-// has no id when a program is executed gets no capabilities. So it waits for the
-// ids, and executes itself.
+// awaitUsers waits for this process's user ids, then executes the program again. A helper without
+// root starts in its own user namespace and mount namespace, where it is root of few ids. At first
+// it has no ids, and a process without ids loses its capabilities when it executes a program.
 func awaitUsers(config string) {
 	const users = 4
-	var told [1]byte
-	if n, err := unix.Read(users, told[:]); n != 1 || err != nil {
-		os.Exit(1) // who started it says why
+	var signal [1]byte
+	if n, err := unix.Read(users, signal[:]); n != 1 || err != nil {
+		os.Exit(1) // the parent reports why
 	}
 	_ = unix.Close(users)
 	err := unix.Exec("/proc/self/exe", []string{"rockpool-sandbox", helper.Once, config}, os.Environ())
@@ -33,8 +32,8 @@ func awaitUsers(config string) {
 	os.Exit(1)
 }
 
-// groupsOf returns the trees in which sandboxes have groups; none where an ordinary
-// user has none.
+// groupsOf returns the cgroup trees for sandboxes; none if an ordinary user has no delegated
+// cgroup.
 func groupsOf(c helper.Config) (cgroup.Hierarchies, error) {
 	switch r := c.Rootless; {
 	case r == nil:
@@ -46,11 +45,10 @@ func groupsOf(c helper.Config) (cgroup.Hierarchies, error) {
 	}
 }
 
-// ownRun lets an ordinary user's helper make rootMount: in its mount namespace
-// /run is another.
+// ownRun lets a helper without root make rootMount: it mounts its own /run in its mount namespace.
 func ownRun(c helper.Config) error {
 	if strings.HasPrefix(c.State, "/run/") {
-		return errors.New("without root the server's data can't be below /run")
+		return errors.New("without root, the server's data directory must not be below /run")
 	}
 	if err := unix.Mount("run", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
 		return fmt.Errorf("mount /run: %w", err)
@@ -58,9 +56,8 @@ func ownRun(c helper.Config) error {
 	return nil
 }
 
-// endByState ends a sandbox that has no groups, with all that is in it: its first
-// process is known from libcontainer's directory. One that has not written that
-// yet ends by itself with the helper.
+// endByState ends a sandbox without cgroups: libcontainer's state names its first process, and all
+// others end with that. A sandbox whose state isn't written yet ends with its helper.
 func endByState(ctx context.Context, dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +71,7 @@ func endByState(ctx context.Context, dir string) error {
 		Start uint64 `json:"init_process_start"`
 	}
 	if err := json.Unmarshal(text, &state); err != nil || state.PID <= 1 {
-		return fmt.Errorf("%s doesn't name a process (%w)", dir, err)
+		return fmt.Errorf("%s names no process: %w", dir, err)
 	}
 	fd, err := unix.PidfdOpen(state.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -85,7 +82,7 @@ func endByState(ctx context.Context, dir string) error {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if stat, err := system.Stat(state.PID); err != nil || stat.StartTime != state.Start {
-		return nil // another has its number
+		return nil // another process has this id
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("end process %d: %w", state.PID, err)

@@ -19,19 +19,19 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// A server makes and removes sandboxes, in this process, for the process that started it
-// and has the other end of descriptor 3. It ends when that does, as soon as it has done
-// what it was asked for. Sandboxes stay.
+// A server makes and removes sandboxes in this process, for the process that started it and holds
+// the other end of descriptor 3. It ends when that end is closed, after the requests that it is
+// serving. Sandboxes stay.
 type server struct {
 	config helper.Config
 	trees  cgroup.Hierarchies
-	ended  atomic.Bool // nobody waits for answers any more
+	ended  atomic.Bool // the other end is closed
 
-	opening sync.Mutex // guards maker; held while its mounts are made
+	opening sync.Mutex // guards maker; held while the maker is made
 	maker   *maker.Maker
 
 	mu   sync.Mutex               // guards last
-	last map[string]chan struct{} // by sandbox: closed once its last order is carried out
+	last map[string]chan struct{} // by sandbox: closed when its last order is done
 }
 
 // serveMaker serves until the other end closes descriptor 3.
@@ -43,9 +43,9 @@ func serveMaker(config string) error {
 	if err != nil {
 		return err
 	}
-	// Its memory is for a while that of first processes, which have other users.
+	// First processes share its memory for a while, under other users: no other process may read it.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("hide its memory: %w", err)
+		return fmt.Errorf("make the process undumpable: %w", err)
 	}
 	s := &server{config: c, last: map[string]chan struct{}{}}
 	if s.trees, err = cgroup.Mounted(); err != nil {
@@ -74,23 +74,23 @@ func serveMaker(config string) error {
 		order, err := helper.ParseOrder(packet)
 		if err != nil {
 			reply(files, failed(err))
-			_ = closeFiles(files) // they were only used
+			_ = closeFiles(files) // used and no longer needed
 			continue
 		}
 		turn, end := s.queue(order.ID)
 		working.Go(func() {
 			defer end()
-			defer func() { _ = closeFiles(files) }() // they were only used
+			defer func() { _ = closeFiles(files) }() // used and no longer needed
 			<-turn
-			if !s.ended.Load() { // else what is left of the sandbox is the next server's to remove
+			if !s.ended.Load() { // else the next server removes what is left
 				s.answer(order, files)
 			}
 		})
 	}
 }
 
-// open returns the maker. It makes one with the first sandbox: a server removes sandboxes
-// before it has built the root directory.
+// open returns the maker. It makes it for the first sandbox, because sandboxes may be removed
+// before the root directory is built.
 func (s *server) open() (*maker.Maker, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -107,7 +107,7 @@ func (s *server) open() (*maker.Maker, error) {
 	return made, nil
 }
 
-// end ends the processes of a sandbox if this process made it.
+// end ends the processes of a sandbox, if this process made it.
 func (s *server) end(id string) error {
 	s.opening.Lock()
 	made := s.maker
@@ -118,8 +118,8 @@ func (s *server) end(id string) error {
 	return made.End(id)
 }
 
-// queue has a sandbox's orders carried out one by one, as they came: a remove that came after
-// a create must find what that made. Turn is closed when it is this one's turn.
+// queue orders the requests for a sandbox by arrival: a remove after a create must find what that
+// made. The channel turn is closed when it is this request's turn. The caller must call end.
 func (s *server) queue(id string) (turn <-chan struct{}, end func()) {
 	ended := make(chan struct{})
 	s.mu.Lock()
@@ -147,46 +147,48 @@ func closeFiles(files []*os.File) (failed error) {
 	return failed
 }
 
-// answer does what is asked, and says so on the first of the descriptors that came along.
+// answer performs an order, and sends the answer on the first descriptor that came with it.
 func (s *server) answer(order *helper.Order, files []*os.File) {
 	if len(files) == 0 {
 		return
 	}
-	answer, err := s.obey(order, files[1:])
+	answer, err := s.perform(order, files[1:])
 	if err != nil {
 		answer = failed(err)
 	}
-	if !reply(files, answer) && err == nil && order.Command == helper.Create { // nobody waits for it any more
+	if !reply(files, answer) && err == nil && order.Command == helper.Create { // the client is gone
 		_ = s.remove(order)
 	}
 	if errors.Is(err, maker.ErrUnclean) {
 		fmt.Fprintln(os.Stderr, "rockpool-sandbox:", err)
-		os.Exit(1) // another maker goes on
+		os.Exit(1) // another maker is started
 	}
 }
 
-// reply reports whether the one that asked got the answer, on the first of the descriptors.
+// reply sends the answer on the first descriptor, and reports whether it arrived.
 func reply(files []*os.File, answer helper.Answer) bool {
 	text, err := json.Marshal(answer)
 	return err == nil && len(files) > 0 && unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL) == nil
 }
 
+// failed returns the answer for an error.
 func failed(err error) helper.Answer {
 	var final finalError
 	return helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, fence.ErrChanged)}
 }
 
-func (s *server) obey(order *helper.Order, files []*os.File) (answer helper.Answer, err error) {
+// perform performs an order. After a failed create it removes what is left.
+func (s *server) perform(order *helper.Order, files []*os.File) (answer helper.Answer, err error) {
 	switch {
 	case order.Command == helper.Remove:
 		return helper.Answer{}, s.remove(order)
-	case !order.Made() || len(files) != 1:
+	case !order.ByMaker() || len(files) != 1:
 		return helper.Answer{}, fmt.Errorf("a maker doesn't serve %q with %d descriptors", order.Command, len(files))
 	}
 	c := s.config
 	c.Parent = order.Parent
 	if there, err := s.trees.Exists(c.Group(order.ID)); err != nil || there {
-		return helper.Answer{}, errors.Join(err, fmt.Errorf("sandbox %s is there already", order.ID))
+		return helper.Answer{}, errors.Join(err, fmt.Errorf("sandbox %s exists already", order.ID))
 	}
 	by, err := s.open()
 	if err != nil {

@@ -1,15 +1,14 @@
-// Package daemon is rockpool-sandbox while it listens: it makes and removes
-// sandboxes for a server that has no privileges.
+// Package daemon is the listening mode of rockpool-sandbox: it makes and removes sandboxes for a
+// server without privileges, and guarantees that only this server's user is served.
 //
-// Who asks is known by the kernel, not by what is said: the socket belongs to one
-// user, whose every connection is checked once more. A request is one packet, so
-// none is ever half there, with the socket of the sandbox's agent as its one
-// descriptor. What it may say is checked by package helper. Each is served by a
-// rockpool-sandbox of its own, in a mount namespace of its own (package launch),
-// which is told where it works by this one, not by the request.
+// The kernel identifies the client: the socket belongs to one user, and each connection's
+// credentials are checked again. A request is one packet, so it is never incomplete; its only
+// descriptor is the socket of the sandbox's agent. Package helper checks its contents. Each request
+// is served by a rockpool-sandbox in a mount namespace of its own (package launch), which gets its
+// configuration from this process, not from the request.
 //
-// Sandboxes hang on neither the server nor the helper. What they have of the
-// helper is on disk, and the next one goes on with it.
+// Sandboxes depend on neither the server nor the helper. Everything that the helper holds for them
+// is on disk, and the next helper continues with it.
 package daemon
 
 import (
@@ -36,43 +35,45 @@ import (
 	"github.com/rockpool/rockpool/local/uids"
 )
 
-// A Config says where a helper listens, for whom, and where it works.
+// A Config is where a helper listens, for which user, and where it works.
 type Config struct {
-	Socket string `json:"socket"` // its path; "": descriptor 3, which systemd made
-	UID    int    `json:"uid"`    // of the server
-	Dir    string `json:"dir"`    // root's alone; Agent and Program are there
-	Images string `json:"images"` // where the server unpacks images
-	Parent string `json:"parent"` // the group that sandboxes' groups are in
-	// What sandboxes may have of the network; nil: none has any.
+	Socket string `json:"socket"` // path of the socket; "": descriptor 3, made by systemd
+	UID    int    `json:"uid"`    // user id of the server
+	Dir    string `json:"dir"`    // writable by root only; contains Agent and Program
+	Images string `json:"images"` // directory of the server's unpacked images
+	Parent string `json:"parent"` // parent cgroup of the sandboxes
+	// Network is what sandboxes may have of the network; nil: nothing.
 	Network *network.Offer `json:"network,omitempty"`
-	// Programs that can be asked for by name, to make sandboxes.
+	// Runtimes are the OCI runtimes that requests can name.
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"`
 	DiskRead int64        `json:"diskRead,omitempty"` // see helper.Config
-	Worker   string       `json:"worker"`             // a program that everybody can execute, and that works as image.Work when helper.WorkerArgument is its argument
+	Worker   string       `json:"worker"`             // a world-executable program that runs image.Work
 }
 
+// runDir has a directory for each request's mounts, in a mount namespace of its own.
 const runDir = "/run/rockpool"
 
-// Files in Config.Dir, which are there before a daemon is.
+// Files in Config.Dir that must exist before the daemon starts.
 const (
 	Program = "rockpool-sandbox"
 	Agent   = "agent"
 )
 
-// A daemon is a helper that listens.
+// A daemon is a listening helper.
 type daemon struct {
 	config Config
 	log    *log.Logger
 	trees  cgroup.Hierarchies
 	lock   *os.File
-	root   string // the name of the directory that sandboxes are made around
+	root   string // name of the root directory of this helper's sandboxes
 	launch launch.Direct
 	holds  holds
 	turns  turns
-	works  chan struct{} // a token for each worker
+	works  chan struct{} // holds a value for each running worker
 }
 
-// Listen reads a Config and serves until ctx ends. Sandboxes stay.
+// Listen parses a Config, and serves until ctx ends. Sandboxes stay. It waits for the requests that
+// it is serving, for at most 5 s.
 func Listen(ctx context.Context, config string, log *log.Logger) error {
 	d := &daemon{log: log, turns: turns{busy: map[string]chan struct{}{}}, works: make(chan struct{}, worksAtOnce)}
 	if err := json.Unmarshal([]byte(config), &d.config); err != nil {
@@ -95,25 +96,25 @@ func Listen(ctx context.Context, config string, log *log.Logger) error {
 	return nil
 }
 
-// open takes the directory, with what the last helper left there.
+// open locks the directory, and cleans up after the last helper.
 func (d *daemon) open() (err error) {
 	c := d.config
 	if !helper.ValidParent(c.Parent) {
-		return fmt.Errorf("the cgroup parent %q isn't rockpool or below it", c.Parent)
+		return fmt.Errorf("the cgroup parent %q must be /rockpool or below it", c.Parent)
 	}
 	if c.Network != nil {
 		if err := c.Network.Check(); err != nil {
-			return fmt.Errorf("the network: %w", err)
+			return fmt.Errorf("the network settings: %w", err)
 		}
 	}
-	if err := roots.Alone(c.Dir); err != nil {
+	if err := roots.RootOnly(c.Dir); err != nil {
 		return err
 	}
-	// Where each request has its mounts, in a namespace of its own.
+	// Each request makes its mounts here, in a namespace of its own.
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	if err := roots.Alone(runDir); err != nil {
+	if err := roots.RootOnly(runDir); err != nil {
 		return err
 	}
 	for _, sub := range []string{"state", "roots", "held"} {
@@ -125,7 +126,7 @@ func (d *daemon) open() (err error) {
 		return err
 	}
 	if err := launch.TakeLock(d.lock); err != nil {
-		return fmt.Errorf("another helper, or what one left at work, is using %s: %w", c.Dir, err)
+		return fmt.Errorf("%s is in use by another helper, or by a process that one left: %w", c.Dir, err)
 	}
 	if d.trees, err = cgroup.Mounted(); err != nil {
 		return err
@@ -146,16 +147,16 @@ func (d *daemon) open() (err error) {
 	d.root = fmt.Sprintf("%x", time.Now().UnixNano())
 	root := filepath.Join(c.Dir, "roots", d.root)
 	if err := spec.BuildRoot(root, machine, agent); err != nil {
-		return fmt.Errorf("the sandboxes' root directory: %w", err)
+		return fmt.Errorf("make the root directory of sandboxes: %w", err)
 	}
 	if c.Network != nil {
 		if err := spec.WriteResolver(root, c.Network.Pool.Gateway()); err != nil {
-			return fmt.Errorf("the sandboxes' root directory: %w", err)
+			return fmt.Errorf("make the root directory of sandboxes: %w", err)
 		}
 	}
 	d.launch = launch.Direct{
 		Path:   filepath.Join(c.Dir, Program),
-		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: whole(c.Runtimes), DiskRead: c.DiskRead},
+		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: probeTimes(c.Runtimes), DiskRead: c.DiskRead},
 		Lock:   d.lock,
 		Maker:  new(launch.Maker),
 	}
@@ -170,9 +171,9 @@ func (d *daemon) open() (err error) {
 	return nil
 }
 
-// whole looks which of the runtimes know no time namespaces. One that can't be had
-// now is looked at no more: it is refused, or used as if it knew them.
-func whole(all oci.Runtimes) oci.Runtimes {
+// probeTimes returns the runtimes with NoTime set by a probe. A runtime that is unavailable now
+// isn't probed again: it is refused, or used as if it supported time namespaces.
+func probeTimes(all oci.Runtimes) oci.Runtimes {
 	var mu sync.Mutex // guards known
 	known := oci.Runtimes{}
 	var probing sync.WaitGroup
@@ -189,8 +190,8 @@ func whole(all oci.Runtimes) oci.Runtimes {
 	return known
 }
 
-// sweep returns the sandboxes that aren't there any more and still have something,
-// and deletes the root directories that no other was made around.
+// sweep returns the sandboxes that have ended and still hold something, and deletes the root
+// directories that no live sandbox uses.
 func (d *daemon) sweep() (gone []string, err error) {
 	held, err := d.holds.all()
 	if err != nil {
@@ -211,18 +212,18 @@ func (d *daemon) sweep() (gone []string, err error) {
 	return gone, spec.SweepRoots(filepath.Join(d.config.Dir, "roots"), used)
 }
 
-// listen opens the socket, which only the server's user can open.
+// listen opens the socket. Only the server's user, and root, can connect.
 func (d *daemon) listen() (*net.UnixListener, error) {
 	if d.config.Socket == "" {
 		file := os.NewFile(3, "socket")
 		defer file.Close()
 		l, err := net.FileListener(file)
 		if err != nil {
-			return nil, fmt.Errorf("the socket that was handed over: %w", err)
+			return nil, fmt.Errorf("the socket from systemd: %w", err)
 		}
 		unixListener, ok := l.(*net.UnixListener)
 		if !ok || l.Addr().Network() != "unixpacket" {
-			return nil, errors.Join(errors.New("the socket that was handed over isn't one of ListenSequentialPacket="), l.Close())
+			return nil, errors.Join(errors.New("the socket from systemd must be one of ListenSequentialPacket="), l.Close())
 		}
 		return unixListener, nil
 	}
@@ -230,14 +231,14 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := roots.Alone(dir); err != nil {
+	if err := roots.RootOnly(dir); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(d.config.Socket); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("%s is there, and isn't a socket", d.config.Socket)
+			return nil, fmt.Errorf("%s exists and isn't a socket: remove it", d.config.Socket)
 		}
-		if err := os.Remove(d.config.Socket); err != nil { // the last helper's; this one has the lock
+		if err := os.Remove(d.config.Socket); err != nil { // left by the last helper: this one has the lock
 			return nil, err
 		}
 	}

@@ -33,7 +33,7 @@ func TestOnlyTheServersUserIsServed(t *testing.T) {
 	if _, err := b.dial(stranger); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a stranger connects: %v", err)
 	}
-	if answer, err := b.as(0, sandboxtest.Hello); err == nil { // it can open whatever it likes
+	if answer, err := b.as(0, sandboxtest.Hello); err == nil { // root can open any socket
 		t.Errorf("root is answered: %+v", answer)
 	}
 	if err := os.Chmod(b.config.Socket, 0o666); err != nil {
@@ -47,7 +47,7 @@ func TestOnlyTheServersUserIsServed(t *testing.T) {
 	}
 }
 
-// What a server that was taken over can say makes nothing, and harms nobody.
+// No request of a compromised server makes anything or harms anybody.
 func TestHostileRequestsAreRefused(t *testing.T) {
 	b := newBox(t)
 	socket := agentSocket(t, "unix")
@@ -108,9 +108,9 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	b.settle(before)
 }
 
-// An image is a directory of the server's, who may put a link in its place: with
-// its owners mapped, what that leads to would be open to the sandbox as to root.
-func TestImagesAreNoLinks(t *testing.T) {
+// An image is a directory of the server, which can replace it by a link. With mapped owners, the
+// link's target would be as open to the sandbox as to root.
+func TestLinksToImagesAreRefused(t *testing.T) {
 	b := newBox(t)
 	socket := agentSocket(t, "unix")
 	secret := filepath.Join(filepath.Dir(b.config.Dir), "secret")
@@ -140,13 +140,12 @@ func (b *box) settle(before int) {
 	wait.For(b.t, "the helper has no more descriptors than before", func() bool { return b.descriptors() <= before })
 }
 
-// Connections that say nothing end, so that others are served although none of them
-// leaves.
-func TestSilenceEnds(t *testing.T) {
+// Silent connections are closed, so that others are served.
+func TestSilentConnectionsAreClosed(t *testing.T) {
 	b := newBox(t)
 	before := b.descriptors()
 	var silent []*net.UnixConn
-	for range 100 { // more than are served at once
+	for range 100 { // more than are served concurrently
 		conn, err := b.dial(server)
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +196,7 @@ func TestSandboxesOutliveTheirHelper(t *testing.T) {
 	if again, err := b.as(server, good("a"), socket); err != nil || again.Error == "" {
 		t.Errorf("the same once more: %+v, %v", again, err)
 	}
-	for range 2 { // whose first start still needs the first one's root
+	for range 2 { // a first start still needs the first helper's root
 		b.end(syscall.SIGKILL)
 		b.start()
 		if !strings.Contains(status(), "State:") {
@@ -220,13 +219,12 @@ func TestSandboxesOutliveTheirHelper(t *testing.T) {
 	}
 }
 
-// A server that leaves, at several places of a create, leaves nothing that can't be
-// removed.
-func TestWhoeverLeavesGivesUp(t *testing.T) {
+// If a server disconnects at any place of a create, everything that is left can be removed.
+func TestDisconnectedClientLeavesNothing(t *testing.T) {
 	b := newBox(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
 	socket := agentSocket(t, "unix")
-	_, err := b.as(server, good("a"), socket) // from then on it has a maker
+	_, err := b.as(server, good("a"), socket) // from now on it has a maker
 	_, err2 := b.as(server, sandboxtest.Remove)
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
@@ -248,7 +246,7 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 			}
 		})
 	}
-	b.settle(before) // what nobody waits for may have been made after it was removed
+	b.settle(before) // an abandoned sandbox may be made after its removal
 	b.nothing()
 	asUser(server, func() {
 		if err := remote.Remove(context.Background(), "a", "/rockpool/a"); err == nil {
@@ -257,8 +255,8 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 	})
 }
 
-// What has a sandbox's name, and wasn't made here, is another server's.
-func TestOthersSandboxesAreLeft(t *testing.T) {
+// A cgroup with a sandbox's name that this helper didn't make belongs to another server.
+func TestOtherServersSandboxesAreKept(t *testing.T) {
 	b := newBox(t)
 	trees, err := cgroup.Mounted()
 	if err != nil {
@@ -269,25 +267,25 @@ func TestOthersSandboxesAreLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
-	if answer, err := b.as(server, good("other"), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "isn't this helper's") {
+	if answer, err := b.as(server, good("other"), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "another program has made a cgroup") {
 		t.Errorf("made: %+v, %v", answer, err)
 	}
 	asUser(server, func() {
-		if err := remote.Remove(context.Background(), "other", b.config.Parent+"/other"); err == nil || !strings.Contains(err.Error(), "isn't this helper's") {
+		if err := remote.Remove(context.Background(), "other", b.config.Parent+"/other"); err == nil || !strings.Contains(err.Error(), "another program has made a cgroup") {
 			t.Errorf("removed: %v", err)
 		}
 	})
 	for _, dir := range []string{other, filepath.Dir(other)} {
-		if err := os.Remove(dir); err != nil { // so it was there
+		if err := os.Remove(dir); err != nil { // it must exist
 			t.Error(err)
 		}
 	}
 	b.nothing()
 }
 
-// Of several who want the same sandbox one gets it; different ones don't wait for
-// each other's end.
-func TestManyAtOnce(t *testing.T) {
+// Of several requests for the same sandbox one succeeds. Requests for different ones don't wait for
+// each other.
+func TestConcurrentRequests(t *testing.T) {
 	b := newBox(t)
 	var made sync.Map
 	var all sync.WaitGroup
@@ -317,8 +315,8 @@ func TestManyAtOnce(t *testing.T) {
 	b.nothing()
 }
 
-// A socket that systemd made is used as it is, if it is one of packets.
-func TestSocketIsHandedOver(t *testing.T) {
+// A socket from systemd is used if it is a packet socket.
+func TestSocketFromSystemd(t *testing.T) {
 	b := newBox(t)
 	b.end(syscall.SIGTERM)
 	config := b.config
@@ -362,12 +360,12 @@ func TestSocketIsHandedOver(t *testing.T) {
 			t.Errorf("systemd's socket went: %v", err)
 		}
 	}
-	_ = os.Remove(b.config.Socket) // at which this test still listens
+	_ = os.Remove(b.config.Socket) // this test still listens there
 	b.start()
 }
 
-// What isn't root's alone isn't used.
-func TestPlacesMustBeRoots(t *testing.T) {
+// Directories that others than root can write to are refused.
+func TestDirectoriesMustBelongToRoot(t *testing.T) {
 	b := newBox(t)
 	b.end(syscall.SIGTERM)
 	for name, change := range map[string]func(*daemon.Config){
@@ -401,7 +399,7 @@ func TestPlacesMustBeRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, run := range map[string]string{
-		"somebody's":       "chown 61237 /run/rockpool",
+		"another user's":   "chown 61237 /run/rockpool",
 		"a group's":        "chmod 775 /run/rockpool",
 		"a link":           "mv /run/rockpool /run/elsewhere; ln -s elsewhere /run/rockpool",
 		"everybody's /run": "chmod 777 /run",
@@ -412,7 +410,7 @@ func TestPlacesMustBeRoots(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 		out, err := cmd.CombinedOutput()
 		cancel()
-		if err == nil || !strings.Contains(string(out), "must be root's") {
+		if err == nil || !strings.Contains(string(out), "must belong to root") {
 			t.Errorf("where sandboxes are mounted, %s: %v\n%s", name, err, out)
 		}
 	}
@@ -421,9 +419,9 @@ func TestPlacesMustBeRoots(t *testing.T) {
 
 const work = `{"protocol":2,"command":"work"}`
 
-// TestWorkersAreNobody: whatever directory a server gives to one, it changes only
-// what everybody may, and what is that of images' owners.
-func TestWorkersAreNobody(t *testing.T) {
+// TestWorkersHaveNoRights: whatever directory a worker gets, it changes only world-writable files
+// and those of images' owners.
+func TestWorkersHaveNoRights(t *testing.T) {
 	b := newBox(t)
 	const begin, clearing = `b{"limits":{"bytes":1000000,"entries":100},"skeleton":{"home":"/"}}`, `cnull`
 	for _, c := range []struct {
@@ -453,7 +451,7 @@ func TestWorkersAreNobody(t *testing.T) {
 			t.Errorf("%s directory after clearing: %s; %v, %v", c.name, said, err, stays)
 		}
 	}
-	for _, packet := range []string{"x", "d", "l{}", "b{", "b[]", "\x00"} { // what isn't expected
+	for _, packet := range []string{"x", "d", "l{}", "b{", "b[]", "\x00"} { // unexpected packets
 		open, err := os.Open(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
@@ -465,7 +463,7 @@ func TestWorkersAreNobody(t *testing.T) {
 	}
 }
 
-// work has a worker begin on a directory, and returns what it says to a packet.
+// work starts a worker on a directory, and returns its answer to a packet.
 func (b *box) work(dir *os.File, packet string) string {
 	b.t.Helper()
 	conn, err := b.dial(server)

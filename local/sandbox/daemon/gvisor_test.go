@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// withGVisor is a helper that has gVisor.
+// withGVisor returns a helper with gVisor.
 func withGVisor(t *testing.T) *box {
 	t.Helper()
 	b := newBox(t)
@@ -30,12 +30,12 @@ func withGVisor(t *testing.T) *box {
 	return b
 }
 
-// apart is a request for a sandbox with a kernel of its own.
+// apart returns a request for a sandbox with its own kernel.
 func apart(id string) string {
 	return strings.Replace(good(id), `"resources"`, `"runtime":"gvisor","resources"`, 1)
 }
 
-// outside returns a directory for an agent's socket that is a user's, and opens it.
+// outside makes a directory for an agent's socket that belongs to a user, and opens it.
 func (b *box) outside(name string, uid int) *os.File {
 	b.t.Helper()
 	dir := filepath.Join(filepath.Dir(b.config.Dir), name)
@@ -50,7 +50,7 @@ func (b *box) outside(name string, uid int) *os.File {
 	return f
 }
 
-// ownerOf returns whose a file is.
+// ownerOf returns a file's owner.
 func ownerOf(t *testing.T, path string) int {
 	t.Helper()
 	var stat unix.Stat_t
@@ -60,10 +60,9 @@ func ownerOf(t *testing.T, path string) int {
 	return int(stat.Uid)
 }
 
-// A server gets sandboxes of the runtimes that its helper has, by their names, and
-// has the directory of their agents' sockets back when nobody inside can write to
-// it any more.
-func TestGVisorIsTheHelpers(t *testing.T) {
+// A server gets sandboxes of its helper's runtimes by name. The directory of the agent's socket is
+// returned when nobody inside can write to it.
+func TestGVisorThroughAHelper(t *testing.T) {
 	b := newBox(t)
 	dir := b.outside("a", server)
 	if answer, err := b.as(server, apart("a"), dir); err != nil || !answer.Final || !strings.Contains(answer.Error, "no runtime gvisor is configured") {
@@ -107,7 +106,7 @@ func TestGVisorIsTheHelpers(t *testing.T) {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	asUser(server, func() {
-		for _, name := range []string{"agent", spec.SocketName} { // the directory above is the test's
+		for _, name := range []string{"agent", spec.SocketName} { // the directory above belongs to the test
 			if err := os.Remove(filepath.Join(dir.Name(), name)); err != nil {
 				t.Error(err)
 			}
@@ -115,9 +114,8 @@ func TestGVisorIsTheHelpers(t *testing.T) {
 	})
 }
 
-// No directory but the server's own is given to a sandbox, and none with something
-// in it.
-func TestGVisorLeavesOthersDirectories(t *testing.T) {
+// Only an empty directory of the server's user is given to a sandbox.
+func TestGVisorRefusesOtherDirectories(t *testing.T) {
 	b := withGVisor(t)
 	full := b.outside("full", server)
 	if err := os.Symlink("/etc/passwd", filepath.Join(full.Name(), "agent")); err != nil {
@@ -127,7 +125,7 @@ func TestGVisorLeavesOthersDirectories(t *testing.T) {
 	if err := errors.Join(os.Rename(moved.Name(), moved.Name()+"-away"), os.Symlink("/mnt", moved.Name())); err != nil {
 		t.Fatal(err)
 	}
-	// Its name, as the kernel tells it, is another's by the time it is looked up.
+	// Its path, as the kernel reports it, belongs to another user by the time it is resolved.
 	swapped, victim := b.outside("swapped", server), b.outside("victim", 0)
 	if err := errors.Join(os.Remove(swapped.Name()), os.Symlink(victim.Name(), swapped.Name()+" (deleted)")); err != nil {
 		t.Fatal(err)
@@ -153,7 +151,7 @@ func TestGVisorLeavesOthersDirectories(t *testing.T) {
 		t.Errorf("a directory in the place of a socket is taken: %+v, %v", answer, err)
 	}
 	if answer, err := b.as(server, apart("a"), moved); err != nil || answer.Error != "" {
-		t.Errorf("one that was moved is another's now: %+v, %v", answer, err) // its name says where it is
+		t.Errorf("one that was moved is another's now: %+v, %v", answer, err) // the kernel reports where it is
 	}
 	if uid := ownerOf(t, "/mnt"); uid != 0 {
 		t.Errorf("/mnt is user %d's", uid)
@@ -169,13 +167,13 @@ func TestGVisorLeavesOthersDirectories(t *testing.T) {
 	}
 }
 
-// Whenever who asked leaves, and whenever the helper is killed, the directory is
-// the server's again in the end.
-func TestGVisorGivesDirectoriesBack(t *testing.T) {
+// Whenever the client disconnects or the helper is killed, the directory belongs to the server
+// again in the end.
+func TestGVisorReturnsDirectories(t *testing.T) {
 	b := withGVisor(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
 	for i, place := range slices.Concat(b.places(), b.places()) {
-		killed := i >= len(b.places()) // the helper, in the second round
+		killed := i >= len(b.places()) // in the second round the helper is killed
 		dir := b.outside(fmt.Sprint("directory", i), server)
 		conn, err := b.dial(server)
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/local/uids"
 )
 
-// holds are what sandboxes have of the helper: a directory each, which holds the
-// range of user ids and names the root directory that it was made around.
+// holds is what the helper holds for sandboxes: a directory for each, which reserves the range of
+// user ids and names the root directory that the sandbox uses.
 type holds struct {
 	dir    string
 	ranges *uids.Ranges
@@ -24,11 +24,11 @@ const (
 	rootName = "root"
 )
 
-// take returns a range of user ids for a sandbox that has none.
+// take reserves a range of user ids for a sandbox that has none.
 func (h holds) take(id, root string) (slot int, err error) {
 	dir := filepath.Join(h.dir, id)
 	if err := os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
-		return 0, errors.New("there is such a sandbox: remove it first")
+		return 0, errors.New("the sandbox exists already: remove it first")
 	} else if err != nil {
 		return 0, err
 	}
@@ -36,12 +36,12 @@ func (h holds) take(id, root string) (slot int, err error) {
 		return 0, err
 	}
 	if slot, err = h.ranges.Take(dir); err != nil {
-		return 0, fmt.Errorf("the machine has no user ids left for it: %w", err)
+		return 0, fmt.Errorf("no range of user ids is free for it: %w", err)
 	}
 	return slot, os.WriteFile(filepath.Join(dir, slotName), []byte(strconv.Itoa(slot)), 0o600)
 }
 
-// has reports whether a sandbox has something, there or not.
+// has reports whether something is held for a sandbox, whether the sandbox exists or not.
 func (h holds) has(id string) (bool, error) {
 	_, err := os.Lstat(filepath.Join(h.dir, id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,9 +59,9 @@ func (h holds) slot(id string) (int, error) {
 	return strconv.Atoi(string(text))
 }
 
-// release gives back what a sandbox has that isn't there any more. A range whose
-// number wasn't written yet is free as soon as its holder's directory is gone. The file
-// is there, and empty, if the helper was killed just then.
+// release releases what is held for a sandbox that has ended. If the helper was killed before it
+// wrote the range's number, the file is missing or empty; then the range is free as soon as its
+// holder's directory is gone.
 func (h holds) release(id string) error {
 	dir := filepath.Join(h.dir, id)
 	if text, err := os.ReadFile(filepath.Join(dir, slotName)); err == nil && len(text) > 0 {
@@ -70,13 +70,13 @@ func (h holds) release(id string) error {
 			err = h.ranges.Release(slot, dir)
 		}
 		if err != nil {
-			return fmt.Errorf("give back its user ids: %w", err)
+			return fmt.Errorf("release its user ids: %w", err)
 		}
 	}
 	return os.RemoveAll(dir)
 }
 
-// all returns the root directory of each sandbox that has something.
+// all returns the root directory of each sandbox that something is held for.
 func (h holds) all() (map[string]string, error) {
 	entries, err := os.ReadDir(h.dir)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/local/uids"
 )
 
-// TestReleaseAfterAKill has what a helper leaves that is killed at any step of take.
-// The next one must give it back, or else it doesn't start.
+// TestReleaseAfterAKill creates what a helper leaves if it is killed at any step of take. The next
+// helper must release it, or it doesn't start.
 func TestReleaseAfterAKill(t *testing.T) {
 	h := holds{t.TempDir(), &uids.Ranges{Dir: t.TempDir(), Count: 1}}
 	for i, row := range []struct {

@@ -21,8 +21,7 @@ func offer() *network.Offer {
 	return &network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 50}
 }
 
-// What a sandbox may have of the network is the helper's to say, and the server's
-// to ask for.
+// The helper offers the network, and the server requests a part of it.
 func TestNetworksAreOffered(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
@@ -32,7 +31,7 @@ func TestNetworksAreOffered(t *testing.T) {
 	wish := func(id, wish string) string {
 		return strings.Replace(good(id), `"resources"`, `"network":`+wish+`,"resources"`, 1)
 	}
-	if answer, err := b.as(server, wish("a", `{"egress":true}`), agentSocket(t, "unix")); err != nil || !answer.Final || !strings.Contains(answer.Error, "no network is offered") {
+	if answer, err := b.as(server, wish("a", `{"egress":true}`), agentSocket(t, "unix")); err != nil || !answer.Final || !strings.Contains(answer.Error, "helper offers no network") {
 		t.Errorf("without an offer: %+v, %v", answer, err)
 	}
 	b.end(syscall.SIGTERM)
@@ -41,7 +40,7 @@ func TestNetworksAreOffered(t *testing.T) {
 	if answer, err := b.as(server, sandboxtest.Hello); err != nil || answer.Network == nil || answer.Network.Pool != b.config.Network.Pool {
 		t.Errorf("it offers %+v, %v", answer, err)
 	}
-	if answer, err := b.as(server, wish("a", `{"bandwidth":51}`), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "more than the 50") {
+	if answer, err := b.as(server, wish("a", `{"bandwidth":51}`), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "exceeds the limit of 50") {
 		t.Errorf("more than is offered: %+v, %v", answer, err)
 	}
 	answer, err := b.as(server, wish("a", narrow), agentSocket(t, "unix"))
@@ -50,7 +49,7 @@ func TestNetworksAreOffered(t *testing.T) {
 	}
 	inside := networktest.HostOf(t, answer.PID)
 	if said, err := inside.Ask("tcp", networktest.Public4, networktest.Port); err == nil {
-		t.Errorf("it reaches what it has no lease of: %q", said)
+		t.Errorf("it reaches an address without a lease: %q", said)
 	}
 	lease := strings.NewReplacer("20.0.0.1", networktest.Public4).Replace(sandboxtest.Lease)
 	for packet, want := range map[string]string{
@@ -69,7 +68,7 @@ func TestNetworksAreOffered(t *testing.T) {
 		}
 	}
 	if said, err := inside.Ask("tcp", networktest.Public4, networktest.Port); err != nil || !strings.HasPrefix(said, "you are ") {
-		t.Errorf("it doesn't reach what it has a lease of: %q, %v", said, err)
+		t.Errorf("it doesn't reach a leased address: %q, %v", said, err)
 	}
 	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
 		t.Errorf("%+v, %v", answer, err)

@@ -19,15 +19,16 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
-// Bounds of one request.
+// Bounds of a request.
 const (
-	atOnce     = 64               // connections; further ones wait
-	saidWithin = 2 * time.Second  // from the connection to the request
-	doneWithin = 30 * time.Second // the work
-	goneWithin = 5 * time.Second  // what is at work when the helper is asked to end
+	atOnce     = 64               // concurrent connections; further ones wait
+	saidWithin = 2 * time.Second  // from the connection to the request, and for writing the answer
+	doneWithin = 30 * time.Second // for performing the request
+	goneWithin = 5 * time.Second  // for running requests when the helper must end
 )
 
-// serve answers until ctx ends, and what it began by then.
+// serve accepts connections until ctx ends, and waits for the running requests for at most
+// goneWithin.
 func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
@@ -42,7 +43,7 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
 			<-slots
 			if ctx.Err() == nil {
 				d.log.Printf("accept: %v", err)
-				pause(ctx, 100*time.Millisecond) // such as no descriptors left
+				pause(ctx, 100*time.Millisecond) // for example, no descriptors are left
 			}
 			continue
 		}
@@ -66,13 +67,13 @@ func pause(ctx context.Context, how time.Duration) {
 	}
 }
 
-// answer serves one connection, which is one request.
+// answer serves one connection, which carries one request.
 func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 	if peer, err := helper.Peer(conn); err != nil || int(peer.Uid) != d.config.UID {
-		d.log.Printf("refused a connection: it isn't the server's user's: %+v (%v)", peer, err)
+		d.log.Printf("refused a connection that isn't from the server's user: %+v (%v)", peer, err)
 		return
 	}
-	answer, made, err := d.obey(ctx, conn)
+	answer, made, err := d.handle(ctx, conn)
 	if errors.Is(err, errAnswered) {
 		return
 	}
@@ -93,14 +94,14 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	d.log.Printf("answer: %v", err)
-	if made != "" { // who asked left, and may have said before that it isn't wanted
+	if made != "" { // the client is gone, and may have requested the removal before
 		if err := d.clean(ctx, made); err != nil {
-			d.log.Printf("remove sandbox %s, which nobody waited for: %v", made, err)
+			d.log.Printf("remove sandbox %s, whose client is gone: %v", made, err)
 		}
 	}
 }
 
-// clean removes a sandbox for nobody.
+// clean removes a sandbox whose client is gone.
 func (d *daemon) clean(ctx context.Context, id string) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), doneWithin)
 	defer stop()
@@ -112,9 +113,9 @@ func (d *daemon) clean(ctx context.Context, id string) error {
 	return d.remove(ctx, id)
 }
 
-// obey reads a request and does it, or gives up where who asked goes away. It
-// returns, too, which sandbox was made.
-func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (answer helper.Answer, made string, err error) {
+// handle reads a request and performs it; it gives up if the client disconnects. It also returns
+// the id of the sandbox that it made, if any.
+func (d *daemon) handle(ctx context.Context, conn *net.UnixConn) (answer helper.Answer, made string, err error) {
 	q, file, err := d.receive(conn)
 	if file != nil {
 		defer file.Close()
@@ -146,13 +147,13 @@ func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (answer helper.An
 	case helper.Remove:
 		return helper.Answer{}, "", d.remove(ctx, q.ID)
 	case helper.Lease, helper.Verify:
-		return helper.Answer{}, "", d.ask(ctx, q)
+		return helper.Answer{}, "", d.perform(ctx, q)
 	}
-	return helper.Answer{}, "", fmt.Errorf("a helper that listens doesn't serve %q", q.Command)
+	return helper.Answer{}, "", fmt.Errorf("a listening helper doesn't serve %q", q.Command)
 }
 
-// watch calls stop when the other side closes the connection, or says more than
-// there is to say. The function that it returns ends that.
+// watch calls stop when the client closes the connection or sends more than its one packet. The
+// returned function ends the watch, and waits for its goroutine.
 func watch(conn *net.UnixConn, stop func()) (end func()) {
 	_ = conn.SetReadDeadline(time.Time{})
 	var watching sync.WaitGroup
@@ -168,9 +169,8 @@ func watch(conn *net.UnixConn, stop func()) (end func()) {
 	}
 }
 
-// receive reads the one packet of a connection, with what belongs to it: the
-// socket of a sandbox's agent, or a directory for that, or one to work on. The
-// caller closes it.
+// receive reads a connection's one packet, with its descriptor: the socket of a sandbox's agent, a
+// directory for that socket, or a directory to work on. The caller closes it.
 func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(saidWithin)); err != nil {
 		return nil, nil, err
@@ -189,7 +189,7 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 	case err != nil:
 		return refuse(err)
 	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		return refuse(fmt.Errorf("it has more than %d bytes, or more than one descriptor", helper.MaxMessage))
+		return refuse(fmt.Errorf("it is larger than %d bytes, or has more than one descriptor", helper.MaxMessage))
 	case unknown != nil:
 		return refuse(unknown)
 	}
@@ -198,7 +198,7 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 	case err != nil:
 		return refuse(err)
 	case q.Slot != 0:
-		return refuse(errors.New("the user ids of a sandbox are this helper's to choose"))
+		return refuse(errors.New("the slot must be 0: this helper chooses the user ids of a sandbox"))
 	}
 	check := map[string]func(fd int) error{helper.Create: helper.CheckListener, helper.Work: checkDirectory}[q.Command]
 	if q.Command == helper.Create && q.Runtime == oci.GVisor {
@@ -216,22 +216,21 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 	return q, files[0], nil
 }
 
-// checkOutside returns an error unless a descriptor is a directory of the server's
-// user: others' aren't given to a sandbox. Whether it is empty is looked at when
-// nobody can change it any more.
+// checkOutside returns an error unless a descriptor is a directory of the server's user; another
+// user's isn't given to a sandbox. Whether it is empty is checked later, when nobody can change it.
 func (d *daemon) checkOutside(fd int) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {
 		return err
 	}
 	if info.Mode&unix.S_IFMT != unix.S_IFDIR || int(info.Uid) != d.config.UID {
-		return errors.New("the descriptor for the agent's socket isn't a directory of the server's")
+		return errors.New("the descriptor for the agent's socket isn't a directory of the server's user")
 	}
 	return nil
 }
 
-// create makes a sandbox. What failed with an answer has left nothing; of
-// another failure the next remove cleans up.
+// create makes a sandbox. If it returns an answer with an error, nothing is left; after other
+// failures the next remove cleans up.
 func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.File) (helper.Answer, error) {
 	if _, err := d.ours(q.Command, q.ID); err != nil {
 		return helper.Answer{}, err
@@ -242,7 +241,7 @@ func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.Fil
 	}
 	q.Slot = slot
 	answer, err := d.launch.Create(ctx, d.group(q.ID), *q, listener)
-	if err != nil { // what gave up halfway left something; what was refused, its ids
+	if err != nil { // something may be left after a timeout, and user ids after a refusal
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), doneWithin)
 		defer stop()
 		err = errors.Join(err, d.remove(ctx, q.ID))
@@ -250,20 +249,20 @@ func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.Fil
 	return answer, err
 }
 
-// ask does what neither makes nor removes a sandbox, with one that there is.
-func (d *daemon) ask(ctx context.Context, q *helper.Request) error {
+// perform performs a request on an existing sandbox that neither makes nor removes it.
+func (d *daemon) perform(ctx context.Context, q *helper.Request) error {
 	slot, err := d.holds.slot(q.ID)
 	if err != nil {
-		return fmt.Errorf("%s sandbox %s: there is none: %w", q.Command, q.ID, err)
+		return fmt.Errorf("%s sandbox %s: it doesn't exist: %w", q.Command, q.ID, err)
 	}
 	if q.Command == helper.Verify {
 		q.Slot = slot
 	}
-	return d.launch.Ask(ctx, d.group(q.ID), *q)
+	return d.launch.Do(ctx, d.group(q.ID), *q)
 }
 
-// remove does nothing with a sandbox that was never made here. What has its name
-// in the same place is another server's.
+// remove removes a sandbox. It does nothing for one that this helper didn't make: a cgroup of that
+// name belongs to another server.
 func (d *daemon) remove(ctx context.Context, id string) error {
 	if held, err := d.ours(helper.Remove, id); err != nil || !held {
 		return err
@@ -274,15 +273,15 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 	return d.holds.release(id)
 }
 
-// ours reports whether this helper made the sandbox. It returns an error if another
-// program made a group of that name.
+// ours reports whether this helper made the sandbox. It returns an error if another program made a
+// cgroup of that name.
 func (d *daemon) ours(command, id string) (held bool, err error) {
 	if held, err = d.holds.has(id); err != nil || held {
 		return held, err
 	}
 	there, err := d.trees.Exists(d.group(id))
 	if there {
-		err = fmt.Errorf("%s sandbox %s: there is a control group of that name that isn't this helper's: give each server a cgroup parent of its own", command, id)
+		err = fmt.Errorf("%s sandbox %s: another program has made a cgroup of that name: give each server its own --cgroup-parent", command, id)
 	}
 	return false, err
 }

@@ -30,13 +30,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Users that nobody on the machine is.
+// Unused user ids.
 const (
 	server   = 61_236
 	stranger = 61_237
 )
 
-// TestMain is the worker, too, that a helper starts.
+// TestMain is also the worker that a helper starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == helper.WorkerArgument {
 		conn, err := net.FileConn(os.Stdin)
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A box is a helper that listens, in a directory and below a group of its own.
+// A box is a listening helper, in its own directory and below its own cgroup.
 type box struct {
 	t      *testing.T
 	config daemon.Config
@@ -99,7 +99,7 @@ func newBox(t *testing.T) *box {
 	return b
 }
 
-// start starts the helper, which may do what its unit says, and returns when it answers.
+// start starts the helper with its unit's restrictions, and returns when it answers.
 func (b *box) start() {
 	b.t.Helper()
 	config, err := json.Marshal(b.config)
@@ -127,7 +127,7 @@ func (b *box) end(signal syscall.Signal) {
 	b.cmd = nil
 }
 
-// asUser runs do on a thread that is a user's, which ends with it.
+// asUser runs do on a thread with a user's id, which ends with do.
 func asUser(uid int, do func()) {
 	thread.Do(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
@@ -144,8 +144,8 @@ func (b *box) dial(uid int) (conn *net.UnixConn, err error) {
 	return conn, err
 }
 
-// as sends a packet with descriptors as a user, and returns the answer. An error
-// is one of the connection's.
+// as sends a packet with descriptors as a user, and returns the answer. An error is one of the
+// connection.
 func (b *box) as(uid int, packet string, files ...*os.File) (answer helper.Answer, err error) {
 	conn, err := b.dial(uid)
 	if err != nil {
@@ -179,7 +179,7 @@ func send(conn *net.UnixConn, packet string, files ...*os.File) error {
 	return err
 }
 
-// descriptors returns how many the helper has open.
+// descriptors returns how many descriptors the helper has open.
 func (b *box) descriptors() int {
 	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.cmd.Process.Pid))
 	if err != nil {
@@ -188,7 +188,7 @@ func (b *box) descriptors() int {
 	return len(all)
 }
 
-// nothing fails the test if there is anything of a sandbox.
+// nothing fails the test if anything of a sandbox exists.
 func (b *box) nothing() {
 	b.t.Helper()
 	for _, sub := range []string{"held", "state"} {
@@ -208,14 +208,14 @@ func (b *box) nothing() {
 	}
 }
 
-// A place is how far the making of a sandbox is.
+// A place is a stage of making a sandbox.
 type place struct {
 	name, id string
 	reached  func() bool
 }
 
-// places returns some of a create, each of another sandbox. One that was reached
-// stays so while the asker is there.
+// places returns some stages of a create, each of another sandbox. A reached stage lasts while the
+// client is connected.
 func (b *box) places() (all []place) {
 	b.t.Helper()
 	tree, ok := b.trees.Controller("pids")
@@ -232,7 +232,7 @@ func (b *box) places() (all []place) {
 		name    string
 		reached func(id string) bool
 	}{
-		{"it was asked for", func(string) bool { return true }},
+		{"it was requested", func(string) bool { return true }},
 		{"it has users", there(b.config.Dir, "held", "ID")},
 		{"it has a group", there(tree.Mount, b.config.Parent, "ID")},
 		{"it has a process", func(id string) bool {
@@ -248,7 +248,7 @@ func (b *box) places() (all []place) {
 	return all
 }
 
-// file returns what can be sent of a listener.
+// file returns a listener's descriptor, for sending.
 func file[L interface{ File() (*os.File, error) }](t *testing.T, l L) *os.File {
 	t.Helper()
 	f, err := l.File()
@@ -259,7 +259,7 @@ func file[L interface{ File() (*os.File, error) }](t *testing.T, l L) *os.File {
 	return f
 }
 
-// agentSocket returns a socket that a sandbox's agent can have.
+// agentSocket returns a socket for a sandbox's agent.
 func agentSocket(t *testing.T, network string) *os.File {
 	t.Helper()
 	l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(t.TempDir(), "a"), Net: network})
@@ -270,7 +270,7 @@ func agentSocket(t *testing.T, network string) *os.File {
 	return file(t, l)
 }
 
-// good is a request for a sandbox of the machine's programs.
+// good returns a request for a sandbox of the image "host".
 func good(id string) string {
 	text := strings.Replace(sandboxtest.Create, `"slot":3,"image":"`+sandboxtest.Digest+`",`, "", 1)
 	return strings.Replace(text, `"id":"a"`, `"id":"`+id+`"`, 1)

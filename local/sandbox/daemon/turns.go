@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// turns let one request at a time work on a sandbox.
+// turns serializes the requests for each sandbox.
 type turns struct {
-	mu   sync.Mutex // guards busy
-	busy map[string]chan struct{}
+	mu   sync.Mutex               // guards busy
+	busy map[string]chan struct{} // by sandbox; closed when its request ends
 }
 
-// take waits until nobody works on id. Whoever gets the turn calls end.
+// take waits until no other request works on id. The caller must call end.
 func (t *turns) take(ctx context.Context, id string) (end func(), err error) {
 	for {
 		t.mu.Lock()

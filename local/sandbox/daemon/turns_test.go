@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// One at a time works on a sandbox; who works on another one doesn't wait.
-func TestTurns(t *testing.T) {
+// Requests for one sandbox are served one at a time; those for another one don't wait.
+func TestRequestsForOneSandboxAreSerialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := turns{busy: map[string]chan struct{}{}}
 		end, err := all.take(t.Context(), "a")
@@ -30,12 +30,12 @@ func TestTurns(t *testing.T) {
 		gone, leave := context.WithCancelCause(t.Context())
 		leave(why)
 		if _, err := all.take(gone, "a"); !errors.Is(err, why) {
-			t.Errorf("who left has its turn: %v", err)
+			t.Errorf("a cancelled request has its turn: %v", err)
 		}
 		end()
 		synctest.Wait()
 		if second == nil {
-			t.Fatal("nobody comes next")
+			t.Fatal("no request is next")
 		}
 		second()
 		if len(all.busy) > 0 {

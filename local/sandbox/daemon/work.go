@@ -17,15 +17,16 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// Bounds of workers.
+// Bounds of workers on images.
 const (
-	worksAtOnce = 4
-	workWithin  = 6 * time.Hour
+	worksAtOnce = 4             // concurrent workers
+	workWithin  = 6 * time.Hour // of one worker
 )
 
-// errAnswered says that a request was answered.
+// errAnswered means that the request was answered already.
 var errAnswered = errors.New("it was answered")
 
+// checkDirectory returns an error unless a descriptor is a directory.
 func checkDirectory(fd int) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {
@@ -37,10 +38,9 @@ func checkDirectory(fd int) error {
 	return nil
 }
 
-// work has a process work on a directory: root in a user namespace of the owners
-// of images' files, and so nobody on the machine. Whatever directory that is,
-// and whatever the process is told or talked into, what it can change is those
-// owners' files and what everybody may change.
+// work runs a process that works on a directory, as root in a user namespace of the owners of
+// images' files, so as nobody on the machine. It can only change files of those owners and files
+// that everybody may change, whatever the directory is, and even if the process is compromised.
 func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	patience := time.NewTimer(doneWithin)
 	defer patience.Stop()
@@ -48,7 +48,7 @@ func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) err
 	case d.works <- struct{}{}:
 		defer func() { <-d.works }()
 	case <-patience.C:
-		return fmt.Errorf("%d processes are at work on images already", worksAtOnce)
+		return fmt.Errorf("%d processes work on images already; try again later", worksAtOnce)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -69,7 +69,7 @@ func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) err
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		UidMappings: users, GidMappings: users, GidMappingsEnableSetgroups: true,
-		Credential: &syscall.Credential{Uid: 0, Gid: 0}, // of the namespace; no other groups
+		Credential: &syscall.Credential{Uid: 0, Gid: 0}, // ids of the namespace; no supplementary groups
 		Setsid:     true,
 	}
 	if err := cmd.Start(); err != nil {
@@ -83,7 +83,7 @@ func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) err
 	if err != nil {
 		cancel()
 	}
-	_ = conn.Close() // the process has it
+	_ = conn.Close() // the process has its own descriptor
 	if err := errors.Join(err, peer.Close(), cmd.Wait()); err != nil {
 		d.log.Printf("work on an image: %v", err)
 	}

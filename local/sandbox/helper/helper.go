@@ -1,10 +1,9 @@
-// Package helper is what rockpool-sandbox is told, and what it answers: its
-// Config comes from whoever started it with its privileges, one Request from
-// whoever wants a sandbox, and one Answer goes back.
+// Package helper defines the protocol of rockpool-sandbox. A helper gets its Config from the
+// privileged process that started it, and one Request from the program that wants a sandbox; it
+// returns one Answer.
 //
-// A Request is made of names, digests and numbers that are checked one by one.
-// It has no path, and nothing of a spec: what a sandbox is, is the helper's to
-// say (package spec).
+// A Request consists of names, digests and numbers, each of which is checked. It contains no path
+// and no part of a spec: only the helper decides what a sandbox is (package spec).
 package helper
 
 import (
@@ -25,76 +24,76 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// Once is the helper's first argument where it serves one request, which it has
-// from stdin; its Config is the second.
+// Once is the first argument of a helper that serves one request, read from stdin. Its Config is
+// the second argument.
 const Once = "once"
 
-// Wait is the first argument of a helper that waits until it has its users: a
-// byte on descriptor 4. Then it does what it does with Once.
+// Wait is the first argument of a helper that first waits for its user ids, until a byte arrives on
+// descriptor 4. Then it works as with Once.
 const Wait = "wait"
 
-// Listen is its first argument where it serves many, of a socket; the second says
-// which.
+// Listen is the first argument of a helper that serves requests on a socket. Its daemon.Config is
+// the second.
 const Listen = "listen"
 
-// WorkerArgument is that of a program that works on an image (image.Work): its
-// stdin is the connection, and descriptor 3 the directory.
+// WorkerArgument is the argument of a program that works on an image (image.Work). Its stdin is the
+// connection, and descriptor 3 is the directory.
 const WorkerArgument = "image-worker"
 
-// AwaitUsers follows WorkerArgument where the program has to wait until it has its
-// users; see launch.BecomeOwner.
+// AwaitUsers follows WorkerArgument if the program must first wait for its user ids; see
+// launch.BecomeOwner.
 const AwaitUsers = "--await-users"
 
-// Protocol is the version of what is said here. Both sides must have the same.
+// Protocol is the version of this protocol. Both sides must have the same.
 const Protocol = 2
 
 // The values of Request.Command.
 const (
 	Create = "create" // make a sandbox and start its first process
 	Remove = "remove" // kill and remove one, in whatever state it is
-	Lease  = "lease"  // let one reach what a name stands for
-	Verify = "verify" // find out whether one's network is kept to what it was made with
+	Lease  = "lease"  // let a sandbox reach addresses that a name resolved to
+	Verify = "verify" // check that a sandbox's network rules are still those that it was made with
 
-	// Of a helper that listens, without an id:
-	Hello = "hello" // say where sandboxes are made
-	Probe = "probe" // say whether a runtime can be had, by its name alone
-	Work  = "work"  // work on the directory that is sent along, as the owner of images' files (see image.Work)
+	// Only for a listening helper, without an id:
+	Hello = "hello" // return where sandboxes are made
+	Probe = "probe" // return whether the named runtime is available
+	Work  = "work"  // work on the directory that comes with it, as the owner of images' files (see image.Work)
 )
 
-// MaxMessage is how many bytes a request or an answer may have.
+// MaxMessage is the largest size of a request or answer, in bytes.
 const MaxMessage = 64 << 10
 
-// A Config says where a helper works. It isn't part of a request: who asks for
-// sandboxes doesn't choose it.
+// A Config is where and with what a helper works. It isn't part of a request, so the requesting
+// program can't choose it.
 type Config struct {
-	State   string       `json:"state"`            // where libcontainer has a directory per sandbox
-	Root    string       `json:"root"`             // what spec.BuildRoot made
-	Images  string       `json:"images,omitempty"` // a directory per image
-	Owners  int          `json:"owners,omitempty"` // who root is among the owners of images' files
-	Parent  string       `json:"parent"`           // the group that sandboxes' groups are in
+	State   string       `json:"state"`            // directory of libcontainer's state, one directory per sandbox
+	Root    string       `json:"root"`             // root directory that spec.BuildRoot made
+	Images  string       `json:"images,omitempty"` // directory of unpacked images
+	Owners  int          `json:"owners,omitempty"` // uid of root among the owners of images' files
+	Parent  string       `json:"parent"`           // cgroup of the sandboxes' cgroups
 	Machine spec.Machine `json:"machine"`
 
-	Runtimes oci.Runtimes `json:"runtimes,omitempty"` // that can be asked for beside libcontainer
-	DiskRead int64        `json:"diskRead,omitempty"` // bytes a second that a sandbox reads from each disk at most; 0: any
-	// What sandboxes may have of the network; nil: none has any.
+	Runtimes oci.Runtimes `json:"runtimes,omitempty"` // available besides libcontainer
+	DiskRead int64        `json:"diskRead,omitempty"` // bytes/s that a sandbox may read from each disk; 0: no limit
+	// Network is what sandboxes may have of the network; nil: nothing.
 	Network       *network.Offer `json:"network,omitempty"`
-	Rootless      *Rootless      `json:"rootless,omitempty"`      // of an ordinary user's; nil: it is root's
-	AcceptMissing bool           `json:"acceptMissing,omitempty"` // sandboxes are made without the limits that can't be set
+	Rootless      *Rootless      `json:"rootless,omitempty"`      // nil: the helper runs as root
+	AcceptMissing bool           `json:"acceptMissing,omitempty"` // make sandboxes without limits that can't be set
 }
 
-// Rootless is what an ordinary user has for sandboxes.
+// Rootless is what a helper without root has for sandboxes.
 type Rootless struct {
-	Base  string `json:"base,omitempty"`  // the control group that is the user's; "": none
-	Users int    `json:"users,omitempty"` // how many subordinate ids of others; 0: none
+	Base  string `json:"base,omitempty"`  // path of the delegated cgroup; "": none
+	Users int    `json:"users,omitempty"` // number of subordinate ids; 0: none
 }
 
-// Slots is how many sandboxes can have users apart from others'.
+// Slots returns how many sandboxes can have users of their own.
 func (r Rootless) Slots() int { return max(1, r.Users/spec.UIDs) }
 
-// Users returns the users of the sandbox that q asks for, as the helper's own user
-// namespace counts them; nil: what root has for the slot. There the user itself is
-// 0. An image's files are the first range's, and only root could have them be
-// another's for a sandbox.
+// Users returns the users of the requested sandbox, as ids of the helper's user namespace; nil:
+// root gives the slot's range. In that namespace the helper's own user is 0. Files of images belong
+// to the first range, so runners made from images share it: only root could map the files' owners
+// for each sandbox.
 func (c Config) Users(q *Request) *spec.Users {
 	switch r := c.Rootless; {
 	case r == nil:
@@ -108,7 +107,7 @@ func (c Config) Users(q *Request) *spec.Users {
 	}
 }
 
-// KernelGroup returns how the kernel names the group of a sandbox; "": it has none.
+// KernelGroup returns the kernel's path of a sandbox's cgroup; "": it has none.
 func (c Config) KernelGroup(id string) string {
 	switch r := c.Rootless; {
 	case r == nil:
@@ -120,56 +119,55 @@ func (c Config) KernelGroup(id string) string {
 	}
 }
 
-// A Request asks for a sandbox to be made or removed.
+// A Request asks a helper for one command.
 type Request struct {
 	Protocol int    `json:"protocol"`
 	Command  string `json:"command"`
 	ID       string `json:"id,omitempty"`
 
-	// Create only, which has the socket that the sandbox's first process gets as
-	// its descriptor 3 with it.
-	Slot      int             `json:"slot,omitempty"`  // chooses its users; a helper that listens does, and wants 0
-	Image     string          `json:"image,omitempty"` // its digest; "": the machine's own programs
+	// For Create only. With the request comes a listening socket, which the sandbox's first process
+	// gets as descriptor 3.
+	Slot      int             `json:"slot,omitempty"`  // number of its range of user ids; a listening helper requires 0
+	Image     string          `json:"image,omitempty"` // digest of its image; "": the image "host"
 	Resources *spec.Resources `json:"resources,omitempty"`
 
-	Zygote bool `json:"zygote,omitempty"` // its agent can load an interpreter
+	Zygote bool `json:"zygote,omitempty"` // its agent can preload an interpreter
 
-	// Runtime is the name of one of the configured runtimes; "": libcontainer. With
-	// oci.GVisor an empty directory comes in the place of the socket, in which the
-	// sandbox's first process makes its own.
+	// Runtime is the name of a configured runtime; "": libcontainer. With oci.GVisor an empty
+	// directory comes instead of the socket, and the first process makes its socket there.
 	Runtime string `json:"runtime,omitempty"`
 
-	// Create and Verify, which has nothing else of it but Slot: what the sandbox
-	// may reach; nil: nothing.
-	Network *network.Wish `json:"network,omitempty"`
+	// For Create, and for Verify, which otherwise has only Slot: what the sandbox may reach; nil:
+	// nothing.
+	Network *network.Request `json:"network,omitempty"`
 
-	Lease *network.Lease `json:"lease,omitempty"` // Lease only
+	Lease *network.Lease `json:"lease,omitempty"` // for Lease only
 }
 
-// An Answer tells what became of a Request.
+// An Answer is the result of a Request.
 type Answer struct {
 	Error   string        `json:"error,omitempty"`
-	Final   bool          `json:"final,omitempty"`   // with Error: trying again can't help
-	Changed bool          `json:"changed,omitempty"` // with Error: the sandbox's packet filter isn't what was made
-	PID     int           `json:"pid,omitempty"`     // of the sandbox's first process, as this machine counts
+	Final   bool          `json:"final,omitempty"`   // with Error: the same request will never succeed
+	Changed bool          `json:"changed,omitempty"` // with Error: the sandbox's packet filter was changed
+	PID     int           `json:"pid,omitempty"`     // of the sandbox's first process, in this machine's pid namespace
 	Start   uint64        `json:"start,omitempty"`
-	Groups  cgroup.Groups `json:"groups"`           // read back after the process joined
-	Address netip.Addr    `json:"address,omitzero"` // at which the machine reaches a sandbox with a network
+	Groups  cgroup.Groups `json:"groups"`           // read back after the process has joined
+	Address netip.Addr    `json:"address,omitzero"` // address of a sandbox with a network, on the machine's side
 
-	// Of Hello: the group that sandboxes' groups are in, what is offered them, and
-	// the names of the runtimes that are configured.
+	// For Hello: the cgroup of the sandboxes' cgroups, the network that is offered, and the names
+	// of the configured runtimes.
 	Parent   string         `json:"parent,omitempty"`
 	Network  *network.Offer `json:"network,omitempty"`
 	Runtimes []string       `json:"runtimes,omitempty"`
 
-	// Of Probe; see oci.Runtimes.Probe.
+	// For Probe; see oci.Runtimes.Probe.
 	Version string `json:"version,omitempty"`
 	NoTime  bool   `json:"noTime,omitempty"`
 }
 
-// ValidID reports whether id can name a sandbox: 1 to 64 letters, digits,
-// '_' and '-', not beginning with one of the latter. (Regular expressions for
-// this took 0.4 ms of each start of the helper.)
+// ValidID reports whether id can name a sandbox: 1 to 64 letters, digits, '_' and '-', starting
+// with a letter or digit. It uses no regular expression, which took 0.4 ms of each start of the
+// helper.
 func ValidID(id string) bool {
 	for i := range len(id) {
 		c := id[i]
@@ -181,8 +179,8 @@ func ValidID(id string) bool {
 	return 1 <= len(id) && len(id) <= 64
 }
 
-// ValidParent reports whether a group can be the parent of sandboxes' groups:
-// /rockpool or one at most four levels below it.
+// ValidParent reports whether a cgroup can be the parent of sandboxes' cgroups: /rockpool, or one
+// at most four levels below it.
 func ValidParent(group string) bool {
 	names := strings.Split(group, "/")
 	if len(names) < 2 || len(names) > 6 || names[0] != "" || names[1] != "rockpool" {
@@ -191,14 +189,14 @@ func ValidParent(group string) bool {
 	return !slices.ContainsFunc(names[2:], func(name string) bool { return !ValidID(name) })
 }
 
-// validDigest reports whether an image can have this digest, and so be the name
-// of its directory: "sha256:" and 64 digits, hexadecimal and small.
+// validDigest reports whether digest is "sha256:" and 64 lower-case hexadecimal digits, and so is
+// safe as the name of an image's directory.
 func validDigest(digest string) bool {
 	hex, ok := strings.CutPrefix(digest, "sha256:")
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
-// Read returns the one request that r holds, checked.
+// Read reads one request, and checks it.
 func Read(r io.Reader) (*Request, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxMessage+1))
 	if err != nil {
@@ -207,18 +205,18 @@ func Read(r io.Reader) (*Request, error) {
 	return Parse(text)
 }
 
-// Parse returns the one request that a text is, checked. The version comes
-// first: of another one nothing else is understood.
+// Parse parses one request, and checks it. It checks the version first, because another version may
+// have other fields.
 func Parse(text []byte) (*Request, error) {
 	if len(text) > MaxMessage {
-		return nil, fmt.Errorf("the request has more than %d bytes", MaxMessage)
+		return nil, fmt.Errorf("the request is larger than %d bytes", MaxMessage)
 	}
 	var version struct{ Protocol int }
 	if err := json.Unmarshal(text, &version); err != nil {
 		return nil, fmt.Errorf("read request: %w", err)
 	}
 	if version.Protocol != Protocol {
-		return nil, fmt.Errorf("this rockpool-sandbox speaks version %d of its protocol, and was asked in version %d: have the server and its helper be of one version, and restart both", Protocol, version.Protocol)
+		return nil, fmt.Errorf("this rockpool-sandbox has protocol version %d, and the request has version %d: install the same version of the server and its helper, and restart both", Protocol, version.Protocol)
 	}
 	var q Request
 	if err := decode(bytes.NewReader(text), &q); err != nil {
@@ -230,7 +228,7 @@ func Parse(text []byte) (*Request, error) {
 	return &q, nil
 }
 
-// ReadConfig returns a checked Config.
+// ReadConfig parses a Config, and checks it.
 func ReadConfig(text string) (Config, error) {
 	var c Config
 	if err := decode(strings.NewReader(text), &c); err != nil {
@@ -239,6 +237,7 @@ func ReadConfig(text string) (Config, error) {
 	return c, c.check()
 }
 
+// decode parses exactly one JSON value without unknown fields.
 func decode(r io.Reader, into any) error {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()
@@ -246,23 +245,24 @@ func decode(r io.Reader, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows it")
+		return errors.New("more data follows")
 	}
 	return nil
 }
 
+// check returns an error for the first invalid field.
 func (c Config) check() error {
 	for name, dir := range map[string]string{"state": c.State, "root": c.Root, "images": c.Images} {
 		optional := name == "images" && dir == ""
 		if !optional && (!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/") {
-			return fmt.Errorf("the directory %q (%s) isn't an absolute, clean path", dir, name)
+			return fmt.Errorf("the directory %q (%s) must be an absolute, clean path other than /", dir, name)
 		}
 	}
 	if !ValidParent(c.Parent) {
-		return fmt.Errorf("the group %q isn't /rockpool or below it", c.Parent)
+		return fmt.Errorf("the cgroup %q must be /rockpool or below it", c.Parent)
 	}
 	if c.Machine.CoreMHz < 1 {
-		return fmt.Errorf("a core has %d MHz", c.Machine.CoreMHz)
+		return fmt.Errorf("the clock of a core must be at least 1 MHz, not %d", c.Machine.CoreMHz)
 	}
 	if c.Network != nil {
 		return c.Network.Check()
@@ -270,47 +270,48 @@ func (c Config) check() error {
 	return nil
 }
 
-// Group returns the group of a sandbox.
+// Group returns the path of a sandbox's cgroup.
 func (c Config) Group(id string) string { return path.Join(c.Parent, id) }
 
-// ImageRoot returns where the root directory of an image lies below c.Images.
+// ImageRoot returns the path of an image's root directory, relative to Config.Images.
 func ImageRoot(digest string) string {
 	return path.Join(strings.Replace(digest, ":", "-", 1), "root")
 }
 
-// Check returns an error unless the request is one that a server can make.
+// Check returns an error unless the request is well-formed: it has exactly the fields that its
+// command needs, and each is within its range.
 func (q Request) Check() error {
 	if q.Command == Hello || q.Command == Work {
 		if (q != Request{Protocol: q.Protocol, Command: q.Command}) {
-			return fmt.Errorf("%s stands alone", q.Command)
+			return fmt.Errorf("a %s request must have no other fields", q.Command)
 		}
 		return nil
 	}
 	if q.Command == Probe {
 		if !ValidID(q.Runtime) || (q != Request{Protocol: q.Protocol, Command: Probe, Runtime: q.Runtime}) {
-			return errors.New("what is probed is the name of a runtime")
+			return errors.New("a probe request must have only the name of a runtime")
 		}
 		return nil
 	}
 	if !ValidID(q.ID) {
-		return fmt.Errorf("id %q isn't 1 to 64 letters, digits, '_' and '-'", q.ID)
+		return fmt.Errorf("id %q must be 1 to 64 letters, digits, '_' and '-'", q.ID)
 	}
 	switch q.Command {
 	case Create:
 		return q.checkCreate()
 	case Remove:
 		if (q != Request{Protocol: q.Protocol, Command: Remove, ID: q.ID}) {
-			return errors.New("a sandbox is removed by its id alone")
+			return errors.New("a remove request must have only an id")
 		}
 		return nil
 	case Lease:
 		if q.Lease == nil || (q != Request{Protocol: q.Protocol, Command: Lease, ID: q.ID, Lease: q.Lease}) {
-			return errors.New("a lease is of addresses, to an id")
+			return errors.New("a lease request must have only an id and a lease")
 		}
 		return q.Lease.Check()
 	case Verify:
 		if q.Network == nil || (q != Request{Protocol: q.Protocol, Command: Verify, ID: q.ID, Slot: q.Slot, Network: q.Network}) {
-			return errors.New("what is verified is a network of an id and a slot")
+			return errors.New("a verify request must have only an id, a slot and a network")
 		}
 		return q.checkNetwork()
 	}
@@ -324,22 +325,23 @@ func (q Request) checkNetwork() error {
 	return q.Network.Check()
 }
 
-// Policy returns what a sandbox may reach: what is asked for, as far as the
-// operator offers it.
+// Policy returns what a sandbox may reach: the requested network, checked against what the operator
+// offers.
 func (c Config) Policy(q *Request) (network.Policy, error) {
 	if c.Network == nil {
-		return network.Policy{}, errors.New("no network is offered here")
+		return network.Policy{}, errors.New("this helper offers no network")
 	}
-	p := network.Policy{Offer: *c.Network, Wish: *q.Network, Slot: q.Slot}
+	p := network.Policy{Offer: *c.Network, Request: *q.Network, Slot: q.Slot}
 	return p, p.Check()
 }
 
+// checkCreate checks the fields of a create request.
 func (q Request) checkCreate() error {
 	if q.Image != "" && !validDigest(q.Image) {
-		return fmt.Errorf("image %q isn't a digest", q.Image)
+		return fmt.Errorf("image %q must be a digest", q.Image)
 	}
 	if q.Runtime != "" && !ValidID(q.Runtime) {
-		return fmt.Errorf("runtime %q isn't 1 to 64 letters, digits, '_' and '-'", q.Runtime)
+		return fmt.Errorf("runtime %q must be 1 to 64 letters, digits, '_' and '-'", q.Runtime)
 	}
 	if q.Resources == nil {
 		return errors.New("resources are missing")
@@ -359,10 +361,10 @@ func (q Request) checkCreate() error {
 		}
 	}
 	if q.Lease != nil {
-		return errors.New("a sandbox that is made has no leases")
+		return errors.New("a create request must have no lease")
 	}
 	if q.Zygote && q.Runtime != "" {
-		return errors.New("a sandbox of a runtime loads no interpreter")
+		return errors.New("a sandbox of an OCI runtime can't preload an interpreter")
 	}
 	if q.Network != nil {
 		return q.Network.Check()

@@ -77,7 +77,7 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever is read as a request asks for a sandbox that is one.
+// FuzzRead: every accepted request is for a confined sandbox.
 func FuzzRead(f *testing.F) {
 	for _, text := range append(sandboxtest.Hostile(), sandboxtest.Create, sandboxtest.Remove, sandboxtest.Hello, sandboxtest.Probe, sandboxtest.Lease, sandboxtest.Verify) {
 		f.Add(text)
@@ -108,7 +108,7 @@ func FuzzRead(f *testing.F) {
 		for _, root := range []spec.Root{{Path: "/run/rockpool/root"}, {Path: "/run/rockpool/root", Image: true, Agent: "/r/agent"}} {
 			for _, gvisor := range []bool{false, true} {
 				made := spec.New(spec.Sandbox{Group: c.Group(q.ID), Slot: q.Slot, Resources: *q.Resources, Root: root, GVisor: gvisor}, c.Machine)
-				if gvisor { // whose clocks begin with its own kernel
+				if gvisor { // its clocks start with its own kernel
 					made.Linux.Namespaces = append(made.Linux.Namespaces, specs.LinuxNamespace{Type: specs.TimeNamespace})
 				}
 				if err := confined(made); err != nil {
@@ -124,15 +124,15 @@ var namespaces = []specs.LinuxNamespaceType{
 	specs.UTSNamespace, specs.CgroupNamespace, specs.NetworkNamespace, specs.TimeNamespace,
 }
 
-// What the agent needs to start commands as another user, to end them, and to
-// write files into the workspace.
+// Capabilities that the agent needs to start commands as another user, end them, and write files
+// into the workspace.
 var capabilities = []string{
 	"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 }
 
-// confined returns an error unless a spec keeps what every sandbox's keeps: no
-// hooks, own namespaces, users that aren't this machine's, nothing of the machine
-// writable, few capabilities, limits.
+// confined returns an error unless a spec has the properties of every sandbox. These are: no hooks,
+// its own namespaces, no users of the machine, nothing of the machine writable, few capabilities,
+// and limits.
 func confined(s *specs.Spec) error {
 	p := s.Process
 	if s.Hooks != nil || p.Terminal || !p.NoNewPrivileges || len(p.Args) == 0 || p.Args[0] != spec.AgentPath {

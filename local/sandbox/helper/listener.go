@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckListener returns an error unless a descriptor is a Unix socket that
-// listens for streams: nothing else is handed to a sandbox.
+// CheckListener returns an error unless a descriptor is a listening Unix stream socket. Nothing
+// else is handed to a sandbox.
 func CheckListener(fd int) error {
 	for _, o := range []struct{ option, want int }{
 		{unix.SO_DOMAIN, unix.AF_UNIX}, {unix.SO_TYPE, unix.SOCK_STREAM}, {unix.SO_ACCEPTCONN, 1},
@@ -18,7 +18,7 @@ func CheckListener(fd int) error {
 			return fmt.Errorf("the descriptor for the agent isn't a socket: %w", err)
 		}
 		if got != o.want {
-			return errors.New("the descriptor for the agent isn't a Unix socket that listens")
+			return errors.New("the descriptor for the agent isn't a listening Unix stream socket")
 		}
 	}
 	return nil

@@ -11,40 +11,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Maker is the helper's first argument where it makes many sandboxes, for the process that
-// started it: requests come on descriptor 3, and its Config is the second argument.
+// Maker is the first argument of a helper that makes many sandboxes for the process that started
+// it. Requests arrive on descriptor 3; its Config is the second argument.
 const Maker = "maker"
 
-// An Order is a request to a maker, by the process that started it. The socket that the
-// answer goes to comes with it, and after that what a Request comes with.
+// An Order is a request to a maker. With it come, as descriptors, the socket for the answer, then
+// those of the Request.
 type Order struct {
 	Request
-	Parent string `json:"parent"` // the group that the sandbox's group is in
+	Parent string `json:"parent"` // the parent cgroup of the sandbox's
 }
 
-// Made reports whether a maker makes the sandbox that is asked for: others are made by a
-// helper of their own.
-func (q Request) Made() bool { return q.Command == Create && q.Runtime == "" }
+// ByMaker reports whether a maker can serve the request; other requests need a helper of their own.
+func (q Request) ByMaker() bool { return q.Command == Create && q.Runtime == "" }
 
-// ParseOrder returns the order that a text is, checked.
+// ParseOrder parses one order, and checks it.
 func ParseOrder(text []byte) (*Order, error) {
 	var o Order
 	if err := decode(bytes.NewReader(text), &o); err != nil {
 		return nil, fmt.Errorf("read order: %w", err)
 	}
 	if o.Protocol != Protocol {
-		return nil, fmt.Errorf("this rockpool-sandbox speaks version %d of its protocol, and was asked in version %d", Protocol, o.Protocol)
+		return nil, fmt.Errorf("this rockpool-sandbox has protocol version %d, and the request has version %d", Protocol, o.Protocol)
 	}
 	if !ValidParent(o.Parent) {
-		return nil, fmt.Errorf("the cgroup parent %q isn't rockpool or below it", o.Parent)
+		return nil, fmt.Errorf("the cgroup parent %q must be /rockpool or below it", o.Parent)
 	}
 	return &o, o.Check()
 }
 
-// Receive reads one packet with its descriptors, which the caller closes. It returns io.EOF
-// once the other side has closed the connection.
+// Receive reads one packet and its descriptors, which the caller closes. It returns io.EOF when the
+// other side has closed the connection.
 func Receive(conn *net.UnixConn) (packet []byte, files []*os.File, err error) {
-	const most = 2 // descriptors
+	const most = 2 // most descriptors of a packet
 	packet = make([]byte, MaxMessage)
 	rights := make([]byte, unix.CmsgSpace(most*4))
 	n, rightsN, flags, _, err := conn.ReadMsgUnix(packet, rights)
@@ -56,7 +55,7 @@ func Receive(conn *net.UnixConn) (packet []byte, files []*os.File, err error) {
 	case err == nil && n == 0 && len(files) == 0:
 		return nil, nil, io.EOF
 	case err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		err = fmt.Errorf("a packet has more than %d bytes, or more than %d descriptors", MaxMessage, most)
+		err = fmt.Errorf("a packet is larger than %d bytes, or has more than %d descriptors", MaxMessage, most)
 	}
 	if err != nil {
 		for _, f := range files {
@@ -67,8 +66,8 @@ func Receive(conn *net.UnixConn) (packet []byte, files []*os.File, err error) {
 	return packet[:n], files, nil
 }
 
-// Descriptors returns those that a control message has, and an error where it has anything
-// else.
+// Descriptors returns the descriptors of a control message, close-on-exec. It returns an error if
+// the message contains anything else; the caller closes the descriptors even then.
 func Descriptors(rights []byte) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {

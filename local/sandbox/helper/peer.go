@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer returns who connected, or, of who did, who listens.
+// Peer returns the credentials of the process on the other side, as the kernel reports them: the
+// one that connected, or the one that listens.
 func Peer(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package launch has rockpool-sandbox make and remove sandboxes: one that is
-// started for each by who has the privileges for it, or one that listens.
+// Package launch makes and removes sandboxes through rockpool-sandbox: through a process for each
+// request, a maker that serves many, or a listening helper.
 package launch
 
 import (
@@ -22,32 +22,32 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
-// Direct starts rockpool-sandbox for each request. Its methods may be called at
-// once, for different sandboxes.
+// Direct starts rockpool-sandbox itself. Its methods are safe for concurrent use, for different
+// sandboxes.
 type Direct struct {
 	Path   string        // of the program rockpool-sandbox
-	Config helper.Config // but for Parent, which sandboxes' groups tell
+	Config helper.Config // Parent is set from each sandbox's cgroup
 
-	// Lock is a file that the server has locked. Each helper shares the lock
-	// until it ends, so that who gets it after the server was killed knows that
-	// no helper of that server is still making a sandbox. Nil: none.
+	// Lock is a file that the server has locked. Each helper shares the lock until it ends. So a
+	// server that gets the lock after another one was killed knows that no helper of that one is
+	// still making a sandbox. nil: no lock.
 	Lock *os.File
 
-	// Maker makes and removes sandboxes of root's. Nil: a process is started for each request.
+	// Maker makes and removes sandboxes as root. nil: each request starts a process.
 	Maker *Maker
 
-	// An ordinary user's, with Config.Rootless:
+	// Without root only, with Config.Rootless:
 	Users   Subordinate
-	Worker  string          // a program that works as image.Work when helper.WorkerArgument is its argument
+	Worker  string          // a program that runs image.Work for helper.WorkerArgument
 	Working *sync.WaitGroup // workers that haven't ended
 }
 
-// TakeLock takes Lock for a server, and waits for the helpers of one that was
-// killed: what they make must be there before it can be removed. One that removes a
-// sandbox may wait 5 s for its processes.
+// TakeLock locks the file for a server. It waits up to 6 s for the helpers of a killed server,
+// because what they are making must exist before it can be removed. A helper that removes a sandbox
+// may wait 5 s for its processes.
 func TakeLock(file *os.File) error {
 	const patience, pause = 6 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock can't be waited for otherwise
+	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock has no wait with a timeout
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil || time.Now().After(end) {
 			return err
@@ -55,37 +55,38 @@ func TakeLock(file *os.File) error {
 	}
 }
 
-// Create makes the sandbox that q asks for in a group, lets its first process
-// get listener as its descriptor 3, and returns when the process runs and its
-// limits were read back. After an error nothing is left, unless ctx ended or the
-// helper was killed: then Remove cleans up.
+// Create makes the requested sandbox in a cgroup, and passes listener to its first process as
+// descriptor 3. It returns when the process runs and its limits were read back. After an error
+// nothing is left, unless ctx ended or the helper was killed: then Remove cleans up.
 func (l Direct) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
 	return l.run(ctx, group, q, listener)
 }
 
-// Remove kills what runs in a sandbox, in whatever state it is, and removes
-// it; one that isn't there is success.
+// Remove kills everything that runs in a sandbox and removes it, in whatever state it is. A missing
+// sandbox is success.
 func (l Direct) Remove(ctx context.Context, id, group string) error {
 	_, err := l.run(ctx, group, helper.Request{Command: helper.Remove, ID: id})
 	return err
 }
 
-// Probe is oci.Runtimes.Probe.
+// Probe implements oci.Runtimes.Probe for the configured runtimes.
 func (l Direct) Probe(ctx context.Context, name string) (version string, noTime bool, err error) {
 	return l.Config.Runtimes.Probe(ctx, name)
 }
 
-// Ask has the helper do what neither makes nor removes a sandbox.
-func (l Direct) Ask(ctx context.Context, group string, q helper.Request) error {
+// Do performs a request that neither makes nor removes a sandbox.
+func (l Direct) Do(ctx context.Context, group string, q helper.Request) error {
 	_, err := l.run(ctx, group, q)
 	return err
 }
 
+// run performs a request with a maker if possible, else with a process of its own. files become its
+// descriptors from 3 on.
 func (l Direct) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (helper.Answer, error) {
 	if path.Base(group) != q.ID {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its group", q.Command, q.ID, group)
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its cgroup", q.Command, q.ID, group)
 	}
-	if l.Maker != nil && (q.Made() || q.Command == helper.Remove) {
+	if l.Maker != nil && (q.ByMaker() || q.Command == helper.Remove) {
 		return l.order(ctx, path.Dir(group), q, files)
 	}
 	l.Config.Parent = path.Dir(group)
@@ -112,8 +113,8 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 	}
 	cmd.ExtraFiles = files
 	cmd.WaitDelay = time.Second
-	// Its own mount namespace, so that no mount can be left on the machine
-	// whenever it dies; its own session, so that Ctrl-C doesn't reach it.
+	// Its own mount namespace, so that no mount is left on the machine whenever it dies; its own
+	// session, so that Ctrl-C in the server's terminal doesn't reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
 	var ran error
 	switch {
@@ -121,7 +122,7 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 		ran = cmd.Run()
 	case q.Command == helper.Create:
 		ran = l.runMapped(ctx, cmd)
-	default: // whose processes these are, as the machine counts, may end them
+	default: // other commands work on processes of this pid namespace, and this user may kill them
 		cmd.SysProcAttr.Unshareflags = 0
 		ran = cmd.Run()
 	}
@@ -142,12 +143,11 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 	return answer, ran
 }
 
-// A RefusalError is what rockpool-sandbox answered instead of a sandbox.
+// A RefusalError is an error that rockpool-sandbox answered.
 type RefusalError struct {
 	Line  string
-	Final bool // the same request will never be served
-	// Changed says that the sandbox's packet filter isn't what was made, which
-	// is certain.
+	Final bool // the same request will never succeed
+	// Changed means that the sandbox's packet filter certainly differs from the one that was made.
 	Changed bool
 }
 
@@ -155,7 +155,7 @@ func refused(a helper.Answer) *RefusalError { return &RefusalError{a.Error, a.Fi
 
 func (e *RefusalError) Error() string { return e.Line }
 
-// bounded keeps the first bytes that are written to it and drops the rest.
+// bounded keeps the first bytes that are written to it, and drops the rest.
 type bounded struct {
 	kept bytes.Buffer
 	left int

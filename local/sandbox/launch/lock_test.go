@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A helper of a server that was killed shares its lock for as long as it takes. A
-// server that goes on keeps its lock for ever.
-func TestTheLockIsWaitedFor(t *testing.T) {
+// A killed server's helper shares its lock until it ends. A live server holds its lock until its
+// end.
+func TestTakeLockWaitsForHelpers(t *testing.T) {
 	for _, c := range []struct {
 		held, waited time.Duration
 		want         error
@@ -45,7 +45,7 @@ func TestTheLockIsWaitedFor(t *testing.T) {
 			if err := TakeLock(server); !errors.Is(err, c.want) {
 				t.Errorf("held for %v: %v, want %v", c.held, err, c.want)
 			}
-			if waited := time.Since(began).Round(time.Second); waited != c.waited { // of the bubble's time
+			if waited := time.Since(began).Round(time.Second); waited != c.waited { // in the bubble's time
 				t.Errorf("held for %v: waited %v", c.held, waited)
 			}
 		})

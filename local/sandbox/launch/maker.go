@@ -17,23 +17,24 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
-// A Maker is a rockpool-sandbox that makes many sandboxes. It is started for the first one,
-// and again where it ended. Its methods are safe for concurrent use, for different
-// sandboxes. Close it; sandboxes stay.
+// A Maker is a rockpool-sandbox that makes many sandboxes. It is started for the first one, and
+// restarted if it has ended. Its methods are safe for concurrent use, for different sandboxes.
+// Close ends it; sandboxes stay.
 type Maker struct {
-	mu     sync.Mutex // guards conn; held while the process is started
+	mu     sync.Mutex // guards conn and closed; held while the process starts
 	conn   *net.UnixConn
 	closed bool
-	ending sync.WaitGroup // processes that haven't ended
+	ending sync.WaitGroup // processes of makers; Close waits
 }
 
-// readsWithin bounds how long a maker may take to read an order. One that is stopped is given
-// up, and another one started.
+// readsWithin bounds how long a maker may take to read an order. A maker that hangs is abandoned,
+// and another one is started.
 const readsWithin = 10 * time.Second
 
+// errMakerClosed is the error of requests after Close.
 var errMakerClosed = errors.New("the maker of sandboxes was closed")
 
-// Close has the process end once it has done what it was asked for, and waits for that.
+// Close ends the process after the requests that it is serving, and waits for its end.
 func (m *Maker) Close() {
 	m.mu.Lock()
 	m.closed = true
@@ -45,7 +46,7 @@ func (m *Maker) Close() {
 	m.ending.Wait()
 }
 
-// send passes an order on, with the descriptors that belong to it.
+// send sends an order with its descriptors to the maker; it starts one if necessary.
 func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +58,7 @@ func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error
 		if _, _, err := m.conn.WriteMsgUnix(text, rights, nil); err == nil {
 			return nil
 		}
-		_ = m.conn.Close() // it ended, or does nothing
+		_ = m.conn.Close() // it has ended or hangs
 		m.conn = nil
 	}
 	if err := m.start(start); err != nil {
@@ -67,7 +68,7 @@ func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error
 	return err
 }
 
-// start starts a process. The caller holds mu.
+// start starts the process of a maker. The caller holds mu.
 func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
 	cmd, err := prepare()
 	if err != nil {
@@ -87,12 +88,12 @@ func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	m.ending.Go(func() { _ = cmd.Wait() }) // it writes what it has to say
+	m.ending.Go(func() { _ = cmd.Wait() }) // it logs its errors itself
 	m.conn = conn.(*net.UnixConn)
 	return nil
 }
 
-// order has the maker do what q asks for in a group.
+// order performs a request through the maker.
 func (l Direct) order(ctx context.Context, parent string, q helper.Request, files []*os.File) (helper.Answer, error) {
 	q.Protocol = helper.Protocol
 	text, err := json.Marshal(helper.Order{Request: q, Parent: parent})
@@ -121,7 +122,7 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 	case err != nil && ctx.Err() != nil:
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, context.Cause(ctx))
 	case err != nil || n == 0:
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: the maker of sandboxes ended without an answer (%w)", q.Command, q.ID, err)
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: the maker of sandboxes ended without an answer: %w", q.Command, q.ID, err)
 	}
 	var answer helper.Answer
 	if err := json.Unmarshal(packet[:n], &answer); err != nil {
@@ -133,6 +134,7 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 	return answer, nil
 }
 
+// replyPair returns both ends of a socket for one answer.
 func replyPair() (own *net.UnixConn, its *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -147,10 +149,10 @@ func replyPair() (own *net.UnixConn, its *os.File, err error) {
 	return conn.(*net.UnixConn), os.NewFile(uintptr(pair[1]), "reply"), nil
 }
 
-// makerCommand is the process of a maker. It has a mount namespace and a session of its own,
-// and shares the lock, as a helper does that is started for one request.
+// makerCommand returns the command of a maker. Like a helper for one request, it has its own mount
+// namespace and session, and shares the lock.
 func (l Direct) makerCommand(parent string) (*exec.Cmd, error) {
-	l.Config.Parent = parent // each order says its own
+	l.Config.Parent = parent // each order has its own
 	config, err := json.Marshal(l.Config)
 	if err != nil {
 		return nil, err

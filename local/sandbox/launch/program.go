@@ -6,13 +6,12 @@ import (
 	"syscall"
 )
 
-// WriteProgram writes a program that is executed next. It replaces a file by rename,
-// since one that runs can't be written. A file with this content stays, so that a full
-// disk stops no clean-up.
+// WriteProgram writes a program that will be executed. It replaces the file by a rename, because a
+// running program's file can't be written. A file with the same content is left alone, so that a
+// full disk doesn't prevent clean-up.
 //
-// Nothing is started while the file is open. The kernel refuses to execute a file that
-// is open for writing, and a child has its parent's descriptors until it executes its
-// own program.
+// No process is started while the file is open for writing, because the kernel refuses to execute
+// such a file. A forked child holds its parent's descriptors until it executes its own program.
 func WriteProgram(path string, data []byte) error {
 	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, data) {
 		return nil

@@ -15,35 +15,34 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
-// Remote asks a rockpool-sandbox that listens on a socket. Its methods may be
-// called at once, for different sandboxes.
+// Remote uses a rockpool-sandbox that listens on a socket. Its methods are safe for concurrent use,
+// for different sandboxes.
 type Remote struct {
 	Socket string
-	Parent string // the group that it makes sandboxes' groups in; see Hello
+	Parent string // parent cgroup of the helper's sandboxes; see Hello
 }
 
-// An UnreachableError says that no helper answers.
+// An UnreachableError means that no helper answers on the socket.
 type UnreachableError struct {
 	Socket string
 	Err    error
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("the sandbox helper at %s doesn't answer: start it as root with `rockpool helper`, and see whether its --user is the server's: %v", e.Socket, e.Err)
+	return fmt.Sprintf("the sandbox helper at %s doesn't answer: start it as root with `rockpool helper`, and check that its --user is the server's user: %v", e.Socket, e.Err)
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Hello returns what the helper says of itself.
+// Hello returns the helper's configuration.
 func (r Remote) Hello(ctx context.Context) (helper.Answer, error) {
-	return r.ask(ctx, helper.Request{Command: helper.Hello}, nil)
+	return r.request(ctx, helper.Request{Command: helper.Hello}, nil)
 }
 
-// probeWithin is more than the helper lets a runtime take.
+// probeWithin is longer than the helper's own limit for a runtime.
 const probeWithin = 15 * time.Second
 
-// Probe returns what a runtime of the helper's says of its version, and whether it
-// knows time namespaces; see oci.Runtimes.Probe.
+// Probe implements oci.Runtimes.Probe for the helper's runtimes.
 func (r Remote) Probe(ctx context.Context, name string) (version string, noTime bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
@@ -59,43 +58,45 @@ func (r Remote) Probe(ctx context.Context, name string) (version string, noTime 
 	return answer.Version, answer.NoTime, nil
 }
 
-// Create is as Direct's. The helper chooses the sandbox's users.
+// Create works as Direct.Create. The helper chooses the sandbox's users.
 func (r Remote) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
 	if err := r.owns(group, q.ID); err != nil {
 		return helper.Answer{}, err
 	}
 	q.Slot = 0
-	return r.ask(ctx, q, listener)
+	return r.request(ctx, q, listener)
 }
 
-// Remove is as Direct's.
+// Remove works as Direct.Remove.
 func (r Remote) Remove(ctx context.Context, id, group string) error {
 	if err := r.owns(group, id); err != nil {
 		return err
 	}
-	_, err := r.ask(ctx, helper.Request{Command: helper.Remove, ID: id}, nil)
+	_, err := r.request(ctx, helper.Request{Command: helper.Remove, ID: id}, nil)
 	return err
 }
 
-// Ask is as Direct's.
-func (r Remote) Ask(ctx context.Context, group string, q helper.Request) error {
+// Do works as Direct.Do.
+func (r Remote) Do(ctx context.Context, group string, q helper.Request) error {
 	if err := r.owns(group, q.ID); err != nil {
 		return err
 	}
 	q.Slot = 0
-	_, err := r.ask(ctx, q, nil)
+	_, err := r.request(ctx, q, nil)
 	return err
 }
 
-// owns returns an error for a group that isn't the helper's to make or remove.
+// owns returns an error unless the helper manages the cgroup.
 func (r Remote) owns(group, id string) error {
 	if group != path.Join(r.Parent, id) {
-		return fmt.Errorf("the group %s is out of reach for the sandbox helper, which has those in %s: start a server as root with that one's --cgroup-parent once, to end its runners", group, r.Parent)
+		return fmt.Errorf("the sandbox helper manages cgroups in %[2]s and can't reach %[1]s: start a server as root once, with that --cgroup-parent, to end its runners", group, r.Parent)
 	}
 	return nil
 }
 
-func (r Remote) ask(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
+// request sends a request, and returns the answer or its error. An UnreachableError: there was no
+// answer.
+func (r Remote) request(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
 	answer, err := r.exchange(ctx, q, file)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -108,8 +109,8 @@ func (r Remote) ask(ctx context.Context, q helper.Request, file *os.File) (helpe
 	return answer, nil
 }
 
-// exchange sends one packet and waits for one. Where ctx ends before, the
-// connection's end tells the helper to give up.
+// exchange sends one packet and waits for one. If ctx ends first, closing the connection makes the
+// helper give up.
 func (r Remote) exchange(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
 	dialed, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", r.Socket)
 	if err != nil {
@@ -117,19 +118,19 @@ func (r Remote) exchange(ctx context.Context, q helper.Request, file *os.File) (
 	}
 	conn := dialed.(*net.UnixConn)
 	defer conn.Close()
-	return say(ctx, conn, q, file)
+	return roundTrip(ctx, conn, q, file)
 }
 
-// Work has the helper start a process that is root among the owners of images'
-// files, and nobody else, which works on a directory; see image.Work. The
-// connection that it returns is to that process, and its end ends it.
+// Work lets the helper start a process that works on a directory (see image.Work). The process is
+// root among the owners of images' files, and has no other rights. Closing the returned connection
+// ends it.
 func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
 	dialed, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", r.Socket)
 	if err != nil {
 		return nil, &UnreachableError{r.Socket, err}
 	}
 	conn := dialed.(*net.UnixConn)
-	answer, err := say(ctx, conn, helper.Request{Command: helper.Work}, dir)
+	answer, err := roundTrip(ctx, conn, helper.Request{Command: helper.Work}, dir)
 	if err == nil && answer.Error != "" {
 		err = refused(answer)
 	}
@@ -139,11 +140,11 @@ func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// say sends a request, and returns the answer.
-func say(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.File) (helper.Answer, error) {
+// roundTrip sends a request, and returns the answer.
+func roundTrip(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.File) (helper.Answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := isRoots(conn); err != nil {
+	if err := checkRoot(conn); err != nil {
 		return helper.Answer{}, err
 	}
 	q.Protocol = helper.Protocol
@@ -168,12 +169,12 @@ func say(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.Fil
 	return answer, err
 }
 
-// isRoots returns an error unless the other side is root's: it gets sockets that
-// agents are asked through.
-func isRoots(conn *net.UnixConn) error {
+// checkRoot returns an error unless the other side runs as root: it gets sockets through which
+// agents are controlled.
+func checkRoot(conn *net.UnixConn) error {
 	peer, err := helper.Peer(conn)
 	if err == nil && peer.Uid != 0 {
-		err = errors.New("it isn't root's")
+		err = errors.New("the program that listens there doesn't run as root")
 	}
 	return err
 }

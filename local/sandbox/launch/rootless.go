@@ -15,16 +15,16 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// Subordinate are ids that the machine's owner has given an ordinary user, for
-// its user namespaces (subuid(5)).
+// Subordinate is the range of ids that an administrator gave an ordinary user for its user
+// namespaces (subuid(5)).
 type Subordinate struct{ UID, GID, Count int }
 
-// FindSubordinate returns this user's, and an error where sandboxes can have none:
-// each needs a whole range.
+// FindSubordinate returns this user's largest range. It returns an error if there is no range of
+// 65536 ids, which each sandbox needs, or if the program newuidmap is missing.
 func FindSubordinate() (Subordinate, error) {
 	for _, program := range []string{"newuidmap", "newgidmap"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return Subordinate{}, fmt.Errorf("there is no %s, of the package uidmap", program)
+			return Subordinate{}, fmt.Errorf("%s is missing: install the package uidmap", program)
 		}
 	}
 	names := []string{strconv.Itoa(os.Geteuid())}
@@ -35,12 +35,12 @@ func FindSubordinate() (Subordinate, error) {
 	gid, groups := largestRange("/etc/subgid", names)
 	count := min(users, groups)
 	if count < spec.UIDs {
-		return Subordinate{}, fmt.Errorf("/etc/subuid and /etc/subgid don't give this user %d ids", spec.UIDs)
+		return Subordinate{}, fmt.Errorf("/etc/subuid and /etc/subgid give this user fewer than %d ids", spec.UIDs)
 	}
 	return Subordinate{UID: uid, GID: gid, Count: count}, nil
 }
 
-// largestRange reads a file of lines name:first:count.
+// largestRange returns the largest range of the names in a file of lines name:first:count.
 func largestRange(file string, names []string) (first, count int) {
 	text, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {
@@ -59,9 +59,8 @@ func largestRange(file string, names []string) (first, count int) {
 	return first, count
 }
 
-// runMapped runs a helper, whose files are in place, in a user namespace and a
-// mount namespace of its own: there it is root, of this user's ids alone. It waits
-// until it has these.
+// runMapped runs a helper in a user namespace and a mount namespace of its own, as root of this
+// user's ids only. The helper waits until its ids are mapped.
 func (l Direct) runMapped(ctx context.Context, cmd *exec.Cmd) error {
 	wait, begin, err := os.Pipe()
 	if err != nil {
@@ -74,7 +73,7 @@ func (l Direct) runMapped(ctx context.Context, cmd *exec.Cmd) error {
 	err = cmd.Start()
 	_ = wait.Close()
 	if err != nil {
-		return fmt.Errorf("start rockpool-sandbox in a user namespace (does the machine let ordinary users have these?): %w", err)
+		return fmt.Errorf("start rockpool-sandbox in a user namespace (this machine may forbid these to ordinary users): %w", err)
 	}
 	mapped := l.mapUsers(ctx, cmd.Process.Pid)
 	if mapped == nil {
@@ -84,7 +83,7 @@ func (l Direct) runMapped(ctx context.Context, cmd *exec.Cmd) error {
 	return errors.Join(mapped, cmd.Wait())
 }
 
-// mapUsers gives the user namespace of a process its ids: 0 is this user.
+// mapUsers maps the ids of a process's user namespace: 0 is this user.
 func (l Direct) mapUsers(ctx context.Context, pid int) error {
 	uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
 	if l.Users.Count == 0 {
@@ -102,7 +101,7 @@ func (l Direct) mapUsers(ctx context.Context, pid int) error {
 	)
 }
 
-// mapBy has a program that may do so map ids of the user namespace of a process.
+// mapBy maps ids of a process's user namespace with a setuid program.
 func mapBy(ctx context.Context, program string, pid int, ids ...string) error {
 	said, err := exec.CommandContext(ctx, program, append([]string{strconv.Itoa(pid)}, ids...)...).CombinedOutput()
 	if err != nil {

@@ -16,14 +16,12 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// ownersCapabilities are what a worker needs to give files to others, and to
-// delete them.
+// ownersCapabilities let a worker give files to other owners, and delete them.
 var ownersCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETUID, unix.CAP_SETGID}
 
-// Work is as Remote's, for an ordinary user: the process is root among the users
-// of runners that are made from images, which are the first range of this user's,
-// and has nobody else's id. Where there are none, it is root of this user alone.
-// It ends with ctx, too; Working waits for its end.
+// Work works as Remote.Work, without root. The process is root among the users of runners that are
+// made from images, which are this user's first range, and has no other ids. Without subordinate
+// ids it is root of this user only. It also ends with ctx. Working waits for its end.
 func (l Direct) Work(ctx context.Context, dir *os.File) (_ *net.UnixConn, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -54,20 +52,21 @@ func (l Direct) Work(ctx context.Context, dir *os.File) (_ *net.UnixConn, err er
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	} else {
-		wait, told, err := os.Pipe()
+		wait, ready, err := os.Pipe()
 		if err != nil {
 			return nil, err
 		}
 		defer wait.Close()
-		defer told.Close()
+		defer ready.Close()
 		cmd.Args = append(cmd.Args, helper.AwaitUsers)
 		cmd.ExtraFiles = append(cmd.ExtraFiles, wait)
-		cmd.SysProcAttr.AmbientCaps = ownersCapabilities // who has no id when a program is executed gets no others
+		// A process without an id loses its other capabilities at execve.
+		cmd.SysProcAttr.AmbientCaps = ownersCapabilities
 		begin = func() error {
 			if err := l.mapOwners(ctx, cmd.Process.Pid); err != nil {
 				return err
 			}
-			_, err := told.Write([]byte{1})
+			_, err := ready.Write([]byte{1})
 			return err
 		}
 	}
@@ -78,14 +77,14 @@ func (l Direct) Work(ctx context.Context, dir *os.File) (_ *net.UnixConn, err er
 	if err != nil {
 		_ = cmd.Process.Kill()
 	}
-	l.Working.Go(func() { _ = cmd.Wait() }) // what it has to say it says to who asks
+	l.Working.Go(func() { _ = cmd.Wait() }) // its errors go over the connection
 	if err != nil {
-		return nil, fmt.Errorf("give a process that works on images its users: %w", err)
+		return nil, fmt.Errorf("map the users of a process that works on images: %w", err)
 	}
 	return dialed.(*net.UnixConn), nil
 }
 
-// mapOwners gives the user namespace of a process the users of the first range.
+// mapOwners maps the users of the first range into a process's user namespace.
 func (l Direct) mapOwners(ctx context.Context, pid int) error {
 	count := strconv.Itoa(min(l.Users.Count, spec.UIDs))
 	return errors.Join(
@@ -94,14 +93,14 @@ func (l Direct) mapOwners(ctx context.Context, pid int) error {
 	)
 }
 
-// BecomeOwner is what a worker does that was started to await its users: a byte on
-// descriptor 4. It becomes root among them.
+// BecomeOwner waits in a worker until its users are mapped, signalled by a byte on descriptor 4,
+// and becomes root among them.
 func BecomeOwner() error {
 	wait := os.NewFile(4, "users")
 	defer wait.Close()
-	var told [1]byte
-	if _, err := wait.Read(told[:]); err != nil {
-		return errors.New("the server gave it no users") // and says why
+	var signal [1]byte
+	if _, err := wait.Read(signal[:]); err != nil {
+		return errors.New("the server mapped no users for it") // the server reports why
 	}
 	if err := errors.Join(syscall.Setgroups(nil), syscall.Setresgid(0, 0, 0), syscall.Setresuid(0, 0, 0)); err != nil {
 		return fmt.Errorf("become root of its users: %w", err)

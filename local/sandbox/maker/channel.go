@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A channel is the maker's side of the socket that leads a first process.
+// A channel is the maker's end of the socket to a first process.
 type channel struct{ fd int }
 
-// newChannel returns both sides. The process's is one that no other descriptor of it is above.
+// newChannel returns both ends. The process's descriptor is above all others that it gets.
 func newChannel() (c channel, its *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -26,30 +26,31 @@ func newChannel() (c channel, its *os.File, err error) {
 		unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
 	if err != nil {
 		_ = unix.Close(pair[0])
-		return channel{}, nil, fmt.Errorf("a socket to the first process: %w", err)
+		return channel{}, nil, fmt.Errorf("make a socket to the first process: %w", err)
 	}
 	return channel{pair[0]}, os.NewFile(uintptr(high), "channel"), nil
 }
 
 func (c channel) close() { _ = unix.Close(c.fd) }
 
-func (c channel) say(word string) error {
+func (c channel) send(word string) error {
 	if err := unix.Send(c.fd, []byte(word), unix.MSG_NOSIGNAL); err != nil {
 		return fmt.Errorf("the first process ended: %w", err)
 	}
 	return nil
 }
 
-// wordNothing is heard when the process has closed the channel: it became the agent, or ended.
+// wordNothing is received when the process has closed the channel: it became the agent, or ended.
 const wordNothing = ""
 
-// hear returns nil where the process says word, and else what it reports.
-func (c channel) hear(word string) error {
+// expect waits for word. It returns an error if the process reports a failure, ends, or sends
+// something else.
+func (c channel) expect(word string) error {
 	_, err := c.receive(word)
 	return err
 }
 
-// meet waits for the process's first word, and returns its id.
+// meet waits for the process's first word, and returns its process id as the kernel reports it.
 func (c channel) meet() (pid int, err error) {
 	from, err := c.receive(wordHere)
 	if err != nil {
@@ -64,9 +65,10 @@ func (c channel) meet() (pid int, err error) {
 			return int(credentials.Pid), nil
 		}
 	}
-	return 0, errors.New("the kernel doesn't say which process the first one is")
+	return 0, errors.New("the kernel didn't report the first process's id")
 }
 
+// receive reads one packet, and returns its control message. It waits at most firstWithin.
 func (c channel) receive(word string) (control []byte, err error) {
 	var failed failure
 	packet := make([]byte, unsafe.Sizeof(failed))
@@ -77,18 +79,18 @@ func (c channel) receive(word string) (control []byte, err error) {
 		case err == unix.EINTR:
 			continue
 		case err == unix.EAGAIN:
-			return nil, fmt.Errorf("the first process wasn't ready after %s", firstWithin)
+			return nil, fmt.Errorf("the first process wasn't ready within %s", firstWithin)
 		case err == unix.ECONNRESET:
 			n = 0
 		case err != nil:
-			return nil, fmt.Errorf("the first process: %w", err)
+			return nil, fmt.Errorf("read from the first process: %w", err)
 		}
 		if n == len(packet) {
 			copy(unsafe.Slice((*byte)(unsafe.Pointer(&failed)), len(packet)), packet)
 			return nil, failed
 		}
 		if said := string(packet[:max(n, 0)]); said != word {
-			return nil, fmt.Errorf("the first process ended, or said %q instead of %q", said, word)
+			return nil, fmt.Errorf("the first process ended, or sent %q instead of %q", said, word)
 		}
 		return control[:controlN], nil
 	}

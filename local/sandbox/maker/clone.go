@@ -7,14 +7,14 @@ package maker
 #include <stdint.h>
 #include <sys/syscall.h>
 
-// struct call is one call of a script, and struct failure what the process reports: see
-// script.go, which has the same.
+// struct call is one system call of a script, and struct failure is what the process reports.
+// script.go has the same types.
 struct call { uint64_t number, args[6], accept[2]; int64_t want; };
 struct failure { uint32_t step, number; };
 struct arguments { uint64_t flags, pidfd, ids[2], exit_signal, others[5], cgroup; };
 
-// call makes a system call without a word of the C library, whose memory the child shares
-// with the parent.
+// call makes a system call without using the C library: the child shares the library's memory with
+// the parent.
 static inline __attribute__((always_inline)) long call(long n, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
 	long result;
@@ -38,7 +38,7 @@ static inline __attribute__((always_inline)) long call(long n, long a, long b, l
 #endif
 }
 
-// play makes the calls of a script, and returns only where one fails.
+// play makes the calls of a script. It returns only if one fails.
 static void play(const struct call *calls, uint64_t count, struct failure *failed) {
 	for (uint64_t i = 0; i < count; i++) {
 		const struct call *c = &calls[i];
@@ -49,21 +49,21 @@ static void play(const struct call *calls, uint64_t count, struct failure *faile
 		if (result >= 0 && (c->want < 0 || result == c->want)) continue;
 		if (result < 0 && ((uint64_t)-result == c->accept[0] || (uint64_t)-result == c->accept[1])) continue;
 		failed->step = i;
-		failed->number = result < 0 ? -result : EPIPE; // the latter: the maker ended
+		failed->number = result < 0 ? -result : EPIPE; // EPIPE: the maker ended
 		return;
 	}
 }
 
-// become is the process's part of spawn. It has a frame of its own: spawn's is the parent's.
+// become is the child's part of spawn. It needs a stack frame of its own: spawn's is the parent's.
 static __attribute__((noinline, noreturn)) void become(const struct call *calls, uint64_t count, struct failure *failed, long report) {
 	play(calls, count, failed);
 	call(SYS_write, report, (long)failed, sizeof *failed, 0, 0, 0);
 	for (;;) call(SYS_exit_group, 253, 0, 0, 0, 0, 0);
 }
 
-// spawn makes a process that plays a script, and returns its id once it has become another
-// program or ended; or an errno below 0. Until then it may share this process's memory and
-// this thread's stack, so no signal may have a handler run in it.
+// spawn makes a process that plays a script. It returns the process id when the process has
+// executed a program or ended, or a negative errno. Until then the process may share this process's
+// memory and this thread's stack, so no signal handler may run in it: all signals are blocked.
 static __attribute__((noinline)) long spawn(struct arguments *arguments, const struct call *calls, uint64_t count, struct failure *failed, long report) {
 	uint64_t all = ~0ULL, before = 0;
 	long result = call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
@@ -85,16 +85,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noGroup has a process begin in its parent's groups.
+// noGroup makes a process start in its parent's cgroups.
 const noGroup = -1
 
-// clone makes a process in new namespaces that makes a script's calls, and returns once it
-// became another program or ended. What fails is written to report, a descriptor as the
-// process has it. In version 2 of cgroups the process begins in the group whose directory
-// is group, or noGroup.
+// clone makes a process in new namespaces that makes a script's system calls. It returns when the
+// process has executed a program or ended. The process writes a failure to report, one of its
+// descriptors. In version 2 it starts in the cgroup whose directory is open as group, unless that
+// is noGroup.
 //
-// Signals are blocked in it until the script lets them through, and it has none of this
-// process's handlers. It shares this process's memory: a copy would cost this one a page
+// The process starts with signals blocked, until the script unblocks them, and without this
+// process's signal handlers. It shares this process's memory: a copy would cost this process a page
 // fault for each page that it writes afterwards.
 func clone(flags uint64, group int, s *script, report uintptr) (pid int, err error) {
 	args := &C.struct_arguments{flags: C.uint64_t(flags | unix.CLONE_CLEAR_SIGHAND | unix.CLONE_VFORK | unix.CLONE_VM), exit_signal: C.uint64_t(unix.SIGCHLD)}

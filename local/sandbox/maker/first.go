@@ -14,42 +14,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the maker says to a first process, one byte each.
+// Words from the maker to a first process, one byte each.
 const (
 	wordUsers = "u" // its user namespace has its users
 	wordGo    = "g" // become the agent
 )
 
-// What a first process says.
+// Words from a first process.
 const (
-	wordHere  = "h" // it lives; the kernel says with this which process it is
-	wordReady = "r" // all is done but becoming the agent
+	wordHere  = "h" // it runs; the kernel adds its process id
+	wordReady = "r" // everything is done except executing the agent
 )
 
-// lowestChannel is above all descriptors that a first process has for the agent.
+// lowestChannel is above all descriptors that a first process passes to the agent.
 const lowestChannel = 512
 
-// A plan is what a script is written from.
+// A plan is the input of a first process's script.
 type plan struct {
 	spec     *specs.Spec
-	root     string     // where the root is mounted
+	root     string     // path of the mounted root directory
 	files    []*os.File // from descriptor 3 on
 	null     *os.File
-	channel  uintptr    // a descriptor of the socket to the maker, from lowestChannel on
-	join     []*os.File // version 1 of cgroups: the files of groups that it joins
+	channel  uintptr    // descriptor of the socket to the maker, at least lowestChannel
+	join     []*os.File // version 1: files of the cgroups to join
 	settings []Setting
 	masked   []masked
-	twice    bool // the process makes another one, which goes on
+	twice    bool // the process makes another one, which continues the script
 }
 
-// A Setting is a file below /proc/sys of a sandbox's own namespaces, and what it holds.
-// A kernel may not have it.
+// A Setting is a value for a file below /proc/sys of a sandbox's own namespaces. A kernel may lack
+// the file.
 type Setting struct {
 	Name  string
 	Value int
 }
 
-// write writes the script of a first process.
+// write writes the script of a first process. The order of the steps matters for security.
 func (p *plan) write(s *script) error {
 	one := s.text("0")
 	for _, f := range p.join {
@@ -58,13 +58,13 @@ func (p *plan) write(s *script) error {
 	p.descriptors(s)
 	p.spread(s)
 	p.clocks(s)
-	p.say(s, wordHere)
-	p.hear(s, wordUsers)
+	p.send(s, wordHere)
+	p.await(s, wordUsers)
 	s.add("set its groups", unix.SYS_SETGROUPS, 0, 0)
 	s.add("become root", unix.SYS_SETRESGID, 0, 0, 0)
 	s.add("become root", unix.SYS_SETRESUID, 0, 0, 0)
 	if p.has(specs.CgroupNamespace) {
-		s.add("a namespace of groups", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
+		s.add("make a cgroup namespace", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 	}
 	if err := p.mounts(s); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *plan) write(s *script) error {
 	p.set(s)
 	p.guard(s)
 	if p.spec.Hostname != "" {
-		s.add("set its name", unix.SYS_SETHOSTNAME, s.text(p.spec.Hostname), uintptr(len(p.spec.Hostname)))
+		s.add("set the host name", unix.SYS_SETHOSTNAME, s.text(p.spec.Hostname), uintptr(len(p.spec.Hostname)))
 	}
 	if p.has(specs.NetworkNamespace) {
 		p.raiseLoopback(s)
@@ -80,16 +80,16 @@ func (p *plan) write(s *script) error {
 	if err := p.limits(s); err != nil {
 		return err
 	}
-	s.add("a session", unix.SYS_SETSID)
-	s.add("a session of keys", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0).unless(unix.ENOSYS)
+	s.add("start a session", unix.SYS_SETSID)
+	s.add("start a session keyring", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0).unless(unix.ENOSYS)
 	s.add("set its umask", unix.SYS_UMASK, 0o022)
-	p.say(s, wordReady)
-	p.hear(s, wordGo)
+	p.send(s, wordReady)
+	p.await(s, wordGo)
 	if err := p.drop(s); err != nil {
 		return err
 	}
 	none := uint64(0)
-	s.add("let signals through", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, point(s, &none), 0, unsafe.Sizeof(none))
+	s.add("unblock signals", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, point(s, &none), 0, unsafe.Sizeof(none))
 	process := p.spec.Process
 	s.add("execute "+process.Args[0], unix.SYS_EXECVE, s.text(process.Args[0]), s.texts(process.Args), s.texts(process.Env))
 	return nil
@@ -99,18 +99,18 @@ func (p *plan) has(kind specs.LinuxNamespaceType) bool {
 	return slices.ContainsFunc(p.spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
 }
 
-func (p *plan) say(s *script, word string) {
+func (p *plan) send(s *script, word string) {
 	s.add("report "+word, unix.SYS_WRITE, p.channel, s.text(word), 1).want = 1
 }
 
-// hear has the process wait for a word of the maker. It fails where the maker ends.
-func (p *plan) hear(s *script, word string) {
-	heard := make([]byte, 1)
-	s.add("wait for the maker's word "+word, unix.SYS_READ, p.channel, s.bytes(heard), 1).want = 1
+// await adds a wait for a word of the maker. The script fails there if the maker ends.
+func (p *plan) await(s *script, word string) {
+	got := make([]byte, 1)
+	s.add("wait for the maker's word "+word, unix.SYS_READ, p.channel, s.bytes(got), 1).want = 1
 }
 
-// descriptors puts the descriptors of the agent into their places, and closes all others
-// but the channel, which closes as the agent begins.
+// descriptors moves the agent's descriptors to their places, and closes all others except the
+// channel, which is closed when the agent is executed.
 func (p *plan) descriptors(s *script) {
 	all := append([]*os.File{}, p.files...)
 	if p.null != nil {
@@ -120,7 +120,7 @@ func (p *plan) descriptors(s *script) {
 	for _, f := range all {
 		above = max(above, f.Fd()+1)
 	}
-	for i, f := range all { // first out of the way
+	for i, f := range all { // first above all places
 		s.add("move descriptors", unix.SYS_DUP3, f.Fd(), above+uintptr(i), unix.O_CLOEXEC)
 	}
 	for i := range all {
@@ -130,20 +130,20 @@ func (p *plan) descriptors(s *script) {
 	s.add("close descriptors", unix.SYS_CLOSE_RANGE, p.channel+1, math.MaxInt32, 0)
 }
 
-// clocks gives the process clocks of its own. It has them from its program on; before Linux
-// 6.3 a process that it makes has them, and goes on in its place.
+// clocks gives the process its own clocks. They take effect when it executes a program; before
+// Linux 6.3 they take effect only for its children, so a child continues in its place.
 func (p *plan) clocks(s *script) {
 	text := offsets(p.spec)
 	if len(text) == 0 {
 		return
 	}
-	s.add("a namespace of clocks", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
+	s.add("make a time namespace", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
 	s.add("open the clocks", unix.SYS_OPENAT, atCWD, s.text("/proc/self/timens_offsets"), unix.O_WRONLY|unix.O_CLOEXEC)
 	s.add("set the clocks", unix.SYS_WRITE, p.next(), s.bytes(text), uintptr(len(text)))
 	s.add("close the clocks", unix.SYS_CLOSE, p.next())
 	if p.twice {
 		args := &cloneArgs{flags: unix.CLONE_PARENT | unix.CLONE_NEWPID}
-		s.add("go on in another process", unix.SYS_CLONE3, point(s, args), unsafe.Sizeof(*args)).want = inChild
+		s.add("continue in another process", unix.SYS_CLONE3, point(s, args), unsafe.Sizeof(*args)).want = inChild
 	}
 }
 
@@ -153,32 +153,33 @@ type cloneArgs struct {
 	_     [10]uint64
 }
 
-// spread lets the process run on every processor, whatever the server was bound to.
+// spread lets the process run on every CPU, even if the server was bound to some.
 func (p *plan) spread(s *script) {
 	all := &[128]byte{}
 	for i := range all {
 		all[i] = 0xff
 	}
-	s.add("run on every processor", unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*all), point(s, all)).unless(unix.EINVAL)
+	s.add("run on every CPU", unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*all), point(s, all)).unless(unix.EINVAL)
 }
 
-// next is the number that the next descriptor gets, once descriptors are in place.
+// next returns the number of the next new descriptor, after descriptors.
 func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
 
-// mounts makes the root directory and what is mounted in it, and leaves all else.
+// mounts makes the root directory with its mounts, and leaves all other mounts.
 func (p *plan) mounts(s *script) error {
 	s.mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
 	s.mount(p.root, p.root, "", unix.MS_BIND|unix.MS_REC, "")
 	here, root := s.text("."), s.text(p.root)
-	// The mounts are made with the root as /, so that an image's links lead nowhere else.
-	// The stage's files are left afterwards: /proc can be mounted while another one is there.
+	// The mounts are made with the root as /, so that links of an image can't lead outside. The
+	// stage's files are left afterwards, because the kernel allows mounting /proc only while
+	// another /proc is visible.
 	s.add("open the stage", unix.SYS_OPENAT, atCWD, s.text("/"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	s.add("enter the root", unix.SYS_CHDIR, root)
 	s.add("enter the root", unix.SYS_CHROOT, here)
 	for i, m := range p.spec.Mounts {
 		o := parseOptions(m.Options)
 		if o.flags&unix.MS_BIND != 0 || m.Destination == deviceDir || covered(m, p.spec.Mounts[i+1:]) {
-			continue // the stage has it
+			continue // the stage has this mount
 		}
 		s.mount(m.Source, m.Destination, m.Type, o.flags, o.data)
 	}
@@ -190,19 +191,19 @@ func (p *plan) mounts(s *script) error {
 	s.add("leave the stage", unix.SYS_UMOUNT2, here, unix.MNT_DETACH)
 	s.add("enter the root", unix.SYS_CHDIR, s.text(p.spec.Process.Cwd))
 	s.add("open its own /dev/null", unix.SYS_OPENAT, atCWD, s.text(os.DevNull), unix.O_RDWR|unix.O_CLOEXEC)
-	for i := range uintptr(3) { // the one until now is the maker's
+	for i := range uintptr(3) { // the previous one was opened by the maker
 		s.add("replace /dev/null", unix.SYS_DUP3, p.next(), i, 0)
 	}
 	s.add("close /dev/null", unix.SYS_CLOSE, p.next())
 	return nil
 }
 
-// covered reports whether a later mount takes the place of one.
+// covered reports whether a later mount replaces m.
 func covered(m specs.Mount, later []specs.Mount) bool {
 	return slices.ContainsFunc(later, func(l specs.Mount) bool { return l.Destination == m.Destination })
 }
 
-// set writes settings of the namespaces. It comes before /proc/sys is read-only.
+// set writes settings of the namespaces, before /proc/sys is made read-only.
 func (p *plan) set(s *script) {
 	for _, setting := range p.settings {
 		text := strconv.Itoa(setting.Value)
@@ -214,7 +215,7 @@ func (p *plan) set(s *script) {
 
 const atCWD = ^uintptr(99) // AT_FDCWD, which is -100
 
-// guard hides paths, and makes others read-only.
+// guard masks paths, and makes others read-only.
 func (p *plan) guard(s *script) {
 	for _, m := range p.masked {
 		if m.directory {
@@ -235,13 +236,13 @@ func (p *plan) guard(s *script) {
 	}
 }
 
-// A masked path is one that nobody inside can read.
+// A masked path can't be read inside.
 type masked struct {
 	path      string
 	directory bool
 }
 
-// inspectMasked returns those of the paths that this kernel has now.
+// inspectMasked returns the paths that exist on this kernel now.
 func inspectMasked(paths []string) (all []masked, err error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -249,14 +250,14 @@ func inspectMasked(paths []string) (all []masked, err error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("a path that is hidden: %w", err)
+			return nil, fmt.Errorf("inspect a path to mask: %w", err)
 		}
 		all = append(all, masked{path, info.IsDir()})
 	}
 	return all, nil
 }
 
-// An ifreq is what SIOCSIFFLAGS takes (netdevice(7)).
+// An ifreq is the argument of SIOCSIFFLAGS (netdevice(7)).
 type ifreq struct {
 	name  [unix.IFNAMSIZ]byte
 	flags uint16
@@ -276,11 +277,12 @@ var limitNumbers = map[string]uintptr{
 	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
 }
 
+// limits adds the process's rlimits to the script.
 func (p *plan) limits(s *script) error {
 	for _, limit := range p.spec.Process.Rlimits {
 		number, known := limitNumbers[limit.Type]
 		if !known {
-			return fmt.Errorf("unknown limit %s", limit.Type)
+			return fmt.Errorf("unknown rlimit %s", limit.Type)
 		}
 		value := &unix.Rlimit{Cur: limit.Soft, Max: limit.Hard}
 		s.add("limit "+limit.Type, unix.SYS_PRLIMIT64, 0, number, point(s, value), 0)
@@ -288,12 +290,13 @@ func (p *plan) limits(s *script) error {
 	return nil
 }
 
-// capabilities by their names, for those that an agent can have.
+// capabilityNumbers has the capabilities that an agent can have.
 var capabilityNumbers = map[string]uint{
 	"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_FOWNER": unix.CAP_FOWNER, "CAP_KILL": unix.CAP_KILL,
 	"CAP_SETGID": unix.CAP_SETGID, "CAP_SETUID": unix.CAP_SETUID, "CAP_SETPCAP": unix.CAP_SETPCAP,
 }
 
+// capabilityBits returns a set of capabilities as bits.
 func capabilityBits(names []string) (bits uint64, err error) {
 	for _, name := range names {
 		number, known := capabilityNumbers[name]
@@ -305,10 +308,10 @@ func capabilityBits(names []string) (bits uint64, err error) {
 	return bits, nil
 }
 
-// lastCapability is above all that kernels know; the kernel refuses those that it doesn't.
+// lastCapability is above all capabilities that kernels know; the kernel refuses unknown ones.
 const lastCapability = 63
 
-// drop gives all privileges up but the agent's.
+// drop drops all privileges except the agent's.
 func (p *plan) drop(s *script) error {
 	of := p.spec.Process.Capabilities
 	bounding, err := capabilityBits(of.Bounding)

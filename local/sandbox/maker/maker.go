@@ -14,27 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stages is how many sandboxes are made at once: each has a thread until its agent begins.
+// stages is how many sandboxes are made concurrently: each uses a thread until its agent is
+// executed.
 const stages = 4
 
-// firstWithin bounds what a first process takes for its script, on a busy machine.
+// firstWithin bounds how long a first process may take for its script, on a busy machine.
 const firstWithin = 20 * time.Second
 
 // deviceDir is mounted once for all sandboxes.
 const deviceDir = "/dev"
 
-// A Maker makes sandboxes around one root directory, and ends them.
+// A Maker makes sandboxes around one root directory, and ends them. Its methods are safe for
+// concurrent use, for different sandboxes.
 type Maker struct {
-	jobs chan job
-	// entersTime says that a process enters its time namespace as it executes a program.
+	jobs chan job // unbuffered: a stage receives each job; closed only by a failing New
+	// entersTime: a process enters its new time namespace when it executes a program.
 	entersTime bool
 
-	mu    sync.Mutex // guards first
-	first map[string]int
+	mu    sync.Mutex     // guards first
+	first map[string]int // ids of first processes, by sandbox
 }
 
-// New returns a maker that makes sandboxes around a root directory, or around images. It
-// mounts what the spec of a sandbox without an image shares with all others.
+// New returns a maker of sandboxes around a root directory, or around images. It mounts what the
+// spec of a sandbox without an image shares with all others.
 func New(root string, s *specs.Spec) (*Maker, error) {
 	m := &Maker{jobs: make(chan job), first: map[string]int{}, entersTime: kernelAtLeast(6, 3)}
 	var device specs.Mount
@@ -49,31 +51,32 @@ func New(root string, s *specs.Spec) (*Maker, error) {
 	}
 	for range stages {
 		if err := newStage(root, shared, device, m.jobs); err != nil {
-			close(m.jobs) // ends those that are there
+			close(m.jobs) // ends the stages that were started
 			return nil, fmt.Errorf("mount what sandboxes share: %w", err)
 		}
 	}
 	return m, nil
 }
 
-// A Sandbox is one to be made.
+// A Sandbox is a sandbox to make.
 type Sandbox struct {
 	ID       string
 	Spec     *specs.Spec
-	Image    *os.File   // its root, a detached mount whose owners are mapped; nil: the shared one
-	Files    []*os.File // from descriptor 3 on
-	Join     []string   // version 1 of cgroups: the directories of its groups
-	Group    string     // version 2: that of its group
+	Image    *os.File   // its root: a detached mount with mapped owners; nil: the shared root
+	Files    []*os.File // the first process's descriptors, from 3 on
+	Join     []string   // version 1: directories of its cgroups
+	Group    string     // version 2: directory of its cgroup
 	Settings []Setting
-	// Check judges the first process, which waits: the agent runs after it returned nil.
+	// Check checks the first process, which waits meanwhile. The agent runs only after it returned
+	// nil.
 	Check func(pid int) error
 }
 
-// Make makes a sandbox whose groups are there, and returns once its agent runs. After an
-// error its first process is dead.
+// Make makes a sandbox whose cgroups exist, and returns when its agent runs. After an error its
+// first process is dead.
 func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	if m.has(b.ID) {
-		return 0, fmt.Errorf("sandbox %s is there already", b.ID)
+		return 0, fmt.Errorf("sandbox %s exists already", b.ID)
 	}
 	extra, err := m.openExtra(b)
 	defer func() {
@@ -97,9 +100,9 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	if err != nil && pid != 0 {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	c.close() // a process that still waits ends with this
+	c.close() // this ends a process that still waits
 	made := <-done
-	if made.pid != 0 && made.pid != pid { // it ended, or has left its work to another
+	if made.pid != 0 && made.pid != pid { // it ended, or another process continued
 		reap(made.pid)
 	}
 	if err := errors.Join(s.explain(err), made.err); err != nil {
@@ -122,12 +125,12 @@ func (m *Maker) has(id string) bool {
 	return there
 }
 
-// sharedBind reports whether a mount shows a place of the machine at the same place.
+// sharedBind reports whether a mount shows a directory of the machine at the same path.
 func sharedBind(m specs.Mount) bool {
 	return m.Source == m.Destination && slices.Contains(m.Options, "rbind") && slices.Contains(m.Options, "rro")
 }
 
-// openExtra opens the mounts that a stage doesn't have.
+// openExtra opens the mounts that aren't in a stage.
 func (m *Maker) openExtra(b Sandbox) (all []bind, err error) {
 	for _, mount := range b.Spec.Mounts {
 		if parseOptions(mount.Options).flags&unix.MS_BIND == 0 || b.Image == nil && sharedBind(mount) {
@@ -142,13 +145,16 @@ func (m *Maker) openExtra(b Sandbox) (all []bind, err error) {
 	return all, nil
 }
 
+// cloneFlags has the namespaces that a first process is cloned into. It enters the others by
+// unshare.
 var cloneFlags = map[specs.LinuxNamespaceType]uint64{
 	specs.UserNamespace: unix.CLONE_NEWUSER, specs.PIDNamespace: unix.CLONE_NEWPID, specs.MountNamespace: unix.CLONE_NEWNS,
 	specs.IPCNamespace: unix.CLONE_NEWIPC, specs.UTSNamespace: unix.CLONE_NEWUTS, specs.NetworkNamespace: unix.CLONE_NEWNET,
 }
 
-// clone has a stage clone the first process, with a script that waits to be led. Done gets
-// the process once it is the agent or ended; its side of the channel is closed then.
+// clone lets a stage clone the first process, with a script that waits for lead. The channel done
+// receives the process when it has executed the agent or ended. Its end of the channel to the maker
+// is closed then.
 func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done chan<- cloned) (err error) {
 	p := &plan{spec: b.Spec, files: b.Files, channel: its.Fd(), settings: b.Settings}
 	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {
@@ -201,16 +207,16 @@ func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done cha
 	return nil
 }
 
-// openJoin opens the file by which a process joins a group.
+// openJoin opens the file to write to in order to join a cgroup.
 func openJoin(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir+"/tasks", os.O_WRONLY, 0)
-	if errors.Is(err, os.ErrNotExist) { // the tree of version 2 beside those of version 1
+	if errors.Is(err, os.ErrNotExist) { // a version 2 tree in a mixed setup
 		return os.OpenFile(dir+"/cgroup.procs", os.O_WRONLY, 0)
 	}
 	return f, err
 }
 
-// offsets returns what a time namespace of the spec is made with; nil: it has none.
+// offsets returns the contents of timens_offsets for the spec; nil: it has no time namespace.
 func offsets(s *specs.Spec) []byte {
 	if len(s.Linux.TimeOffsets) == 0 {
 		return nil
@@ -222,8 +228,8 @@ func offsets(s *specs.Spec) []byte {
 	return []byte(text.String())
 }
 
-// lead has a first process carry out its script, and judges it before it goes on. It
-// returns which process that is.
+// lead leads a first process through its script, and checks it before the agent runs. It returns
+// the process id.
 func (m *Maker) lead(b Sandbox, c channel) (pid int, err error) {
 	if pid, err = c.meet(); err != nil {
 		return pid, err
@@ -231,27 +237,27 @@ func (m *Maker) lead(b Sandbox, c channel) (pid int, err error) {
 	if err := mapUsers(pid, b.Spec.Linux.UIDMappings, b.Spec.Linux.GIDMappings); err != nil {
 		return pid, err
 	}
-	if err := c.say(wordUsers); err != nil {
+	if err := c.send(wordUsers); err != nil {
 		return pid, err
 	}
-	if err := c.hear(wordReady); err != nil {
+	if err := c.expect(wordReady); err != nil {
 		return pid, err
 	}
 	if err := b.Check(pid); err != nil {
 		return pid, err
 	}
-	if err := c.say(wordGo); err != nil {
+	if err := c.send(wordGo); err != nil {
 		return pid, err
 	}
-	if err := c.hear(wordNothing); err != nil {
+	if err := c.expect(wordNothing); err != nil {
 		return pid, err
 	}
-	return pid, apartInTime(pid, b.Spec)
+	return pid, checkTimeNamespace(pid, b.Spec)
 }
 
-// apartInTime returns an error unless an agent has the clocks that its spec wants: it has
-// them only once it is one.
-func apartInTime(pid int, s *specs.Spec) error {
+// checkTimeNamespace returns an error unless an agent has its own time namespace. It enters that
+// only when it is executed, so this can't be checked earlier.
+func checkTimeNamespace(pid int, s *specs.Spec) error {
 	if len(offsets(s)) == 0 {
 		return nil
 	}
@@ -261,13 +267,13 @@ func apartInTime(pid int, s *specs.Spec) error {
 	}
 	its, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/time")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return nil // it ended; its end is reported as any agent's
+		return nil // it ended, which is reported as for any agent
 	}
 	if err != nil {
 		return err
 	}
 	if its == own {
-		return errors.New("it has no time namespace of its own")
+		return errors.New("the agent has no time namespace of its own")
 	}
 	return nil
 }
@@ -283,7 +289,7 @@ func kernelAtLeast(major, minor int) bool {
 	return has[0] > major || has[0] == major && has[1] >= minor
 }
 
-// mapUsers gives a process's user namespace its users.
+// mapUsers maps the ids of a process's user namespace.
 func mapUsers(pid int, users, groups []specs.LinuxIDMapping) error {
 	for file, mappings := range map[string][]specs.LinuxIDMapping{"uid_map": users, "gid_map": groups} {
 		var text strings.Builder
@@ -291,14 +297,14 @@ func mapUsers(pid int, users, groups []specs.LinuxIDMapping) error {
 			fmt.Fprintf(&text, "%d %d %d\n", m.ContainerID, m.HostID, m.Size)
 		}
 		if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/"+file, []byte(text.String()), 0); err != nil {
-			return fmt.Errorf("its users: %w", err)
+			return fmt.Errorf("map its users: %w", err)
 		}
 	}
 	return nil
 }
 
-// Users returns a user namespace with these users, for a mount whose owners are mapped. No
-// process is left.
+// Users returns a user namespace with these users, for a mount with mapped owners. No process is
+// left.
 func Users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 	c, its, err := newChannel()
 	if err != nil {
@@ -307,8 +313,8 @@ func Users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 	p := &plan{channel: its.Fd()}
 	s := &script{}
 	p.descriptors(s)
-	p.say(s, wordHere)
-	p.hear(s, wordUsers) // which never comes
+	p.send(s, wordHere)
+	p.await(s, wordUsers) // never sent: the process waits until the channel is closed
 	done := make(chan error, 1)
 	go func() {
 		pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
@@ -319,7 +325,7 @@ func Users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 		done <- err
 	}()
 	namespace, err := c.users(users, groups)
-	c.close() // the process ends with this
+	c.close() // this ends the process
 	if err := errors.Join(err, <-done); err != nil {
 		if namespace != nil {
 			_ = namespace.Close()
@@ -329,6 +335,7 @@ func Users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 	return namespace, nil
 }
 
+// users maps the ids of the process on the channel, and opens its user namespace.
 func (c channel) users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 	pid, err := c.meet()
 	if err != nil {
@@ -340,11 +347,11 @@ func (c channel) users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 	return os.Open("/proc/" + strconv.Itoa(pid) + "/ns/user")
 }
 
-// endWithin bounds how long the processes of a sandbox may take to die.
+// endWithin bounds how long the processes of a sandbox may take to end.
 const endWithin = 5 * time.Second
 
-// End kills the first process of a sandbox that this maker made, and all that is in its
-// namespace with it, and waits for their end. Others are left alone.
+// End kills the first process of a sandbox that this maker made, and so its whole pid namespace,
+// and waits for the end. For other sandboxes it does nothing.
 func (m *Maker) End(id string) error {
 	m.mu.Lock()
 	pid, ours := m.first[id]
@@ -352,9 +359,9 @@ func (m *Maker) End(id string) error {
 	if !ours {
 		return nil
 	}
-	fd, err := unix.PidfdOpen(pid, 0) // it wasn't awaited, so the number is still its own
+	fd, err := unix.PidfdOpen(pid, 0) // it wasn't reaped, so the id is still its own
 	if err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
+		return fmt.Errorf("open process %d: %w", pid, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
@@ -367,7 +374,7 @@ func (m *Maker) End(id string) error {
 			return fmt.Errorf("wait for process %d: %w", pid, err)
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("process %d doesn't end within %s", pid, endWithin)
+			return fmt.Errorf("process %d didn't end within %s", pid, endWithin)
 		}
 	}
 	m.mu.Lock()
@@ -380,7 +387,7 @@ func (m *Maker) End(id string) error {
 	return nil
 }
 
-// reap waits for the end of a process that was killed.
+// reap waits for the end of a child that was killed.
 func reap(pid int) {
 	for {
 		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != unix.EINTR {

@@ -24,7 +24,7 @@ func TestOptionsAreParsed(t *testing.T) {
 	}
 }
 
-// A step that fails is named, with the kernel's error; the process ends, and is awaited.
+// A failing step is named, with the kernel's error. The process ends and is reaped.
 func TestFailedStepsAreNamed(t *testing.T) {
 	need.Sandboxes(t)
 	c, its, err := newChannel()
@@ -35,7 +35,7 @@ func TestFailedStepsAreNamed(t *testing.T) {
 	p := &plan{channel: its.Fd()}
 	s := &script{}
 	p.descriptors(s)
-	p.say(s, wordHere)
+	p.send(s, wordHere)
 	s.add("accept what it may", unix.SYS_UNLINKAT, atCWD, s.text("/nonexistent/file"), 0).unless(unix.ENOENT)
 	s.add("sit down", unix.SYS_CHDIR, s.text("/proc/self/status"))
 	pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
@@ -47,7 +47,7 @@ func TestFailedStepsAreNamed(t *testing.T) {
 	if err != nil || met != pid {
 		t.Errorf("met %d, %v; want %d", met, err, pid)
 	}
-	err = s.explain(c.hear(wordReady))
+	err = s.explain(c.expect(wordReady))
 	if !errors.Is(err, unix.ENOTDIR) || !strings.Contains(err.Error(), "sit down") {
 		t.Errorf("it reports %v", err)
 	}
@@ -57,7 +57,7 @@ func TestFailedStepsAreNamed(t *testing.T) {
 	}
 }
 
-// Descriptors find their places, however many the maker has open.
+// Descriptors are moved to their places, however many the maker has open.
 func TestManyDescriptors(t *testing.T) {
 	need.Sandboxes(t)
 	var files []*os.File
@@ -77,10 +77,10 @@ func TestManyDescriptors(t *testing.T) {
 	p := &plan{null: files[len(files)-1], files: files[len(files)-9:], channel: its.Fd()}
 	s := &script{}
 	p.descriptors(s)
-	p.say(s, wordHere)
+	p.send(s, wordHere)
 	s.add("is the first unused one", unix.SYS_FCNTL, p.next(), unix.F_GETFD).unless(unix.EBADF)
 	s.add("is the last used one", unix.SYS_FCNTL, p.next()-1, unix.F_GETFD).want = 0
-	p.say(s, wordReady)
+	p.send(s, wordReady)
 	pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
 	_ = its.Close()
 	if err != nil {
@@ -90,12 +90,12 @@ func TestManyDescriptors(t *testing.T) {
 	if _, err := c.meet(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.hear(wordReady); err != nil {
+	if err := c.expect(wordReady); err != nil {
 		t.Error(s.explain(err))
 	}
 }
 
-// A process whose maker ends, ends.
+// A process ends when its maker ends.
 func TestProcessesEndWithTheirMaker(t *testing.T) {
 	need.Sandboxes(t)
 	c, its, err := newChannel()
@@ -105,8 +105,8 @@ func TestProcessesEndWithTheirMaker(t *testing.T) {
 	p := &plan{channel: its.Fd()}
 	s := &script{}
 	p.descriptors(s)
-	p.say(s, wordHere)
-	p.hear(s, wordUsers)
+	p.send(s, wordHere)
+	p.await(s, wordUsers)
 	done := make(chan int, 1)
 	go func() {
 		pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
@@ -141,7 +141,7 @@ func TestUsersAreMapped(t *testing.T) {
 	}
 }
 
-// What a script doesn't know it refuses, before anything is made.
+// A script refuses unknown parts of a spec before anything is made.
 func TestUnknownPartsOfASpecAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*specs.Process){
 		"a limit":      func(p *specs.Process) { p.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_UNKNOWN"}} },

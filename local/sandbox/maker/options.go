@@ -6,15 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOptions are the options of a mount, as a spec has them.
+// mountOptions are the parsed options of a spec's mount.
 type mountOptions struct {
 	flags     uintptr // of mount(2)
 	data      string  // for the file system
-	attr      uint64  // of mount_setattr(2), for the mount itself
-	recursive uint64  // likewise, for it and those below
+	attr      uint64  // of mount_setattr(2), for this mount only
+	recursive uint64  // of mount_setattr(2), for this mount and those below
 	rbind     bool
 }
 
+// options has the mount options that a spec can have; others are passed to the file system.
 var options = map[string]mountOptions{
 	"ro":      {flags: unix.MS_RDONLY, attr: unix.MOUNT_ATTR_RDONLY},
 	"nosuid":  {flags: unix.MS_NOSUID, attr: unix.MOUNT_ATTR_NOSUID},
@@ -28,6 +29,7 @@ var options = map[string]mountOptions{
 	"rw":      {},
 }
 
+// parseOptions parses the options of a spec's mount.
 func parseOptions(all []string) (o mountOptions) {
 	var data []string
 	for _, name := range all {

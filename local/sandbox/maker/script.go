@@ -9,30 +9,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A call is one system call of a script: struct call in clone.go.
+// A call is one system call of a script. struct call in clone.go has the same layout.
 type call struct {
 	number uintptr
 	args   [6]uintptr
-	accept [2]syscall.Errno // errors that are no failure; 0: none
-	want   int64            // the result that is no failure; or anyResult, or inChild
+	accept [2]syscall.Errno // errors that count as success; 0: none
+	want   int64            // the result that counts as success, or anyResult, or inChild
 }
 
-// A script is what a new process does before it becomes a program: system calls, in
-// their order. All that they need is made before the process is, since the process
-// can't allocate memory. The zero value is empty.
+// A script is the list of system calls that a new process makes before it executes a program. All
+// of their memory is allocated before the process is made, because the process can't allocate any.
+// The zero value is empty.
 type script struct {
 	calls []call
 	names []string // what each call does, for errors
-	kept  []any    // what the calls point to
+	kept  []any    // what the calls point to, kept from the garbage collector
 }
 
-// Values of call.want that no result has.
+// Values of call.want that no system call returns.
 const (
 	anyResult = -1
-	inChild   = -2 // the process ends, and the one that it has made goes on
+	inChild   = -2 // the process ends, and its new child continues
 )
 
-// add adds a call.
+// add adds a call. The returned pointer is valid until the next add.
 func (s *script) add(name string, number uintptr, args ...uintptr) *call {
 	c := call{number: number, want: anyResult}
 	copy(c.args[:], args)
@@ -40,10 +40,10 @@ func (s *script) add(name string, number uintptr, args ...uintptr) *call {
 	return &s.calls[len(s.calls)-1]
 }
 
-// unless has a call accept an error.
+// unless makes a call accept errors.
 func (c *call) unless(errs ...syscall.Errno) { copy(c.accept[:], errs) }
 
-// text returns the address of a C string.
+// text returns the address of a C string that the script keeps.
 func (s *script) text(t string) uintptr {
 	b := append([]byte(t), 0)
 	return s.bytes(b)
@@ -54,7 +54,7 @@ func (s *script) bytes(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// texts returns the address of a list of C strings that ends with a null pointer.
+// texts returns the address of a null-terminated list of C strings.
 func (s *script) texts(all []string) uintptr {
 	list := make([]uintptr, len(all)+1)
 	for i, t := range all {
@@ -64,13 +64,13 @@ func (s *script) texts(all []string) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(list)))
 }
 
-// point returns the address of a value that the script keeps.
+// point returns the address of a value, and keeps the value.
 func point[T any](s *script, value *T) uintptr {
 	s.kept = append(s.kept, value)
 	return uintptr(unsafe.Pointer(value))
 }
 
-// mount adds a mount(2); data of "" is none.
+// mount adds a call of mount(2). data "" passes a null pointer.
 func (s *script) mount(source, at, kind string, flags uintptr, data string) *call {
 	var text uintptr
 	if data != "" {
@@ -79,7 +79,8 @@ func (s *script) mount(source, at, kind string, flags uintptr, data string) *cal
 	return s.add("mount "+at, unix.SYS_MOUNT, s.text(source), s.text(at), s.text(kind), flags, text)
 }
 
-// A failure is what the process reports instead of becoming a program: struct failure.
+// A failure is what a process reports instead of executing a program. struct failure in clone.go
+// has the same layout.
 type failure struct {
 	step  uint32
 	errno uint32
@@ -89,7 +90,7 @@ func (f failure) Error() string {
 	return fmt.Sprintf("the first process: step %d: %v", f.step, syscall.Errno(f.errno))
 }
 
-// explain names the step of a failure, which is err or in it.
+// explain adds the step's name to err if that is or contains a failure.
 func (s *script) explain(err error) error {
 	var f failure
 	if !errors.As(err, &f) || int(f.step) >= len(s.names) {

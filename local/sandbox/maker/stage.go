@@ -12,39 +12,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a stage has what the first processes are cloned with, seen from its own root.
+// Paths of root directories in a stage, as seen from its own root.
 const (
-	hostRoot  = "/root"  // the directory that sandboxes with the machine's programs share
-	imageRoot = "/image" // that of an image, for one sandbox at a time
+	hostRoot  = "/root"  // the shared root directory of sandboxes without an image
+	imageRoot = "/image" // root directory of an image, for one sandbox at a time
 )
 
-// stageMount is where a stage is built, in its own mount namespace.
+// stageMount is where a stage builds its root, in its own mount namespace.
 const stageMount = "/run/rockpool"
 
-// A stage is a thread with mounts of its own: those that sandboxes share, and /proc,
-// without which the kernel lets no sandbox mount one. Nothing of the machine's is in it
-// but what is shown inside sandboxes. Processes are cloned from it.
+// A stage is a thread with its own mounts: those that sandboxes share, and /proc, because the
+// kernel lets a sandbox mount /proc only where one is visible. Of the machine it contains only what
+// sandboxes may see. First processes are cloned from this thread.
 type stage struct {
 	jobs chan job
 }
 
-// A job is what a stage does for one sandbox.
+// A job is a stage's work for one sandbox.
 type job struct {
-	root  *os.File // an image's root, a detached mount; nil: the shared one
-	extra []bind   // more that is mounted for this one
+	root  *os.File // an image's root: a detached mount; nil: the shared root
+	extra []bind   // further mounts for this sandbox
 	clone func(root string) (pid int, err error)
-	free  func() // called once, whatever becomes of the job
+	free  func() // called once, also after an error
 	done  chan<- cloned
 }
 
-// cloned is a process that became the agent or another process's parent, or ended. The maker
-// has to await it.
+// cloned is a process that has executed the agent, made another process, or ended. The maker must
+// reap it.
 type cloned struct {
 	pid int // 0: none was made
 	err error
 }
 
-// A bind is a detached mount and its place in a sandbox.
+// A bind is a detached mount, and its path in a sandbox.
 type bind struct {
 	tree *os.File
 	at   string
@@ -52,8 +52,8 @@ type bind struct {
 
 func (b bind) close() { _ = b.tree.Close() }
 
-// openBind returns a detached copy of what is at a place of the machine, with the
-// options of a spec's mount.
+// openBind returns a detached copy of the machine's directory or file, with the options of a spec's
+// mount.
 func openBind(m specs.Mount) (bind, error) {
 	o := parseOptions(m.Options)
 	if o.data != "" {
@@ -74,7 +74,7 @@ func openBind(m specs.Mount) (bind, error) {
 	}
 	if err != nil {
 		b.close()
-		return bind{}, fmt.Errorf("options of %s: %w", m.Destination, err)
+		return bind{}, fmt.Errorf("set the options of %s: %w", m.Destination, err)
 	}
 	return b, nil
 }
@@ -86,7 +86,7 @@ func setAttr(tree int, attr uint64, flags uint) error {
 	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, &unix.MountAttr{Attr_set: attr})
 }
 
-// attach mounts a detached mount. Links in root lead to what is in root.
+// attach mounts a detached mount at a path in root. Symbolic links are resolved within root.
 func attach(tree *os.File, root, at string) error {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -104,13 +104,13 @@ func attach(tree *os.File, root, at string) error {
 	return nil
 }
 
-// newStage starts a stage around a root directory, with the mounts that all sandboxes
-// have in the same way. It ends when jobs is closed.
+// newStage starts a stage's goroutine around a root directory, with the mounts that all sandboxes
+// share. The goroutine ends when jobs is closed.
 func newStage(root string, shared []specs.Mount, device specs.Mount, jobs chan job) error {
 	s := &stage{jobs: jobs}
 	ready := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: its mounts end with the thread
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its mounts with it
 		err := s.build(root, shared, device)
 		ready <- err
 		if err == nil {
@@ -120,6 +120,7 @@ func newStage(root string, shared []specs.Mount, device specs.Mount, jobs chan j
 	return <-ready
 }
 
+// build makes the stage's mounts, and leaves the machine's. It changes the calling thread.
 func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) error {
 	binds := []bind{}
 	defer func() {
@@ -128,10 +129,10 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 		}
 	}()
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("mounts of its own: %w", err)
+		return fmt.Errorf("make a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("mounts of its own: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 	for _, m := range append([]specs.Mount{
 		{Source: root, Destination: hostRoot, Options: []string{"bind", "ro", "nosuid", "nodev"}},
@@ -188,9 +189,10 @@ func under(root string, all []specs.Mount) (moved []specs.Mount) {
 	return moved
 }
 
-// deviceNames are the machine's devices that every sandbox has.
+// deviceNames are the machine's devices in every sandbox.
 var deviceNames = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
+// openDevices opens the devices of deviceNames; the caller closes them, also after an error.
 func openDevices() (all []bind, err error) {
 	for _, name := range deviceNames {
 		b, err := openBind(specs.Mount{Source: "/dev/" + name, Destination: name, Options: []string{"bind", "nosuid", "noexec"}})
@@ -202,7 +204,7 @@ func openDevices() (all []bind, err error) {
 	return all, nil
 }
 
-// buildDevices mounts a /dev that sandboxes share, so none can write to it.
+// buildDevices mounts the /dev that sandboxes share, read-only so that none can change it.
 func buildDevices(at string, m specs.Mount, devices []bind) error {
 	o := parseOptions(m.Options)
 	if err := unix.Mount(m.Source, at, m.Type, o.flags, o.data); err != nil {
@@ -239,6 +241,7 @@ func (s *stage) serve() {
 	}
 }
 
+// do mounts what a job needs, clones its first process, and unmounts everything again.
 func (s *stage) do(j job) (pid int, err error) {
 	root := hostRoot
 	if j.root != nil {
@@ -255,14 +258,14 @@ func (s *stage) do(j job) (pid int, err error) {
 		if err := attach(b.tree, root, b.at); err != nil {
 			return 0, err
 		}
-		if j.root == nil { // else it goes with the image's root
+		if j.root == nil { // else it is unmounted with the image's root
 			defer func() { err = errors.Join(err, unmount(path.Join(root, b.at))) }()
 		}
 	}
 	return j.clone(root)
 }
 
-// copyDevices shows the shared /dev in an image's root, too.
+// copyDevices mounts the shared /dev in an image's root, too.
 func (s *stage) copyDevices() error {
 	b, err := openBind(specs.Mount{Source: hostRoot + "/dev", Destination: "/dev", Options: []string{"rbind"}})
 	if err != nil {
@@ -272,9 +275,9 @@ func (s *stage) copyDevices() error {
 	return attach(b.tree, imageRoot, b.at)
 }
 
-// ErrUnclean says that a mount of one sandbox can't be removed from what others get. The
-// maker must not make another.
-var ErrUnclean = errors.New("a mount of one sandbox stays for others")
+// ErrUnclean means that a mount of one sandbox remains where others would get it. The maker must
+// not make another sandbox.
+var ErrUnclean = errors.New("a mount of one sandbox is left and would be visible in others")
 
 func unmount(at string) error {
 	if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {

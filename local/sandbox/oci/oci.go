@@ -1,6 +1,5 @@
-// Package oci makes sandboxes with the programs of others: gVisor's runsc, and
-// runtimes that know runc's command line. Which program a name stands for is the
-// configuration of who runs it; nobody can ask for a path.
+// Package oci makes sandboxes with installed runtimes: gVisor's runsc, and runtimes with runc's
+// command line. A request can only name a configured runtime, never a path.
 package oci
 
 import (
@@ -19,43 +18,42 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/roots"
 )
 
-// GVisor is the name of the runtime whose sandboxes have a kernel of their own.
+// GVisor is the name of the runtime whose sandboxes have their own kernel.
 const GVisor = "gvisor"
 
-// A Runtime is an installed program.
+// A Runtime is an installed OCI runtime.
 type Runtime struct {
 	Path  string   `json:"path"`
-	Flags []string `json:"flags,omitempty"` // before its command
+	Flags []string `json:"flags,omitempty"` // flags before the command
 
-	// NoTime: it knows no time namespaces, so that who is inside sees since when the
-	// machine runs. Probe finds out.
+	// NoTime: it doesn't support time namespaces, so programs can see how long the machine has been
+	// running. Probe determines it.
 	NoTime bool `json:"noTime,omitempty"`
 }
 
-// Runtimes are all that are configured, by name.
+// Runtimes are the configured runtimes by name.
 type Runtimes map[string]Runtime
 
-// Parse reads a setting: the path of a program and, after spaces, its flags.
+// Parse parses a setting: the path of a program and, separated by spaces, its flags.
 func Parse(text string) (Runtime, error) {
 	fields := strings.Fields(text)
 	if len(fields) == 0 || !filepath.IsAbs(fields[0]) || filepath.Clean(fields[0]) != fields[0] {
-		return Runtime{}, errors.New("an absolute path, and flags after it")
+		return Runtime{}, errors.New("must be an absolute path, with flags after it")
 	}
 	for _, flag := range fields[1:] {
 		if !strings.HasPrefix(flag, "-") {
-			return Runtime{}, fmt.Errorf("an absolute path, and flags after it that begin with - and have their value after =, unlike %q", flag)
+			return Runtime{}, fmt.Errorf("must be an absolute path, with flags after it that begin with - and have their value after =; %q doesn't", flag)
 		}
 	}
 	return Runtime{Path: fields[0], Flags: fields[1:]}, nil
 }
 
-// probeWithin is how long a program may take to tell of itself. A server waits
-// longer for a helper that asks.
+// probeWithin bounds how long a runtime may take to report its version and features. A server that
+// asks a listening helper waits longer (see launch).
 const probeWithin = 4 * time.Second
 
-// Probe returns what the runtime of a name says of its version, and whether it
-// knows time namespaces. Its error is why there is no such runtime here, in words
-// that name no path.
+// Probe returns the version that a runtime reports, and whether it lacks time namespaces. The error
+// says why the runtime is unavailable, without naming a path.
 func (all Runtimes) Probe(ctx context.Context, name string) (version string, noTime bool, err error) {
 	r, err := all.Find(name)
 	if err != nil {
@@ -64,19 +62,21 @@ func (all Runtimes) Probe(ctx context.Context, name string) (version string, noT
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
 	if version, err = r.version(ctx, name); err != nil || name == GVisor {
-		return version, false, err // its clocks begin with its kernel
+		return version, false, err // gVisor's clocks start with its kernel
 	}
-	return version, !r.knowsTime(ctx), nil
+	return version, !r.hasTimeNamespaces(ctx), nil
 }
 
-// knowsTime asks what runc and its kin tell of themselves; those that don't are
-// taken to know less.
-func (r Runtime) knowsTime(ctx context.Context) bool {
+// hasTimeNamespaces reports whether a runtime supports time namespaces, according to runc's command
+// "features". A runtime without that command counts as one that doesn't.
+func (r Runtime) hasTimeNamespaces(ctx context.Context) bool {
 	var features struct{ Linux struct{ Namespaces []string } }
 	said, err := r.command(ctx, r.Path, []string{"features"}).Output()
 	return err == nil && json.Unmarshal(said, &features) == nil && slices.Contains(features.Linux.Namespaces, "time")
 }
 
+// version returns the first line of a runtime's --version, with Rockpool's flags, so that it also
+// tests these.
 func (r Runtime) version(ctx context.Context, name string) (string, error) {
 	cmd := r.command(ctx, r.Path, append(r.flags(name, Box{Dir: "/nonexistent"}), "--version"))
 	said, err := cmd.CombinedOutput()
@@ -84,18 +84,19 @@ func (r Runtime) version(ctx context.Context, name string) (string, error) {
 	text := shorten(string(line))
 	switch {
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("the runtime %s didn't tell its version in %v", name, probeWithin)
+		return "", fmt.Errorf("the runtime %s didn't report its version within %v", name, probeWithin)
 	case errors.Is(err, syscall.ENOEXEC):
-		return "", fmt.Errorf("the runtime %s is no program for this machine", name)
+		return "", fmt.Errorf("the runtime %s isn't a program for this machine's architecture", name)
 	case err != nil:
-		return "", fmt.Errorf("the runtime %s doesn't take the flags that it is to be run with, or isn't what it should be: %w: %s", name, err, text)
+		return "", fmt.Errorf("the runtime %s doesn't accept Rockpool's flags, or is another program: %w: %s", name, err, text)
 	case name == GVisor && !strings.HasPrefix(text, "runsc"):
-		return "", fmt.Errorf("the runtime %s isn't runsc: it says %q", name, text)
+		return "", fmt.Errorf("the runtime %s isn't runsc: its version is %q", name, text)
 	}
 	return text, nil
 }
 
-// Find returns the runtime of a name, whose program only root can replace.
+// Find returns a runtime, with its links resolved. It refuses a program that anybody but root can
+// replace.
 func (all Runtimes) Find(name string) (Runtime, error) {
 	r, ok := all[name]
 	if !ok {
@@ -108,33 +109,32 @@ func (all Runtimes) Find(name string) (Runtime, error) {
 	info, err := os.Stat(r.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return Runtime{}, fmt.Errorf("the runtime %s isn't installed where the settings say", name)
+		return Runtime{}, fmt.Errorf("the runtime %s isn't installed at the path in the settings", name)
 	case err != nil:
 		return Runtime{}, fmt.Errorf("the runtime %s: %w", name, err)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return Runtime{}, fmt.Errorf("the runtime %s can't be executed: it must be a program", name)
 	}
-	if roots.Alone(r.Path) != nil {
-		return Runtime{}, fmt.Errorf("the runtime %s isn't used, since others than root could replace it, or a directory that it is in: give it to root, with mode 755, and put it where only root can write", name)
+	if roots.RootOnly(r.Path) != nil {
+		return Runtime{}, fmt.Errorf("the runtime %s isn't used because users other than root can replace it or a directory above it: make root its owner, with mode 755, in a directory that only root can write to", name)
 	}
 	return r, nil
 }
 
-// environment is that of every runtime.
+// environment is the environment of every runtime.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
-// UsesKVM reports whether gVisor is told to use the machine's /dev/kvm.
+// UsesKVM reports whether gVisor is configured to use the machine's /dev/kvm.
 func (r Runtime) UsesKVM() bool { return slices.Contains(r.Flags, "--platform=kvm") }
 
-// flags are those of every command for a box.
+// flags returns the flags of every command for a box.
 func (r Runtime) flags(name string, box Box) []string {
 	all := append([]string{}, r.Flags...)
 	if name == GVisor {
-		// What is needed comes last, so that no setting can weaken it: no network but
-		// lo, or a stack of its own on the links that the box has, never the machine's;
-		// sockets on the machine can be made, in the one directory that is writable,
-		// but none used; the limits are around all of it (see Run); its own kernel
-		// limits processes.
+		// Rockpool's flags come last, so that no setting can weaken them. No network but lo; with
+		// links, a network stack of its own on the box's links, never the machine's. Sockets of the
+		// machine can be made in the one writable directory, but none can be used. The limits are
+		// around all of it (see Run); its own kernel limits processes.
 		network := "--network=none"
 		if box.Linked {
 			network = "--network=sandbox"
@@ -145,7 +145,7 @@ func (r Runtime) flags(name string, box Box) []string {
 	return append(all, "--root="+box.state())
 }
 
-// shorten makes a line of what a program said.
+// shorten turns a program's output into one short line of printable text.
 func shorten(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

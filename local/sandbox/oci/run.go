@@ -20,50 +20,49 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// A Box is a sandbox that a runtime is to make.
+// A Box is a sandbox for a runtime to make.
 type Box struct {
 	ID    string
-	Dir   string // its own, where all is kept that is known of it; who makes boxes deletes it
+	Dir   string // its directory, with all of the runtime's state; the caller deletes it
 	Spec  *specs.Spec
-	Files []*os.File // descriptors of the first process from 3 on; none with GVisor
+	Files []*os.File // descriptors of the first process, from 3 on; none with GVisor
 
-	// Linked: with GVisor, there will be links in the network namespace of the
-	// process that RunGVisor calls prepare with. What it has of these is made by
-	// then, with another runtime before the first process runs.
+	// Linked: with GVisor, the network namespace of the process that RunGVisor passes to prepare
+	// gets links there. With another runtime the links are added before the first process runs.
 	Linked bool
 }
 
-// JoinCommand is the first argument with which a program calls [Join].
+// JoinCommand is the first argument of a program that must call [Join].
 const JoinCommand = "join"
 
-// joinDescriptor is what Join waits for.
+// joinDescriptor is the pipe that Join waits on.
 const joinDescriptor = 3
 
-// Join becomes the program that the arguments name, once it is told to.
+// Join waits for a byte on the pipe, then executes the program in args in its place.
 func Join(args []string) error {
 	pipe := os.NewFile(joinDescriptor, "go")
-	if told, err := io.ReadAll(io.LimitReader(pipe, 1)); err != nil || len(told) != 1 {
-		return fmt.Errorf("not told to go on: %w", err)
+	if got, err := io.ReadAll(io.LimitReader(pipe, 1)); err != nil || len(got) != 1 {
+		return fmt.Errorf("the helper ended before it was ready: %w", err)
 	}
 	_ = pipe.Close()
 	if len(args) == 0 {
-		return errors.New("no program")
+		return errors.New("no program to execute")
 	}
 	return syscall.Exec(args[0], args, environment)
 }
 
-// RunGVisor makes a box with gVisor, and returns its process once its agent
-// serves. It calls prepare with a process that has done nothing yet, and will be
-// all that runs of the box: gVisor's kernel, its helpers, its memory. After an
-// error something may be left, in whatever prepare has put the process into, and in
-// the box's directory. The caller's thread must live until it returns.
+// RunGVisor makes a box with gVisor, and returns its process once the agent serves. It calls
+// prepare with a process that has done nothing yet and that becomes the parent of everything of the
+// box: gVisor's kernel, helpers and memory. After an error, something may be left in the cgroups
+// and namespaces that prepare put the process into, and in the box's directory. The caller's thread
+// must live until RunGVisor returns.
 func (r Runtime) RunGVisor(ctx context.Context, box Box, prepare func(pid int) error) (pid int, err error) {
 	if box.Linked {
 		i := slices.IndexFunc(box.Spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace })
 		if i < 0 {
 			return 0, errors.New("the spec has no network namespace")
 		}
-		box.Spec.Linux.Namespaces[i].Path = "/proc/self/ns/net" // which is new: see below
+		box.Spec.Linux.Namespaces[i].Path = "/proc/self/ns/net" // the new namespace, see Cloneflags below
 	}
 	if err := box.write(); err != nil {
 		return 0, err
@@ -74,8 +73,8 @@ func (r Runtime) RunGVisor(ctx context.Context, box Box, prepare func(pid int) e
 	}
 	defer hold.Close()
 	defer release.Close()
-	// Pipes, since runsc gives what it gets to the sandbox's root: of a device file
-	// that would be the machine's.
+	// Pipes, because runsc gives its standard streams to the sandbox's root user: a device file
+	// would be the machine's.
 	in, closed, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -110,20 +109,19 @@ func (r Runtime) RunGVisor(ctx context.Context, box Box, prepare func(pid int) e
 		return 0, errors.Join(err, cmd.Wait())
 	}
 	if err := cmd.Wait(); err != nil {
-		return 0, &Refusal{said(out, time.Second), err}
+		return 0, &Refusal{firstLine(out, time.Second), err}
 	}
-	if text := said(out, readyWithin); text != strings.TrimSpace(agent.Ready) {
-		return 0, &Refusal{text, errors.New("its agent didn't begin to serve")}
+	if text := firstLine(out, readyWithin); text != strings.TrimSpace(agent.Ready) {
+		return 0, &Refusal{text, errors.New("its agent didn't start to serve")}
 	}
 	return box.pid()
 }
 
-// readyWithin is how long a new agent may take to serve. (runsc returns when the
-// agent is being started.)
+// readyWithin bounds how long a new agent may take to serve. runsc returns while the agent starts.
 const readyWithin = 20 * time.Second
 
-// said returns the first line that comes, or what came until the end.
-func said(out *os.File, within time.Duration) string {
+// firstLine returns the first line of output, or what came until the end or the timeout.
+func firstLine(out *os.File, within time.Duration) string {
 	_ = out.SetReadDeadline(time.Now().Add(within))
 	var text []byte
 	var buf [1024]byte
@@ -137,8 +135,8 @@ func said(out *os.File, within time.Duration) string {
 	return shorten(string(text))
 }
 
-// Run makes a box with a runtime that knows runc's command line, and returns its
-// process, which runs once check has returned nil for it.
+// Run makes a box with a runtime that has runc's command line, and returns its process. The first
+// process runs after check has returned nil for it.
 func (r Runtime) Run(ctx context.Context, name string, box Box, check func(pid int) error) (pid int, err error) {
 	if err := box.write(); err != nil {
 		return 0, err
@@ -147,7 +145,7 @@ func (r Runtime) Run(ctx context.Context, name string, box Box, check func(pid i
 	cmd := r.command(ctx, r.Path, append(flags, "create", "--bundle="+box.bundle(), "--pid-file="+box.pidFile(),
 		"--preserve-fds="+strconv.Itoa(len(box.Files)), box.ID))
 	cmd.ExtraFiles = box.Files
-	if err := complaint(cmd, filepath.Join(box.Dir, "said")); err != nil {
+	if err := runLogged(cmd, filepath.Join(box.Dir, "said")); err != nil {
 		return 0, err
 	}
 	if pid, err = box.pid(); err != nil {
@@ -156,12 +154,12 @@ func (r Runtime) Run(ctx context.Context, name string, box Box, check func(pid i
 	if err := check(pid); err != nil {
 		return 0, err
 	}
-	return pid, complaint(r.command(ctx, r.Path, append(flags, "start", box.ID)), filepath.Join(box.Dir, "said"))
+	return pid, runLogged(r.command(ctx, r.Path, append(flags, "start", box.ID)), filepath.Join(box.Dir, "said"))
 }
 
-// complaint runs a command, whose error holds what it said. That goes through a
-// file, since what it leaves running holds it too.
-func complaint(cmd *exec.Cmd, at string) error {
+// runLogged runs a command. Its error contains the command's log, which goes through a file: a pipe
+// would be held open by what the command leaves running.
+func runLogged(cmd *exec.Cmd, at string) error {
 	file, err := os.OpenFile(at, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -181,8 +179,7 @@ func complaint(cmd *exec.Cmd, at string) error {
 	return nil
 }
 
-// command runs a program in nobody's session, which ends with the caller's
-// thread.
+// command returns a command that ends when the caller's thread ends.
 func (r Runtime) command(ctx context.Context, path string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env, cmd.Dir, cmd.WaitDelay = environment, "/", time.Second
@@ -190,17 +187,17 @@ func (r Runtime) command(ctx context.Context, path string, args []string) *exec.
 	return cmd
 }
 
-// A Refusal is why a runtime didn't make a box.
+// A Refusal is a runtime's failure to make a box, with its output.
 type Refusal struct {
-	Said string
-	Err  error
+	Output string
+	Err    error
 }
 
 func (e *Refusal) Error() string {
-	if e.Said == "" {
+	if e.Output == "" {
 		return e.Err.Error()
 	}
-	return fmt.Sprintf("%v: %s", e.Err, e.Said)
+	return fmt.Sprintf("%v: %s", e.Err, e.Output)
 }
 
 func (e *Refusal) Unwrap() error { return e.Err }
@@ -209,7 +206,7 @@ func (b Box) state() string   { return filepath.Join(b.Dir, "state") }
 func (b Box) bundle() string  { return filepath.Join(b.Dir, "bundle") }
 func (b Box) pidFile() string { return filepath.Join(b.Dir, "pid") }
 
-// write makes the box's directory and the bundle in it.
+// write makes the box's directory, and the bundle in it.
 func (b Box) write() error {
 	text, err := json.Marshal(b.Spec)
 	if err != nil {
@@ -223,7 +220,7 @@ func (b Box) write() error {
 	return os.WriteFile(filepath.Join(b.bundle(), "config.json"), text, 0o600)
 }
 
-// pid returns the process that the runtime names.
+// pid returns the process id that the runtime wrote.
 func (b Box) pid() (int, error) {
 	text, err := os.ReadFile(b.pidFile())
 	if err != nil {
@@ -231,7 +228,7 @@ func (b Box) pid() (int, error) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || pid <= 1 {
-		return 0, fmt.Errorf("the runtime named process %q", text)
+		return 0, fmt.Errorf("the runtime wrote the process id %q", text)
 	}
 	return pid, nil
 }

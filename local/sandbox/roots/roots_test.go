@@ -10,22 +10,22 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-func TestAlone(t *testing.T) {
+func TestRootOnly(t *testing.T) {
 	need.Sandboxes(t)
 	const somebody = 61_236
 	for name, row := range map[string]struct {
 		change func(dir, file string) error
-		dir    bool // is still root's alone
-		file   bool // that is in it
+		dir    bool // only root can change it
+		file   bool // only root can change the file in it
 	}{
-		"as it was made":         {func(string, string) error { return nil }, true, true},
-		"somebody's directory":   {func(dir, _ string) error { return os.Chown(dir, somebody, -1) }, false, false},
-		"somebody's file":        {func(_, file string) error { return os.Chown(file, somebody, -1) }, true, false},
-		"a group's directory":    {func(dir, _ string) error { return os.Chmod(dir, 0o775) }, false, false},
-		"a group's file":         {func(_, file string) error { return os.Chmod(file, 0o664) }, true, false},
-		"everybody's directory":  {func(dir, _ string) error { return os.Chmod(dir, 0o757) }, false, false},
-		"everybody's sticky one": {func(dir, _ string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, false, true},
-		"somebody's sticky one": {func(dir, _ string) error {
+		"as it was made":           {func(string, string) error { return nil }, true, true},
+		"another user's directory": {func(dir, _ string) error { return os.Chown(dir, somebody, -1) }, false, false},
+		"another user's file":      {func(_, file string) error { return os.Chown(file, somebody, -1) }, true, false},
+		"a group's directory":      {func(dir, _ string) error { return os.Chmod(dir, 0o775) }, false, false},
+		"a group's file":           {func(_, file string) error { return os.Chmod(file, 0o664) }, true, false},
+		"everybody's directory":    {func(dir, _ string) error { return os.Chmod(dir, 0o757) }, false, false},
+		"everybody's sticky one":   {func(dir, _ string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, false, true},
+		"another user's sticky one": {func(dir, _ string) error {
 			return errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Chown(dir, somebody, -1))
 		}, false, false},
 		"a link in the way":     {func(dir, _ string) error { return errors.Join(os.Rename(dir, dir+"2"), os.Symlink(dir+"2", dir)) }, false, false},
@@ -37,10 +37,10 @@ func TestAlone(t *testing.T) {
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(file, nil, 0o644), row.change(dir, file)); err != nil {
 			t.Fatal(err)
 		}
-		if err := roots.Alone(dir); (err == nil) != row.dir {
+		if err := roots.RootOnly(dir); (err == nil) != row.dir {
 			t.Errorf("%s: the directory: %v", name, err)
 		}
-		if err := roots.Alone(file); (err == nil) != row.file {
+		if err := roots.RootOnly(file); (err == nil) != row.file {
 			t.Errorf("%s: the file: %v", name, err)
 		}
 	}

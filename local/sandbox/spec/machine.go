@@ -10,27 +10,25 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 )
 
-// A Machine is what specs need to know about where they will run.
+// A Machine is what specs depend on besides the sandbox.
 type Machine struct {
-	CoreMHz int      `json:"coreMHz"`         // the clock of one core
+	CoreMHz int      `json:"coreMHz"`         // clock of one core in MHz
 	Swap    bool     `json:"swap,omitempty"`  // the kernel can limit swap
-	Binds   []string `json:"binds,omitempty"` // what of the machine's is shown inside, at the same place, read-only
-	Lacks   []string `json:"lacks,omitempty"` // limits that can't be set, and aren't
+	Binds   []string `json:"binds,omitempty"` // paths of the machine that are mounted inside, read-only
+	Lacks   []string `json:"lacks,omitempty"` // limits that can't be set here and are left out
 
-	// Undivided is why commands can't have cgroups of their own in a sandbox;
-	// nil: they can.
-	Undivided error `json:"-"`
-	Launchers int64 `json:"-"` // how many of the agent's threads count among the commands then
-	ApartCPU  bool  `json:"-"` // their processor time is limited apart from the agent's then
+	// Undivided is why commands can't have their own cgroups in a sandbox; nil: they can.
+	Undivided   error `json:"-"`
+	Launchers   int64 `json:"-"` // if divided: the agent's threads that count against the commands' limit
+	SeparateCPU bool  `json:"-"` // if divided: the commands' CPU time is limited separately from the agent's
 }
 
-// defaultCoreMHz stands in where the kernel doesn't tell the clock, as on
-// many virtual ARM machines.
+// defaultCoreMHz is used if the kernel doesn't report the clock, as on many virtual ARM machines.
 const defaultCoreMHz = 2000
 
-// Inspect looks at this machine.
+// Inspect inspects this machine.
 func Inspect(trees cgroup.Hierarchies) Machine {
-	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), ApartCPU: trees.ApartCPU(), Lacks: trees.Lacks()}
+	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), SeparateCPU: trees.SeparateCPU(), Lacks: trees.Lacks()}
 	if memory, ok := trees.Controller("memory"); ok {
 		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
 		_, noSwap := os.Stat("/proc/swaps")
@@ -39,7 +37,7 @@ func Inspect(trees cgroup.Hierarchies) Machine {
 	for _, pattern := range hostPaths {
 		found, _ := filepath.Glob(pattern)
 		for _, path := range found {
-			// A link is one inside too (BuildRoot makes it); its target is in /usr.
+			// Links are made inside by BuildRoot; their targets are in /usr.
 			if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink == 0 {
 				m.Binds = append(m.Binds, path)
 			}
@@ -48,10 +46,9 @@ func Inspect(trees cgroup.Hierarchies) Machine {
 	return m
 }
 
-// hostPaths are what the image "host" shows of the machine. Programs in /usr
-// find their libraries, alternatives, certificates and settings through the
-// rest. None holds a secret: only what everybody may read can be read inside,
-// as root there is nobody here.
+// hostPaths are the machine's paths that the image "host" shows. Programs in /usr find libraries,
+// alternatives, certificates and settings in the others. None holds secrets: inside, nobody has
+// root's rights on the machine, so only world-readable files can be read.
 var hostPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	"/etc/alternatives",
@@ -60,8 +57,8 @@ var hostPaths = []string{
 	"/etc/java*", "/etc/python*", "/etc/perl", "/etc/php", "/etc/R", "/etc/ghc*", "/etc/maven", "/etc/fpc*",
 }
 
-// Programs returns those of the named programs that are in the PATH of the image "host".
-// A link to a place that isn't shown inside leads nowhere there.
+// Programs returns those of the named programs that are in the PATH of the image "host". A link
+// whose target isn't shown inside doesn't count.
 func (m Machine) Programs(names []string) (found []string) {
 	for _, name := range names {
 		if slices.ContainsFunc(strings.Split(searchPath, ":"), func(dir string) bool { return m.runs(filepath.Join(dir, name)) }) {
@@ -71,7 +68,7 @@ func (m Machine) Programs(names []string) (found []string) {
 	return found
 }
 
-// runs reports whether everybody can run the file at a path of the machine, inside.
+// runs reports whether every user can execute the file at a path of the machine inside a sandbox.
 func (m Machine) runs(path string) bool {
 	file, err := filepath.EvalSymlinks(path)
 	if err != nil || !slices.ContainsFunc(m.Binds, func(bind string) bool { return strings.HasPrefix(file, bind+"/") }) {
@@ -81,6 +78,8 @@ func (m Machine) runs(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0
 }
 
+// coreMHz returns the clock of one core in MHz: the kernel's maximum, else the present clock, else
+// the default.
 func coreMHz() int {
 	if text, err := os.ReadFile("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"); err == nil {
 		if kHz, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && kHz >= 1000 {

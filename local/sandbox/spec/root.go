@@ -10,10 +10,9 @@ import (
 	"strings"
 )
 
-// BuildRoot makes, at dir, the root directory that all sandboxes share
-// read-only: every place that something is mounted on, the machine's links
-// such as /bin, a small /etc of its own, and the agent. What was at dir before
-// is replaced; no sandbox may be running from it.
+// BuildRoot makes, at dir, the read-only root directory that all sandboxes share: every mount
+// point, the machine's links such as /bin, a small /etc of its own, and the agent. It replaces what
+// was at dir; no sandbox may be using that.
 func BuildRoot(dir string, m Machine, agent []byte) error {
 	if err := RemoveRoot(dir); err != nil {
 		return err
@@ -41,24 +40,25 @@ func BuildRoot(dir string, m Machine, agent []byte) error {
 	return b.err
 }
 
-// WriteResolver has sandboxes with a network that are made around dir ask a name
-// server.
+// WriteResolver writes the /etc/resolv.conf of those sandboxes of root directory dir that have a
+// network.
 func WriteResolver(dir string, server netip.Addr) error {
 	b := builder{dir: dir}
 	b.file(ResolverPath, []byte("nameserver "+server.String()+"\n"), 0o644)
 	return b.err
 }
 
-// hostLinks are kept as links where the machine has them as links into /usr.
+// hostLinks are kept as links if the machine has them as links into /usr.
 var hostLinks = []string{"/etc/localtime", "/etc/os-release"}
 
-// hostFiles are small files of the machine that programs look for. They hold
-// no secret and rarely change, so a copy does.
+// hostFiles are small files of the machine that programs look for. They hold no secrets and rarely
+// change, so they are copied.
 var hostFiles = []string{
 	"/etc/ld.so.conf", "/etc/localtime", "/etc/os-release", "/etc/debian_version", "/etc/timezone", "/etc/mime.types",
 	"/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/inputrc", "/etc/locale.alias",
 }
 
+// ownFiles are the files of a sandbox's /etc that don't come from the machine.
 var ownFiles = map[string]string{
 	"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" +
 		"runner:x:1000:1000:runner:/workspace:/bin/sh\n" +
@@ -72,8 +72,8 @@ var ownFiles = map[string]string{
 	"/etc/shells":        "/bin/sh\n/bin/bash\n",
 }
 
-// RemoveRoot deletes a root that no sandbox runs from, but never through a mount: were the
-// machine's /usr mounted there, this would delete it.
+// RemoveRoot deletes a root directory that no sandbox uses. It refuses if anything is mounted
+// below: with the machine's /usr mounted there, deleting would destroy it.
 func RemoveRoot(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -87,8 +87,7 @@ func RemoveRoot(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// SweepRoots deletes the roots in a directory but for those that are used, by
-// their names.
+// SweepRoots deletes the root directories in dir whose names aren't in used.
 func SweepRoots(dir string, used []string) (failed error) {
 	roots, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -111,7 +110,7 @@ func matches(patterns []string) []string {
 	return all
 }
 
-// A builder makes things below dir and keeps the first error.
+// A builder makes files below dir and keeps the first error.
 type builder struct {
 	dir string
 	err error
@@ -127,11 +126,11 @@ func (b *builder) directory(at string) {
 	path := filepath.Join(b.dir, at)
 	b.keep(os.MkdirAll(path, 0o755))
 	for ; len(path) >= len(b.dir); path = filepath.Dir(path) {
-		b.keep(os.Chmod(path, 0o755)) // whatever the umask
+		b.keep(os.Chmod(path, 0o755)) // regardless of the umask
 	}
 }
 
-// target makes what something is to be mounted on.
+// target makes a mount point for the machine's file or directory at.
 func (b *builder) target(at string) {
 	info, err := os.Stat(at)
 	switch {
@@ -144,7 +143,7 @@ func (b *builder) target(at string) {
 	}
 }
 
-// link makes the link that the machine has at this place, if it has one.
+// link copies the machine's symbolic link at, if there is one.
 func (b *builder) link(at string) {
 	if to, err := os.Readlink(at); err == nil {
 		b.symlink(to, at)
@@ -156,7 +155,7 @@ func (b *builder) symlink(to, at string) {
 	b.keep(os.Symlink(to, filepath.Join(b.dir, at)))
 }
 
-// copy copies a file that everybody may read, if the machine has it.
+// copy copies the machine's file at, if it exists and is world-readable.
 func (b *builder) copy(at string) {
 	info, err := os.Lstat(at)
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o004 == 0 {
@@ -171,5 +170,5 @@ func (b *builder) file(at string, data []byte, mode os.FileMode) {
 	b.directory(filepath.Dir(at))
 	path := filepath.Join(b.dir, at)
 	b.keep(os.WriteFile(path, data, mode))
-	b.keep(os.Chmod(path, mode)) // whatever the umask
+	b.keep(os.Chmod(path, mode)) // regardless of the umask
 }

@@ -1,7 +1,6 @@
-// Package spec says what a sandbox is: from a few numbers and names that were
-// checked, and what is known of the machine, it makes the OCI runtime spec. It
-// makes the root directory, too, that sandboxes share. Each start of
-// rockpool-sandbox pays for what is imported here.
+// Package spec defines what a sandbox is: it makes the OCI runtime spec from checked numbers and
+// names and from properties of the machine. It also makes the root directory that sandboxes share.
+// Every start of rockpool-sandbox pays for this package's imports.
 package spec
 
 import (
@@ -18,44 +17,43 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 )
 
-// Places inside a sandbox.
+// Paths inside a sandbox.
 const (
 	AgentPath    = "/.rockpool/agent"
 	ResolverPath = "/.rockpool/resolv.conf" // of sandboxes with a network
 	Workspace    = "/workspace"
 )
 
-// Users of one sandbox: FirstUID + slot*UIDs is its root.
+// User ids of sandboxes: FirstUID + slot*UIDs is the root user of the sandbox with that slot.
 const (
 	FirstUID = 1_000_000_000
 	UIDs     = 1 << 16
 	MaxSlots = (1<<32-1-FirstUID)/UIDs - 1
 )
 
-// ImageOwners is root among the owners of images' files, where a server isn't
-// root and so can't have them belong to the machine's users 0 to 65535: the range
-// after those of sandboxes.
+// ImageOwners is the root user among the owners of images' files, if the server isn't root and so
+// can't give files to the machine's users 0 to 65535. Its range follows those of sandboxes.
 const ImageOwners = FirstUID + MaxSlots*UIDs
 
-// cpuPeriod is the kernel's default, in microseconds.
+// cpuPeriod is the kernel's default period of CPU limits, in microseconds.
 const cpuPeriod = 100_000
 
-// A Sandbox is what one sandbox's spec is made from, beside the machine.
+// A Sandbox is what a sandbox's spec is made from, besides the machine.
 type Sandbox struct {
-	Group     string // its cgroup
-	Slot      int    // chooses its users: 0 to MaxSlots-1
-	Users     *Users // nil: those of the slot
+	Group     string // its cgroup's path
+	Slot      int    // number of its range of user ids: 0 to MaxSlots-1
+	Users     *Users // nil: the range of the slot
 	Resources Resources
 	Root      Root
-	Zygote    bool   // its agent can load an interpreter
+	Zygote    bool   // its agent can preload an interpreter
 	GVisor    bool   // it has a kernel of its own
-	Resolver  string // the file of this machine's that is its /etc/resolv.conf; "": an empty one
+	Resolver  string // the machine's file to mount as /etc/resolv.conf; "": an empty one
 }
 
-// Users are a range of ids that a sandbox's users 0 to Count-1 have outside.
+// Users is the range of the machine's ids for a sandbox's users 0 to Count-1.
 type Users struct{ First, Count int }
 
-// Resources are a sandbox's limits, as the server's runtime.Resources has them.
+// Resources are a sandbox's limits, with the units of the server's runtime.Resources.
 type Resources struct {
 	CPUMHz       int `json:"cpuMHz"`
 	MemoryMiB    int `json:"memoryMiB"`
@@ -63,15 +61,14 @@ type Resources struct {
 	WorkspaceMiB int `json:"workspaceMiB"`
 }
 
-// A Root is a directory that sandboxes are made around.
+// A Root is a root directory of sandboxes.
 type Root struct {
-	Path  string // what BuildRoot made, or an image's root
-	Image bool   // an image's: its owners are the sandbox's users 0 to 65535
-	Agent string // with Image: the agent's file
+	Path  string // made by BuildRoot, or an image's root
+	Image bool   // an image's root, whose files belong to the sandbox's users 0 to 65535
+	Agent string // with Image: path of the agent's file
 }
 
-// ImageRoot says what an image's root must have: empty directories, and files
-// with their text.
+// ImageRoot returns what must exist in an image's root: directories, and files with their contents.
 func ImageRoot() (directories []string, files map[string]string) {
 	files = map[string]string{AgentPath: ""}
 	for _, at := range []string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"} {
@@ -82,9 +79,8 @@ func ImageRoot() (directories []string, files map[string]string) {
 
 // New returns the OCI runtime spec of a sandbox.
 //
-// The network is a namespace of its own whose only interface, lo, is up; another
-// is given to it once it is there (package fence). The clocks that count from the machine's start count from about now. Cgroups and
-// sysfs aren't mounted inside.
+// The network namespace has one interface, lo, which is up; package fence adds another one later.
+// The clocks that count from boot start at about 0. Cgroups and sysfs aren't mounted inside.
 func New(s Sandbox, m Machine) *specs.Spec {
 	made := newSpec(s, m)
 	if s.GVisor {
@@ -93,6 +89,7 @@ func New(s Sandbox, m Machine) *specs.Spec {
 	return made
 }
 
+// newSpec returns the spec of a sandbox that uses the machine's kernel.
 func newSpec(s Sandbox, m Machine) *specs.Spec {
 	if s.Users == nil {
 		s.Users = &Users{First: FirstUID + s.Slot*UIDs, Count: UIDs}
@@ -137,41 +134,41 @@ func newSpec(s Sandbox, m Machine) *specs.Spec {
 	}
 }
 
-// rlimits are of accounts that runners share. They are the agent's; commands have
-// fewer open files.
+// rlimits limit what runners share through the accounts of the machine's users. They apply to the
+// agent; commands may have fewer open files.
 var rlimits = []specs.POSIXRlimit{
-	// What a user's processes take of these three is charged to root's account too.
+	// The kernel charges these three to root's account, too.
 	{Type: "RLIMIT_SIGPENDING", Soft: 256, Hard: 256},
 	{Type: "RLIMIT_MSGQUEUE", Soft: 0, Hard: 0},
 	{Type: "RLIMIT_MEMLOCK", Soft: 64 << 10, Hard: 64 << 10},
 	{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 4096},
-	{Type: "RLIMIT_CORE", Soft: 1, Hard: 1}, // with 0 the kernel still pipes cores to a program (core(5))
+	{Type: "RLIMIT_CORE", Soft: 1, Hard: 1}, // with 0 the kernel still pipes core dumps to a program (core(5))
 	{Type: "RLIMIT_NICE", Soft: 0, Hard: 0},
 	{Type: "RLIMIT_RTPRIO", Soft: 0, Hard: 0},
 }
 
-// All processes of a runner together have at most allFiles open files, so that a
-// few runners can't take all that the machine has; but each can have fewestFiles.
+// Bounds of open files per process. All processes of a runner together have at most allFiles, so
+// that a few runners can't exhaust the machine's; but each may have fewestFiles.
 const (
 	allFiles    = 1 << 17
 	fewestFiles = 256
 	mostFiles   = 1024 // what programs expect
 )
 
-// OpenFiles returns how many files a process of a sandbox can have open.
+// OpenFiles returns how many files each process of a sandbox may have open.
 func OpenFiles(r Resources) int {
 	return min(max(allFiles/max(r.Processes, 1), fewestFiles), mostFiles)
 }
 
-// Limits of inotify for each user of a sandbox. The kernel counts what they use for the
-// user who made the sandbox, too; that one has 128 instances by default.
+// Limits of inotify for each user of a sandbox. The kernel also charges them to the user who made
+// the sandbox, who has 128 instances by default.
 const (
 	InotifyInstances = 16
 	InotifyWatches   = 8192
 )
 
-// Terminals is how many pseudo-terminals a sandbox has. The machine has 4096 by
-// default, of which 1024 are its own.
+// Terminals is the number of pseudo-terminals of a sandbox. The machine has 4096 by default, 1024
+// of them reserved for itself.
 const Terminals = 32
 
 const (
@@ -179,11 +176,13 @@ const (
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
+// agentCapabilities are what the agent needs to start commands as other users, end them, and write
+// files for them. They hold only in the sandbox's user namespace.
 var agentCapabilities = []string{
 	"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 }
 
-// maskedPaths are runc's, and those that tell which machine this is.
+// maskedPaths are those that runc masks, and those that reveal which machine this is.
 var maskedPaths = []string{
 	"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
 	"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/interrupts",
@@ -192,11 +191,14 @@ var maskedPaths = []string{
 	"/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/modules", "/proc/kallsyms", "/proc/mdstat",
 }
 
+// terminalGroup is the group tty of /etc/group.
 const terminalGroup = 5
 
+// mounts returns the mounts of a sandbox, in order. Everything writable is a tmpfs with a size
+// limit.
 func mounts(s Sandbox, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
-	// An inode takes about a KiB of the runner's memory, and no room in the tmpfs.
+	// An inode takes about 1 KiB of the runner's memory, and doesn't count against the tmpfs's size.
 	terminals := []string{"nosuid", "noexec", "newinstance", fmt.Sprintf("max=%d", Terminals), "ptmxmode=0666", "mode=0620"}
 	if s.Users == nil || s.Users.Count > terminalGroup {
 		terminals = append(terminals, fmt.Sprintf("gid=%d", terminalGroup))
@@ -223,30 +225,31 @@ func mounts(s Sandbox, m Machine) []specs.Mount {
 	return all
 }
 
-// agentThreads is what the agent's own threads take of the group's limit: it
-// has 9, and the Go runtime dies where it can't make one more.
+// agentThreads is the share of the agent's own threads in the cgroup's process limit: it has 9, and
+// the Go runtime aborts if it can't create one more.
 const agentThreads = 16
 
-// What the agent has for itself beside the commands' limits, where these are groups
-// of their own.
+// Resources of the agent in addition to the commands' limits, if commands have cgroups of their
+// own.
 const (
-	// With 2000 starts at once on a busy machine it took 47: the runtime makes a
-	// thread where others wait for a processor in a system call, and dies if it can't.
+	// With 2000 concurrent starts on a busy machine the agent used 47 threads: the runtime makes a
+	// thread while others are in system calls, and aborts if it can't.
 	AgentRoomThreads = 128
-	agentRoomMemory  = 24 << 20 // bytes: what its heap is kept below
+	agentRoomMemory  = 24 << 20 // bytes; the agent keeps its heap below
 	agentRoomCPU     = 20_000   // microseconds of CPU time per cpuPeriod
 )
 
-// Commands returns the limits of a sandbox's commands together, where they have
-// groups of their own.
+// Commands returns the limits of all commands of a sandbox together, if they have cgroups of their
+// own.
 func Commands(r Resources, m Machine) cgroup.Limits {
 	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + m.Launchers, CPUQuota: quota(r, m), CPUPeriod: cpuPeriod}
 }
 
 func quota(r Resources, m Machine) int64 {
-	return max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel takes no less
+	return max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel's minimum
 }
 
+// limits returns the cgroup limits of a sandbox: those of its commands, plus room for the agent.
 func limits(r Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
 	processes := int64(r.Processes) + agentThreads
@@ -254,21 +257,21 @@ func limits(r Resources, m Machine) *specs.LinuxResources {
 	if m.Undivided == nil {
 		all := Commands(r, m)
 		memory, processes = all.Memory+agentRoomMemory, all.Processes+AgentRoomThreads
-		if m.ApartCPU {
+		if m.SeparateCPU {
 			quota += agentRoomCPU
 		}
 	}
 	period := uint64(cpuPeriod)
-	shares := uint64(min(max(r.CPUMHz, 2), 1<<18)) // as Nomad does; the kernel's bounds
+	shares := uint64(min(max(r.CPUMHz, 2), 1<<18)) // as in Nomad, within the kernel's bounds
 	limits := &specs.LinuxResources{
 		Memory: &specs.LinuxMemory{Limit: &memory},
 		Pids:   &specs.LinuxPids{Limit: &processes},
 		CPU:    &specs.LinuxCPU{Quota: &quota, Period: &period, Shares: &shares},
-		// What is allowed is added by libcontainer: the six devices in /dev, and terminals.
+		// libcontainer adds what is allowed: the six devices in /dev, and terminals.
 		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
 	}
 	if m.Swap {
-		limits.Memory.Swap = &memory // of memory and swap together
+		limits.Memory.Swap = &memory // limit of memory and swap together
 	}
 	for _, lacking := range m.Lacks {
 		switch lacking {
@@ -283,8 +286,8 @@ func limits(r Resources, m Machine) *specs.LinuxResources {
 	return limits
 }
 
-// sinceNow returns the offsets that let a sandbox's clocks begin now: how long
-// the machine runs is nobody's business inside.
+// sinceNow returns the time offsets that start a sandbox's clocks now, so that programs can't see
+// how long the machine has been running.
 func sinceNow() map[string]specs.LinuxTimeOffset {
 	offsets := map[string]specs.LinuxTimeOffset{}
 	for name, clock := range map[string]int32{"monotonic": unix.CLOCK_MONOTONIC, "boottime": unix.CLOCK_BOOTTIME} {
@@ -296,8 +299,8 @@ func sinceNow() map[string]specs.LinuxTimeOffset {
 	return offsets
 }
 
-// Limits returns those that a spec asks for, and an error unless it sets all but
-// those that the machine lacks.
+// Limits returns the limits that a spec sets. It returns an error if one is missing that isn't in
+// lacks.
 func Limits(s *specs.Spec, lacks []string) (cgroup.Limits, error) {
 	if s.Linux == nil || s.Linux.Resources == nil {
 		return cgroup.Limits{}, errors.New("the spec has no limits")

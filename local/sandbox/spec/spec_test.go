@@ -35,7 +35,7 @@ func TestSpecLimits(t *testing.T) {
 		if got, err := Limits(divided, nil); err != nil || got != want {
 			t.Errorf("%+v, divided: %+v, %v", c, got, err)
 		}
-		apart := Machine{CoreMHz: c.core, Swap: c.swap, ApartCPU: true}
+		apart := Machine{CoreMHz: c.core, Swap: c.swap, SeparateCPU: true}
 		want = cgroup.Limits{Memory: (256 + 24) << 20, Processes: 128 + AgentRoomThreads, CPUQuota: c.quota + 20_000, CPUPeriod: 100_000}
 		if got, err := Limits(New(s, apart), nil); err != nil || got != want {
 			t.Errorf("%+v, divided, with processor time apart: %+v, %v", c, got, err)
@@ -97,7 +97,7 @@ func TestBuildRoot(t *testing.T) {
 		t.Errorf("the agent: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "old")); err == nil {
-		t.Error("what was there before still is")
+		t.Error("an earlier file is still there")
 	}
 }
 

@@ -257,7 +257,7 @@ var (
 
 // The example's rules name metrics and values that there are.
 func TestExampleAlerts(t *testing.T) {
-	page, err := os.ReadFile(bed.Source(t, "docs/metrics.md"))
+	page, err := os.ReadFile(bed.Source(t, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,10 +74,11 @@ type Process struct {
 	Bed
 	Cmd     *exec.Cmd
 	Cgroups string
+	Ready   string // what it printed to stdout until it was ready
 	Stderr  KeptLog
 }
 
-var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
+var readyURL = regexp.MustCompile(`rockpool is ready: (https?://\S+)/graphql`)
 
 // Serve starts a command and waits until it says that it is ready.
 func Serve(t testing.TB, data string, name string, args ...string) *Process {
@@ -111,6 +112,7 @@ func ServeTo(t testing.TB, rest func(stdout io.Reader), data string, name string
 	defer hangs.Stop()
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
+		p.Ready += lines.Text() + "\n"
 		if m := readyURL.FindStringSubmatch(lines.Text()); m != nil {
 			p.Bed = Bed{Client: client.New(m[1]), Address: m[1], Data: data}
 			go rest(stdout)

@@ -19,7 +19,7 @@ func TestE2EPrivateServerEndsEarly(t *testing.T) {
 	environ, _ := privately(t)
 	for range 10 {
 		s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sleep", "1000")
-		s.sees(t, "starting one")
+		s.sees(t, "starting a temporary one")
 		bed.AtSomeMoment(600 * time.Millisecond)
 		s.types(t, "\x03")
 		s.ends(t, 130)

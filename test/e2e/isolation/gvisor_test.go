@@ -110,7 +110,7 @@ func TestE2EGVisor(t *testing.T) {
 		}
 	}
 	b.Call(t, `{ health { components { name message } } }`, nil, &health)
-	if said := fmt.Sprint(health); !strings.Contains(said, "GVISOR can be had (runsc version") {
+	if said := fmt.Sprint(health); !strings.Contains(said, "GVISOR is available (runsc version") {
 		t.Errorf("health says %s", said)
 	}
 }

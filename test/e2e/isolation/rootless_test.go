@@ -48,13 +48,13 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Fatalf("no user namespaces (%v)", err)
 	}
 	line := s.ordinary("serve", "--data", s.data, "--listen", "127.0.0.1:0")
-	if _, errout, code := bed.RunProgram(t, nil, line[0], line[1:]...); code != 125 || !strings.Contains(errout, "no limits of memory, processes, processor time") || !strings.Contains(errout, "--accept-missing-limits") {
+	if _, errout, code := bed.RunProgram(t, nil, line[0], line[1:]...); code != 125 || !strings.Contains(errout, "limits of memory, processes, processor time can't be set") || !strings.Contains(errout, "--accept-missing-limits") {
 		t.Errorf("without a control group it says %q, and %d", errout, code)
 	}
 
 	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
 	p := bed.Serve(t, s.data, line[0], line[1:]...)
-	const lost = "without root there is less: no limits of memory, processes, processor time"
+	const lost = "without root, runners have less isolation: limits of memory, processes, processor time"
 	var health struct {
 		Health struct {
 			Components []struct{ Name, Status, Message string }

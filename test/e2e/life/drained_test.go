@@ -66,7 +66,7 @@ func wantDrained(t testing.TB, b bed.Bed, claimed, executions int) DrainState {
 	})
 	wait.For(t, "the pool says why, no alert stands, and nothing is wrong", func() bool {
 		d = drainage(t, b)
-		return strings.Contains(d.Environment.Pool.Reason, "being drained: no runner starts until `rockpool drain --off` ends that") && len(d.PoolAlerts) == 0 && strings.HasPrefix(d.health("pool shell"), "OK the machine is being drained")
+		return strings.Contains(d.Environment.Pool.Reason, "being drained: no runner starts until an operator runs `rockpool drain --off`") && len(d.PoolAlerts) == 0 && strings.HasPrefix(d.health("pool shell"), "OK the machine is being drained")
 	})
 	if told := d.health("cluster"); !strings.HasPrefix(told, "OK draining: ") || !d.Activity.Draining {
 		t.Errorf("health: %q; %+v", told, d.Activity)

@@ -142,7 +142,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 		wait.For(t, "the operator is told", func() bool {
 			p.Call(t, bed.HealthQuery, nil, &out)
 			status, message := out.Health.Of("orphaned output")
-			return status == "DEGRADED" && strings.Contains(message, " Logs: 5 (") && strings.Contains(message, "restore the database from its backup")
+			return status == "DEGRADED" && strings.Contains(message, " 5 logs (") && strings.Contains(message, "restore the database from its backup")
 		})
 		if n := kept(); n != len(logs) {
 			t.Errorf("%d logs of %d are kept", n, len(logs))

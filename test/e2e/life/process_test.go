@@ -24,14 +24,14 @@ func TestE2ETermEndsWhatIgnoresIt(t *testing.T) {
 }
 
 // TestE2EStopThatTakesTooLongEndsTheServer gives a server no time to stop: it ends
-// as it is, and the next one takes over what there is.
+// as it is, and the next one takes over the runners.
 func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "0s")
 	runner := p.ClaimLoosely(t, "shell")
 	p.End(t, syscall.SIGINT, false)
-	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "as --stop-within says") {
+	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "because of --stop-within") {
 		t.Errorf("exit %d: %s", code, p.Stderr.String())
 	}
 	p = bed.ServeBinary(t, data)

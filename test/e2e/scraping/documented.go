@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// A Cluster is one of the two, in the words of the headings of docs/metrics.md and of the
+// A Cluster is one of the two, in the words of the headings of docs/reference/metrics.md and of the
 // groups of the example alerts.
 type Cluster string
 
@@ -31,11 +31,11 @@ func (c Cluster) other() Cluster {
 
 var documentedMetric = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([a-z]+) \\|(.*?)\\| .+ \\|$")
 
-// Documented are the metrics of docs/metrics.md that a cluster has without doors, by name: type and
+// Documented are the metrics of docs/reference/metrics.md that a cluster has without doors, by name: type and
 // labels.
 func Documented(t testing.TB, of Cluster) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(bed.Source(t, "docs/metrics.md"))
+	page, err := os.ReadFile(bed.Source(t, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

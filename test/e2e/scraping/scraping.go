@@ -1,4 +1,4 @@
-// Package scraping scrapes what servers show Prometheus, compares it with docs/metrics.md,
+// Package scraping scrapes what servers show Prometheus, compares it with docs/reference/metrics.md,
 // and finds out which of the example alerts it fires.
 package scraping
 

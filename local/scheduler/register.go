@@ -6,10 +6,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Register wishes for a runner. One that is known is success: only its
-// priority becomes job's, if it isn't placed. One that was
-// deregistered stays so. INVALID_INPUT names a field of job that is out of its
-// range.
+// Register registers a runner. Registering a known one again is success: it only changes the
+// priority, unless the runner is placed. A deregistered runner stays so. INVALID_INPUT names the
+// first field of job that is out of range.
 func (s *Scheduler) Register(job Job) error {
 	if err := job.Check(); err != nil {
 		return err
@@ -33,9 +32,9 @@ func (s *Scheduler) Register(job Job) error {
 	return nil
 }
 
-// Deregister takes a wish back; one that isn't known is success. From when it
-// returns, nothing is placed for it any more. It reports whether there is an
-// allocation, which an order to stop is about to end.
+// Deregister ends a runner's registration; an unknown runner is success. Once it has returned,
+// nothing new is placed for the runner. It reports whether the runner has an allocation that hasn't
+// ended: an order to stop it follows.
 func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
 	var e *Evaluation
 	s.state.write(func(w *write) {
@@ -64,9 +63,9 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
 	return placed
 }
 
-// Update says how an allocation is. It only moves forward: what is repeated,
-// or comes late, is success and changes nothing. One that has ended frees its
-// room. RUNNER_GONE: there is no such allocation.
+// Update reports the status of an allocation. A status only moves forward: a repeated or late
+// report is success and changes nothing. An ended allocation frees its room. RUNNER_GONE: the
+// allocation is unknown.
 func (s *Scheduler) Update(id runtime.AllocationID, status runtime.AllocationStatus, message string) error {
 	var e *Evaluation
 	known, ended := false, false
@@ -87,23 +86,22 @@ func (s *Scheduler) Update(id runtime.AllocationID, status runtime.AllocationSta
 		}
 	})
 	if !known {
-		return runtime.Errorf(runtime.CodeRunnerGone, "allocation %s isn't there", id)
+		return runtime.Errorf(runtime.CodeRunnerGone, "allocation %s doesn't exist", id)
 	}
 	if e != nil {
 		s.broker.enqueue(e)
 	}
 	if ended {
-		s.blocked.look()
+		s.blocked.wakeFitting()
 	}
 	return nil
 }
 
-// Restore takes over, once, what the last server left: the jobs, and the
-// allocations as they were recorded, PENDING or RUNNING; a job without one is
-// placed anew. Evaluations are handed out from then on, but nothing is
-// placed before [Scheduler.Restored]: first it has to be found out which allocations
-// still live, and Update to be told. INVALID_INPUT names what is wrong, and
-// then nothing is taken over.
+// Restore takes over the jobs and allocations that the last server left, allocations as PENDING or
+// RUNNING. It is called once. A job without an allocation is placed again. Evaluations are
+// delivered afterwards, but nothing is placed before [Scheduler.Restored]: the caller first finds
+// out which allocations are alive, and reports the others with Update. INVALID_INPUT names the
+// wrong element; then nothing is taken over.
 func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
 	known := make(map[runtime.RunnerID]Job, len(jobs))
 	for i, job := range jobs {
@@ -114,7 +112,7 @@ func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
 	}
 	for i, a := range allocations {
 		if _, ok := known[a.Job]; !ok || a.ID == "" || a.Status.Ended() {
-			return runtime.Invalid(fmt.Sprintf("allocations.%d", i), "must have an id, a job that is restored too, and not have ended")
+			return runtime.Invalid(fmt.Sprintf("allocations.%d", i), "must have an id and a job that is restored too, and must not have ended")
 		}
 	}
 	var evaluations []*Evaluation
@@ -145,5 +143,5 @@ func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
 	return nil
 }
 
-// Restored lets runners be placed.
+// Restored lets runners be placed, from now on.
 func (s *Scheduler) Restored() { s.planner.enable() }
