@@ -201,7 +201,7 @@ func TestRunnersOfADrainedNodeAreReplaced(t *testing.T) {
 	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
 		t.Errorf("it prints %q", got)
 	}
-	if _, err := nodes.UpdateDrain(node, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // at once
+	if _, err := nodes.UpdateDrain(node, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // immediately
 		t.Fatal(err)
 	}
 	if r := b.awaitGone(claimed); r.GoneReason != runtime.GoneDrained {
@@ -271,7 +271,7 @@ func TestRunnersOfADrainedNodeMoveToAnother(t *testing.T) {
 			t.Errorf("one on the other node is %s: %s", r.State, r.Message)
 		}
 	}
-	if _, err := nodes.UpdateDrain(drained, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // at once
+	if _, err := nodes.UpdateDrain(drained, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // immediately
 		t.Fatal(err)
 	}
 	if r := b.awaitGone(claimed); r.GoneReason != runtime.GoneDrained {

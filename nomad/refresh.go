@@ -176,7 +176,7 @@ func (c *Cluster) apply(t *truth) found {
 			continue
 		}
 		if err := c.adopt(id, stub); err != nil {
-			unreadable[id] = fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", stub.ID, err)
+			unreadable[id] = fmt.Sprintf("its job %s can't be read, so it isn't used: stop that job (%v)", stub.ID, err)
 		}
 	}
 	for id := range t.Variables {

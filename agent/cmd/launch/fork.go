@@ -14,7 +14,7 @@ import (
 )
 
 // Between its fork and its exec a command gets a limit of open files, which isn't the agent's. It
-// also gives up system calls that the agent itself needs. syscall.ForkExec can do neither, so this
+// also gives up system calls that the agent itself needs. syscall.ForkExec can do neither. So this
 // package forks itself, and otherwise does the same as far as commands need it. It changes the user
 // and the directory last. Afterwards processes of the same user can stop the child, and so delay
 // the start.
