@@ -91,7 +91,7 @@ var passing = []string{
 }
 
 // ErrStale says that an answer is older than an earlier write.
-var ErrStale = errors.New("Nomad's answer is older than an earlier write")
+var ErrStale = errors.New("the answer of Nomad is older than an earlier write")
 
 // Transient reports whether an immediate retry can help.
 func Transient(err error) bool {

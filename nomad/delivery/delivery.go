@@ -139,7 +139,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 	}
 	switch ended.Code {
 	case 0: // it never ran, or Nomad lost its output: the next try finds out
-		return errors.New("Nomad reports that the delivery succeeded, but the command printed nothing")
+		return errors.New("the delivery succeeded according to Nomad, but the command printed nothing")
 	case noExecute:
 		if ended.Stderr != "" && !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
 			return &Refusal{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}

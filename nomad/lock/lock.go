@@ -191,7 +191,7 @@ func (l Lock) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.Varia
 		return err
 	})
 	if err == nil && lock == nil {
-		err = errors.New("Nomad's answer contains no lock: check that Nomad is version 1.7 or newer")
+		err = errors.New("the answer of Nomad contains no lock: check that Nomad is version 1.7 or newer")
 	}
 	return &api.Variable{Path: wanted.Path, Lock: lock}, err
 }
