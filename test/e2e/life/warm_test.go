@@ -93,7 +93,7 @@ func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
 		says    []string
 	}{
 		"no-module":      {[]string{"json", "nosuchmodule"}, "/usr/bin", []string{"warm.modules", "nosuchmodule", "ModuleNotFoundError"}},
-		"no-interpreter": {nil, "/nowhere", []string{"warm.interpreter", "python3", "isn't in PATH"}},
+		"no-interpreter": {nil, "/nowhere", []string{"warm.interpreter", "python3", "isn't in the runner's PATH"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.Put(t, map[string]any{
