@@ -313,7 +313,7 @@ func TestImportsFollowTheArchitecture(t *testing.T) {
 	}
 }
 
-// Every row of onlyIn is used.
+// TestHeavyDependenciesAreImportedOnlyWhereAllowed, and every row of onlyIn is used.
 func TestHeavyDependenciesAreImportedOnlyWhereAllowed(t *testing.T) {
 	all := list(t)
 	for dependency, rooms := range onlyIn {

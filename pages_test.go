@@ -167,8 +167,9 @@ func TestTargetsThatDoNotExistAreFound(t *testing.T) {
 	}
 }
 
-// The pages' server, which package test/e2e/pages starts, is that of make run.
-func TestMakeRunServesAsThePagesAreTested(t *testing.T) {
+// TestMakeRunUsesTheFlagsOfThePagesTests: package test/e2e/pages starts its server with the flags
+// of make run.
+func TestMakeRunUsesTheFlagsOfThePagesTests(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)

@@ -120,8 +120,8 @@ func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 	}
 }
 
-// An error names the place of the wrong setting, before anything is opened.
-func TestServeReportsWhereAWrongSettingStands(t *testing.T) {
+// TestServeNamesThePlaceOfAWrongSetting, before it opens anything.
+func TestServeNamesThePlaceOfAWrongSetting(t *testing.T) {
 	t.Setenv("ROCKPOOL_LOG_FORMAT", "xml")
 	for _, test := range []struct {
 		arguments []string
@@ -157,8 +157,8 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 	}
 }
 
-// TestUnitsCommandLines: the units for systemd have flags that the commands know, and a
-// server stops before systemd kills it.
+// TestUnitsCommandLines: commands know the flags that systemd's units pass, and a server stops
+// before systemd kills it.
 func TestUnitsCommandLines(t *testing.T) {
 	for _, name := range []string{"rockpool.service", "rockpool-helper.service", "rockpool-unprivileged.conf"} {
 		text, err := os.ReadFile(filepath.Join("packaging", name))
@@ -193,9 +193,9 @@ func TestUnitsCommandLines(t *testing.T) {
 	}
 }
 
-// A time or a size may be written as people do, and one that is out of range is
-// named with what is allowed.
-func TestSettingsAreTimesAndSizes(t *testing.T) {
+// TestSettingsAcceptUnitsAndNameTheirRange: times and sizes have units, and the error for one out
+// of range names the allowed range.
+func TestSettingsAcceptUnitsAndNameTheirRange(t *testing.T) {
 	path := writeSettings(t, "keep-executions: 7d\nmax-body: 8MiB\nstop-within: 5\ndisk-read: 64\nnomad-direct-timeout: 2s\n")
 	t.Setenv("ROCKPOOL_KEEP_AUDIT", "365d")
 	got, err := parseServe(t, "--config", path, "--image-cache-bytes", "1G")

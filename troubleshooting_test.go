@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestTroubleshootingQuotesMessages checks that docs/guides/troubleshooting.md quotes messages as the program has
-// them. A quoted message is code in the first column of a table that has a space. "…" stands for any text.
+// TestTroubleshootingQuotesMessages checks that docs/guides/troubleshooting.md quotes messages as
+// the program has them. A quoted message is code with a space in the first column of a table. "…"
+// stands for any text.
 func TestTroubleshootingQuotesMessages(t *testing.T) {
 	page, err := os.ReadFile("docs/guides/troubleshooting.md")
 	if err != nil {

@@ -57,7 +57,7 @@ func TestAgainstMeasuresOnlyWhatThePeerCanDo(t *testing.T) {
 	}
 }
 
-func TestRowsSayWhatTheyAre(t *testing.T) {
+func TestRowsAreUniqueAndDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range append(Rows(), onnomad.Rows()...) {
 		if seen[row.Name] {
@@ -75,8 +75,7 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestRowAndFloorTakeTurns measures sleeps, in a bubble in which they take
-// exactly as long.
+// TestRowAndFloorTakeTurns measures sleeps under synctest, where they take exactly their time.
 func TestRowAndFloorTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string

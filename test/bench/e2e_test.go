@@ -51,8 +51,7 @@ func benchLeftovers(t testing.TB, pid, temporary string) []string {
 	return append(left, append(directories, append(groups, unified...)...)...)
 }
 
-// TestE2EBench measures a row and looks at what the report says, not at how
-// fast anything was.
+// TestE2EBench measures a row and checks the report, not the speed.
 func TestE2EBench(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -121,8 +120,8 @@ func benchWithRunners(t *testing.T, temporary string) (cmd *exec.Cmd, pid string
 	return cmd, pid
 }
 
-// TestE2EBenchKilled: nothing can be done then but by the server itself. Only
-// its directory stays, as all that a killed program has in TMPDIR does.
+// TestE2EBenchKilled: after a SIGKILL only the server itself can clean up. It does; only its
+// directory stays in TMPDIR.
 func TestE2EBenchKilled(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -154,7 +153,7 @@ func TestE2EBenchKilled(t *testing.T) {
 	})
 }
 
-// TestE2EBenchInterrupted ends a bench in the middle of a row.
+// TestE2EBenchInterrupted interrupts a bench in the middle of a row.
 func TestE2EBenchInterrupted(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -171,8 +170,8 @@ func TestE2EBenchInterrupted(t *testing.T) {
 	}
 }
 
-// TestE2EBenchInterruptedTellsWhatItHas ends a bench in its second row.
-func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
+// TestE2EBenchInterruptedReportsFinishedRows interrupts a bench in its second row.
+func TestE2EBenchInterruptedReportsFinishedRows(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
 	cmd := thisProgram(t, "--row", "claim", "--row", "true/graphql/2", "--quick", "--json")
@@ -204,9 +203,9 @@ func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
 	}
 }
 
-// TestE2EBenchRecovers has servers killed, and a scheduler at work without any:
-// nothing is left of them.
-func TestE2EBenchRecovers(t *testing.T) {
+// TestE2EBenchOfKilledServersLeavesNothing measures rows that kill servers, and the scheduler
+// alone.
+func TestE2EBenchOfKilledServersLeavesNothing(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
 	cmd := thisProgram(t, "--row", "recover", "--row", "schedule", "--quick", "--json")
@@ -226,7 +225,7 @@ func TestE2EBenchRecovers(t *testing.T) {
 	}
 }
 
-// TestE2EBenchOfTenants has tenants flood a server, and wait for each other.
+// TestE2EBenchOfTenants measures rows in which tenants flood a server, and wait for each other.
 func TestE2EBenchOfTenants(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -254,7 +253,7 @@ func TestE2EBenchOfTenants(t *testing.T) {
 	}
 }
 
-func TestBenchRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestBenchRefusesWrongFlags(t *testing.T) {
 	need.Sandboxes(t) // it refuses others than root before
 	for _, test := range []struct {
 		args []string

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestE2EChaosInterrupted ends a run in the middle; scripts/test has a whole one.
+// TestE2EChaosInterrupted interrupts a run. The phase chaos of scripts/test has a complete one.
 func TestE2EChaosInterrupted(t *testing.T) {
 	need.Chaos(t)
 	temporary := t.TempDir()
@@ -52,7 +52,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 	}
 }
 
-func TestChaosRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestChaosRefusesWrongFlags(t *testing.T) {
 	need.Sandboxes(t) // it refuses others than root before
 	for _, test := range []struct {
 		args []string

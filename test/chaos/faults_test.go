@@ -22,9 +22,9 @@ func notes(t *testing.T, l *ledger.Ledger, kinds ...string) {
 	}
 }
 
-// TestHarmThatHitNothingExcusesNothing: a runner that a server lost can't be
-// killed, and stays lost.
-func TestHarmThatHitNothingExcusesNothing(t *testing.T) {
+// TestFaultThatHitNothingExcusesNothing: a runner that a server lost can't be killed, and stays
+// lost.
+func TestFaultThatHitNothingExcusesNothing(t *testing.T) {
 	for hit, figures := range map[bool][]string{true: nil, false: {ledger.LostClaims}} {
 		s := &storm{House: &house.House{Ledger: ledger.New()}}
 		s.Ledger.Claimed("k1", "r1")
@@ -42,8 +42,9 @@ func TestHarmThatHitNothingExcusesNothing(t *testing.T) {
 	notes(t, s.Ledger)
 }
 
-// TestServerThatEndedBeforeItsKill: that one was to be killed excuses nothing.
-func TestServerThatEndedBeforeItsKill(t *testing.T) {
+// TestServerThatEndedBeforeItsKillIsAFailure: a planned kill doesn't excuse a server that ended
+// before it.
+func TestServerThatEndedBeforeItsKillIsAFailure(t *testing.T) {
 	one := &house.Server{Ended: make(chan struct{})}
 	s := &storm{House: &house.House{Ledger: ledger.New()}, server: one}
 	s.expectAlive()

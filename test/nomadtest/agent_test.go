@@ -25,7 +25,9 @@ import (
 
 var drivers = Shared{Options: Options{Drivers: []string{"raw_exec", "exec", "docker"}}}
 
-func TestTheAgentIsATaskOfEachDriver(t *testing.T) {
+// TestAgentRunsAsATaskOfEachDriver shows the agent's guarantees as a task of each driver, through a
+// real alloc exec. The tests of package nomad show the agent's other guarantees there.
+func TestAgentRunsAsATaskOfEachDriver(t *testing.T) {
 	n := drivers.Nomad(t)
 	files, err := embedded.NewFiles()
 	if err != nil {

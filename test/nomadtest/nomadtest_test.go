@@ -106,7 +106,7 @@ func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestNomadWithACLAndTLSTakesOnlyWhatThePolicySays(t *testing.T) {
+func TestNomadWithACLAndTLSAllowsOnlyThePolicy(t *testing.T) {
 	a := Start(t, Options{ACL: true, TLS: true, Namespace: "other"})
 	client, err := api.NewClient(a.Config(a.Token()))
 	if err != nil {
@@ -155,7 +155,7 @@ func TestNomadWithACLAndTLSTakesOnlyWhatThePolicySays(t *testing.T) {
 	}
 }
 
-func TestWhatATestLeftBehindIsRemoved(t *testing.T) {
+func TestLeftoversOfATestAreRemoved(t *testing.T) {
 	a := Start(t, Options{})
 	running(t, a.API(), register(t, a.API(), "raw_exec"))
 	left := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
@@ -188,7 +188,7 @@ func TestWhatATestLeftBehindIsRemoved(t *testing.T) {
 	})
 }
 
-// TestTheCommandLeavesNothing ends `make nomad` in each way in which somebody ends it.
+// TestTheCommandLeavesNothing ends `make nomad` in each way in which a user can end it.
 func TestTheCommandLeavesNothing(t *testing.T) {
 	need.Nomad(t)
 	program := filepath.Join(t.TempDir(), "nomadtest")
@@ -305,8 +305,9 @@ func running(t *testing.T, client *api.Client, job *api.Job) (found *api.Allocat
 	return found
 }
 
-// A Nomad that crashes, as this version's client can, is there again: as with systemd.
-func TestWhatCrashesIsStartedAgain(t *testing.T) {
+// TestCrashedNomadIsRestarted: a Nomad that crashes, as the client of this version can, is
+// restarted, as systemd would.
+func TestCrashedNomadIsRestarted(t *testing.T) {
 	p := process{binary: "/bin/sh", args: []string{"-c", "echo begins; exec sleep 1000"}, log: filepath.Join(t.TempDir(), "log")}
 	if err := p.start(); err != nil {
 		t.Fatal(err)

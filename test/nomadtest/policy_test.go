@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestThePolicyIsThatOfTheDocumentation(t *testing.T) {
+func TestPolicyMatchesTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guides/nomad.md")
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSparePortsAreOfOneTest(t *testing.T) {
+func TestPortsBelongToOneTest(t *testing.T) {
 	held := ""
 	t.Run("its holder", func(t *testing.T) {
 		held = Spare(t)

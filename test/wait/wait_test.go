@@ -27,7 +27,7 @@ func ended(do func(t testing.TB)) (yes bool) {
 	return false
 }
 
-func TestForLooksUntilTheConditionHolds(t *testing.T) {
+func TestForPollsUntilTheConditionHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, looks := time.Now(), 0
 		For(t, "the tenth look", func() bool { looks++; return looks == 10 })

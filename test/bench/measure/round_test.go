@@ -20,7 +20,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-func TestBesideIsWhatIsLeft(t *testing.T) {
+func TestBesideIsTheTimeOfNeitherServerNorRunners(t *testing.T) {
 	r := &Round{operations: 10, metered: true, server: 20 * time.Millisecond, inside: 30 * time.Millisecond, machine: 150 * time.Millisecond}
 	if got := *r.CPU(); got != (CPU{Server: 2, Inside: 3, Beside: 10}) {
 		t.Errorf("%+v", got)

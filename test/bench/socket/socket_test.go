@@ -2,7 +2,7 @@ package socket
 
 import "testing"
 
-// TestMessages reads sizes and ends out of messages as they come.
+// TestMessages reads sizes and ends from raw messages.
 func TestMessages(t *testing.T) {
 	const message = `{"id":"1","type":"next","payload":{"data":{"executionEvents":{"__typename":"ExecutionOutput","text":"01\\n23\\n"}}}}`
 	if n := textBytes([]byte(message)); n != 6 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCountersOfOneServerAfterTheOther(t *testing.T) {
+func TestCountersAddUpOverServers(t *testing.T) {
 	text := `# HELP rockpool_scheduler_nacks_total Given back.
 # TYPE rockpool_scheduler_nacks_total counter
 rockpool_scheduler_nacks_total 2

@@ -176,9 +176,9 @@ func TestBytesAreJudged(t *testing.T) {
 	}
 }
 
-// TestReadersGetAsMuch: where an outcome doesn't tell how much was printed, each
-// reader's output is held against that of the first.
-func TestReadersGetAsMuch(t *testing.T) {
+// TestReadersGetTheSameAmount: if an outcome doesn't say how much was printed, each reader's output
+// is compared with the first reader's.
+func TestReadersGetTheSameAmount(t *testing.T) {
 	for name, test := range map[string]struct {
 		text     string
 		declared int64
@@ -241,9 +241,9 @@ func TestFullDiskExcusesForAWhile(t *testing.T) {
 	})
 }
 
-// TestDrainsExcuseWhatTheyHit: whoever had a runner before the end of a drain, and
-// nobody who gets one well after it.
-func TestDrainsExcuseWhatTheyHit(t *testing.T) {
+// TestDrainsExcuseOnlyRunnersOfTheirTime: a drain excuses the loss of runners that were claimed
+// before its end, but not of those claimed well after it.
+func TestDrainsExcuseOnlyRunnersOfTheirTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, during, after time.Duration // the claim's time: before the drain, since its end
 		wrong                 []string

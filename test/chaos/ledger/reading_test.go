@@ -64,8 +64,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestReadingRandomly takes one span of bytes away, or repeats one, anywhere: the
-// judge counts just these, however the pieces come.
+// TestReadingRandomly removes or repeats one span of bytes anywhere. The judge counts exactly
+// these, in whatever pieces the output arrives.
 func TestReadingRandomly(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const records = 200
@@ -121,9 +121,9 @@ func TestReadingOfTwoStreams(t *testing.T) {
 	}
 }
 
-// TestGoingBackForgetsNothing: what was wrong stays wrong when the reader goes back
-// to before that.
-func TestGoingBackForgetsNothing(t *testing.T) {
+// TestRereadingKeepsEarlierFaults: a fault stays in the report when the reader goes back to before
+// it.
+func TestRereadingKeepsEarlierFaults(t *testing.T) {
 	var r Reading
 	r.Take(stdout, []byte(printed(0, 48)))
 	before := r
@@ -136,8 +136,9 @@ func TestGoingBackForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestProgramsSayWhoTheyAre: none can be confused with a made-up success.
-func TestProgramsSayWhoTheyAre(t *testing.T) {
+// TestNewProgramCoversAllEndings, and keeps each field in its range. No exit code is 0, which a
+// made-up success would have.
+func TestNewProgramCoversAllEndings(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	kinds := map[Ending]int{}
 	for range 500 {

@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EAlertsFire has each of the example alerts of one machine fire.
+// TestE2EAlertsFire makes each of the example alerts of one machine fire.
 func TestE2EAlertsFire(t *testing.T) {
 	need.Sandboxes(t)
 	t.Parallel()

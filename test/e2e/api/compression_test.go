@@ -13,8 +13,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestE2ENothingIsCompressed, also for a client that offers to take it: what a
-// program prints would wait in a compressor.
+// TestE2ENothingIsCompressed, also for a client that accepts it. A compressor would hold back what
+// a program prints.
 func TestE2ENothingIsCompressed(t *testing.T) {
 	b := bed.Open(t)
 	conn, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(b.Address, "http")+"/graphql",

@@ -94,10 +94,9 @@ func (blank) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestE2EWrongDocumentsAreRefusedEarly asks a server of its own what it must not
-// try to answer, over every transport, and weighs it: all
-// of them, many at once too, take no more memory than a few requests of the
-// largest size.
+// TestE2EWrongDocumentsAreRefusedEarly sends a server of its own documents that it must refuse,
+// over every transport, and measures its memory. All of them, many of them concurrent, take no more
+// memory than a few requests of the largest size.
 func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))

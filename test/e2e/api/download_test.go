@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ERangesOfFiles reads parts of a file that doesn't change any more.
+// TestE2ERangesOfFiles downloads parts of a file that no longer changes.
 func TestE2ERangesOfFiles(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -85,8 +85,8 @@ func TestE2ERangesOfFiles(t *testing.T) {
 	}
 }
 
-// TestE2ENamesOfDownloads: any name that a file can have is listed, leads to it,
-// and is what a browser is told.
+// TestE2ENamesOfDownloads: every name that a file can have is listed, can be downloaded, and is
+// sent to a browser.
 func TestE2ENamesOfDownloads(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -150,8 +150,8 @@ func pythonBytes(names []string) string {
 	return "[" + list.String() + "]"
 }
 
-// TestE2EThousandsOfFilesArePaged: pages hold each of 5,000 odd names once,
-// also those that look the same when they are shown.
+// TestE2EThousandsOfFilesArePaged: pages hold each of more than 5,000 names once, even names that
+// look the same when shown.
 func TestE2EThousandsOfFilesArePaged(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -209,8 +209,8 @@ for i in range(5000):
 	}
 }
 
-// TestE2EOutputsAreExact downloads what a program printed: every byte, one
-// stream or both in order, in parts, and while it runs.
+// TestE2EOutputsAreExact downloads a program's output and compares every byte: of one stream, of
+// both in order, of ranges, and while the program runs.
 func TestE2EOutputsAreExact(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -277,8 +277,7 @@ for i in range(200):
 	}
 }
 
-// TestE2EAddressesAreSigned: a changed address is refused, before anything is
-// looked at.
+// TestE2EAddressesAreSigned: the server refuses a changed URL before it reads anything.
 func TestE2EAddressesAreSigned(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")

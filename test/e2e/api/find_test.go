@@ -14,7 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ESearchFiles searches what a program made to lead out of its runner, and to be endless.
+// TestE2ESearchFiles searches directories in which a program laid traps: links that lead out of the
+// runner, and endless trees.
 func TestE2ESearchFiles(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -76,7 +77,8 @@ func TestE2ESearchFiles(t *testing.T) {
 	}
 }
 
-// TestE2EFileChanges: programs' and clients' changes are reported, of a flood that it was one, and the runner's end as an error.
+// TestE2EFileChanges: a subscriber sees changes by programs and by clients. After a flood of
+// changes it gets LOST, and at the runner's end an error.
 func TestE2EFileChanges(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")

@@ -214,10 +214,10 @@ func (f *flood) end() {
 	f.running.Wait()
 }
 
-// TestE2EFloodOfBodies starts a server in 1.5 GiB, and sends it 200 requests of 29 MB
-// that are never finished, from one address and from many, some as messages of
-// WebSockets, and then 200 that are. It refuses what it has no memory for, answers
-// others meanwhile, and gives the memory back afterwards.
+// TestE2EFloodOfBodies sends a server in 1.5 GiB 200 requests of 29 MB that never end, from one
+// address and from many, some as WebSocket messages. 200 requests that end follow. The server
+// refuses those that it has no memory for, answers others meanwhile, and frees the memory
+// afterwards.
 func TestE2EFloodOfBodies(t *testing.T) {
 	need.Machine(t)
 	p, used := serveInGroup(t)
@@ -275,10 +275,11 @@ func TestE2EFloodOfBodies(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EUnreadAnswers starts a server in 1.5 GiB, and asks it from a few addresses for
-// 60 answers that nobody reads: 48 MiB of output, or 8 MiB a hundred times, of characters that JSON makes six
-// times as long. It gives as much as it has memory for, and answers others meanwhile.
-func TestE2EUnreadAnswers(t *testing.T) {
+// TestE2EUnreadAnswersAreBounded requests 60 answers that nobody reads from a server in 1.5 GiB,
+// from a few addresses. An answer is 48 MiB of output, or a hundred times 8 MiB, of characters that
+// JSON makes six times as long. The server sends as much as it has memory for, and answers others
+// meanwhile.
+func TestE2EUnreadAnswersAreBounded(t *testing.T) {
 	need.Machine(t)
 	p, _ := serveInGroup(t)
 	var run struct {

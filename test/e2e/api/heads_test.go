@@ -19,10 +19,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EFloodOfHeads starts a server in 1.5 GiB, and sends it the heads of 2,000
-// requests, from many addresses and without a token. Those that are too large are
-// refused. The others are as large as a head may be, and never end. Together they take
-// what is counted for their connections. Bodies that nobody reads end their connections.
+// TestE2EFloodOfHeads sends a server in 1.5 GiB the heads of 2,000 requests, from many addresses
+// and without a token. It refuses heads that are too large. The others are as large as a head may
+// be, and never end; together they take the memory that the server reserves for their connections.
+// A body that nobody reads ends its connection.
 func TestE2EFloodOfHeads(t *testing.T) {
 	need.Machine(t)
 	const heads = 2000

@@ -23,7 +23,8 @@ type found struct {
 	}
 }
 
-// TestE2ELabels: claims and executions are found by labels, outcome, text and time, also after their runner.
+// TestE2ELabels finds claims and executions by labels, outcome, text and time, also after their
+// runner ended.
 func TestE2ELabels(t *testing.T) {
 	b := bed.Open(t)
 	user := uuid.NewString() // executions are kept
@@ -111,8 +112,9 @@ func TestE2ELabels(t *testing.T) {
 	b.Refused(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": object{"runnerId": runner.ID, "shell": "true", "labels": many}}, runtime.CodeInvalidInput, "labels")
 }
 
-// TestE2ECommandLines: a client that puts what its user typed into a script has that shown.
-func TestE2ECommandLines(t *testing.T) {
+// TestE2EExecutionsShowTheirCommandLine: a client whose user's command is part of a script can
+// store the line that the user typed. Lists show it.
+func TestE2EExecutionsShowTheirCommandLine(t *testing.T) {
 	b := bed.Open(t)
 	user := []object{{"name": "user", "value": uuid.NewString()}}
 	script := []string{"sh", "-c", `exec "$@"`, "sh", "echo"}

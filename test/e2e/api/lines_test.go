@@ -22,8 +22,8 @@ type linePage struct {
 	Next          *int64
 }
 
-// TestE2ELines: 50 MB in a million lines, of which a page in the middle is read and a line
-// is found, by the API and by the command.
+// TestE2ELines reads a page in the middle of 50 MB in a million lines, and finds a line, through
+// the API and the command.
 func TestE2ELines(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "lines", "poolSize": 1, "outputLimit": 200_000_000})

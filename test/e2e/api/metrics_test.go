@@ -23,7 +23,7 @@ import (
 
 const claimOf = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
 
-// afterUse is what is shown after the first part of TestE2EMetricsSayWhatHappened.
+// afterUse is what is shown after the first part of TestE2EMetricsCountWhatHappened.
 func afterUse(starts float64) map[string]float64 {
 	return map[string]float64{
 		`rockpool_claims_total{environment="m",result="CLAIMED"}`:              3,
@@ -62,9 +62,9 @@ func afterUse(starts float64) map[string]float64 {
 	}
 }
 
-// TestE2EMetricsSayWhatHappened has a counted number of things happen, kills the
-// server, and compares.
-func TestE2EMetricsSayWhatHappened(t *testing.T) {
+// TestE2EMetricsCountWhatHappened causes a known number of events, kills the server, and compares
+// the metrics with these numbers.
+func TestE2EMetricsCountWhatHappened(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
@@ -169,9 +169,9 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	})
 }
 
-// TestE2EMetricsStayAsMany: many runners and executions, which many scrape
-// meanwhile, leave no series behind.
-func TestE2EMetricsStayAsMany(t *testing.T) {
+// TestE2EMetricsSeriesDoNotGrow runs many executions in many runners while several clients scrape.
+// No series is left of them.
+func TestE2EMetricsSeriesDoNotGrow(t *testing.T) {
 	t.Parallel()
 	many := bed.Thorough(100, 500)
 	const clients = 8 // twice as many as are answered at once
@@ -229,8 +229,8 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 	p.Finish(t)
 }
 
-// Metrics are behind the gate of the API.
-func TestE2EMetricsAreGuarded(t *testing.T) {
+// TestE2EMetricsNeedAToken: metrics need the same authorisation as the API.
+func TestE2EMetricsNeedAToken(t *testing.T) {
 	b := bed.Open(t)
 	for _, test := range []struct {
 		method string
@@ -255,8 +255,8 @@ var (
 	valueInRule  = regexp.MustCompile(`\b[A-Z][A-Z_]{2,}\b`)
 )
 
-// The example's rules name metrics and values that there are.
-func TestExampleAlerts(t *testing.T) {
+// TestExampleAlertsNameRealMetrics: the example rules name metrics and labels that exist.
+func TestExampleAlertsNameRealMetrics(t *testing.T) {
 	page, err := os.ReadFile(bed.Source(t, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)

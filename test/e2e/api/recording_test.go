@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// A recording has each piece of output at the time at which it was printed, in
-// the format that asciinema's players read.
+// TestE2ERecordings: a recording has each piece of output with the time when it was printed, in the
+// format of asciinema's players.
 func TestE2ERecordings(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
@@ -74,8 +74,8 @@ func TestE2ERecordings(t *testing.T) {
 	}
 }
 
-// A recording has the terminal's size before what was printed at it, also where
-// the server was another by then; and who asks is told of it while it runs.
+// TestE2ERecordingsHaveTheTerminalsSizes: a recording has the terminal's size before the output
+// that was printed at it. Subscribers get the sizes if they request them.
 func TestE2ERecordingsHaveTheTerminalsSizes(t *testing.T) {
 	b := bed.Open(t)
 	p := sit(t, b, object{

@@ -71,10 +71,10 @@ for c in "häßlich 🐟\n" * 20:
 	}
 }
 
-// TestE2ETextIsOfItsBytes has a program write each byte on its own. Whether the
-// agent joins the bytes of a character is up to the times between them (see
-// agent/serve): but no byte is lost, and a chunk's text is that of its bytes.
-func TestE2ETextIsOfItsBytes(t *testing.T) {
+// TestE2ETextMatchesItsBytes prints each byte separately. Depending on the times between them, the
+// agent joins the bytes of a character or doesn't (see agent/serve). No byte is lost, and a chunk's
+// text is always that of its bytes.
+func TestE2ETextMatchesItsBytes(t *testing.T) {
 	b := bed.Open(t)
 	got := b.Run(t, object{"runnerId": b.Claim(t, "python"), "command": []string{"python3", "-c", `
 import os, time
@@ -220,8 +220,8 @@ func TestE2EFiles(t *testing.T) {
 	}
 }
 
-// TestE2EFilesAreCheckedFirst: all is checked before anything is touched.
-func TestE2EFilesAreCheckedFirst(t *testing.T) {
+// TestE2EWrongFilesChangeNothing: all files of a request are checked before one is written.
+func TestE2EWrongFilesChangeNothing(t *testing.T) {
 	w := openWorkspace(t)
 	b, runner := w.Bed, w.runner
 	w.update(t, object{"write": []object{{"path": "sub dir/x", "text": "x"}, {"path": "-rf", "text": "x"}}})
@@ -253,8 +253,8 @@ func TestE2EFilesAreCheckedFirst(t *testing.T) {
 	}
 }
 
-// TestE2EAFullWorkspaceKeepsWhatWasThere, where a file can't be written.
-func TestE2EAFullWorkspaceKeepsWhatWasThere(t *testing.T) {
+// TestE2EFullWorkspaceKeepsTheOldFiles: a write that doesn't fit fails and changes nothing.
+func TestE2EFullWorkspaceKeepsTheOldFiles(t *testing.T) {
 	w := openWorkspace(t)
 	b, runner := w.Bed, w.runner
 	w.update(t, object{"write": []object{{"path": "small", "text": "old"}}})
@@ -288,9 +288,9 @@ func TestE2EStdin(t *testing.T) {
 	}
 }
 
-// TestE2ETwoAtOnceAreApart runs two in one runner: what is written to one, a
-// signal to it and its end don't reach the other.
-func TestE2ETwoAtOnceAreApart(t *testing.T) {
+// TestE2EConcurrentExecutionsAreIsolated runs two executions in one runner. Input, signals and the
+// end of one don't reach the other.
+func TestE2EConcurrentExecutionsAreIsolated(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	start := func(name string) string {

@@ -31,9 +31,9 @@ func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
 	return p, int(float64(now.Cluster.Capacity.MemoryMiB) * 0.1)
 }
 
-// A runner that has no room says what it lacks wherever one looks, and is placed
-// when room is freed. A claim's goes first.
-func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
+// TestE2ERunnerThatDoesNotFitSaysWhyAndWaits: every listing shows what the runner lacks, and the
+// runner starts when room is freed. One with a waiting claim goes first.
+func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
 	memory := room * 2 / 5 // two fit, and half a one more
@@ -116,9 +116,9 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 }
 
-// TestE2EShortPoolSaysWhy: two runners of a pool of five have room. The blocked evaluations of the
-// others are why the pool is short and health is DEGRADED, although some are idle; and why its
-// alert stands, which its history has when it is resolved.
+// TestE2EShortPoolSaysWhy: only two runners of a pool of five fit. The blocked evaluations of the
+// others explain why the pool is short and why health is DEGRADED, although some runners are idle.
+// Its alert has the same reason, and keeps it in its history when it is resolved.
 func TestE2EShortPoolSaysWhy(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
@@ -173,9 +173,9 @@ func TestE2EShortPoolSaysWhy(t *testing.T) {
 	})
 }
 
-// TestE2EWhatEndedIsForgotten has evaluations and places forgotten each at their
-// own age.
-func TestE2EWhatEndedIsForgotten(t *testing.T) {
+// TestE2EEndedEvaluationsAreDeletedByAge: evaluations and allocations are deleted each at their own
+// age.
+func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "1", "--keep-allocations", "86400")

@@ -69,9 +69,9 @@ func TestE2ESilentRead(t *testing.T) {
 	}
 }
 
-// However often and however much at once an execution is asked for with one
-// key, it is started once.
-func TestE2EOneKeyOneProcess(t *testing.T) {
+// TestE2EIdempotencyKeyStartsOneProcess: requests with the same idempotency key, in sequence or
+// concurrently, start one execution.
+func TestE2EIdempotencyKeyStartsOneProcess(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	input := object{"runnerId": runner, "shell": "echo started >> count; cat; cat count", "stdin": true, "timeLimit": 600, "idempotencyKey": "once in " + runner}
@@ -108,7 +108,7 @@ func TestE2EOneKeyOneProcess(t *testing.T) {
 	}
 }
 
-func TestE2ECancelOfWhatDoesNotRead(t *testing.T) {
+func TestE2ECancelEndsAProgramThatDoesNotRead(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	id := b.Start(t, object{"runnerId": runner, "command": []string{"sleep", "1000"}, "stdin": true})

@@ -12,9 +12,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EResumingWatcherHasEveryByteOnce follows a program over connections
-// that are cut 300 times, while it prints and afterwards.
-func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
+// TestE2EResumingSubscriberGetsEveryByteOnce follows a program over connections that are cut 300
+// times, while it prints and afterwards.
+func TestE2EResumingSubscriberGetsEveryByteOnce(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	id := b.Start(t, object{"runnerId": runner, "shell": `i=0; while [ $i -lt 40 ]; do seq $((1000000+i*8000)) $((1007999+i*8000)); echo err $i >&2; sleep 0.1; i=$((i+1)); done`})
@@ -56,9 +56,9 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 	}
 }
 
-// TestE2EFloodWithAStalledWatcher has a program print 1 GiB while the only
-// watcher reads ten bytes: the server's memory stays.
-func TestE2EFloodWithAStalledWatcher(t *testing.T) {
+// TestE2EStalledSubscriberTakesNoMemory runs a program that prints 1 GiB, while its only subscriber
+// reads ten bytes. The server's memory doesn't grow.
+func TestE2EStalledSubscriberTakesNoMemory(t *testing.T) {
 	need.Machine(t)
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,

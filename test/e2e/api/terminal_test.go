@@ -146,8 +146,8 @@ func TestE2EPrivileged(t *testing.T) {
 	}
 }
 
-// TestE2ELargeFile carries 50 MB in and out through the engine, equal to the
-// byte, and cuts an upload in the middle.
+// TestE2ELargeFile transfers 50 MB in and out through the engine, compares every byte, and cuts an
+// upload in the middle.
 func TestE2ELargeFile(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "large", "poolSize": 1, "resources": object{"workspaceMiB": 160, "memoryMiB": 384}})

@@ -83,7 +83,7 @@ func (s *secured) do(t *testing.T, c *http.Client, method, path, kind string, bo
 	return response, text
 }
 
-// TestE2ETLS: every kind of request works by TLS, by HTTP/1.1 and by HTTP/2.
+// TestE2ETLS sends every kind of request over TLS, by HTTP/1.1 and by HTTP/2.
 func TestE2ETLS(t *testing.T) {
 	s := serveSecured(t)
 	if !strings.HasPrefix(s.Address, "https://") {
@@ -250,8 +250,9 @@ func (s *secured) readAccessLog(t *testing.T) {
 	}
 }
 
-// TestE2ETLSEndsInOrder: a server whose clients by HTTP/2 follow events ends within its time.
-func TestE2ETLSEndsInOrder(t *testing.T) {
+// TestE2ETLSServerStopsInTime: a server with HTTP/2 clients that follow events stops within its
+// time.
+func TestE2ETLSServerStopsInTime(t *testing.T) {
 	s := serveSecured(t)
 	c := s.speak(t, true)
 	r, err := http.NewRequest(http.MethodPost, s.Address+"/graphql", strings.NewReader(`{"query": "subscription { poolAlerts { since } }"}`))

@@ -51,9 +51,9 @@ func forgetPeak(t testing.TB, pid int) {
 	}
 }
 
-// TestE2ETransfersAreExactAndFlat carries 50 MB to a runner and back over HTTP,
-// equal to the byte, and weighs bin/rockpool and the agent meanwhile. The
-// addresses hold in the next server on the same data.
+// TestE2ETransfersAreExactAndFlat transfers 50 MB to a runner and back over HTTP, compares every
+// byte, and measures the memory of bin/rockpool and the agent. The next server on the same data
+// accepts the same URLs.
 func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	need.Machine(t)
 	const size, allowed = 50 << 20, 16 << 20
@@ -116,8 +116,8 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	p.WantNothingLeft(t)
 }
 
-// TestE2EUploadsThatFail leave the old file, and nothing else.
-func TestE2EUploadsThatFail(t *testing.T) {
+// TestE2EFailedUploadKeepsTheOldFile, and leaves nothing else.
+func TestE2EFailedUploadKeepsTheOldFile(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	b.UploadFile(t, runner, "kept", 3, strings.NewReader("old"))
@@ -151,8 +151,8 @@ func TestE2EUploadsThatFail(t *testing.T) {
 	})
 }
 
-// TestE2EUploadedFilesAreProtected: a user can't change a root-owned file in a
-// sticky directory, and can in one of its own.
+// TestE2EUploadedFilesAreProtected: a user can't change a root-owned file in a sticky directory,
+// but can in a directory of its own.
 func TestE2EUploadedFilesAreProtected(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -173,8 +173,8 @@ func TestE2EUploadedFilesAreProtected(t *testing.T) {
 	}
 }
 
-// TestE2EOnlyRegularFilesAreDownloaded names everything else, directly, through
-// links, and by an address whose file has become something else.
+// TestE2EOnlyRegularFilesAreDownloaded requests everything else: directly, through links, and by a
+// URL whose file was replaced.
 func TestE2EOnlyRegularFilesAreDownloaded(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -218,10 +218,9 @@ func TestE2EOnlyRegularFilesAreDownloaded(t *testing.T) {
 	b.Refused(t, `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path) { downloadUrl } } }`, object{"id": runner, "path": ""}, runtime.CodeInvalidInput, "path")
 }
 
-// TestE2EDownloadsKeepTheirPromise: a file that changes while it is sent breaks
-// the connection, or has what was promised; one that nobody reads any more is
-// closed.
-func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
+// TestE2EDownloadIsCompleteOrFails: if a file changes while it is sent, the client gets all
+// promised bytes, or the connection breaks. A file whose client has left is closed.
+func TestE2EDownloadIsCompleteOrFails(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "promise", "poolSize": 1, "resources": object{"workspaceMiB": 100, "memoryMiB": 256}})
 	runner := b.Claim(t, "promise")
@@ -276,8 +275,8 @@ func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
 	wait.For(t, "the agent has closed the file", func() bool { return open() == 0 })
 }
 
-// TestE2ETransfersLeaveNothing repeats transfers, whole and cut, and counts
-// what is open afterwards on both sides.
+// TestE2ETransfersLeaveNothing repeats transfers, complete and cut, and counts open files on both
+// sides afterwards.
 func TestE2ETransfersLeaveNothing(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")

@@ -14,8 +14,8 @@ type usage struct {
 	Memory, PeakMemory, Processes, PeakProcesses *int64
 }
 
-// TestE2EUsageWhileItRuns: a program that holds 100 MiB is seen holding it while it runs, in its
-// usageNow and in its runner's usage. At its end it has usage, which is null before, and no usageNow.
+// TestE2EUsageWhileItRuns: while a program holds 100 MiB, its usageNow and its runner's usage show
+// them. At its end it has usage, which is null before, and no usageNow.
 func TestE2EUsageWhileItRuns(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "usage", "poolSize": 1, "resources": object{"memoryMiB": 256, "processes": 64}})
@@ -84,7 +84,7 @@ sys.stdin.read()`
 	}
 }
 
-// TestE2EEveryLimitIsNamed: an end by a limit says which, and how much it allows.
+// TestE2EEveryLimitIsNamed: an execution that a limit ended names the limit and its value.
 func TestE2EEveryLimitIsNamed(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "limits", "poolSize": 1, "resources": object{"memoryMiB": 64, "processes": 32}})

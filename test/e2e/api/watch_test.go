@@ -42,8 +42,8 @@ func until[T any](t *testing.T, b bed.Bed, subscription string, variables object
 	}
 }
 
-// A pool whose runners can't be started alerts, says why, and says when it is
-// well again.
+// TestE2EPoolAlerts: a pool whose runners can't be started raises an alert with the reason, and
+// resolves it once they start.
 func TestE2EPoolAlerts(t *testing.T) {
 	b := bed.Open(t)
 	helper := filepath.Join(b.Data, "local", "bin", "rockpool-sandbox")
@@ -95,8 +95,8 @@ func TestE2EPoolAlerts(t *testing.T) {
 	}
 }
 
-// Runners are seen from their start to their end, what they take is counted,
-// and how long they took.
+// TestE2ERunnerEvents: runners are visible from start to end. Their usage and the duration of each
+// step are counted.
 func TestE2ERunnerEvents(t *testing.T) {
 	b := bed.Open(t)
 	type event struct {

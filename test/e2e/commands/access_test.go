@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// TestE2EAccessCommands: an open server, two tenants, and what they see of each other, also after
-// a restart.
+// TestE2EAccessCommands checks an open server, then two tenants and what they see of each other,
+// also after a restart.
 func TestE2EAccessCommands(t *testing.T) {
 	need.Sandboxes(t)
 	settings := bed.Settings(t.TempDir(), bed.Cgroups+"-access")

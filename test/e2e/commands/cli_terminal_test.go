@@ -183,8 +183,7 @@ func TestE2ERunOnATerminal(t *testing.T) {
 	s.ends(t, 7)
 }
 
-// TestE2ETerminalIsRestored ends a program on a terminal in every way but its
-// own.
+// TestE2ETerminalIsRestored ends a program on a terminal in every way except its own exit.
 func TestE2ETerminalIsRestored(t *testing.T) {
 	b := bed.Open(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
@@ -203,7 +202,7 @@ func TestE2ETerminalIsRestored(t *testing.T) {
 	})
 }
 
-// TestE2EHangUpEndsTheProgram closes the window.
+// TestE2EHangUpEndsTheProgram closes the terminal's window.
 func TestE2EHangUpEndsTheProgram(t *testing.T) {
 	b := bed.Open(t)
 	id := "hangup-" + uuid.NewString() // executions are kept
@@ -224,8 +223,8 @@ func TestE2EHangUpEndsTheProgram(t *testing.T) {
 	})
 }
 
-// TestE2ECtrlCGivesUpWhereNobodyHearsIt kills the server under a terminal.
-func TestE2ECtrlCGivesUpWhereNobodyHearsIt(t *testing.T) {
+// TestE2ECtrlCEndsACommandWithoutAServer kills the server of a command on a terminal.
+func TestE2ECtrlCEndsACommandWithoutAServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	s := onScreen(t, nil, bed.Rockpool(t), "run", "--server", p.Address, "--env", "shell", "--tty", "--", "cat")
@@ -241,8 +240,8 @@ func TestE2ECtrlCGivesUpWhereNobodyHearsIt(t *testing.T) {
 	again.WantNothingLeft(t)
 }
 
-// TestE2EShellInARunner controls jobs: Ctrl-Z stops what is in the foreground,
-// and fg has it back. A shell does that through its standard error.
+// TestE2EShellInARunner controls jobs: Ctrl-Z stops the foreground job, and fg continues it. A
+// shell does that through its standard error.
 func TestE2EShellInARunner(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "entered", "poolSize": 1})
@@ -282,7 +281,7 @@ func TestE2EShellInARunner(t *testing.T) {
 	}
 }
 
-func TestE2ETerminalIsAskedForWithoutOne(t *testing.T) {
+func TestE2EInteractiveWithoutATerminalIsRefused(t *testing.T) {
 	b := bed.Open(t)
 	_, errout, code := bed.RunProgram(t, strings.NewReader("x"), bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--tty", "--", "cat")
 	if code != 125 || !strings.Contains(errout, "--stdin") {
@@ -290,8 +289,9 @@ func TestE2ETerminalIsAskedForWithoutOne(t *testing.T) {
 	}
 }
 
-// TestE2ECancelAsks on a terminal before it cancels several executions; Ctrl-C is a no.
-func TestE2ECancelAsks(t *testing.T) {
+// TestE2ECancelAsksForConfirmation on a terminal, before it cancels several executions. Ctrl-C
+// means no.
+func TestE2ECancelAsksForConfirmation(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "asked", "poolSize": 1})
 	user := "user=" + uuid.NewString()

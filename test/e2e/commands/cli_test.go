@@ -154,7 +154,8 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 	}
 }
 
-// TestE2EExecutionsByLabel: commands find, show and cancel them, and run in the runner.
+// TestE2EExecutionsByLabel: commands find, show and cancel executions by label, and run programs
+// with labels.
 func TestE2EExecutionsByLabel(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "labelled", "poolSize": 1})
@@ -199,7 +200,7 @@ func TestE2EExecutionsByLabel(t *testing.T) {
 	}
 }
 
-// TestE2ERunFindsEnvironmentAndCompiler for a file that is named after its language.
+// TestE2ERunFindsEnvironmentAndCompiler for a file whose name says its language.
 func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	privately(t)
 	program := filepath.Join(t.TempDir(), `$(touch pwned);"' .c`)
@@ -238,8 +239,8 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	}
 }
 
-// TestE2EListsGoOnToTheirEnd needs more executions than a page has.
-func TestE2EListsGoOnToTheirEnd(t *testing.T) {
+// TestE2EListCommandsReadAllPages needs more executions than fit on a page.
+func TestE2EListCommandsReadAllPages(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
 	id := "many-" + uuid.NewString() // executions are kept
@@ -268,8 +269,8 @@ func TestE2EListsGoOnToTheirEnd(t *testing.T) {
 	}
 }
 
-// TestE2EFollowGoesOnOverCuts follows over a proxy that cuts.
-func TestE2EFollowGoesOnOverCuts(t *testing.T) {
+// TestE2EFollowResumesAfterCuts follows through a proxy that cuts connections.
+func TestE2EFollowResumesAfterCuts(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	x := b.Start(t, object{"runnerId": runner, "shell": "i=0; while [ $i -lt 60 ]; do seq 5000; echo mark >&2; sleep 0.02; i=$((i+1)); done; echo end >&2; exit 4"})
@@ -338,9 +339,8 @@ func TestE2EPrivateServer(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServerEndsAtCtrlC ends one with a signal to all of the
-// foreground, as a terminal sends it, and one by SIGKILL, after which the next
-// cleans up.
+// TestE2EPrivateServerEndsAtCtrlC ends a private server with a signal to the whole foreground
+// group, as a terminal sends it, and another by SIGKILL. The next one cleans up after that.
 func TestE2EPrivateServerEndsAtCtrlC(t *testing.T) {
 	environ, state := privately(t)
 	start := func(args ...string) *screen {
@@ -372,8 +372,8 @@ func TestE2EPrivateServerEndsAtCtrlC(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServersAtOnce starts several, while others end.
-func TestE2EPrivateServersAtOnce(t *testing.T) {
+// TestE2EPrivateServersRunConcurrently starts several, while others end.
+func TestE2EPrivateServersRunConcurrently(t *testing.T) {
 	privately(t)
 	var group sync.WaitGroup
 	for range 3 {

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ECompletion presses the tabulator in real shells.
+// TestE2ECompletion presses the tab key in real shells.
 func TestE2ECompletion(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "completed-1", "poolSize": 0})

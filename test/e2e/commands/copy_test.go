@@ -139,7 +139,8 @@ func TestE2ECopyFile(t *testing.T) {
 	}
 }
 
-// TestE2ECopyWritesNowhereElse copies what a program has prepared for it.
+// TestE2ECopyWritesNowhereElse copies names and links that a program has prepared to escape the
+// destination.
 func TestE2ECopyWritesNowhereElse(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -178,8 +179,7 @@ func TestE2ECopyWritesNowhereElse(t *testing.T) {
 	}
 }
 
-// TestE2ECopySkipsLinks: a link isn't followed, in either direction, and the rest is
-// copied.
+// TestE2ECopySkipsLinks: a link isn't followed, in either direction, and the rest is copied.
 func TestE2ECopySkipsLinks(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -209,9 +209,9 @@ func TestE2ECopySkipsLinks(t *testing.T) {
 	}
 }
 
-// TestE2ECopyKeepsWhatIsBeside copies files whose names are as long as they can
-// be, and others' modes.
-func TestE2ECopyKeepsWhatIsBeside(t *testing.T) {
+// TestE2ECopyKeepsOtherFiles copies files with the longest possible names. Files and modes next to
+// them stay.
+func TestE2ECopyKeepsOtherFiles(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	here := t.TempDir()
@@ -239,9 +239,8 @@ func TestE2ECopyKeepsWhatIsBeside(t *testing.T) {
 	}
 }
 
-// TestE2ECopyGoesOnOverCuts copies a large file both ways over connections that
-// are cut.
-func TestE2ECopyGoesOnOverCuts(t *testing.T) {
+// TestE2ECopyResumesAfterCuts copies a large file both ways over connections that are cut.
+func TestE2ECopyResumesAfterCuts(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	dir := t.TempDir()

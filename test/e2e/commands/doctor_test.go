@@ -114,7 +114,7 @@ func TestE2EDoctorWithoutRoot(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServerWithoutRoot: it works, and what is lost is said in one line.
+// TestE2EPrivateServerWithoutRoot: it works, and says in one line what is missing.
 func TestE2EPrivateServerWithoutRoot(t *testing.T) {
 	privately(t)
 	out, errs, code := asNobody(t, "run", "--env", "shell", "--", "sh", "-c", "echo ran; exit 7")
@@ -123,8 +123,8 @@ func TestE2EPrivateServerWithoutRoot(t *testing.T) {
 	}
 }
 
-// TestE2EDoctorTriesANetwork: without the programs and namespaces that the try
-// needs it says which.
+// TestE2EDoctorTriesANetwork: without the programs and namespaces that a trial of the network
+// needs, the doctor names them.
 func TestE2EDoctorTriesANetwork(t *testing.T) {
 	for _, test := range []struct{ path, in, says string }{
 		{"/nonesuch", "--net", "install iproute2"},
@@ -140,7 +140,7 @@ func TestE2EDoctorTriesANetwork(t *testing.T) {
 	}
 }
 
-// TestE2EDoctorFindsWhatIsMissing takes something away that a sandbox needs.
+// TestE2EDoctorFindsWhatIsMissing removes something that a sandbox needs.
 func TestE2EDoctorFindsWhatIsMissing(t *testing.T) {
 	findings, code := report(t, func() (string, int) {
 		// In a mount namespace of its own, without any cgroup file system.

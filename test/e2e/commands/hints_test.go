@@ -11,7 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/port"
 )
 
-// A registry that doesn't answer is said at once, and again while the put waits. Ctrl-C ends that.
+// TestE2EUnreachableRegistry: a command reports immediately, and again while it waits, that the
+// registry doesn't answer. Ctrl-C ends it.
 func TestE2EUnreachableRegistry(t *testing.T) {
 	b := bed.Open(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,8 +41,8 @@ func TestE2EUnreachableRegistry(t *testing.T) {
 	}
 }
 
-// On a terminal a program that failed for its environment is followed by what may help; a
-// script sees the program's own output alone.
+// TestE2EHintsOnATerminal: if a program fails because of its environment, a terminal shows a hint
+// after its output. A script gets only the program's own output.
 func TestE2EHintsOnATerminal(t *testing.T) {
 	b := bed.Open(t)
 	for _, test := range []struct {

@@ -112,8 +112,8 @@ func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Repor
 	return report, data
 }
 
-// TestE2EAttacksWithGVisor: what gVisor doesn't promise is in the corpus; all
-// else holds.
+// TestE2EAttacksWithGVisor runs the corpus in gVisor. Attacks that gVisor doesn't promise to stop
+// are listed; all others must fail.
 func TestE2EAttacksWithGVisor(t *testing.T) {
 	need.Sandboxes(t)
 	need.Machine(t)
@@ -121,8 +121,7 @@ func TestE2EAttacksWithGVisor(t *testing.T) {
 	attackedByDoctor(t, runtime.IsolationGVisor)
 }
 
-// TestE2EAttacks has the doctor carry out the whole corpus, and a server tell of
-// it.
+// TestE2EAttacks runs the whole corpus through the doctor, and checks what a server reports of it.
 func TestE2EAttacks(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
@@ -187,8 +186,8 @@ func toldAttacks(t *testing.T, b bed.Bed) toldHealth {
 	return out.Health
 }
 
-// TestE2EAccountsAreBounded carries out what takes the machine's shared accounts, but
-// for those of networks; make test-vm does so on version 2 of cgroups.
+// TestE2EAccountsAreBounded runs the attacks on the machine's shared accounts, except those of
+// networks. The phase vm repeats them on cgroup v2.
 func TestE2EAccountsAreBounded(t *testing.T) {
 	need.Sandboxes(t)
 	need.Machine(t)
@@ -285,10 +284,9 @@ func defencesTakenAway() []takenAway {
 	}
 }
 
-// TestE2EAttacksSucceedWithoutTheirDefence takes each defence away once, and
-// sees an attack succeed that it held off. None of them harms the machine:
-// where a limit is taken away, it is by a higher one, and what is then taken has
-// an end of its own, inside the limits of all runners.
+// TestE2EAttacksSucceedWithoutTheirDefence removes each defence once and checks that an attack that
+// it stopped succeeds. None of them endangers the machine: instead of removing a limit, the test
+// raises it. What the attack takes then is bounded in itself, and by the limits of all runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 	need.Attacks(t)
 	if !networktest.Alone(t) {
@@ -359,8 +357,8 @@ func offers32BitCalls(t *testing.T) bool {
 	return err == nil
 }
 
-// TestE2EAttacksNeedTheFilter takes the filter away, and has the kernel answer all calls
-// of the class otherwise than the filter does, but for those that it answers alike.
+// TestE2EAttacksNeedTheFilter removes the filter of system calls. Without it the kernel must answer
+// all calls of this class differently, except those that kernel and filter refuse alike.
 func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
@@ -425,8 +423,8 @@ func removeSegments(t *testing.T) {
 	}
 }
 
-// TestCorpusIsWhole: what every row must have, and that each defence is taken
-// away by a test, or why not.
+// TestCorpusIsWhole checks each row's fields. A test removes each defence, or the row says why that
+// is impossible.
 func TestCorpusIsWhole(t *testing.T) {
 	taken := map[attack.Defence]string{
 		attack.Inputs: "the server can't be without them: the tests of graph and runtime/engine send what they refuse",
@@ -452,9 +450,9 @@ func TestCorpusIsWhole(t *testing.T) {
 	}
 }
 
-// An interpreter whose children keep its capabilities is believed in nothing: the agent sees it, and
-// executes their commands.
-func TestE2EAttacksByInterpretersAreSeen(t *testing.T) {
+// TestE2EAttacksByInterpretersAreDetected: the agent doesn't trust an interpreter whose children
+// keep its capabilities. It detects them, and starts their commands by exec.
+func TestE2EAttacksByInterpretersAreDetected(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Defence != attack.Checked })

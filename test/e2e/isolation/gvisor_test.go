@@ -57,8 +57,8 @@ func withGVisor(t *testing.T) bed.Bed {
 	return b
 }
 
-// TestE2EGVisor: programs run on another kernel than the machine's, within their
-// limits, whose outcomes are told as those of namespaces are.
+// TestE2EGVisor checks that programs run on another kernel than the machine's, within their limits.
+// Outcomes are reported as with namespaces.
 func TestE2EGVisor(t *testing.T) {
 	b := withGVisor(t)
 	b.Put(t, object{"id": "apart", "isolation": "GVISOR", "poolSize": 1, "resources": object{"processes": 40, "memoryMiB": 128}})
@@ -115,8 +115,8 @@ func TestE2EGVisor(t *testing.T) {
 	}
 }
 
-// TestE2EGVisorOutlivesTheServer: what runs with it goes on while no server is
-// there, and what died then is replaced.
+// TestE2EGVisorOutlivesTheServer checks that runners with gVisor keep running while no server does.
+// The next server replaces those that died meanwhile.
 func TestE2EGVisorOutlivesTheServer(t *testing.T) {
 	need.Sandboxes(t)
 	data, gvisor := bed.DataDir(t), sandboxtest.GVisor(t)
@@ -126,8 +126,8 @@ func TestE2EGVisorOutlivesTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EGVisorWithoutPrivileges is that of a server that may do nothing. Its helper
-// may do what its unit says, and has the runtime.
+// TestE2EGVisorWithoutPrivileges runs a server without privileges. Its helper has the capabilities
+// of its unit, and the runtime.
 func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	need.Sandboxes(t)
 	gvisor := sandboxtest.GVisor(t) // before the test has another home, which has none
@@ -200,8 +200,9 @@ func apartOutlives(t *testing.T, start func() *bed.Process) *bed.Process {
 	return p
 }
 
-// TestE2ENoGVisor: without it an environment that asks for it is refused.
-func TestE2ENoGVisor(t *testing.T) {
+// TestE2EGVisorThatIsMissingIsRefused: a server without gVisor refuses an environment that requests
+// it.
+func TestE2EGVisorThatIsMissingIsRefused(t *testing.T) {
 	b := bed.Open(t)
 	b.Refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "apart", "isolation": "GVISOR"}}, runtime.CodeInvalidInput, "isolation")

@@ -157,9 +157,8 @@ func logIn(t *testing.T, host, password string) {
 	}
 }
 
-// TestE2EImageOutlivesTheServer kills one that serves an image while it pulls the
-// next one, which the registry doesn't show to the next server before somebody
-// has logged in.
+// TestE2EImageOutlivesTheServer kills a server that serves an image while it pulls the next
+// revision. The registry refuses that revision to the next server until a login.
 func TestE2EImageOutlivesTheServer(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	registry := newLockedRegistry(t)

@@ -23,8 +23,8 @@ func TestE2EOutputLimit(t *testing.T) {
 	}
 }
 
-// TestE2ETimeLimitEndsTheWholeTree: nothing but its limit ends this program, and
-// none of its processes outlives it.
+// TestE2ETimeLimitEndsTheWholeTree: only its time limit ends this program, and none of its
+// processes outlives it.
 func TestE2ETimeLimitEndsTheWholeTree(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -54,10 +54,10 @@ func TestE2EMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestE2EAgentsMemory: what ends with an agent that the kernel kills for memory is
-// told so, and what ends with one that somebody kills isn't, though its runner's
-// memory was full before.
-func TestE2EAgentsMemory(t *testing.T) {
+// TestE2EAgentKilledForMemoryIsReported: if the kernel kills an agent for memory, its executions
+// report that. If somebody else kills the agent, they don't, although the runner's memory was full
+// before.
+func TestE2EAgentKilledForMemoryIsReported(t *testing.T) {
 	b := bed.Open(t)
 	full, killed := b.Claim(t, "python"), b.Claim(t, "python")
 	b.LimitRead(t, "memory", killed)
@@ -100,7 +100,7 @@ func TestE2EAgentsMemory(t *testing.T) {
 	}
 }
 
-// TestE2EForkBomb runs one only after it has read the limit that holds it.
+// TestE2EForkBomb runs a fork bomb, after it has read back the limit that contains it.
 func TestE2EForkBomb(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "bomb", "poolSize": 1, "resources": object{"processes": 40}})
@@ -117,9 +117,9 @@ func TestE2EForkBomb(t *testing.T) {
 	}
 }
 
-// TestE2ELimitsBesideANeighbour: of two that run at once, the one is named that
-// overstepped, and the other one ends well.
-func TestE2ELimitsBesideANeighbour(t *testing.T) {
+// TestE2ELimitsSpareTheNeighbour: of two concurrent executions, only the one that exceeds a limit
+// reports it. The other one ends normally.
+func TestE2ELimitsSpareTheNeighbour(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
 	if b.LimitRead(t, "pids", runner) > 256 || b.LimitRead(t, "memory", runner) > 1<<30 {

@@ -50,8 +50,8 @@ func networksLeft(t *testing.T) (left []string) {
 	return left
 }
 
-// TestE2ENetwork is one life of runners with a network, seen through the API, with
-// a server that is killed in between.
+// TestE2ENetwork follows runners with a network through the API, from start to end. The server is
+// killed in between.
 func TestE2ENetwork(t *testing.T) {
 	if !networktest.Alone(t) {
 		return

@@ -120,8 +120,8 @@ func (s *separation) groupsOf(runner string) (found []string) {
 	return found
 }
 
-// TestE2EServerWithoutPrivileges has a server do what it is for as a user that
-// may do nothing, and kills it and its helper by turns.
+// TestE2EServerWithoutPrivileges runs the server as a user without privileges, checks its
+// functions, and kills it and its helper in turn.
 func TestE2EServerWithoutPrivileges(t *testing.T) {
 	s := newSeparation(t)
 	line := s.asUser("serve", "--data", s.data, "--listen", "127.0.0.1:0")

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2EProgramsWork runs what this machine has of programs that people run in
-// runners: the filter of system calls lets through what they need. Each prints ok.
+// TestE2EProgramsWork runs common programs that this machine has in runners: the filter of system
+// calls allows what they need. Each prints ok.
 func TestE2EProgramsWork(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)

@@ -39,9 +39,8 @@ func (s *separation) processes() (found []string) {
 	return found
 }
 
-// TestE2EWithoutRoot has the server of an ordinary user, who has neither a control
-// group nor other users' ids, say what is lacking, and go on once that is
-// accepted.
+// TestE2EWithoutRoot runs the server as an ordinary user, without a cgroup and other user ids. It
+// reports what is missing, and continues once that is accepted.
 func TestE2EWithoutRoot(t *testing.T) {
 	s := newSeparation(t)
 	if text, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || strings.TrimSpace(string(text)) == "0" {
@@ -134,9 +133,9 @@ func ownedImage(t *testing.T) (reference, digest string) {
 const lookAround = `id -u; echo $(stat -c %u:%g /bin/busybox) $(stat -c '%u:%g %a' file); cat own
 	[ -e old ] || [ -e /device ] || echo hidden; touch /new 2>/dev/null || echo read-only`
 
-// TestE2EWithoutRootAmongOthers has the server of an ordinary user whom others' ids
-// were given make runners of a container image: its files are theirs.
-func TestE2EWithoutRootAmongOthers(t *testing.T) {
+// TestE2EWithoutRootButWithSubordinateIDs runs the server as an ordinary user with subordinate ids.
+// It makes runners of a container image; the image's users own its files.
+func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		need.Lacks(t, "there is no newuidmap here, of Debian's package uidmap")
 	}

@@ -38,8 +38,8 @@ func unit(t testing.TB) map[string]string {
 	return all
 }
 
-// TestUnitIsOne has systemd itself look at the unit.
-func TestUnitIsOne(t *testing.T) {
+// TestSystemdAcceptsTheUnit verifies the unit with systemd itself.
+func TestSystemdAcceptsTheUnit(t *testing.T) {
 	text, err := os.ReadFile(bed.Source(t, "packaging/rockpool.service"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +57,9 @@ func TestUnitIsOne(t *testing.T) {
 	}
 }
 
-// TestUnitsWithoutPrivileges has systemd look at the helper's units, and at the
-// server's with what makes it one without privileges.
-func TestUnitsWithoutPrivileges(t *testing.T) {
+// TestSystemdAcceptsTheUnitsWithoutPrivileges verifies the helper's units, and the server's unit
+// with the drop-in that removes its privileges.
+func TestSystemdAcceptsTheUnitsWithoutPrivileges(t *testing.T) {
 	need.Sandboxes(t)
 	dir := t.TempDir()
 	for from, to := range map[string]string{
@@ -204,10 +204,10 @@ func (s *service) collect() {
 	}
 }
 
-// TestE2EService runs the server as the unit has systemd run it, as far as that
-// can be had without systemd: in the same cgroups, with the same bounds, and
-// killed as KillMode=process does. Its runners outlive it.
-func TestE2EService(t *testing.T) {
+// TestE2EServiceRestartKeepsRunners runs the server as systemd would run the unit, as far as
+// possible without systemd: in the same cgroups, with the same limits, and killed as
+// KillMode=process does. Its runners outlive it.
+func TestE2EServiceRestartKeepsRunners(t *testing.T) {
 	data := bed.DataDir(t)
 	s := newService(t)
 	for key, value := range map[string]string{"KillMode": "process", "Type": "notify", "NoNewPrivileges": "yes", "ProtectSystem": "full", "ProtectHome": "yes"} {

@@ -21,7 +21,8 @@ int main(int argc, char **argv) {
 }
 `
 
-// TestE2EJobeOutcomes: each language, and each outcome that a program can bring about, in real runners.
+// TestE2EJobeOutcomes produces, in each language, each outcome that a program can cause, in real
+// runners.
 func TestE2EJobeOutcomes(t *testing.T) {
 	m := serve(t, nil, python, c, object{"id": "shell"}, object{"id": "php"}, object{"id": "pascal", "resources": object{"memoryMiB": 512}}, object{"id": "node", "resources": object{"memoryMiB": 512, "processes": 256}},
 		object{"id": "java", "resources": object{"memoryMiB": 768, "processes": 512}})

@@ -9,9 +9,9 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2EBackupComesBack backs a server up while it runs, as docs/guides/operating.md
-// says, and starts another one with that.
-func TestE2EBackupComesBack(t *testing.T) {
+// TestE2EBackupIsRestored backs up a running server as docs/guides/operating.md says, and starts
+// another one with the backup.
+func TestE2EBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "mine", poolSize: 1}) { created } }`, nil, nil)

@@ -44,8 +44,8 @@ func (r *batchReader) read(ctx context.Context, b bed.Bed) {
 	})
 }
 
-// TestE2EBatchesOutliveTheServer: each case runs once and gets its input, and a subscriber
-// gets every byte once, however often the server is killed.
+// TestE2EBatchesOutliveTheServer: each case runs once and gets its input. A subscriber gets every
+// byte once, however often the server is killed.
 func TestE2EBatchesOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	const cases, kills = 60, 5
@@ -103,7 +103,7 @@ func TestE2EBatchesOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EBatchEndsWithItsRunner: whatever takes the runner away, the batch says so.
+// TestE2EBatchEndsWithItsRunner: however its runner ends, the batch reports it.
 func TestE2EBatchEndsWithItsRunner(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))

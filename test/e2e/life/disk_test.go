@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EKilledOnAFullDisk: a server that is killed while its disk is full
-// comes back on it, with what was there.
+// TestE2EKilledOnAFullDisk: a server that is killed while its disk is full starts again on that
+// disk, with all that it had stored.
 func TestE2EKilledOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)

@@ -15,9 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EDrain drains a server on which a program runs, kills the server, and
-// ends the draining: the program notices nothing, and nobody else gets a runner
-// meanwhile.
+// TestE2EDrain drains a server on which a program runs, kills the server, and ends the drain. The
+// program isn't affected, and nobody else gets a runner meanwhile.
 func TestE2EDrain(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -101,8 +100,8 @@ func TestE2EDrain(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EKilledWhileItDrains kills the server while it is being drained: either
-// it drains then or it doesn't, and what is held is spared each time.
+// TestE2EKilledWhileItDrains kills the server while a drain begins. Afterwards the server drains or
+// doesn't; claimed runners survive in both cases.
 func TestE2EKilledWhileItDrains(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
@@ -146,9 +145,9 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EDrainOfAnEmptyServerIsDoneAtOnce, and a claim that waits gets its runner
-// when it ends.
-func TestE2EDrainOfAnEmptyServerIsDoneAtOnce(t *testing.T) {
+// TestE2EDrainOfAnEmptyServerIsDoneImmediately. A waiting claim gets its runner when the drain
+// ends.
+func TestE2EDrainOfAnEmptyServerIsDoneImmediately(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	if out := p.Works(t, "drain", "--wait", "--timeout", wait.Limit.String()); !strings.Contains(out, "nothing is left") {

@@ -36,8 +36,8 @@ func (f *failedTest) end() string {
 	return f.said.String()
 }
 
-// TestE2EFailuresExplainThemselves has tests fail on the shared server, and on one
-// that is a process.
+// TestE2EFailuresExplainThemselves makes tests fail on the shared server, and on one in a process,
+// and reads what they print.
 func TestE2EFailuresExplainThemselves(t *testing.T) {
 	data := bed.DataDir(t)
 	t.Setenv("ROCKPOOL_ARTIFACTS", t.TempDir())

@@ -53,10 +53,9 @@ func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) first
 	}
 }
 
-// TestE2EFirstAnswerKnowsTheFirstEnvironments: a client asks from before a first
-// start on. Its first answer has all environments of that start. Their storing is
-// held back until the client has asked and, if the server serves already, until
-// it has its answer.
+// TestE2EFirstAnswerKnowsTheFirstEnvironments: a client sends requests since before a first start.
+// Its first answer has all environments of that start. The test delays their storing until the
+// client has sent its request and, if the server serves already, until it got its answer.
 func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	need.Sandboxes(t)
 	settings := bed.Settings(t.TempDir(), bed.Cgroups)

@@ -19,9 +19,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ENoDescriptorsLeft has clients take all descriptors that a server may have. It
-// says so, to those that it serves, and is well once they left.
-func TestE2ENoDescriptorsLeft(t *testing.T) {
+// TestE2EServerWithoutFreeDescriptorsRecovers: clients take all descriptors that a server may have.
+// It reports that to clients that it still serves, and is healthy again once the others left.
+func TestE2EServerWithoutFreeDescriptorsRecovers(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	address := strings.TrimSuffix(strings.TrimPrefix(p.URL(), "http://"), "/graphql")
@@ -80,9 +80,9 @@ func TestE2ENoDescriptorsLeft(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EDatabaseLost: somebody deletes it, or empties it, while no server is there.
-// No output goes, and the operator is told. The database's backup brings all back.
-func TestE2EDatabaseLost(t *testing.T) {
+// TestE2ELostDatabaseKeepsOutput: somebody deletes or empties the database while no server runs.
+// The output is kept, and the operator gets a message. The database's backup restores everything.
+func TestE2ELostDatabaseKeepsOutput(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeBinary(t, data)

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestE2ETermEndsWhatIgnoresIt(t *testing.T) {
+func TestE2EStopEndsProgramsThatIgnoreTERM(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	runner := p.Bed.ClaimLoosely(t, "shell")
@@ -23,8 +23,8 @@ func TestE2ETermEndsWhatIgnoresIt(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EStopThatTakesTooLongEndsTheServer gives a server no time to stop: it ends
-// as it is, and the next one takes over the runners.
+// TestE2EStopThatTakesTooLongEndsTheServer gives a server no time to stop. It exits anyway, and the
+// next one adopts its runners.
 func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -41,9 +41,9 @@ func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EStopWaitsForNoClient has clients that never do what the server could wait
-// for: a watcher that doesn't read, a request that isn't sent to its end, a program
-// that runs on, and a claim that waits. The server may take an hour to stop.
+// TestE2EStopWaitsForNoClient keeps clients that never do what the server could wait for: a
+// subscriber that doesn't read, a request that is never complete, a program that keeps running, and
+// a waiting claim. The server has an hour to stop.
 func TestE2EStopWaitsForNoClient(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -90,8 +90,8 @@ func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
 	p.WantNothingLeft(t)
 }
 
-// TestE2EKillThenRemoveLeavesNothing kills the server while runners start,
-// run and stop; the next one takes over what lives, and removes all at its end.
+// TestE2EKillThenRemoveLeavesNothing kills the server while runners start, run and stop. The next
+// one adopts those that live, and removes all when it stops.
 func TestE2EKillThenRemoveLeavesNothing(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -128,8 +128,8 @@ func TestE2EKillThenRemoveLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestE2EClaimsAreDurable kills the server many times right after it answered a
-// claim: every claim is in the store.
+// TestE2EClaimsAreDurable kills the server many times right after it answered a claim. Every claim
+// is in the store.
 func TestE2EClaimsAreDurable(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -157,8 +157,8 @@ func TestE2EClaimsAreDurable(t *testing.T) {
 	p.WantNothingLeft(t)
 }
 
-// TestE2ESecondServerIsToldWhoHoldsTheData needs no runners.
-func TestE2ESecondServerIsToldWhoHoldsTheData(t *testing.T) {
+// TestE2ESecondServerOnTheDataNamesTheFirst needs no runners.
+func TestE2ESecondServerOnTheDataNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	_, errout, code := bed.RunProgram(t, nil, bed.Rockpool(t), "serve", "--listen", "127.0.0.1:0", "--data", p.Data)
@@ -167,9 +167,9 @@ func TestE2ESecondServerIsToldWhoHoldsTheData(t *testing.T) {
 	}
 }
 
-// TestE2EUnreadAccessLogDoesNotKeepAServer: its lines go to a pipe that nobody reads, which is full. So the server can't write
-// the last ones. It stops in order all the same.
-func TestE2EUnreadAccessLogDoesNotKeepAServer(t *testing.T) {
+// TestE2EUnreadAccessLogDoesNotStopAServersEnd: its lines go to a full pipe that nobody reads, so
+// that the server can't write the last ones. It stops in order all the same.
+func TestE2EUnreadAccessLogDoesNotStopAServersEnd(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeTo(t, func(io.Reader) {}, data, bed.Rockpool(t), "serve", "--data", data, "--access-log", "-")

@@ -19,8 +19,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EKilledServersRunnersLiveOn kills the server many times, while runners are
-// made and removed, and every third time the next one too, while it takes over.
+// TestE2EKilledServersRunnersLiveOn kills the server many times while runners are made and removed.
+// Every third time it also kills the next one, while it adopts them.
 func TestE2EKilledServersRunnersLiveOn(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -121,7 +121,7 @@ func killWhileItStarts(t testing.TB, data, cgroups string) {
 	_ = cmd.Wait() // its end is the kill
 }
 
-// TestE2EStopKeepsRunners is what serve does unless it is told otherwise.
+// TestE2EStopKeepsRunners checks the default of serve.
 func TestE2EStopKeepsRunners(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -155,9 +155,9 @@ func TestE2EStopKeepsRunners(t *testing.T) {
 	p.WantNothingLeft(t)
 }
 
-// TestE2EWhatCantBeReadIsTold spoils the records of an environment and of a
-// runner: the others are served.
-func TestE2EWhatCantBeReadIsTold(t *testing.T) {
+// TestE2EUnreadableRecordsAreReported spoils the records of an environment and of a runner. The
+// others are served.
+func TestE2EUnreadableRecordsAreReported(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")

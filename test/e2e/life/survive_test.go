@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EProgramsOutliveTheServer: what runs goes on, and who watches gets every
-// byte once, however often the server is killed.
+// TestE2EProgramsOutliveTheServer: programs continue, and a subscriber gets every byte once,
+// however often the server is killed.
 func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	const lines, kills = 3000, 8
@@ -50,9 +50,9 @@ func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EEndsWhileNoServerIsThere: its outcome, usage and output are there, and
-// so is the reason.
-func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
+// TestE2EProgramsThatEndWithoutAServerAreReported: outcome, usage and output are reported
+// afterwards, and so is the reason.
+func TestE2EProgramsThatEndWithoutAServerAreReported(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 1, resources: {memoryMiB: 64}}) { created } }`, nil, nil)
@@ -96,7 +96,8 @@ func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EStdinAndKeysOutliveTheServer also has a whole run go on.
+// TestE2EStdinAndKeysOutliveTheServer sends input and idempotency keys before and after a kill. A
+// whole `run` continues too.
 func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
@@ -150,9 +151,9 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EReleasedThenKilled: what ran in a runner that was released ended with it,
-// also where the server is killed before it has stored that.
-func TestE2EReleasedThenKilled(t *testing.T) {
+// TestE2EReleaseEndsExecutionsAlsoIfTheServerIsKilled: executions end with their released runner,
+// also if the server is killed before it has stored that.
+func TestE2EReleaseEndsExecutionsAlsoIfTheServerIsKilled(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	for range 5 {
@@ -179,8 +180,7 @@ func TestE2EReleasedThenKilled(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2ECutUploadLeavesTheOldFileOrTheNew kills the server while it hands a file
-// to an agent.
+// TestE2ECutUploadLeavesTheOldFileOrTheNew kills the server while it sends a file to an agent.
 func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	t.Parallel()
 	const size = 12 << 20
@@ -242,9 +242,9 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2ETooMuchOutputIsLostAloud: more than may be kept is printed at once, and
-// nothing is left to be collected.
-func TestE2ETooMuchOutputIsLostAloud(t *testing.T) {
+// TestE2EDiscardedOutputIsReported prints more in one burst than the server may keep, when no other
+// output can be deleted.
+func TestE2EDiscardedOutputIsReported(t *testing.T) {
 	t.Parallel()
 	const size = 20 << 20
 	data := bed.DataDir(t)
@@ -279,7 +279,7 @@ func TestE2ETooMuchOutputIsLostAloud(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2ERetention has more output than may be kept.
+// TestE2ERetention prints more output than may be kept.
 func TestE2ERetention(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)

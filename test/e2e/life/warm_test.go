@@ -22,9 +22,9 @@ type started struct {
 	}
 }
 
-// A runner of an environment with an interpreter starts python commands from it, several at once
-// too, and each execution reports how it was started. A module that can't be loaded is in the pool's
-// reason.
+// TestE2EWarmInterpreter: a runner of an environment with an interpreter starts python commands
+// from it, also concurrently. Each execution reports how it was started. The pool's reason names a
+// module that can't be loaded.
 func TestE2EWarmInterpreter(t *testing.T) {
 	b := bed.Open(t)
 	modules := []string{"json", "decimal"}
@@ -84,7 +84,7 @@ func TestE2EWarmInterpreter(t *testing.T) {
 	}
 }
 
-// What can't be loaded is in the pool's reason.
+// TestE2EWarmInterpreterThatCannotBeLoaded is named in the pool's reason.
 func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
 	b := bed.Open(t)
 	for name, test := range map[string]struct {
@@ -112,8 +112,8 @@ func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
 	}
 }
 
-// Runners that a server finds again still have their interpreter, those that were claimed and those
-// that weren't.
+// TestE2EWarmInterpretersOutliveTheServer: runners that the next server adopts still have their
+// interpreter, claimed and idle ones.
 func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EAlertsFireOnNomad has each of the example alerts of a Nomad fire.
+// TestE2EAlertsFireOnNomad makes each of the example alerts of a Nomad fire.
 func TestE2EAlertsFireOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	c := troubled{n: n, servers: new(int)}

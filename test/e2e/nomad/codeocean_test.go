@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
-// TestE2ENomadServesCodeOcean: what CodeOcean does by the door poseidon it can do on Nomad, too.
+// TestE2ENomadServesCodeOcean: CodeOcean's requests to the door poseidon work on Nomad too.
 func TestE2ENomadServesCodeOcean(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"exec"}, Volumes: true})
 	settings := newNomadConfig(t, n)

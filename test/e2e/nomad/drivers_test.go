@@ -79,9 +79,9 @@ func (p place) limitOfProcesses(t *testing.T, runner string) string {
 	return limits
 }
 
-// TestE2ENomadTellsWhichLimitWasReached: an execution that reaches a limit of its runner ends with that cause, as on one
-// machine, and its usage is counted.
-func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
+// TestE2ENomadReportsWhichLimitWasReached: an execution that reaches a limit of its runner ends
+// with that cause, as on one machine, and its usage is counted.
+func TestE2ENomadReportsWhichLimitWasReached(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "limits", environment)
 		const most = 32 + 16 // and the agent's threads
@@ -117,7 +117,7 @@ func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
 	})
 }
 
-// TestE2ENomadUsageWhileItRuns: what a program holds is seen while it runs, beside its runner's limit.
+// TestE2ENomadUsageWhileItRuns: a running program's memory is shown next to its runner's limit.
 func TestE2ENomadUsageWhileItRuns(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "usage", environment)
@@ -146,8 +146,9 @@ func TestE2ENomadUsageWhileItRuns(t *testing.T) {
 	})
 }
 
-// An image's own variables, PATH and working directory are those of its programs, and none of Nomad's.
-func TestE2ENomadImagesSayHowProgramsRun(t *testing.T) {
+// TestE2ENomadProgramsGetTheImagesEnvironment: programs get the variables, PATH and working
+// directory of their image, and none of Nomad's.
+func TestE2ENomadProgramsGetTheImagesEnvironment(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver = "docker"
@@ -163,7 +164,7 @@ func TestE2ENomadImagesSayHowProgramsRun(t *testing.T) {
 	}
 }
 
-// Nothing that programs can write to is without a bound.
+// TestE2ENomadBoundsWhatProgramsWrite: every place that programs can write to has a limit.
 func TestE2ENomadBoundsWhatProgramsWrite(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "disk", environment)
@@ -185,7 +186,8 @@ func TestE2ENomadBoundsWhatProgramsWrite(t *testing.T) {
 	})
 }
 
-// Where clients allow volumes, what is compiled in a runner of docker's can be executed there.
+// TestE2ENomadExecutesInTheWorkspace: if clients allow volumes, programs compiled in a runner of
+// the driver docker can be executed there.
 func TestE2ENomadExecutesInTheWorkspace(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}, Volumes: true})
 	settings := newNomadConfig(t, n)

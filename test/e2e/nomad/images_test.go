@@ -24,8 +24,8 @@ func imageOf(t *testing.T, which string) v1.Image {
 	return imagetest.Image(t, config, imagetest.Layer(t, imagetest.Busybox(t)...), own)
 }
 
-// A tag is pinned when an environment is put: all runners run those bytes, whatever the tag means
-// later, until it is put again.
+// TestE2ENomadPinsImages: putting an environment pins its image's tag. All runners use these bytes,
+// even if the tag moves, until the environment is put again.
 func TestE2ENomadPinsImages(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}})
 	registry := imagetest.NewRegistry(t, nil)

@@ -14,9 +14,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EMetricsSayWhatHappenedOnNomad has a counted number of things happen, starts the
-// server again, and compares.
-func TestE2EMetricsSayWhatHappenedOnNomad(t *testing.T) {
+// TestE2EMetricsCountWhatHappenedOnNomad causes a known number of events, restarts the server, and
+// compares the metrics with these numbers.
+func TestE2EMetricsCountWhatHappenedOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	c := troubled{n: n, servers: new(int)}
 	b, stop := c.serve(t, func(*config.Config) {})

@@ -64,9 +64,9 @@ func (m nomadMachine) Garble(ctx context.Context, runner string, bytes []byte) e
 	return doctor.Garble(ctx, sockets[0], bytes)
 }
 
-// TestE2EAttacksOnNomad carries out what the agent and the API hold off in tasks
-// of Nomad's. With the driver docker that is all of it; with raw_exec, whose
-// runners have the machine's files, what does no harm there if it succeeds.
+// TestE2EAttacksOnNomad runs the attacks that agent and API must stop in Nomad's tasks. With the
+// driver docker that is all of them. With raw_exec, whose runners share the machine's files, it is
+// those that are harmless if they succeed.
 func TestE2EAttacksOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "raw_exec"}, Volumes: true})
 	for _, test := range []struct{ driver, image string }{{"docker", nomadtest.Image}, {"raw_exec", ""}} {

@@ -132,7 +132,7 @@ func TestE2ENomad(t *testing.T) {
 	})
 }
 
-func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
+func TestE2ENomadUnreachableIsReportedAtStart(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	if err := n.KillServer(); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,8 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 	probe(t, b, "/health/ready", http.StatusOK, "")
 }
 
-// TestE2ENomadStandbyIsNotReady: nodes have the agent, so that nothing is fetched from it either.
+// TestE2ENomadStandbyIsNotReady uses nodes that have the agent, so that nothing is fetched from the
+// standby either.
 func TestE2ENomadStandbyIsNotReady(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	settings := newNomadConfig(t, n)
@@ -214,7 +215,7 @@ func probe(t *testing.T, b bed.Bed, path string, want int, says string) {
 	}
 }
 
-func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
+func TestE2ENomadRefusedTemplateStopsTheServer(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Template = writeFile(t, `job "runner" {
@@ -234,7 +235,7 @@ func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
 	}
 }
 
-func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
+func TestE2EDoctorChecksTheNomadOfTheSettings(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
 	settings := newNomadConfig(t, n)
 	for driver, want := range map[string]int{"raw_exec": 0, "podman": 1} {

@@ -111,9 +111,9 @@ func programs(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestE2ENomadTheOperatorsWalk goes from an empty Nomad with users and certificates to a program that runs,
-// by the lines of docs/guides/nomad.md.
-func TestE2ENomadTheOperatorsWalk(t *testing.T) {
+// TestE2ENomadGuideLeadsToARunningProgram follows docs/guides/nomad.md from an empty Nomad with
+// users and certificates to a program that runs.
+func TestE2ENomadGuideLeadsToARunningProgram(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}, ACL: true, TLS: true})
 	registry := imagetest.NewRegistry(t, nil)
 	python := registry.Push(imagetest.Image(t, v1.Config{Env: []string{"PATH=/bin", "WHICH=the image"}}, imagetest.Layer(t, imagetest.Busybox(t)...)), "python:3.12")
@@ -159,9 +159,9 @@ rockpool runner list`
 	})
 }
 
-// TestE2ENomadInThreeTerminals does what the page says first: a real Nomad, a server and a program, by three
-// lines.
-func TestE2ENomadInThreeTerminals(t *testing.T) {
+// TestE2ENomadQuickStartRunsAProgram follows the first three lines of the guide: a real Nomad, a
+// server and a program.
+func TestE2ENomadQuickStartRunsAProgram(t *testing.T) {
 	need.Nomad(t)
 	need.Program(t)
 	root, err := repository.Root()

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ENomadSeveralServersServeAsOne: whichever server a request, a stream or a file comes to, it is answered as
-// by the one that leads; and when that one ends, another leads on.
+// TestE2ENomadSeveralServersServeAsOne: every server answers requests, streams and file transfers
+// as the leader does. When the leader ends, another server takes over.
 func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	serve := func() (bed.Bed, func()) {
@@ -66,10 +66,10 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	}
 }
 
-// TestE2ENomadKilledLeaderIsReplacedAtOnce: the others see that its process is gone, and needn't wait for its lock to
-// end, which takes four minutes here. Since the servers share a database, the next one has all that the first ran, and goes on
-// with what runs.
-func TestE2ENomadKilledLeaderIsReplacedAtOnce(t *testing.T) {
+// TestE2ENomadKilledLeaderIsReplacedImmediately: the others see that its process ended, and don't
+// wait for its lock to expire, which takes four minutes here. The servers share a database, so the
+// next leader knows all that the first one ran, and continues with what runs.
+func TestE2ENomadKilledLeaderIsReplacedImmediately(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	database := postgrestest.Start(t)
 	token := writeFile(t, "correct-horse-battery")
