@@ -40,8 +40,7 @@ func thisProgram(t *testing.T, args ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), program, append(args, "--program", e2e.Rockpool(t))...)
 }
 
-// benchLeftovers returns what the bench of a process left: groups, directories
-// and processes.
+// benchLeftovers returns the cgroups, directories and processes that a bench left.
 func benchLeftovers(t testing.TB, pid, temporary string) []string {
 	t.Helper()
 	left := e2e.Leftovers(temporary, "rockpool/bench-"+pid+"-1")
@@ -96,12 +95,12 @@ func TestE2EBench(t *testing.T) {
 	}
 }
 
-// benchWithRunners starts a bench that goes on for long, and waits until its
-// server has runners.
+// benchWithRunners starts a bench that runs for a long time, and waits until its server has
+// runners.
 func benchWithRunners(t *testing.T, temporary string) (cmd *exec.Cmd, pid string) {
 	t.Helper()
 	cmd = thisProgram(t, "--row", "true/graphql/2", "--rounds", "1000")
-	// A settings file that no server would start with.
+	// No server would start with these settings.
 	home := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(home, "rockpool"), 0o755), os.WriteFile(filepath.Join(home, "rockpool", "config.yaml"), []byte("listen: [\n"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -161,7 +160,7 @@ func TestE2EBenchInterrupted(t *testing.T) {
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its code is looked at
+	_ = cmd.Wait() // its exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
 		t.Errorf("exit %d", code)
 	}
@@ -192,7 +191,7 @@ func TestE2EBenchInterruptedReportsFinishedRows(t *testing.T) {
 			}
 		}
 	}
-	_ = cmd.Wait() // its code is looked at
+	_ = cmd.Wait() // its exit code is checked below
 	var report measure.Report
 	err = json.Unmarshal([]byte(stdout.String()), &report)
 	if code := cmd.ProcessState.ExitCode(); err != nil || code != cli.CodeInterrupted || !report.Interrupted || len(report.Rows) != 1 || report.Rows[0].Name != "claim" || report.Rows[0].Row.N == 0 {

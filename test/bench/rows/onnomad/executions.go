@@ -49,7 +49,7 @@ func openOutput(driver string) func(context.Context, *bed.Bed) (rows.Pair, error
 	}
 }
 
-// firstWrite notes when the first output came.
+// firstWrite records when the first output arrived.
 type firstWrite struct {
 	began time.Time
 	after time.Duration

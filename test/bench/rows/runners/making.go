@@ -14,8 +14,8 @@ import (
 func Making() []rows.Row {
 	return []rows.Row{{
 		Name:  "make/50",
-		What:  "Runners made per second, from the wish for 50 until all are idle: their agents have answered.",
-		Floor: "os/exec: `true` in new namespaces of all kinds, two at a time; no root directory, no cgroups, no agent.",
+		What:  "Runners made per second, from the request for 50 until all are idle, so that their agents have answered.",
+		Floor: "os/exec: `true` in new namespaces of all kinds, two at a time, without root directory, cgroups or agent.",
 		Unit:  measure.PerSecond, Per: "runner",
 		Goals: []measure.Goal{{Of: "p50", AtLeast: 60}},
 		Open:  openMaking,
