@@ -87,7 +87,7 @@ func (c Config) rows(ctx context.Context) ([]rows.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return onnomad.Able(ctx, c.Nomad, selected, c.Progress)
+	return onnomad.Measurable(ctx, c.Nomad, selected, c.Progress)
 }
 
 // measureRow measures one row, with servers started for it.

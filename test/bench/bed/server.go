@@ -96,7 +96,7 @@ func startServer(ctx context.Context, l launch) (*Server, error) {
 	case url, ok := <-ready:
 		if !ok {
 			_ = s.cmd.Wait()
-			return nil, fmt.Errorf("it ended before it was ready: %s", s.complaints())
+			return nil, fmt.Errorf("it ended before it was ready: %s", s.log())
 		}
 		s.URL, s.Client = url, client.New(url)
 		return s, nil
@@ -105,8 +105,8 @@ func startServer(ctx context.Context, l launch) (*Server, error) {
 	}
 }
 
-// complaints returns the server's log.
-func (s *Server) complaints() string {
+// log returns the server's log.
+func (s *Server) log() string {
 	text, err := os.ReadFile(s.stderr)
 	if err != nil {
 		return err.Error()
@@ -131,7 +131,7 @@ func (s *Server) stop() error {
 	defer timer.Stop()
 	<-s.copied
 	if err := s.cmd.Wait(); err != nil {
-		return fmt.Errorf("the server's end: %w: %s", err, s.complaints())
+		return fmt.Errorf("the server's end: %w: %s", err, s.log())
 	}
 	if s.Client != nil {
 		s.CloseIdle()

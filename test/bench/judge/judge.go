@@ -34,7 +34,7 @@ func Open(ctx context.Context, address string) (*Judge, error) {
 	transport.MaxIdleConnsPerHost = 64                           // one for each concurrent request
 	j := &Judge{url: strings.TrimSuffix(address, "/"), http: &http.Client{Transport: transport}}
 	var version struct{ BuildVersion string }
-	if err := j.ask(ctx, http.MethodGet, "/version", "", nil, &version); err != nil {
+	if err := j.request(ctx, http.MethodGet, "/version", "", nil, &version); err != nil {
 		return nil, fmt.Errorf("no go-judge answers at %s: %w", address, err)
 	}
 	return j, nil
@@ -54,11 +54,11 @@ func (j *Judge) Put(ctx context.Context, name string, content []byte) (id string
 	if err = errors.Join(err, form.Close()); err != nil {
 		return "", nil, err
 	}
-	if err := j.ask(ctx, http.MethodPost, "/file", form.FormDataContentType(), &body, &id); err != nil {
+	if err := j.request(ctx, http.MethodPost, "/file", form.FormDataContentType(), &body, &id); err != nil {
 		return "", nil, err
 	}
 	return id, func() error {
-		return j.ask(context.WithoutCancel(ctx), http.MethodDelete, "/file/"+id, "", nil, nil)
+		return j.request(context.WithoutCancel(ctx), http.MethodDelete, "/file/"+id, "", nil, nil)
 	}, nil
 }
 
@@ -102,7 +102,7 @@ func (j *Judge) Run(ctx context.Context, args []string, stored map[string]string
 		Error      string
 		Files      map[string]string
 	}
-	if err := j.ask(ctx, http.MethodPost, "/run", "application/json", bytes.NewReader(body), &results); err != nil {
+	if err := j.request(ctx, http.MethodPost, "/run", "application/json", bytes.NewReader(body), &results); err != nil {
 		return err
 	}
 	if len(results) != 1 || results[0].Status != "Accepted" || results[0].ExitStatus != 0 {
@@ -114,7 +114,7 @@ func (j *Judge) Run(ctx context.Context, args []string, stored map[string]string
 // Close closes the connections.
 func (j *Judge) Close() { j.http.CloseIdleConnections() }
 
-func (j *Judge) ask(ctx context.Context, method, path, contentType string, body io.Reader, into any) error {
+func (j *Judge) request(ctx context.Context, method, path, contentType string, body io.Reader, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, j.url+path, body)
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ func Repeat(n int, do func() error) error {
 	return nil
 }
 
-// AtOnce calls do n times in all, with width concurrent workers.
-func AtOnce(ctx context.Context, width, n int, do func(ctx context.Context, worker int) error) error {
+// Concurrently calls do n times in all, with width concurrent workers.
+func Concurrently(ctx context.Context, width, n int, do func(ctx context.Context, worker int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var begun atomic.Int64
 	for worker := range width {

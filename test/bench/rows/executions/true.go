@@ -78,12 +78,12 @@ func openTrue(ctx context.Context, b *bed.Bed, width int, claim func(context.Con
 	n := b.Ops(500)
 	row := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(n), func() error {
-			return rows.AtOnce(ctx, width, n, func(ctx context.Context, worker int) error { return run(ctx, runners[worker]) })
+			return rows.Concurrently(ctx, width, n, func(ctx context.Context, worker int) error { return run(ctx, runners[worker]) })
 		})
 	}
 	floor := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(n), func() error {
-			return rows.AtOnce(ctx, width, n, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
+			return rows.Concurrently(ctx, width, n, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
 		})
 	}
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)

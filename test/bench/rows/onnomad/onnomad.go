@@ -71,9 +71,9 @@ func Rows() []rows.Row {
 	})
 }
 
-// Able returns the selected rows that this Nomad can run. It writes to out which ones can't be
+// Measurable returns the selected rows that this Nomad can run. It writes to out which ones can't be
 // measured, and why.
-func Able(ctx context.Context, n *bed.Nomad, selected []rows.Row, out io.Writer) ([]rows.Row, error) {
+func Measurable(ctx context.Context, n *bed.Nomad, selected []rows.Row, out io.Writer) ([]rows.Row, error) {
 	drivers, err := n.Inspect(ctx)
 	if err != nil {
 		return nil, err

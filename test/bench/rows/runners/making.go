@@ -39,7 +39,7 @@ func openMaking(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	}
 	floor := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(n), func() error {
-			return rows.AtOnce(ctx, 2, n, func(ctx context.Context, _ int) error { return inNamespaces(ctx).Run() })
+			return rows.Concurrently(ctx, 2, n, func(ctx context.Context, _ int) error { return inNamespaces(ctx).Run() })
 		})
 	}
 	return rows.Pair{Row: row, Floor: floor, Rounds: 5}, rows.Warm(ctx, row, floor)

@@ -33,7 +33,7 @@ func openRecover(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		}
 	}
 	b.OnClose(func() error { // stopping may not have the time to remove them all
-		return rows.AtOnce(context.WithoutCancel(ctx), 2, claimed, eachOnce(runners, full.Release))
+		return rows.Concurrently(context.WithoutCancel(ctx), 2, claimed, eachOnce(runners, full.Release))
 	})
 	if err := full.Settle(ctx, idle); err != nil {
 		return rows.Pair{}, err

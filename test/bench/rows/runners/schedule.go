@@ -34,7 +34,7 @@ func openSchedule(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			}
 			var mu sync.Mutex // guards placed
 			placed := map[string]bool{}
-			return rows.AtOnce(ctx, 2, n, func(context.Context, int) error {
+			return rows.Concurrently(ctx, 2, n, func(context.Context, int) error {
 				wish := <-wishes
 				mu.Lock()
 				defer mu.Unlock()

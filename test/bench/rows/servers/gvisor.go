@@ -24,7 +24,7 @@ func GVisor() []rows.Row {
 		Floor: floor, Unit: measure.Milliseconds, Per: "start",
 		Goals: []measure.Goal{{Of: "p50", AtMost: 15}},
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
-			return besideNamespaces(ctx, b, 2, func(ctx context.Context, s *bed.Server) (rows.Probe, error) {
+			return comparedWithNamespaces(ctx, b, 2, func(ctx context.Context, s *bed.Server) (rows.Probe, error) {
 				runner, err := s.Claim(ctx)
 				if err != nil {
 					return nil, err
@@ -44,7 +44,7 @@ func GVisor() []rows.Row {
 		What:  "From the request for a runner with gVisor until its agent has answered.",
 		Floor: floor, Unit: measure.Milliseconds, Per: "runner",
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
-			return besideNamespaces(ctx, b, 0, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
+			return comparedWithNamespaces(ctx, b, 0, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
 				return func(ctx context.Context, r *measure.Round) error {
 					return rows.Repeat(b.Ops(5), func() error {
 						return errors.Join(r.Time(func() error { return s.Keep(ctx, 1) }), s.Keep(ctx, 0))
@@ -58,7 +58,7 @@ func GVisor() []rows.Row {
 		Floor: floor, Unit: measure.KiB,
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			n := b.Ops(10)
-			p, err := besideNamespaces(ctx, b, n, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
+			p, err := comparedWithNamespaces(ctx, b, n, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
 				return func(_ context.Context, r *measure.Round) error { return charged(s.Group, n, r) }, nil
 			})
 			p.Rounds = 1
@@ -67,9 +67,9 @@ func GVisor() []rows.Row {
 	}}
 }
 
-// besideNamespaces starts a server with gVisor and one with namespaces, and prepares their
+// comparedWithNamespaces starts a server with gVisor and one with namespaces, and prepares their
 // measurement.
-func besideNamespaces(ctx context.Context, b *bed.Bed, runners int, prepare func(context.Context, *bed.Server) (rows.Probe, error)) (rows.Pair, error) {
+func comparedWithNamespaces(ctx context.Context, b *bed.Bed, runners int, prepare func(context.Context, *bed.Server) (rows.Probe, error)) (rows.Pair, error) {
 	var probes [2]rows.Probe
 	for i, isolation := range []runtime.Isolation{runtime.IsolationGVisor, runtime.IsolationNamespaces} {
 		s, err := b.ServeIn(ctx, isolation, runners, 0)

@@ -67,7 +67,7 @@ func (f *fresh) running(n int, argv []string) rows.Probe {
 		each := max(1, n/together)
 		took := make([][]time.Duration, together)
 		err := r.Rate(float64(each*together), func() error {
-			return rows.AtOnce(ctx, together, together, func(ctx context.Context, worker int) (err error) {
+			return rows.Concurrently(ctx, together, together, func(ctx context.Context, worker int) (err error) {
 				took[worker], err = f.do(ctx, fmt.Sprint(f.group, "-", worker), "run", each, argv...)
 				return err
 			})
