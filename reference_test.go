@@ -53,7 +53,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 	current(t, "docs/config.example.yaml", book.Example(exampleHead))
 }
 
-// current compares a file with what it should be, or writes it.
+// current compares a file with its generated content, or writes it.
 func current(t *testing.T, path, want string) {
 	t.Helper()
 	is, err := os.ReadFile(path)

@@ -23,7 +23,7 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 	for line := range strings.Lines(string(page)) {
 		cells := strings.SplitN(line, "|", 3)
 		if len(cells) < 3 || strings.TrimSpace(cells[0]) != "" {
-			continue // it is no row of a table
+			continue // not a row of a table
 		}
 		for _, message := range code.FindAllStringSubmatch(cells[1], -1) {
 			if !strings.Contains(message[1], " ") || strings.HasPrefix(message[1], "rockpool ") {
@@ -42,7 +42,7 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 	}
 }
 
-// program returns the Go source of the program, without its tests.
+// program returns the program's Go source, without its tests.
 func program(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

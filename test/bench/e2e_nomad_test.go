@@ -80,7 +80,7 @@ func TestE2EBenchOnNomadCountsLists(t *testing.T) {
 }
 
 func TestBenchRefusesANomadThatDoesNotAnswer(t *testing.T) {
-	need.Sandboxes(t) // it refuses others than root before
+	need.Sandboxes(t) // it refuses other users than root first
 	t.Setenv("NOMAD_ADDR", "http://127.0.0.1:1")
 	for want, args := range map[string][]string{
 		"$NOMAD_ADDR":         {"--cluster", "nomad"},

@@ -253,7 +253,7 @@ func TestE2EBenchOfTenants(t *testing.T) {
 }
 
 func TestBenchRefusesWrongFlags(t *testing.T) {
-	need.Sandboxes(t) // it refuses others than root before
+	need.Sandboxes(t) // it refuses other users than root first
 	for _, test := range []struct {
 		args []string
 		want string

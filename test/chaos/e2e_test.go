@@ -41,7 +41,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its code is looked at
+	_ = cmd.Wait() // its exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
 		t.Errorf("exit %d", code)
 	}
@@ -53,7 +53,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 }
 
 func TestChaosRefusesWrongFlags(t *testing.T) {
-	need.Sandboxes(t) // it refuses others than root before
+	need.Sandboxes(t) // it refuses other users than root first
 	for _, test := range []struct {
 		args []string
 		want string

@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
-// notes fails the test unless just these are noted as what must not happen.
+// notes fails the test unless exactly these wrongs were recorded.
 func notes(t *testing.T, l *ledger.Ledger, kinds ...string) {
 	t.Helper()
 	_, wrongs := l.Figures()

@@ -12,7 +12,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-// What it prints takes a second, so that clients watch it live.
+// The program prints for a second, so that clients follow it live.
 const lines = 20_000;
 const program = `i=0; while [ $i -lt 20 ]; do seq $((i*1000+1)) $((i*1000+1000)); sleep 0.05; i=$((i+1)); done`;
 const printed = Array.from({ length: lines }, (_, i) => `${i + 1}\n`).join("");
@@ -39,8 +39,8 @@ test("graphql-http serverAudits", async () => {
   assert.equal(results.length, 61);
 });
 
-// The client's own retry repeats the first variables, so it is off here, and
-// each attempt has a client of its own.
+// The client library's own retry repeats the first variables. So it is off here, and each attempt
+// has a new client.
 function overWebSocket(url) {
   return (operation, next) =>
     new Promise((resolve, reject) => {
@@ -53,7 +53,7 @@ function overWebSocket(url) {
             reject(error);
           }
         },
-        // An error of the server is an array; a close is a cut.
+        // The server's errors are an array; a closed connection is a cut.
         error: (error) => (Array.isArray(error) ? reject(new Error(JSON.stringify(error))) : resolve()),
         complete: () => {
           void client.dispose();
@@ -136,8 +136,8 @@ test("graphql-sse is cut and resumes", async () => {
   }
 });
 
-// What a browser's EventSource does by itself: it comes back with the id of
-// the last event.
+// Does what a browser's EventSource does automatically: it reconnects with the id of the last
+// event.
 test("Last-Event-ID resumes", async () => {
   const id = await run(server.url, program);
   await ask(server.url, `query($id: ID!) { execution(id: $id, waitFor: 60) { outcome } }`, { id });
@@ -157,7 +157,7 @@ test("Last-Event-ID resumes", async () => {
       const data = JSON.parse(fields.data).data.executionEvents;
       output += data.text ?? "";
       finished = data.__typename === "ExecutionFinished" && connections > 0;
-      if (connections === 0 && data.text) break; // the rest got lost
+      if (connections === 0 && data.text) break; // the rest was lost
     }
   }
   assert.equal(output, printed);

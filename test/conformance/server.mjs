@@ -1,5 +1,4 @@
-// Starts the real server with real sandboxes, and what stands between it and
-// the clients.
+// Starts the real server with real sandboxes, and the proxies between it and the clients.
 import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import net from "node:net";

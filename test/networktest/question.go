@@ -9,23 +9,22 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A Question was sent to an address, and nobody waits for its answer. The test
-// shows that none comes by order: it sends another question, whose answer comes
-// after that of this one, waits for that, and looks at this one.
+// A Question was sent to an address, and needs no answer. To show that there is none, a test sends
+// another question, whose answer would come after this one's. It waits for that answer, and then
+// checks this question.
 type Question struct {
 	fd  int
 	tcp bool
 }
 
-// Send begins a TCP connection, or sends a datagram.
+// Send starts a TCP connection, or sends a datagram.
 func (h *Host) Send(protocol, to string, port int) (q Question) {
 	h.t.Helper()
 	h.Do(func() { q = Send(h.t, protocol, "", to, port) })
 	return q
 }
 
-// Send sends from where the test is, and from an address and port unless from is
-// "".
+// Send sends from the test's own namespace. Unless from is "", it is the local address and port.
 func Send(t testing.TB, protocol, from, to string, port int) Question {
 	t.Helper()
 	q := Question{tcp: protocol == "tcp"}
@@ -45,7 +44,7 @@ func Send(t testing.TB, protocol, from, to string, port int) Question {
 	if from != "" {
 		check(t, unix.Bind(q.fd, sockaddr(netip.MustParseAddrPort(from))))
 	}
-	_ = unix.Connect(q.fd, sockaddr(target)) // what was refused isn't answered
+	_ = unix.Connect(q.fd, sockaddr(target)) // a refused connection counts as not answered
 	q.Again()
 	return q
 }
@@ -57,8 +56,7 @@ func (q Question) Again() {
 	}
 }
 
-// Answered reports whether there is a connection by now, or an answer, which it
-// takes.
+// Answered reports whether there is a connection, or an answer, which it consumes.
 func (q Question) Answered() bool {
 	if q.tcp {
 		_, err := unix.Getpeername(q.fd)
@@ -68,7 +66,7 @@ func (q Question) Answered() bool {
 	return err == nil && n > 0
 }
 
-// Await waits until it is answered.
+// Await waits until the question is answered.
 func (q Question) Await(t testing.TB) {
 	t.Helper()
 	wait.For(t, "a question is answered", q.Answered)

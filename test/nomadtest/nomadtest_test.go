@@ -57,7 +57,7 @@ func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
 		t.Log(driver, "runs")
 	}
 	before := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
-	// A task runs before it has started its second process.
+	// A task is running before it has started its second process.
 	wait.For(t, "two agents, two executors, three tasks of two processes each and their logmons run", func() bool {
 		return len(before.processes()) >= 13 && before.logmons() == 3
 	})
@@ -162,7 +162,7 @@ func TestLeftoversOfATestAreRemoved(t *testing.T) {
 	if err := a.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// As if this process had died: the slot is free, and says whose it was.
+	// As if this process had died: the slot is free, and names the dead holder.
 	at := a.slot.file.Name()
 	number, err := strconv.Atoi(filepath.Base(at))
 	if err != nil {
@@ -177,7 +177,7 @@ func TestLeftoversOfATestAreRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s != nil { // else another test has it, and removes what was left
+		if s != nil { // nil: another test has it, and removes what was left
 			s.usable()
 			if err := s.free(); err != nil {
 				t.Fatal(err)
@@ -205,12 +205,12 @@ func TestTheCommandLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			goruntime.LockOSThread() // whose end is the parent's death
+			goruntime.LockOSThread() // its end is the parent's death
 			defer goruntime.UnlockOSThread()
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = cmd.Process.Kill() }() // it has ended, unless this failed
+			defer func() { _ = cmd.Process.Kill() }() // it has ended, unless the test failed
 			address := ""
 			for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
 				_, address, _ = strings.Cut(lines.Text(), "NOMAD_ADDR=")
@@ -246,7 +246,7 @@ func TestTheCommandLeavesNothing(t *testing.T) {
 	}
 }
 
-// logmons counts the processes that read what tasks log.
+// logmons counts the processes that read tasks' logs.
 func (o owned) logmons() int {
 	count := 0
 	for _, pid := range o.processes() {
@@ -257,8 +257,7 @@ func (o owned) logmons() int {
 	return count
 }
 
-// register registers a job with a task of two processes, one of which left its
-// session.
+// register registers a job with a task of two processes, one of them in a session of its own.
 func register(t *testing.T, client *api.Client, driver string) *api.Job {
 	t.Helper()
 	task := api.NewTask("t", driver)
@@ -267,7 +266,7 @@ func register(t *testing.T, client *api.Client, driver string) *api.Job {
 		task.Config["image"], task.Config["network_mode"] = Image, "none"
 	}
 	one, twenty := 1, 20
-	task.LogConfig = &api.LogConfig{MaxFiles: &one, MaxFileSizeMB: &one} // which a logmon of Nomad's reads
+	task.LogConfig = &api.LogConfig{MaxFiles: &one, MaxFileSizeMB: &one} // so that a logmon reads them
 	task.Resources = &api.Resources{CPU: new(50), MemoryMB: new(32)}
 	group := api.NewTaskGroup("g", 1).AddTask(task)
 	group.EphemeralDisk = &api.EphemeralDisk{SizeMB: &twenty}

@@ -13,7 +13,7 @@ func TestPortsBelongToOneTest(t *testing.T) {
 			t.Errorf("%s is given twice", again)
 		}
 	})
-	listener, err := net.Listen("tcp", held) // it was let go, and somebody else listens
+	listener, err := net.Listen("tcp", held) // it was released, and something else listens
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A failing test records what ended it.
+// failing is a test that records the message that ended it.
 type failing struct {
 	testing.TB
 	said string
@@ -20,7 +20,7 @@ func (f *failing) Fatalf(format string, _ ...any) {
 	panic(f)
 }
 
-// ended runs do and returns whether it ended its test.
+// ended runs do and reports whether it ended its test.
 func ended(do func(t testing.TB)) (yes bool) {
 	defer func() { yes = recover() != nil }()
 	do(&failing{})

@@ -53,7 +53,7 @@ func goModules(source string, binaries []string) ([]component, error) {
 	return all, nil
 }
 
-// directories returns where the modules' sources are.
+// directories returns the directories of the modules' sources.
 func directories(source string, versions map[string]string) (map[string]string, error) {
 	args := []string{"list", "-m", "-json"}
 	for path := range versions {

@@ -17,8 +17,8 @@ var (
 	isSource  = regexp.MustCompile(`\.(go|[cm]?js|ts|json|ya?ml)$`)
 )
 
-// licence reads the licence and notices of a component from the top of its directory. The expression is
-// empty where no text is known.
+// licence reads a component's licence and notices from the top of its directory. The expression is
+// empty if no text is known.
 func licence(dir string) (expression string, texts []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -45,8 +45,8 @@ func licence(dir string) (expression string, texts []string, err error) {
 	return strings.Join(slices.Compact(ids), " AND "), texts, nil
 }
 
-// identified completes a component with the licence in its directory. Where no text is
-// known, what the component declares counts.
+// identified completes a component with the licence in its directory. If no text is known, the
+// declared licence counts.
 func identified(c component, dir, declared string) (component, error) {
 	var err error
 	if c.Licence, c.Texts, err = licence(dir); err != nil {

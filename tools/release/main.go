@@ -1,8 +1,8 @@
-// Command release writes what a release contains beside Rockpool's own code: a bill of
-// materials (CycloneDX) and the texts of the licences. Its input is what was built, so
-// that neither can differ from the programs: the build information in the binaries, the
-// dashboard's lock file, and the versions of the C library and compiler. It fails for a component
-// without a licence that it knows.
+// Command release writes the documents of a release's third-party components: a bill of materials
+// (CycloneDX) and the texts of their licences. It reads them from the build's results, so that
+// neither can differ from the programs: the build information in the binaries, the dashboard's lock
+// file, and the versions of the C library and compiler. It fails for a component with an unknown
+// licence.
 //
 //	release -source DIR -version V -time RFC3339 -glibc V -gcc V -node V -sbom FILE -licences FILE BINARY...
 package main
@@ -20,7 +20,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// A component is one thing that a release contains.
+// A component is a third-party part of a release.
 type component struct {
 	Name, Version string
 	PURL          string   // as in https://github.com/package-url/purl-spec
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// collect returns all components, sorted, each once.
+// collect returns all components, sorted and without duplicates.
 func collect(source, glibc, gcc string, binaries []string) ([]component, error) {
 	ofGo, err := goModules(source, binaries)
 	if err != nil {
@@ -71,7 +71,7 @@ func collect(source, glibc, gcc string, binaries []string) ([]component, error) 
 			Licence: "LGPL-2.1-or-later", Texts: []string{strings.TrimSpace(string(lgpl))},
 		},
 		{
-			Name: "libgcc", Version: gcc, PURL: "pkg:generic/libgcc@" + gcc, // the exception asks for no text
+			Name: "libgcc", Version: gcc, PURL: "pkg:generic/libgcc@" + gcc, // the exception requires no text
 			Licence: "GPL-3.0-or-later WITH GCC-exception-3.1",
 		},
 	})
@@ -110,7 +110,8 @@ func expression(spdx string) *cdx.Licenses {
 	return &cdx.Licenses{{Expression: spdx}}
 }
 
-// writeLicences writes a list of all components, and each text once with the components it is of.
+// writeLicences writes a list of all components, then each text once with the components that have
+// it.
 func writeLicences(file string, components []component) error {
 	var b strings.Builder
 	b.WriteString("Rockpool contains the following components of others.\n\n")

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// npmPackages returns the packages that the dashboard may contain: all that its lock file
-// doesn't mark as for development. Some are types or tools that the bundler leaves out.
+// npmPackages returns the packages that the dashboard may contain: all in its lock file that aren't
+// for development. The bundler may leave some out, for example types.
 func npmPackages(source string) ([]component, error) {
 	web := filepath.Join(source, "web")
 	data, err := os.ReadFile(filepath.Join(web, "package-lock.json"))

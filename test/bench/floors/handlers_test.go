@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/socket"
 )
 
-// dialTest opens a socket to a server of one handler.
+// dialTest opens a socket to a server with one handler.
 func dialTest(t *testing.T, handler http.HandlerFunc, query string) *socket.Conn {
 	t.Helper()
 	server := httptest.NewServer(handler)

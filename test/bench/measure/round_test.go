@@ -25,7 +25,7 @@ func TestBesideIsTheTimeOfNeitherServerNorRunners(t *testing.T) {
 	if got := *r.CPU(); got != (CPU{Server: 2, Inside: 3, Beside: 10}) {
 		t.Errorf("%+v", got)
 	}
-	// The machine's is counted in ticks, so it can be less than what is in it.
+	// The machine's time is counted in ticks, so it can be less than that of its parts.
 	r.machine = 40 * time.Millisecond
 	if got := *r.CPU(); got != (CPU{Server: 2, Inside: 3}) {
 		t.Errorf("%+v", got)

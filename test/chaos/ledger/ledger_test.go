@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// wants fails the test unless just these figures of what must not happen are
-// above 0.
+// wants fails the test unless exactly these figures of MustBeNone are above 0.
 func wants(t *testing.T, l *Ledger, figures ...string) {
 	t.Helper()
 	counts, wrongs := l.Figures()
@@ -138,7 +137,7 @@ func TestBytesAreJudged(t *testing.T) {
 	for name, test := range map[string]struct {
 		outcome string
 		text    string
-		lost    int64 // said to be
+		lost    int64 // reported as lost
 		before  func(l *Ledger)
 		wrong   []string
 	}{
@@ -189,7 +188,7 @@ func TestReadersGetTheSameAmount(t *testing.T) {
 		"nothing came":                 {"", 0, []string{bytesSilent}},
 		"its end was lost, as is said": {printed(0, 48), 32, nil},
 		"some of it, as is said":       {printed(0, 16) + printed(48, 80), 32, nil},
-		"more came":                    {printed(0, 96), 0, []string{bytesSilent}}, // that the first was not told
+		"more came":                    {printed(0, 96), 0, []string{bytesSilent}}, // the first reader got no report about them
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New()
@@ -281,6 +280,6 @@ func TestDrainsExcuseOnlyRunnersOfTheirTime(t *testing.T) {
 	}
 	l := New()
 	l.Drain()
-	l.Gone("r") // that nobody was told of
+	l.Gone("r") // no holder knew it
 	wants(t, l, LostClaims)
 }

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// printed is what a program prints on its standard output, from a byte to
-// another.
+// printed returns what a program prints on its standard output, from one byte to another.
 func printed(from, to int64) string {
 	var b strings.Builder
 	for number := int64(0); number*recordBytes < to; number++ {
@@ -86,7 +85,7 @@ func TestReadingRandomly(t *testing.T) {
 		}
 		r.end(p, true)
 		n := int64(to - from)
-		if to > len(whole)-2*recordBytes { // no whole record follows that says where its bytes belong
+		if to > len(whole)-2*recordBytes { // no complete record follows that says where its bytes belong
 			if r.silent+r.repeated+r.foreign == 0 {
 				t.Fatalf("%d to %d, repeats %t: %+v", from, to, repeats, r)
 			}

@@ -10,7 +10,7 @@ import (
 func TestMoments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewTiming()
-		m.Begin(Upload)() // one that is over isn't waited for
+		m.Begin(Upload)() // Await doesn't count one that is over
 		began := time.Now()
 		waited := make(chan time.Duration)
 		go func() {
