@@ -17,8 +17,8 @@ const lines = 20_000;
 const program = `i=0; while [ $i -lt 20 ]; do seq $((i*1000+1)) $((i*1000+1000)); sleep 0.05; i=$((i+1)); done`;
 const printed = Array.from({ length: lines }, (_, i) => `${i + 1}\n`).join("");
 
-// What came late comes in events that may be larger than what a connection passes
-// on before it is cut: so that it comes, there is an end of cuts.
+// Late output arrives in events that may be larger than the bytes that a connection passes before it
+// is cut. So the cuts end at some time; otherwise those events would never arrive.
 async function cutting() {
   const proxy = await cutter(server.url, () => (proxy.cuts() < 10 ? 4_000 + Math.floor(Math.random() * 20_000) : Infinity));
   return proxy;

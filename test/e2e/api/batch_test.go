@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
 }
 `
 
-// awaitBatch follows a batch to its end, and returns it with its cases in words.
+// awaitBatch follows a batch to its end, and returns it with a description of each case.
 func awaitBatch(t *testing.T, b bed.Bed, id string) (batch client.GetBatchBatch, words []string) {
 	t.Helper()
 	if err := b.Client.FollowBatch(t.Context(), id, nil, func(client.BatchEvent) error { return nil }); err != nil {

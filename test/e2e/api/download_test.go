@@ -24,7 +24,7 @@ func TestE2ERangesOfFiles(t *testing.T) {
 	whole := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(whole)
 	b.UploadFile(t, runner, "data.bin", size, bytes.NewReader(whole))
-	b.Shell(t, runner, "cp data.bin fresh; touch -d '1 hour' fresh") // so that it is too new, whenever the server looks
+	b.Shell(t, runner, "cp data.bin fresh; touch -d '1 hour' fresh") // too new at any time of the request
 	response, _, _ := b.Get(t, "HEAD", *locate(t, b, runner, "fresh"))
 	if tag := response.Header.Get("ETag"); !strings.HasPrefix(tag, "W/") {
 		t.Errorf("the tag of a file that was just written is %q: a change within the clock's step keeps it", tag)
@@ -137,7 +137,7 @@ func TestE2ENamesOfDownloads(t *testing.T) {
 	}
 }
 
-// pythonBytes writes names as a list of Python's.
+// pythonBytes writes names as a list in Python.
 func pythonBytes(names []string) string {
 	var list strings.Builder
 	for _, name := range names {
@@ -255,7 +255,7 @@ for i in range(200):
 		t.Errorf("a stream that isn't one: %s %s", response.Status, body)
 	}
 
-	// Of a program that runs it is what is there, and a later range goes on.
+	// While the program runs, a download has the output so far, and a later range continues.
 	id := b.Start(t, object{"runnerId": runner, "shell": "echo one; read go; echo two", "stdin": true})
 	address = locate(id)
 	wait.For(t, "it has printed", func() bool { return string(downloadFile(t, b, address)) == "one\n" })

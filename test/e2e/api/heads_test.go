@@ -70,13 +70,13 @@ func TestE2EFloodOfHeads(t *testing.T) {
 		held = append(held, conn)
 	}
 	p.Call(t, `{ version }`, nil, nil)
-	// The collector lets as much again be in use before it looks.
+	// The garbage collector allows as much memory again before it runs.
 	if each := (memoryOf(t, p) - before) / heads; each > server.MemoryOfConnection/4*2 {
 		t.Errorf("an unfinished head takes %d bytes of the server", each)
 	} else {
 		t.Logf("an unfinished head of %d bytes takes %d bytes of the server", len(largest), each)
 	}
-	// A body that nobody reads, since its request is refused, isn't waited for either.
+	// The server doesn't wait for the body of a refused request either.
 	for _, refused := range []string{"POST /graphql HTTP/1.1\r\nHost: elsewhere\r\n", "POST /metrics HTTP/1.1\r\nHost: " + f.server + "\r\n", "GET / HTTP/1.1\r\nHost: " + f.server + "\r\n"} {
 		conn := f.dial(t, 0, 50)
 		_ = conn.SetDeadline(time.Now().Add(wait.Limit))

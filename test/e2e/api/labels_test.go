@@ -27,7 +27,7 @@ type found struct {
 // runner ended.
 func TestE2ELabels(t *testing.T) {
 	b := bed.Open(t)
-	user := uuid.NewString() // executions are kept
+	user := uuid.NewString() // unique: executions are kept
 	b.Put(t, object{"id": "labelled", "poolSize": 1})
 	label := func(name, value string) []object { return []object{{"name": name, "value": value}} }
 	var claimed struct {
@@ -78,7 +78,7 @@ func TestE2ELabels(t *testing.T) {
 	var others struct{ Runner struct{ CreatedAt string } }
 	b.Call(t, `query($id: ID!) { runner(id: $id) { createdAt } }`, object{"id": sleeps.RunnerID}, &others)
 	first, second, from := runner.ID, sleeps.RunnerID, runner.CreatedAt
-	if at := others.Runner.CreatedAt; instant(t, at).Before(instant(t, from)) { // of two that are made at once, either is claimed first
+	if at := others.Runner.CreatedAt; instant(t, at).Before(instant(t, from)) { // of two runners made at the same time, either may be claimed first
 		first, second, from = second, first, at
 	}
 	var runners struct {

@@ -23,7 +23,7 @@ import (
 
 const claimOf = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
 
-// afterUse is what is shown after the first part of TestE2EMetricsCountWhatHappened.
+// afterUse returns the expected figures after the first part of TestE2EMetricsCountWhatHappened.
 func afterUse(starts float64) map[string]float64 {
 	return map[string]float64{
 		`rockpool_claims_total{environment="m",result="CLAIMED"}`:              3,
@@ -140,7 +140,7 @@ func TestE2EMetricsCountWhatHappened(t *testing.T) {
 func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
-	memory := room * 2 / 5 // two fit, and half a one more
+	memory := room * 2 / 5 // two fit, and half of a third
 	before := scraping.Scrape(t, p.Bed)
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
 	held := p.ClaimLoosely(t, "held")
@@ -174,7 +174,7 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 func TestE2EMetricsSeriesDoNotGrow(t *testing.T) {
 	t.Parallel()
 	many := bed.Thorough(100, 500)
-	const clients = 8 // twice as many as are answered at once
+	const clients = 8 // twice as many as the server answers concurrently
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	runs := func(n int) {
 		var callers sync.WaitGroup

@@ -26,7 +26,8 @@ func TestE2ERecordings(t *testing.T) {
 		"terminal": {object{"terminal": object{"columns": 50, "rows": 20}}, 50, 20, "one\r\ntwo \"\U0001f600\"\r\n\x1b[31mred\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Each piece is printed once the one before it is known to the server: else a busy agent may see two at once.
+			// Each piece is printed after the server has the previous one. Otherwise a busy agent may read
+			// two pieces together.
 			test.input["runnerId"] = runner
 			test.input["shell"] = `rm -f go; next() { until [ "$(cat go)" = "$1" ]; do sleep 0.02; done 2>/dev/null; }
 				echo one; next 1; printf 'two "\360\237'; sleep 0.1; printf '\230\200"\n'; next 2; printf '\033[31mred\n' >&2`

@@ -116,7 +116,7 @@ func TestE2EWordsArriveVerbatim(t *testing.T) {
 	}
 }
 
-// A workspace is that of a claimed runner.
+// A workspace is the workspace of a claimed runner.
 type workspace struct {
 	bed.Bed
 	runner string
@@ -179,12 +179,12 @@ func TestE2EFiles(t *testing.T) {
 			t.Errorf("%q holds %q, %q", path, r.Stream("STDOUT"), r.Stream("STDERR"))
 		}
 	}
-	// Root's, executable, and protected by the sticky bit.
+	// Owned by root, executable, and protected by the sticky bit.
 	r := b.Shell(t, runner, `stat -c '%U %a %F' -- -rf "sub dir" .; rm -f -- -rf; echo x >> ./-rf; whoami`)
 	if out := r.Stream("STDOUT"); out != "root 744 regular file\nroot 755 directory\nroot 1777 directory\nrunner\n" {
 		t.Errorf("%q %q", out, r.Stream("STDERR"))
 	}
-	// Replaced by rename: who has the old file open goes on reading it.
+	// Replaced by rename: a program that has the old file open still reads the old one.
 	reading := b.Start(t, object{"runnerId": runner, "shell": `exec 3<./-rf; read go; cat <&3; cat ./-rf`, "stdin": true})
 	feed := `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
 	wait.For(t, "the file is open", func() bool {
@@ -196,7 +196,7 @@ func TestE2EFiles(t *testing.T) {
 	if r := b.Await(t, reading); r.Stream("STDOUT") != "in -rf replaced" {
 		t.Errorf("after a replacement: %q", r.Stream("STDOUT"))
 	}
-	// Delete, then write, of one path leaves it there.
+	// A path that is both deleted and written exists afterwards.
 	w.update(t, object{"delete": []string{"-rf"}, "write": []object{{"path": "-rf", "text": "new"}}})
 	if r := b.Shell(t, runner, "cat ./-rf"); r.Stream("STDOUT") != "new" {
 		t.Errorf("after delete and write: %q", r.Stream("STDOUT"))
@@ -405,7 +405,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 			var x struct {
 				StartExecution struct{ Execution struct{ ID string } }
 			}
-			// Nothing of an earlier holder is there.
+			// The runner has nothing of an earlier holder.
 			err = b.Do(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
 				object{"in": object{"runnerId": runner.ID, "shell": "ls -A /workspace /tmp; touch /workspace/mine /tmp/mine"}}, &x)
 			if err != nil {

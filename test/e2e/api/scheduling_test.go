@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// tightMachine is a server that promises a tenth of the machine's memory, all of
-// it free, and how many MiB that is.
+// tightMachine starts a server whose capacity is a tenth of the machine's memory, all of it free.
+// It returns this capacity in MiB.
 func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
 	t.Helper()
 	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--memory-overcommit", "0.1", "--alert-timeout", "1")
@@ -36,7 +36,7 @@ func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
 func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
-	memory := room * 2 / 5 // two fit, and half a one more
+	memory := room * 2 / 5 // two fit, and half of a third
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
 	held := []string{p.ClaimLoosely(t, "held"), p.ClaimLoosely(t, "held")}
 
@@ -98,12 +98,12 @@ func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 		t.Errorf("the released runner's place: %+v", gone)
 	}
 
-	// On the full machine a claim's runner goes before a refill that waited longer.
+	// On the full machine a claim's runner takes precedence over a refill that has waited longer.
 	p.Put(t, object{"id": "short", "poolSize": 2})
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 	claimed := make(chan string, 1)
 	go func() {
-		defer close(claimed) // also where the claim fails the test
+		defer close(claimed) // even if the claim fails the test
 		claimed <- p.ClaimLoosely(t, "held")
 	}()
 	awaitBlocked(t, p.Bed, "held", runtime.PriorityWaiting)
@@ -146,7 +146,7 @@ func TestE2EShortPoolSaysWhy(t *testing.T) {
 		ask()
 		return told.Environment.Pool.Reason != "" && told.Environment.Pool.Idle == 2 && len(told.PoolAlerts) > 0 && strings.HasPrefix(told.PoolAlerts[0].Reason, "memory")
 	})
-	ask() // of one answer, a part may be older than another: now all are as they stay
+	ask() // parts of one answer may have different ages; now nothing changes
 	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
 	if pool := told.Environment.Pool; pool.Starting != 3 || pool.Reason != want || told.PoolAlerts[0].Reason != want {
 		t.Errorf("%+v, want the reason %q", told, want)

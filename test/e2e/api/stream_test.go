@@ -25,14 +25,14 @@ func TestE2EResumingSubscriberGetsEveryByteOnce(t *testing.T) {
 		watched <- b.Follow(t.Context(), id, nil, func(e client.Event) error { whole += len(e.Base64); return nil })
 	}()
 
-	// Some connections last for less than one event, most for a few.
+	// Some connections end within one event, most after a few.
 	proxy := bed.NewCutter(t, strings.TrimPrefix(b.Address, "http://"), 60_000)
 	cutting := bed.Bed{Client: client.New("http://" + proxy.Listener.Addr().String())}
 	live, cuts := resume(t, cutting, id)
 	if err := wait.Receive(t, watched, "the watcher's end"); err != nil {
 		t.Fatal(err)
 	}
-	// Once more after the end; and over one connection that isn't cut.
+	// Again after the end; and over one connection that isn't cut.
 	late, more := resume(t, cutting, id)
 	var one [2][]byte
 	if err := b.Follow(t.Context(), id, nil, func(e client.Event) error {
@@ -64,7 +64,7 @@ func TestE2EStalledSubscriberTakesNoMemory(t *testing.T) {
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "flood", "poolSize": 1, "outputLimit": 2 << 30, "defaultTimeLimit": 600}}, nil)
 	runner := p.ClaimLoosely(t, "flood")
-	// A first, small one: what watching costs at all isn't what a flood costs.
+	// First a small program: the cost of any subscription isn't the cost of a flood.
 	small := p.Start(t, object{"runnerId": runner, "shell": "head -c 1M /dev/zero"})
 	if err := p.Follow(t.Context(), small, nil, func(client.Event) error { return nil }); err != nil {
 		t.Fatal(err)

@@ -24,9 +24,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// peak returns the most memory that a process held since forgetPeak, in bytes. The
-// kernel keeps the peak of all together; pages of files, which come and go with the
-// page cache, are left out as they are now.
+// peak returns the peak of a process's memory since forgetPeak, in bytes. The kernel records one
+// peak for all kinds of memory. Pages of files depend on the page cache, so their current size is
+// subtracted.
 func peak(t testing.TB, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -126,7 +126,7 @@ func TestE2EFailedUploadKeepsTheOldFile(t *testing.T) {
 	try := func(variables object, size int64) error {
 		return b.Upload(t.Context(), bed.UploadMutation, variables, size, io.LimitReader(rand.NewChaCha8([32]byte{}), size), nil)
 	}
-	// Four times as much is offered, and the answer comes all the same.
+	// The client offers four times as much, and still gets the answer.
 	if err := try(variables, 256<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeStorageFull || !strings.Contains(refused.Message, "64 MiB") {
 		t.Errorf("more than the workspace holds: %v", err)
 	}
@@ -214,7 +214,7 @@ func TestE2EOnlyRegularFilesAreDownloaded(t *testing.T) {
 	if response, body, _ := b.Get(t, "GET", inDirectory); response.StatusCode != 404 || bytes.Contains(body, []byte("of the host")) {
 		t.Errorf("through a directory that became a link: %s %s", response.Status, body)
 	}
-	// A path that is refused by its name is refused before it is signed.
+	// A path with a wrong name is refused before its URL is signed.
 	b.Refused(t, `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path) { downloadUrl } } }`, object{"id": runner, "path": ""}, runtime.CodeInvalidInput, "path")
 }
 
@@ -236,7 +236,7 @@ func TestE2EDownloadIsCompleteOrFails(t *testing.T) {
 		}
 		return n
 	}
-	// Unbuffered: what the server holds back, and the runner, is what is not read.
+	// Without buffers here, all unread bytes are held back by the server and the runner.
 	begin := func(address string) (*http.Response, context.CancelFunc) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -300,7 +300,7 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 	}
 	cycle()
 	b.CloseIdle()
-	atRest(t, b) // what comes later isn't left
+	atRest(t, b) // later releases aren't leaks
 	server, inside := open()
 	for range 100 {
 		cycle()
@@ -310,7 +310,7 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 		now, nowInside := open()
 		return now <= server && nowInside <= inside
 	})
-	wait.For(t, "only the file is in the runner", func() bool { // the agent may have just seen the last cut
+	wait.For(t, "only the file is in the runner", func() bool { // the agent may only just have noticed the last cut
 		return b.Shell(t, runner, "ls -A").Stream("STDOUT") == "file\n"
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A usage is an execution's, now or at its end, as the API has it.
+// A usage is an execution's usage, now or at its end, as the API shows it.
 type usage struct {
 	At                                           string
 	WallMs, UserMs, SystemMs, OutputBytes        int64
@@ -61,7 +61,7 @@ sys.stdin.read()`
 		seen = *now
 		return *now.Memory >= 100<<20 && now.OutputBytes == 6
 	})
-	b.Call(t, query, object{"id": id, "runner": runner}, &got) // of one answer, the runner's part may be older than the execution's
+	b.Call(t, query, object{"id": id, "runner": runner}, &got) // within one answer, the runner's part may be older than the execution's
 	if got.Execution.Usage != nil || seen.At == "" {
 		t.Errorf("while it runs its usage is %+v; it was measured at %q", got.Execution.Usage, seen.At)
 	}

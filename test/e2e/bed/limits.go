@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// NamesEveryLimit has executions run into each limit, in a runner of so much memory and so many
-// processes, and expects that the message names the limit with its value and unit.
+// NamesEveryLimit runs executions into each limit, in a runner with this much memory and this many
+// processes. Each message must name the limit with its value and unit.
 func (b Bed) NamesEveryLimit(t *testing.T, runner string, memoryMiB, processes int) {
 	t.Helper()
 	forks := func(n int) string {

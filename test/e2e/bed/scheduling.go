@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// An Evaluation is one as the API shows it.
+// An Evaluation is an evaluation as the API shows it.
 type Evaluation struct {
 	ID, Type, RunnerID, EnvironmentID, Trigger, Status, Reason, PreviousID, NextID string
 	Priority, Queued                                                               int
@@ -20,14 +20,14 @@ type Evaluation struct {
 	WorkMs             *float64
 }
 
-// A Place is an allocation.
+// A Place is an allocation as the API shows it.
 type Place struct {
 	ID, RunnerID, EnvironmentID, EvaluationID, Desired, Status string
 	Resources                                                  struct{ MemoryMiB int }
 	CreatedAt, RunningAt, EndedAt                              time.Time
 }
 
-// Scheduled is what the scheduler shows.
+// Scheduled is the scheduler's state as the API shows it.
 type Scheduled struct {
 	Cluster struct {
 		Capacity    struct{ MemoryMiB, MemoryMiBPromisable, MemoryMiBUsed int }
@@ -46,7 +46,7 @@ type Scheduled struct {
 	PoolAlerts  []struct{ EnvironmentID, Reason string }
 }
 
-// Evaluations returns those of an environment, with a status or with any.
+// Evaluations returns those of an environment, with any of these statuses, or all.
 func (b Bed) Evaluations(t testing.TB, environment string, status ...string) []Evaluation {
 	t.Helper()
 	var out Scheduled

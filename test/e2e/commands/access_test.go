@@ -25,7 +25,7 @@ func TestE2EAccessCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		return func(args ...string) (string, string, int) {
-			at := slices.Index(append(slices.Clone(args), "--"), "--") // a program's flags come after it
+			at := slices.Index(append(slices.Clone(args), "--"), "--") // flags after it belong to the program
 			var out, errs bytes.Buffer
 			code := bed.RunCLI(slices.Insert(slices.Clone(args), at, "--token-file", file, "--server", b.Address), nil, &out, &errs)
 			return out.String(), errs.String(), code
@@ -111,7 +111,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	if out := works(client, "env", "list"); !strings.Contains(out, "lab") {
 		t.Errorf("a token doesn't survive a restart: %s", out)
 	}
-	fails("there is no runner", grant, "runner", "cp", file, runner+":a.txt") // it is known, but its object went with the server
+	fails("there is no runner", grant, "runner", "cp", file, runner+":a.txt") // the tenant knows the runner, but the server's restart removed it
 	works(admin, "token", "revoke", clientID)
 	fails("UNAUTHENTICATED", client, "env", "list")
 	fails("UNAUTHENTICATED", grant, "runner", "cp", file, runner+":a.txt")

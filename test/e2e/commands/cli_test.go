@@ -39,7 +39,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		t.Error(table)
 	}
 
-	// What show prints can be edited and put; once.
+	// The output of show can be edited and put, once.
 	shown := b.Works(t, "env", "show", "ruby", "-o", "yaml")
 	edited := strings.Replace(shown, "poolSize: 1", "poolSize: 2", 1)
 	if edited == shown {
@@ -58,7 +58,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		t.Errorf("%+v %v", now, err)
 	}
 
-	// Two documents, JSON, and a flag over the file.
+	// Two documents, JSON, and a flag that takes precedence over the file.
 	if out, errs, code := b.Command(t, `{"id": "perl", "resources": {"memoryMiB": 64}}`+"\n---\nid: ruby\npoolSize: 3\n", "env", "put", "-f", "-", "--pool-size", "0"); code != 0 || !strings.Contains(out, "perl") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -119,7 +119,7 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 	wait.For(t, "the execution is listed as running", func() bool {
 		return strings.Contains(b.Works(t, "exec", "list", "--runner", id, "--state", "RUNNING"), x)
 	})
-	// CONFLICT, when the program has ended by the time that its line is acknowledged.
+	// CONFLICT if the program ends before its line is acknowledged.
 	_ = b.Do(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": x, "text": "\n"}}, nil)
 	if out, errs, code := b.Command(t, "", "exec", "follow", x); code != 3 || out != "out\n" || errs != "err\n" {
 		t.Errorf("%d %q %q", code, out, errs)
@@ -159,7 +159,7 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 func TestE2EExecutionsByLabel(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "labelled", "poolSize": 1})
-	user := "user=" + uuid.NewString() // executions are kept
+	user := "user=" + uuid.NewString() // unique: executions are kept
 	id := strings.TrimSpace(b.Works(t, "runner", "claim", "labelled", "--label", user))
 	if list := b.Works(t, "runner", "list", "--label", user); !strings.Contains(list, id) {
 		t.Error(list)
@@ -243,7 +243,7 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 func TestE2EListCommandsReadAllPages(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
-	id := "many-" + uuid.NewString() // executions are kept
+	id := "many-" + uuid.NewString() // unique: executions are kept
 	b.Put(t, object{"id": id, "poolSize": 1})
 	runner := b.Claim(t, id)
 	const count = 1100
@@ -297,7 +297,7 @@ func seq(n int) string {
 	return text.String()
 }
 
-// privately runs the program where no server is named and none listens.
+// privately sets an environment in which no server is named and none listens.
 func privately(t *testing.T) (environ []string, state string) {
 	t.Helper()
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(connection.DefaultServer, "http://")); err == nil {
@@ -351,11 +351,11 @@ func TestE2EPrivateServerEndsAtCtrlC(t *testing.T) {
 	s.types(t, "\x03")
 	s.ends(t, 130)
 
-	// dash drops an interrupt that comes while it starts a program. With exec there is no such moment.
+	// dash loses an interrupt that arrives while it starts a program. exec avoids that.
 	s = start("--tty", "--", "sh", "-c", "echo begun; exec sleep 1000")
 	s.sees(t, "begun")
 	s.isRaw(t)
-	s.types(t, "\x03") // the program's own
+	s.types(t, "\x03") // for the program
 	s.ends(t, 130)
 
 	s = start("--", "sh", "-c", "echo begun; sleep 1000")

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// tree returns what is below a directory: names with modes, and content.
+// tree returns the files below a directory, by name: mode and content.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -83,7 +83,7 @@ func TestE2ECopyDirectory(t *testing.T) {
 	if diff := cmp.Diff(tree(t, here), tree(t, filepath.Join(back, "project"))); diff != "" {
 		t.Error(diff)
 	}
-	// To a name that isn't there: that is what it becomes.
+	// To a name that doesn't exist: the copy gets that name.
 	b.Works(t, "runner", "cp", "-r", runner+":/workspace/project/deep", filepath.Join(back, "renamed"))
 	if diff := cmp.Diff(tree(t, filepath.Join(here, "deep")), tree(t, filepath.Join(back, "renamed"))); diff != "" {
 		t.Error(diff)
@@ -150,7 +150,7 @@ func TestE2ECopyWritesNowhereElse(t *testing.T) {
 		t.Fatalf("%+v", made)
 	}
 	here := t.TempDir()
-	// Here are links already, where files are to come.
+	// This side already has links where the files would be written.
 	if err := os.MkdirAll(filepath.Join(here, "evil"), 0o755); err != nil {
 		t.Fatal(err)
 	}

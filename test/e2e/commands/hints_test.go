@@ -31,7 +31,7 @@ func TestE2EUnreachableRegistry(t *testing.T) {
 			s.sees(t, "waiting for ")
 			return s.sees(t, " s")
 		}
-		for first := seconds(); seconds() == first; { // it goes on, and counts, where the machine is busy not each second
+		for first := seconds(); seconds() == first; { // it repeats the line with the seconds, on a busy machine not each second
 		}
 		s.types(t, "\x03")
 		s.ends(t, 130)
@@ -56,7 +56,7 @@ func TestE2EHintsOnATerminal(t *testing.T) {
 		{"shell", []string{"nonesuch-command"}, 125, `hint: the image "host" of the environment shell doesn't have the program`},
 		{"python", []string{"python3", "-c", "import socket; socket.create_connection(('192.0.2.1', 80))"}, 1, "rockpool env put python --network"},
 		{"shell", []string{"sh", "-c", "echo 'Network is unreachable' >&2"}, 0, ""},
-		{"shell", []string{"sh", "-c", "echo 'Network is unreachable'; exit 1"}, 1, ""}, // it says so on stdout
+		{"shell", []string{"sh", "-c", "echo 'Network is unreachable'; exit 1"}, 1, ""}, // on stdout, which isn't searched for hints
 	} {
 		arguments := append([]string{"run", "--env", test.env, "--"}, test.command...)
 		arguments = slices.Insert(arguments, 1, "--server", b.Address)

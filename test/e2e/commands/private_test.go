@@ -46,8 +46,7 @@ func TestE2EPrivateServerListensOnNoPort(t *testing.T) {
 	s.ends(t, 130)
 }
 
-// listeningPorts returns the lines of /proc/net/tcp for ports that a process
-// listens on.
+// listeningPorts returns the lines of /proc/net/tcp for a process's listening ports.
 func listeningPorts(t *testing.T, pid int) []string {
 	t.Helper()
 	mine := map[string]bool{}

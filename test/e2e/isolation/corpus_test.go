@@ -30,8 +30,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// attackedBed runs a server of its own, whose programs are these, while use
-// runs; nil are those that were built in.
+// attackedBed runs a server with these programs while use runs. nil are the embedded programs.
 func attackedBed(t *testing.T, name string, programs *server.Programs, permit []string, use func(ctx context.Context, srv *server.Server, around *world.World)) {
 	t.Helper()
 	settings := attackedConfig(t, name)
@@ -44,8 +43,8 @@ func attackedBed(t *testing.T, name string, programs *server.Programs, permit []
 	attackedServer(t, settings, programs, func(ctx context.Context, srv *server.Server) { use(ctx, srv, around) })
 }
 
-// attackedConfig are settings of a server whose runners read so little from disks that
-// any disk gives more.
+// attackedConfig returns the settings of a server whose runners may read from disks more slowly
+// than any disk.
 func attackedConfig(t *testing.T, name string) config.Config {
 	c := bed.Settings(bed.DataDir(t), bed.Cgroups+"-"+name)
 	c.Disk.Read = 4
@@ -81,8 +80,8 @@ func attackedServer(t *testing.T, settings config.Config, programs *server.Progr
 	use(t.Context(), srv)
 }
 
-// attackedByDoctor has the doctor carry out all attacks that are for a tier, which
-// must hold, and returns its report and the data directory that has it.
+// attackedByDoctor makes the doctor run all attacks for a tier. All defences must hold. It returns
+// the report and the data directory that has it.
 func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Report, data string) {
 	t.Helper()
 	data, group := bed.DataDir(t), bed.Cgroups+"-attacks"
@@ -158,7 +157,7 @@ func TestE2EAttacks(t *testing.T) {
 	p.End(t, syscall.SIGTERM, false)
 }
 
-// A toldHealth is what a server tells of its attacks.
+// A toldHealth is what a server reports of its attacks.
 type toldHealth struct {
 	Status     string
 	Components []struct{ Name, Status, Message string }
@@ -207,16 +206,15 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 	})
 }
 
-// A takenAway is a defence that a test takes away, and an attack that then
-// succeeds.
+// A takenAway is a defence that a test removes, and an attack that then succeeds.
 type takenAway struct {
 	defence   attack.Defence
-	without   string // as sandboxtest.Without calls it; "": it is a limit
+	without   string // the name in sandboxtest.Without; "": it is a limit
 	row       string
-	seen      string // a regular expression: how it shows, in why it didn't hold or what was seen
+	seen      string // a regular expression for the evidence, in why it didn't hold or in what was seen
 	limits    map[string]any
 	unlimited bool
-	networks  map[string]any // of the environment, with a wider one
+	networks  map[string]any // of the environment, with a wider network
 	permit    []string       // the operator's
 }
 
@@ -385,8 +383,8 @@ func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	})
 }
 
-// answeredAlike has the calls that some kernels answer as the filter does, and whether
-// this one does.
+// answeredAlike returns the calls that some kernels answer as the filter does, and whether this
+// kernel does.
 func answeredAlike() map[string]bool {
 	missing := func(family, kind, protocol int) bool {
 		fd, err := unix.Socket(family, kind, protocol)
@@ -410,8 +408,7 @@ func answeredAlike() map[string]bool {
 	}
 }
 
-// removeSegments removes what runners left on the machine that had no shared
-// memory of their own.
+// removeSegments removes shared memory that runners without an IPC namespace left on the machine.
 func removeSegments(t *testing.T) {
 	t.Helper()
 	for _, key := range attack.Segments {

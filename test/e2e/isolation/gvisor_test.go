@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// withGVisor returns a server of the test's own that has gVisor.
+// withGVisor returns a server of the test with gVisor.
 func withGVisor(t *testing.T) bed.Bed {
 	t.Helper()
 	need.Sandboxes(t)
@@ -98,7 +98,7 @@ func TestE2EGVisor(t *testing.T) {
 			t.Errorf("%v: %s: %s\n%s", test.in, got.Outcome, got.Message, got.Stream("STDERR"))
 		}
 	}
-	// Full memory ends the command, or the runner with it: nobody makes it up.
+	// Full memory ends the command or the runner; the outcome must say which.
 	got := b.Run(t, object{"runnerId": apart, "command": []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}, "timeLimit": 30})
 	t.Logf("full memory: %s %s", got.Outcome, got.GoneReason)
 	if got.Outcome != "MEMORY_LIMIT" && (got.Outcome != "RUNNER_GONE" || got.GoneReason != "OUT_OF_MEMORY") {
@@ -130,7 +130,7 @@ func TestE2EGVisorOutlivesTheServer(t *testing.T) {
 // of its unit, and the runtime.
 func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	need.Sandboxes(t)
-	gvisor := sandboxtest.GVisor(t) // before the test has another home, which has none
+	gvisor := sandboxtest.GVisor(t) // before the test changes HOME, whose cache has it
 	s := newSeparation(t)
 	s.startHelper("--gvisor-runtime", gvisor)
 	p := apartOutlives(t, func() *bed.Process { return s.serve() })
@@ -142,7 +142,7 @@ func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	p.Refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "other", "runtime": "crun"}}, runtime.CodeInvalidInput, "runtime")
 
-	// No command needs the helper, and what it can't remove now it removes later.
+	// Commands don't need the helper. Runners that can't be removed now are removed later.
 	apart := p.ClaimLoosely(t, "apart")
 	s.endHelper(syscall.SIGKILL)
 	if got := p.Shell(t, apart, "echo still here"); got.Stream("STDOUT") != "still here\n" {
@@ -157,7 +157,7 @@ func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	}
 }
 
-// apartOutlives has runners with gVisor made from an image, and the server killed.
+// apartOutlives makes runners with gVisor from an image, and kills the server.
 func apartOutlives(t *testing.T, start func() *bed.Process) *bed.Process {
 	t.Helper()
 	p := start()

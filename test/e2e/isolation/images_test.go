@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// busyboxImage is an image whose /version has a text.
+// busyboxImage returns an image whose /version has a text.
 func busyboxImage(t *testing.T, version string) v1.Image {
 	t.Helper()
 	config := v1.Config{User: "70:70", WorkingDir: "/srv", Env: []string{"GREETING=hello", "HOME=/root", "PATH=/bin:/opt/bin"}}
@@ -50,7 +50,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 
-	// The tag means another image now; what is pinned stays until it is named again.
+	// The tag has moved to another image. The pinned one stays until the reference is put again.
 	second := busyboxImage(t, "2")
 	registry.Push(second, "busybox:tag")
 	b.Change(t, object{"id": "image", "poolSize": 2})
@@ -69,7 +69,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("a claimed runner has version %q", got.Stream("STDOUT"))
 	}
 
-	// An image that can't be used: the revision before goes on.
+	// An image that can't be used: the previous revision stays in use.
 	broken := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("../escaped", "x")))
 	registry.Push(broken, "busybox:tag")
 	b.Change(t, object{"id": "image", "image": reference})
@@ -83,14 +83,13 @@ func TestE2EImage(t *testing.T) {
 		}
 	}
 
-	// Without a revision before, there are no runners, and it is told why.
+	// Without a previous revision there are no runners, and the reason is reported.
 	b.Put(t, object{"id": "image-new", "image": reference, "poolSize": 1})
 	wait.For(t, "the failure is reported", func() bool { return strings.Contains(imageOf(t, b, "image-new").Pool.Reason, "leads out") })
 	b.Refused(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": "image-new"}}, runtime.CodeNoRunnerAvailable, "")
 }
 
-// A locked registry shows what it has to one password only, and sends half of what
-// is held.
+// A lockedRegistry needs a password, and sends only half of a held layer.
 type lockedRegistry struct {
 	*imagetest.Registry
 	password atomic.Value // "": everybody may
@@ -119,7 +118,7 @@ func newLockedRegistry(t *testing.T) *lockedRegistry {
 	return r
 }
 
-// hold has it send half of an image's first layer.
+// hold makes the registry send only half of an image's first layer.
 func (r *lockedRegistry) hold(t *testing.T, image v1.Image) {
 	t.Helper()
 	layers, err := image.Layers()
@@ -133,7 +132,7 @@ func (r *lockedRegistry) hold(t *testing.T, image v1.Image) {
 	r.held.Store(digest.String())
 }
 
-// A halfWriter passes so many bytes on.
+// A halfWriter passes this many bytes on.
 type halfWriter struct {
 	http.ResponseWriter
 	left int
@@ -199,7 +198,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	}
 	logIn(t, registry.Host, "hunter3")
 	revision := imageOf(t, p.Bed, "image").Revision
-	p.Change(t, object{"id": "image", "image": reference}) // changes nothing, but has it tried at once
+	p.Change(t, object{"id": "image", "image": reference}) // changes nothing, but retries the pull immediately
 	if s := imageOf(t, p.Bed, "image"); s.Pool.Image.State == "FAILED" || s.Revision != revision {
 		t.Errorf("right after it is asked for again: %+v", s)
 	}

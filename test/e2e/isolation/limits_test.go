@@ -28,13 +28,13 @@ func TestE2EOutputLimit(t *testing.T) {
 func TestE2ETimeLimitEndsTheWholeTree(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	// Children in sessions of their own, one that was orphaned, one that ignores TERM.
+	// Children in sessions of their own, an orphan, and one that ignores TERM.
 	script := `setsid sleep 77 & (setsid sh -c 'trap "" TERM; sleep 77; sleep 77' &) ; while echo on; do sleep 0.1; done`
 	got := b.Run(t, object{"runnerId": runner, "shell": script, "timeLimit": 1})
 	if n := strings.Count(got.Stream("STDOUT"), "on\n"); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 1000 || n < 1 {
 		t.Errorf("%s after %d ms and %d lines", got.Outcome, got.Usage.WallMs, n)
 	}
-	// pgrep sees what is left of them.
+	// Finds processes that are left.
 	left := b.Shell(t, runner, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep 'sleep 7[7]'; done; echo usable`)
 	if left.Stream("STDOUT") != "usable\n" {
 		t.Errorf("left: %q", left.Stream("STDOUT"))
@@ -109,7 +109,7 @@ func TestE2EForkBomb(t *testing.T) {
 		t.Fatalf("the limit of processes is %d: no bomb without one", limit)
 	}
 	got := b.Run(t, object{"runnerId": runner, "shell": "bomb() { bomb | bomb & }; bomb; sleep 1000", "timeLimit": 110})
-	if got.Outcome != "PROCESS_LIMIT" { // its time limit would end it later
+	if got.Outcome != "PROCESS_LIMIT" { // otherwise its time limit would end it later
 		t.Errorf("%s: %s", got.Outcome, got.Message)
 	}
 	if got := b.Shell(t, runner, "echo usable"); got.Stream("STDOUT") != "usable\n" {

@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// answersAt reports whether something does at an address of the machine's.
+// answersAt reports whether an address of the machine answers.
 func answersAt(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, wait.Limit)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestE2ENetwork(t *testing.T) {
 		t.Errorf("2 MiB at 20 Mbit/s: %q", r.Stream("STDOUT"))
 	}
 
-	t.Run("another policy", func(t *testing.T) { // replaces who is idle
+	t.Run("another policy", func(t *testing.T) { // replaces idle runners
 		put(object{"access": true, "allow": []string{}, "allowNames": []string{}, "bandwidthMbit": 0, "exposedPorts": []int{}})
 		open := connect(t, p, "net")
 		openly := map[string]bool{"tcp/" + world.Other4 + ":7777": true, "tcp/public.example:7777": true, "tcp/lan.example:7777": false, "tcp/" + world.LAN4 + ":7777": false, "tcp/" + world.Machine4 + ":7777": false}
@@ -103,7 +103,7 @@ func TestE2ENetwork(t *testing.T) {
 		if len(open.Ports) != 0 {
 			t.Errorf("its ports are at %v", open.Ports)
 		}
-		first.Finds(t, narrowly) // whom somebody holds keeps what it has
+		first.Finds(t, narrowly) // claimed runners keep their policy
 		link := open.Link()
 		if !linked(link) {
 			t.Errorf("it has no link %s", link)

@@ -20,14 +20,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// ordinary returns a command line that runs one as a user that isn't root, and has
-// nothing of its own.
+// ordinary returns a command line that runs another one as a user that isn't root and has no
+// subordinate ids.
 func (s *separation) ordinary(line ...string) []string {
 	return append([]string{"setpriv", "--reuid", s.user, "--regid", s.user, "--clear-groups", s.program}, line...)
 }
 
-// processes returns those of the server's user, as the machine counts, without
-// those that have ended.
+// processes returns the running processes of the server's user on the machine.
 func (s *separation) processes() (found []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {
@@ -88,7 +87,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("its files: %v (%v)", left, err)
 	}
 
-	// A server that was killed, and the next: what runs goes on, and can be ended.
+	// The next server after a kill: programs continue, and can be ended.
 	p.End(t, syscall.SIGKILL, false)
 	if said := p.Stderr.String(); strings.Count(said, lost) != 1 {
 		t.Errorf("at its start it said %q", said)
@@ -101,7 +100,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 	s.ends(p)
 }
 
-// ends stops a server, which is to leave nothing.
+// ends stops a server, which must leave nothing.
 func (s *separation) ends(p *bed.Process) {
 	t := s.t
 	t.Helper()
@@ -114,8 +113,8 @@ func (s *separation) ends(p *bed.Process) {
 	}
 }
 
-// ownedImage returns an image whose files are several users', and whose directories
-// not everybody may write to, in a registry of its own.
+// ownedImage returns an image whose files belong to several users, and whose directories not
+// everybody may write to. It is in a registry of the test.
 func ownedImage(t *testing.T) (reference, digest string) {
 	t.Helper()
 	of := func(name string, mode int64, uid, gid int, content string) imagetest.Entry {
@@ -139,7 +138,7 @@ func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		need.Lacks(t, "there is no newuidmap here, of Debian's package uidmap")
 	}
-	known, err := user.Lookup("bin") // who has nothing else to do
+	known, err := user.Lookup("bin") // a user without other processes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +148,7 @@ func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSeparationOf(t, known.Uid)
-	// The machine's own files say nothing of that.
+	// The machine's own files don't list this user's ids.
 	ordinary := func(line ...string) []string {
 		return append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"`, given}, s.ordinary(line...)...)
 	}
@@ -179,7 +178,7 @@ func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 		t.Errorf("the doctor leaves %q and says %s", left, out)
 	}
 
-	// Without the ids the image isn't what it was, and is unpacked anew.
+	// Without the ids the unpacked image differs, so it is unpacked again.
 	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
 	p = bed.Serve(t, s.data, "env", append([]string{"PATH=" + filepath.Dir(s.program)}, whole(t, line)...)...)
 	if got := p.Shell(t, p.ClaimLoosely(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
@@ -188,7 +187,7 @@ func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 	s.ends(p)
 }
 
-// whole returns a command line whose program has its whole path.
+// whole returns a command line with the full path of its program.
 func whole(t *testing.T, line []string) []string {
 	t.Helper()
 	path, err := exec.LookPath(line[0])

@@ -100,7 +100,7 @@ func TestE2EJobeFiles(t *testing.T) {
 	}
 	one.put(t, "abcdefgh", []byte("old"))
 	one.put(t, "abcdefgh", []byte("new"))
-	for range 2 { // it outlives runs
+	for range 2 { // the file outlives runs
 		if got := one.run(t, spec); got.Outcome != 15 || got.Stdout != "b'a\\x00\\xff' new\n" {
 			t.Errorf("%+v", got)
 		}
@@ -117,10 +117,10 @@ func TestE2EJobeFiles(t *testing.T) {
 	}
 	one.want(t, http.MethodPut, "files/abcdefgh", `{"file_contents": "$"}`, http.StatusBadRequest, `"put: contents of file abcdefgh are not valid base-64"`)
 	one.want(t, http.MethodPut, "files/abcdefgh", `{}`, http.StatusBadRequest, `"put: missing file_contents parameter"`)
-	one.want(t, http.MethodHead, "files/abcdefgh", "", http.StatusNoContent, "") // as it was
+	one.want(t, http.MethodHead, "files/abcdefgh", "", http.StatusNoContent, "") // unchanged
 }
 
-// token returns that of a tenant, which it makes; "": of all.
+// token makes a tenant's token; "" is a token for all tenants.
 func (m moodle) token(t *testing.T, tenant string, role client.Role) string {
 	t.Helper()
 	admin := bed.Bed{Client: m.Client.WithToken("correct-horse-battery")}
@@ -214,7 +214,7 @@ func TestE2EJobeBurst(t *testing.T) {
 		all.Go(func() {
 			defer ended.Add(1)
 			spec := fmt.Sprintf(`{"run_spec": {"language_id": "python3", "sourcecode": "print(input())", "input": "%d", "parameters": {"cputime": 100}}}`, i)
-			for { // a machine that is busy with others may be too slow for some: they are refused, not lost
+			for { // a busy machine may be too slow for some: they are refused, not lost
 				before := ended.Load()
 				status, body, err := m.send(t.Context(), http.MethodPost, "runs", strings.NewReader(spec))
 				if err != nil {

@@ -90,7 +90,7 @@ func TestE2EJobeOutcomes(t *testing.T) {
 	}
 }
 
-// holds reports whether a text has a part; one that is to be empty is.
+// holds reports whether a text contains a part. If the part is "", the text must be empty.
 func holds(text, part string) bool {
 	if part == "" {
 		return text == ""

@@ -56,7 +56,7 @@ func TestE2EBackupIsRestored(t *testing.T) {
 	}
 	p.Full(t, "mine", 1)
 	p.Finish(t)
-	// The records name the groups of the first server.
+	// The records name the cgroups of the first server.
 	for _, trees := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
 		if left, err := filepath.Glob(trees + first); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)

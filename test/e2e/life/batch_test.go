@@ -16,16 +16,16 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// batchReader is a subscriber of a batch, however often the server is killed.
+// batchReader is a subscriber of a batch that reconnects after each kill of the server.
 type batchReader struct {
 	id     string
 	cursor *string
 	output map[int]string // by case; -1: the build
-	ended  []int          // cases, in the order of their ends
+	ended  []int          // cases, in the order in which they ended
 	batch  client.Batch   // once it has ended
 }
 
-// read goes on until the batch ends or the connection breaks.
+// read reads until the batch ends or the connection breaks.
 func (r *batchReader) read(ctx context.Context, b bed.Bed) {
 	_ = b.Client.FollowBatch(ctx, r.id, r.cursor, func(event client.BatchEvent) error {
 		r.cursor = &event.Cursor

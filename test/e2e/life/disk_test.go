@@ -34,7 +34,7 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 	})
 	p := bed.ServeBinary(t, data)
 	runner := p.ClaimLoosely(t, "shell")
-	wait.For(t, "a runner is idle", func() bool { // a server says that it is ready once it has one
+	wait.For(t, "a runner is idle", func() bool { // the server is ready once it has one
 		for _, r := range p.RunnersOf(t, "") {
 			if r.State == "IDLE" {
 				return true
@@ -71,7 +71,7 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 	if r.End == nil || r.End.String() != "EXITED 7" || int64(r.Got.Len())+r.Lost != int64(len(want)) {
 		t.Errorf("it ended as %+v, with %d bytes and %d lost of %d", r.End, r.Got.Len(), r.Lost, len(want))
 	}
-	p.ClaimLoosely(t, "shell") // new ones are made again
+	p.ClaimLoosely(t, "shell") // new runners are made again
 	p.ClaimLoosely(t, "shell")
 	p.ClaimLoosely(t, "shell")
 	p.Finish(t)

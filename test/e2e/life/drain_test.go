@@ -114,9 +114,9 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 		go func() {
 			answered <- before.Do(t.Context(), `mutation { drainCluster(input: {draining: true}) { cluster { kind } } }`, nil, nil)
 		}()
-		if i%2 == 0 { // while it is asked for
+		if i%2 == 0 { // during the request
 			bed.AtSomeMoment(5 * time.Millisecond)
-		} else { // while the runners go
+		} else { // while runners are removed
 			err := <-answered
 			if answered <- err; err != nil {
 				t.Error(err)
@@ -155,7 +155,7 @@ func TestE2EDrainOfAnEmptyServerIsDoneImmediately(t *testing.T) {
 	}
 	claimed := make(chan string, 1)
 	go func() {
-		defer close(claimed) // also where the claim fails the test
+		defer close(claimed) // even if the claim fails the test
 		claimed <- p.ClaimLoosely(t, "shell")
 	}()
 	wait.For(t, "the claim waits", func() bool {

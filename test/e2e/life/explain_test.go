@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/artifacts"
 )
 
-// A failedTest is a test that fails, without failing the one around it.
+// A failedTest is a test that fails without failing the test that runs it.
 type failedTest struct {
 	testing.TB
 	said     strings.Builder
@@ -28,7 +28,7 @@ func (f *failedTest) Cleanup(do func()) { f.cleanups = append(f.cleanups, do) }
 
 func (f *failedTest) Logf(format string, a ...any) { fmt.Fprintf(&f.said, format, a...) }
 
-// end runs the cleanups, and returns what they printed.
+// end runs the cleanups and returns what they printed.
 func (f *failedTest) end() string {
 	for _, do := range slices.Backward(f.cleanups) {
 		do()

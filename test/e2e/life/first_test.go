@@ -22,14 +22,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A firstAnswer is what a client got that asked until it got something.
+// A firstAnswer is the first answer that a retrying client got.
 type firstAnswer struct {
 	environments []string
 	err          error
 }
 
-// askUntilAnswered asks for the environments until the server answers. Asked is
-// called when a request was written.
+// askUntilAnswered requests the environments until the server answers. It calls asked when a
+// request was written.
 func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) firstAnswer {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
@@ -43,7 +43,7 @@ func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) first
 		err := c.Do(ctx, `{ environments { id } }`, nil, &out)
 		var refused *client.Error
 		if err != nil && !errors.As(err, &refused) && ctx.Err() == nil {
-			continue // nobody listens yet
+			continue // nothing listens yet
 		}
 		answer := firstAnswer{err: err}
 		for _, env := range out.Environments {

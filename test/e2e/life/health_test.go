@@ -73,7 +73,7 @@ func TestE2EServerWithoutFreeDescriptorsRecovers(t *testing.T) {
 	if r := p.Shell(t, p.ClaimLoosely(t, "shell"), "echo well"); r.Stream("STDOUT") != "well\n" {
 		t.Errorf("%+v", r)
 	}
-	// Removing all runners at once takes more.
+	// Removing all runners concurrently takes more descriptors.
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestE2ELostDatabaseKeepsOutput(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // moved just now
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was just moved
 			t.Fatal(err)
 		}
 		return kept
@@ -162,7 +162,7 @@ func TestE2ELostDatabaseKeepsOutput(t *testing.T) {
 			t.Errorf("execution %d is %+v", i, x)
 		}
 	}
-	// Output that somebody deletes is reported as lost, with its cause.
+	// If somebody deletes output, it is reported as lost, with the cause.
 	if err := os.Remove(filepath.Join(data, "output", ids[0][len(ids[0])-2:], ids[0])); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func TestE2EStopWaitsForNoClient(t *testing.T) {
 func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
-	p := bed.Serve(t, data, "make", "--no-print-directory", "-C", bed.Source(t, "."), "-o", "build", "run", "DATA="+data, "ROCKPOOL_ON_STOP=keep") // its flag wins; bin/rockpool is built
+	p := bed.Serve(t, data, "make", "--no-print-directory", "-C", bed.Source(t, "."), "-o", "build", "run", "DATA="+data, "ROCKPOOL_ON_STOP=keep") // --on-stop of make run takes precedence; bin/rockpool is built
 	p.Bed.ClaimLoosely(t, "shell")
 	p.End(t, syscall.SIGINT, true)
 	p.WantNothingLeft(t)

@@ -57,7 +57,7 @@ func TestE2EProgramsThatEndWithoutAServerAreReported(t *testing.T) {
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 1, resources: {memoryMiB: 64}}) { created } }`, nil, nil)
 	runner, small := p.ClaimLoosely(t, "shell"), p.ClaimLoosely(t, "small")
-	// The memory of earlier ones was used up too: that isn't counted again.
+	// Earlier commands also used up the memory: that isn't counted again.
 	const hungry = "head -c 500m /dev/zero | tail -c 400m >/dev/null; exit 137"
 	if got := p.Shell(t, small, hungry); got.Outcome != "MEMORY_LIMIT" {
 		t.Fatalf("%+v", got)
@@ -205,7 +205,7 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	for i := 1; i <= 8; i++ {
 		var uploading sync.WaitGroup
 		var answer error
-		if i%4 == 0 { // the agent can't take all of it
+		if i%4 == 0 { // the agent can't read all of it
 			tell(syscall.SIGSTOP)
 		}
 		uploading.Go(func() { answer = update(content(i)) })

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// started is how an execution was started.
+// started says how an execution was started.
 type started struct {
 	Execution struct {
 		StartedWarm *bool
@@ -28,7 +28,7 @@ type started struct {
 func TestE2EWarmInterpreter(t *testing.T) {
 	b := bed.Open(t)
 	modules := []string{"json", "decimal"}
-	if more := os.Getenv("ROCKPOOL_WARM_MODULES"); more != "" { // to measure
+	if more := os.Getenv("ROCKPOOL_WARM_MODULES"); more != "" { // for measurements
 		modules = strings.Split(more, ",")
 	}
 	b.Put(t, map[string]any{"id": "warm", "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": modules}})
@@ -66,7 +66,7 @@ func TestE2EWarmInterpreter(t *testing.T) {
 		t.Errorf("started %+v", s.Execution)
 	}
 	var ids []string
-	for range 4 { // more than there are groups for one command each
+	for range 4 { // more than there are cgroups for one command each
 		ids = append(ids, b.Start(t, map[string]any{"runnerId": runner, "command": []string{"python3", "-c", "import time; time.sleep(.3); print(open('/proc/self/cgroup').read() != '')"}}))
 	}
 	for _, id := range ids {
@@ -148,8 +148,8 @@ func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// measure logs how long it took until the first output, warm and cold: one command after the other, and
-// each a while after the last.
+// measure logs the time until the first output, warm and cold. It runs the commands in sequence,
+// with a pause between them.
 func measure(t *testing.T, how func(command ...string) (started, string)) {
 	code := "import os, " + os.Getenv("ROCKPOOL_WARM_MODULES") + "; print(1, flush=True); os._exit(0)"
 	for _, pause := range []time.Duration{0, 500 * time.Millisecond} {

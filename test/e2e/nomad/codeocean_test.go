@@ -16,5 +16,5 @@ func TestE2ENomadServesCodeOcean(t *testing.T) {
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver, settings.Nomad.NoNetworkMode, settings.Doors = "exec", "host", []string{config.DoorPoseidon}
 	b, _ := bed.ServeHere(t, settings)
-	codeocean.Platform{URL: b.Address, Token: "correct-horse-battery", Image: runtime.DefaultImage}.Run(t, "whoami") // which the tests' images don't have
+	codeocean.Platform{URL: b.Address, Token: "correct-horse-battery", Image: runtime.DefaultImage}.Run(t, "whoami") // the tests' images don't have it
 }

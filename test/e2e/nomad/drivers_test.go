@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A place is a driver's server with one environment.
+// A place is the server of a driver, with one environment.
 type place struct {
 	bed.Bed
 	nomad  *nomadtest.Nomad
@@ -38,7 +38,8 @@ func (p place) claim(t *testing.T, environment string, input object) string {
 	return out.ClaimRunner.Runner.ID
 }
 
-// eachDriver runs a test on each driver that isolates, with what an environment needs there.
+// eachDriver runs a test on each driver that isolates, with the fields that environments need
+// there.
 func eachDriver(t *testing.T, test func(t *testing.T, p place, environment object)) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "exec"}, Volumes: true})
 	for driver, image := range map[string]string{"docker": nomadtest.Image, "exec": runtime.DefaultImage} {
@@ -51,7 +52,7 @@ func eachDriver(t *testing.T, test func(t *testing.T, p place, environment objec
 	}
 }
 
-// limitOfProcesses returns the kernel's for a runner, as the machine sees it.
+// limitOfProcesses returns the kernel's limit for a runner, as the machine sees it.
 func (p place) limitOfProcesses(t *testing.T, runner string) string {
 	t.Helper()
 	allocations, _, err := p.nomad.API().Jobs().Allocations("rockpool-"+p.driver+"-runner-"+runner, true, nil)
@@ -102,8 +103,8 @@ func TestE2ENomadReportsWhichLimitWasReached(t *testing.T) {
 			}
 		}
 		p.NamesEveryLimit(t, runner, 96, 32)
-		// What a file in memory holds is no process's. What was in memory before isn't this execution's.
-		r := p.Shell(t, runner, "head -c 12000000 /dev/zero >f; sleep 3 & sleep 3 & sleep 3; rm f") // while it is measured some thirty times
+		// A file in memory belongs to no process. Memory used before doesn't belong to this execution.
+		r := p.Shell(t, runner, "head -c 12000000 /dev/zero >f; sleep 3 & sleep 3 & sleep 3; rm f") // long enough for about thirty measurements
 		var used struct {
 			Execution struct {
 				Usage struct{ PeakMemory, PeakProcesses, BytesWritten *int64 }

@@ -55,7 +55,7 @@ func TestE2EMetricsCountWhatHappenedOnNomad(t *testing.T) {
 		t.Errorf("of its memory %v is promised", share)
 	}
 
-	// Many runners come and go, and leave no series behind.
+	// Many runners start and end, and leave no series.
 	before := s.Series()
 	const many = 10
 	for range many {
@@ -92,7 +92,7 @@ func TestE2EMetricsCountWhatHappenedOnNomad(t *testing.T) {
 	})
 }
 
-// kill ends the agent of a runner.
+// kill kills a runner's agent.
 func (c troubled) kill(t *testing.T, runner string) {
 	t.Helper()
 	all, _, err := c.n.API().Allocations().List(nil)

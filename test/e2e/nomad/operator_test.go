@@ -22,15 +22,15 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// An operator does what docs/guides/nomad.md says, as it stands there, on another address and in another directory.
+// An operator follows docs/guides/nomad.md to the letter, but with other addresses and directories.
 type operator struct {
 	t     *testing.T
-	dir   string            // where /etc/rockpool is, and what is started
-	other *strings.Replacer // of names that the page makes up
+	dir   string            // replaces /etc/rockpool; the working directory
+	other *strings.Replacer // replaces names that the page invents
 	env   []string
 }
 
-// do runs lines of the page in a shell, and returns what they print.
+// do runs lines of the page in a shell and returns what they print.
 func (o operator) do(lines string) string {
 	o.t.Helper()
 	cmd := exec.CommandContext(o.t.Context(), "bash", "-ec", o.other.Replace(lines))
@@ -42,7 +42,7 @@ func (o operator) do(lines string) string {
 	return string(out)
 }
 
-// begin runs a line that doesn't end, until the test does, and returns what it has printed.
+// begin runs a line that doesn't end until the test ends. printed returns its output so far.
 func (o operator) begin(line string) (printed func() string) {
 	o.t.Helper()
 	cmd := exec.Command("bash", "-ec", "exec "+o.other.Replace(line))
@@ -78,7 +78,7 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
-// serving waits until a server says that it is ready.
+// serving waits until a server is ready.
 func (o operator) serving(address string) {
 	o.t.Helper()
 	wait.For(o.t, "the server is ready", func() bool {
@@ -182,7 +182,7 @@ func TestE2ENomadQuickStartRunsAProgram(t *testing.T) {
 	exports := regexp.MustCompile(`export ([A-Z_]+=\S+)`)
 	printed := o.begin(lines[0])
 	wait.For(t, "Nomad says how to use it", func() bool { return strings.Contains(printed(), "bin/rockpool serve") })
-	for _, export := range exports.FindAllStringSubmatch(printed(), 2) { // the third is for everything
+	for _, export := range exports.FindAllStringSubmatch(printed(), 2) { // the third is for all users
 		o.env = append(o.env, export[1])
 	}
 	o.begin(lines[1])

@@ -23,7 +23,7 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	serve := func() (bed.Bed, func()) {
 		settings := newNomadConfig(t, n)
 		settings.Listen, settings.PeerListen, settings.AdvertiseURL = port.Spare(t), port.Spare(t), ""
-		settings.Nomad.StreamAgent = true // so that runners need neither server
+		settings.Nomad.StreamAgent = true // so that runners don't need a server
 		return bed.ServeHere(t, settings)
 	}
 	first, stop := serve()
@@ -47,7 +47,7 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	if x := output.Execution; x.Outcome != "EXITED" || len(x.Output.Chunks) != 1 || x.Output.Chunks[0].Text != "one\n" {
 		t.Errorf("what the first ran, at the second: %+v", x)
 	}
-	// A subscription over a WebSocket, and a file larger than any buffer, through the second.
+	// A subscription over a WebSocket, and a file larger than any buffer, through the second server.
 	large := strings.Repeat("0123456789abcdef", 1<<18)
 	if err := second.Client.UploadFile(t.Context(), runner, "/workspace/large", "", int64(len(large)), strings.NewReader(large)); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package scraping scrapes what servers show Prometheus, compares it with docs/reference/metrics.md,
-// and finds out which of the example alerts it fires.
+// Package scraping scrapes servers as Prometheus does, compares the result with
+// docs/reference/metrics.md, and finds which example alerts fire.
 package scraping
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// A Scraping is what one scrape brought, by metric.
+// A Scraping is the result of one scrape, by metric.
 type Scraping map[string]*dto.MetricFamily
 
-// Ask asks a server for its metrics, with these headers.
+// Ask requests a server's metrics with these headers.
 func Ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int, body string) {
 	t.Helper()
 	status, body, err := ask(t, b, method, as)
@@ -38,7 +38,7 @@ func ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Close = true // the test looks for goroutines at its end
+	request.Close = true // the test checks for goroutines at its end
 	for name, value := range as {
 		request.Header.Set(name, fmt.Sprint(value))
 	}
@@ -52,7 +52,7 @@ func ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int,
 	return answer.StatusCode, string(text), err
 }
 
-// Scrape scrapes the server, and insists on names that follow Prometheus' rules.
+// Scrape scrapes the server. Names must follow Prometheus' rules.
 func Scrape(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
 	status, body := Ask(t, b, http.MethodGet, nil)
@@ -70,8 +70,8 @@ func Scrape(t testing.TB, b bed.Bed) Scraping {
 	return all
 }
 
-// ScrapeDown is what Prometheus gets of a server that doesn't answer: nothing. It fails
-// the test where one does.
+// ScrapeDown is the scrape of a server that doesn't answer: empty. It fails the test if the server
+// answers.
 func ScrapeDown(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
 	if status, _, err := ask(t, b, http.MethodGet, nil); err == nil {
@@ -80,8 +80,8 @@ func ScrapeDown(t testing.TB, b bed.Bed) Scraping {
 	return nil
 }
 
-// Value is that of a metric with these labels, in pairs; of a histogram its count.
-// It is 0 where there is none.
+// Value returns the value of a metric with these labels, given in pairs; of a histogram its count.
+// It is 0 if there is none.
 func (s Scraping) Value(name string, labels ...string) (sum float64) {
 	for _, m := range s[name].GetMetric() {
 		if !hasLabels(m, labels) {
@@ -101,8 +101,7 @@ func hasLabels(m *dto.Metric, wanted []string) bool {
 	return true
 }
 
-// Want compares figures, of which the keys are names with labels, in Prometheus'
-// own spelling.
+// Want compares figures. Their keys are names with labels in Prometheus' spelling.
 func (s Scraping) Want(t testing.TB, figures map[string]float64) {
 	t.Helper()
 	for _, figure := range slices.Sorted(maps.Keys(figures)) {
@@ -121,8 +120,8 @@ func (s Scraping) Want(t testing.TB, figures map[string]float64) {
 	}
 }
 
-// Series are ours, but for the steps of workers, and the times of calls: which were taken
-// is up to them.
+// Series returns the server's own series, except the workers' steps and the times of calls: these
+// depend on which steps and calls there were.
 func (s Scraping) Series() (all []string) {
 	for name, f := range s {
 		if strings.HasPrefix(name, "rockpool_") && name != "rockpool_scheduler_step_duration_seconds" && name != "rockpool_nomad_call_duration_seconds" {
