@@ -62,7 +62,7 @@ func (s *storm) strikeDatabase(ctx context.Context, f schedule.Fault) error {
 func (s *storm) drain(ctx context.Context, f schedule.Fault) error {
 	ctx = context.WithoutCancel(ctx)
 	var nodes []struct{ ID string }
-	if err := s.Nomad.Ask(ctx, http.MethodGet, "/v1/nodes", nil, &nodes); err != nil || len(nodes) == 0 {
+	if err := s.Nomad.Call(ctx, http.MethodGet, "/v1/nodes", nil, &nodes); err != nil || len(nodes) == 0 {
 		return errors.Join(errors.New("there is no node"), err)
 	}
 	path := "/v1/node/" + nodes[f.Choice/2%uint64(len(nodes))].ID + "/drain"
@@ -72,12 +72,12 @@ func (s *storm) drain(ctx context.Context, f schedule.Fault) error {
 	}
 	over := s.Ledger.Drain()
 	defer over()
-	if err := s.Nomad.Ask(ctx, http.MethodPut, path, map[string]any{"DrainSpec": map[string]any{"Deadline": deadline}}, nil); err != nil {
+	if err := s.Nomad.Call(ctx, http.MethodPut, path, map[string]any{"DrainSpec": map[string]any{"Deadline": deadline}}, nil); err != nil {
 		return err
 	}
 	s.Ledger.Count(ledger.Drained, 1)
 	moment.Pause(ctx, f.Down)
-	return s.Nomad.Ask(ctx, http.MethodPut, path, map[string]any{"DrainSpec": nil, "MarkEligible": true}, nil)
+	return s.Nomad.Call(ctx, http.MethodPut, path, map[string]any{"DrainSpec": nil, "MarkEligible": true}, nil)
 }
 
 // onNomad returns how an operator or a failure harms one runner on Nomad.
@@ -103,7 +103,7 @@ func (s *storm) onNomad(ctx context.Context, kind schedule.Kind) func(runner str
 				path, body = "/v1/client/allocation/"+a+"/signal", map[string]any{"Signal": "SIGKILL"}
 			}
 		}
-		return s.Nomad.Ask(ctx, method, path, body, nil) == nil // Nomad refuses while it starts
+		return s.Nomad.Call(ctx, method, path, body, nil) == nil // Nomad refuses while it starts
 	}
 }
 

@@ -230,7 +230,7 @@ func (h *Host) Serve(port int) (received func(text string) bool) {
 }
 
 // Ask returns the answer of a server, or why there is none. It waits for either. Use [Host.Send]
-// for questions that nothing answers.
+// for probes that nothing answers.
 func (h *Host) Ask(protocol, to string, port int) (said string, err error) {
 	h.Do(func() { said, err = Ask(protocol, to, port) })
 	return said, err

@@ -41,7 +41,7 @@ type Result struct {
 	Ratio    float64 `json:"ratio"`         // the row's median divided by the floor's
 	Per      string  `json:"per,omitempty"` // the operation that CPU counts
 	CPU      *CPU    `json:"cpu,omitempty"`
-	FloorCPU *CPU    `json:"floorCpu,omitempty"` // only Beside is counted
+	FloorCPU *CPU    `json:"floorCpu,omitempty"` // only Other is counted
 	// Latencies of single operations in ms, if Row and Floor are rates; nil: not measured.
 	Latency      *Summary  `json:"latency,omitempty"`
 	FloorLatency *Summary  `json:"floorLatency,omitempty"`
@@ -57,9 +57,9 @@ type Result struct {
 type CPU struct {
 	Server float64 `json:"serverMs"`
 	Inside float64 `json:"insideMs"` // agents and programs in the runners; 0 if the bench can't measure them
-	// Beside is the rest of the machine's CPU time: the client, the kernel's own threads, and unrelated
+	// Other is the rest of the machine's CPU time: the client, the kernel's own threads, and unrelated
 	// programs. It is meaningful only on a machine without other work. It is counted in ticks of 10 ms.
-	Beside float64 `json:"besideMs"`
+	Other float64 `json:"besideMs"`
 }
 
 // A Goal is a bound that a figure of a row should meet.

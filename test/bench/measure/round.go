@@ -95,5 +95,5 @@ func (r *Round) CPU() *CPU {
 		return nil
 	}
 	each := func(d time.Duration) float64 { return max(0, milliseconds(d)) / r.operations }
-	return &CPU{Server: each(r.server), Inside: each(r.inside), Beside: each(r.machine - r.server - r.inside)}
+	return &CPU{Server: each(r.server), Inside: each(r.inside), Other: each(r.machine - r.server - r.inside)}
 }

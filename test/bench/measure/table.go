@@ -64,8 +64,8 @@ func (c *CPU) figures(per string) (server, inside, beside string) {
 	if c.Inside > 0 {
 		inside = Figure(c.Inside) + " ms"
 	}
-	if c.Beside > 0 {
-		beside = Figure(c.Beside) + " ms"
+	if c.Other > 0 {
+		beside = Figure(c.Other) + " ms"
 	}
 	return server, inside, beside
 }

@@ -160,8 +160,8 @@ func (c *Holder) probe(ctx context.Context, runner, script string) (text string,
 			return "", 0, false
 		}
 		switch x := out.Execution; {
-		case x.State != runtime.ExecutionFinished && time.Since(began) > house.AskWithin:
-			c.Ledger.Wrong(ledger.Unfinished, 1, "a probe in runner %s is %s after %s", runner, x.State, house.AskWithin)
+		case x.State != runtime.ExecutionFinished && time.Since(began) > house.InsistWithin:
+			c.Ledger.Wrong(ledger.Unfinished, 1, "a probe in runner %s is %s after %s", runner, x.State, house.InsistWithin)
 			return "", 0, false
 		case x.State != runtime.ExecutionFinished:
 		case x.Output.LostBytes > 0 && c.Ledger.WasFull(began): // its output was lost on the full disk

@@ -57,7 +57,7 @@ func (w *watcher) run(ctx context.Context, runner string, p ledger.Program) {
 	began := time.Now()
 	for !w.done && ctx.Err() == nil {
 		w.follow(ctx)
-		if time.Since(began) > house.AskWithin {
+		if time.Since(began) > house.InsistWithin {
 			w.Ledger.Wrong(ledger.Unfinished, 1, "program %s (to end by %s, in runner %s)", p.Key, p.Ends, runner)
 			return
 		}

@@ -14,7 +14,7 @@ import (
 // The patience of clients: with one call, and with the servers.
 const (
 	CallWithin = 45 * time.Second
-	AskWithin  = 2 * time.Minute
+	InsistWithin  = 2 * time.Minute
 )
 
 // Insist repeats a call that is safe to repeat until a server answers. It returns the server's
@@ -28,8 +28,8 @@ func (h *House) Insist(ctx context.Context, send func(context.Context) error) er
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
-		case time.Since(began) > AskWithin:
-			h.Ledger.Wrong(ledger.FalseErrors, 1, "no answer within %s: %v", AskWithin, err)
+		case time.Since(began) > InsistWithin:
+			h.Ledger.Wrong(ledger.FalseErrors, 1, "no answer within %s: %v", InsistWithin, err)
 			return err
 		case client.Passing(err) || h.Excused(began, err):
 			moment.Pause(ctx, 30*time.Millisecond)

@@ -107,8 +107,8 @@ func (n *Nomad) flags(url string) []string {
 		"--nomad-lock-ttl", "60", "--advertise-url", url}
 }
 
-// Ask sends a request to Nomad's API.
-func (n *Nomad) Ask(ctx context.Context, method, path string, body, into any) error {
+// Call sends a request to Nomad's API.
+func (n *Nomad) Call(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	text, err := json.Marshal(body)
@@ -144,7 +144,7 @@ func JobOf(runner string) string { return jobPrefix + runner }
 // Runners returns the runners that have jobs, or none while Nomad doesn't answer.
 func (n *Nomad) Runners() []string {
 	var jobs []struct{ ID string }
-	_ = n.Ask(context.Background(), http.MethodGet, "/v1/jobs?prefix="+jobPrefix, nil, &jobs)
+	_ = n.Call(context.Background(), http.MethodGet, "/v1/jobs?prefix="+jobPrefix, nil, &jobs)
 	var all []string
 	for _, job := range jobs {
 		all = append(all, strings.TrimPrefix(job.ID, jobPrefix))
@@ -159,7 +159,7 @@ type allocation struct{ ID, JobID, ClientStatus, DesiredStatus string }
 // Allocation returns the id of a runner's allocation; "" if it has none.
 func (n *Nomad) Allocation(ctx context.Context, runner string) string {
 	var all []allocation
-	_ = n.Ask(ctx, http.MethodGet, "/v1/job/"+JobOf(runner)+"/allocations", nil, &all)
+	_ = n.Call(ctx, http.MethodGet, "/v1/job/"+JobOf(runner)+"/allocations", nil, &all)
 	for _, a := range all {
 		if a.ClientStatus == "running" && a.DesiredStatus == "run" {
 			return a.ID
@@ -173,8 +173,8 @@ func (n *Nomad) Leaks(ctx context.Context, l *ledger.Ledger) error {
 	var allocations []allocation
 	var variables []struct{ Path string }
 	err := errors.Join(
-		n.Ask(ctx, http.MethodGet, "/v1/allocations", nil, &allocations),
-		n.Ask(ctx, http.MethodGet, "/v1/vars?prefix="+nomadPrefix+"/runners/", nil, &variables))
+		n.Call(ctx, http.MethodGet, "/v1/allocations", nil, &allocations),
+		n.Call(ctx, http.MethodGet, "/v1/vars?prefix="+nomadPrefix+"/runners/", nil, &variables))
 	for _, runner := range n.Runners() {
 		l.Wrong(ledger.LeakedJobs, 1, "job %s", JobOf(runner))
 	}

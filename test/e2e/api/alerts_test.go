@@ -71,7 +71,7 @@ func withoutAHelper(t *testing.T) (before, after scraping.Scraping) {
 func withAMount(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := serveBeside(t, unchanged)
 	b.Change(t, object{"id": "a", "poolSize": 0})
-	runner := b.ClaimLoosely(t, "a")
+	runner := b.ClaimUnreleased(t, "a")
 	before = scraping.Scrape(t, b)
 	at := filepath.Join(b.Data, "local", "runners", runner, "busy")
 	if err := os.Mkdir(at, 0o700); err != nil {

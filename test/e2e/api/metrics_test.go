@@ -74,7 +74,7 @@ func TestE2EMetricsCountWhatHappened(t *testing.T) {
 	p.Call(t, `mutation { putEnvironment(input: {id: "m", poolSize: 0}) { created } }`, nil, nil)
 	p.Refused(t, claimOf, object{"in": object{"environmentId": "m"}}, runtime.CodeNoRunnerAvailable, "")
 	p.Refused(t, claimOf, object{"in": object{"environmentId": "made up"}}, runtime.CodeEnvironmentNotFound, "")
-	a, b, c := p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m")
+	a, b, c := p.ClaimUnreleased(t, "m"), p.ClaimUnreleased(t, "m"), p.ClaimUnreleased(t, "m")
 	p.Shell(t, a, "printf 0123456789")
 	p.Shell(t, b, "head -c 100000 /dev/zero; printf err >&2; exit 3")
 	p.Run(t, object{"runnerId": a, "shell": "printf last; sleep 60", "timeLimit": 1})
@@ -143,8 +143,8 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	memory := room * 2 / 5 // two fit, and half of a third
 	before := scraping.Scrape(t, p.Bed)
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
-	held := p.ClaimLoosely(t, "held")
-	p.ClaimLoosely(t, "held")
+	held := p.ClaimUnreleased(t, "held")
+	p.ClaimUnreleased(t, "held")
 	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 	var s scraping.Scraping
@@ -204,7 +204,7 @@ func TestE2EMetricsSeriesDoNotGrow(t *testing.T) {
 	for range clients {
 		scrapers.Go(func() {
 			for range many / 5 {
-				switch status, _ := scraping.Ask(t, p.Bed, http.MethodGet, nil); status {
+				switch status, _ := scraping.Request(t, p.Bed, http.MethodGet, nil); status {
 				case http.StatusOK:
 				case http.StatusServiceUnavailable:
 					refused.Add(1)
@@ -244,7 +244,7 @@ func TestE2EMetricsNeedAToken(t *testing.T) {
 		{http.MethodGet, object{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
 		{http.MethodPost, nil, http.StatusMethodNotAllowed},
 	} {
-		if status, body := scraping.Ask(t, b, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
+		if status, body := scraping.Request(t, b, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
 			t.Errorf("%s as %v: %d, want %d", test.method, test.as, status, test.status)
 		}
 	}

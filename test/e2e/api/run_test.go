@@ -478,7 +478,7 @@ func TestE2ERunCommand(t *testing.T) {
 	}
 	binary := bed.Rockpool(t)
 	out, errout, code := bed.RunProgram(t, strings.NewReader("input"), binary, "run", "--server", b.Address, "--env", "python", "--stdin", program)
-	if out != "hello input\n" || bed.AtOnce(errout) != "oops\n" || code != 3 {
+	if out != "hello input\n" || bed.WithoutWaitingLine(errout) != "oops\n" || code != 3 {
 		t.Errorf("%q, %q, %d", out, errout, code)
 	}
 	if out, errout, code := bed.RunProgram(t, nil, binary, "run", "--server", b.Address, "--env", "shell", "--time-limit", "1", "--", "sleep", "9"); code != 124 || !strings.Contains(errout, "time limit") {

@@ -38,7 +38,7 @@ func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 	p, room := tightMachine(t, bed.DataDir(t))
 	memory := room * 2 / 5 // two fit, and half of a third
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
-	held := []string{p.ClaimLoosely(t, "held"), p.ClaimLoosely(t, "held")}
+	held := []string{p.ClaimUnreleased(t, "held"), p.ClaimUnreleased(t, "held")}
 
 	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
 	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
@@ -82,7 +82,7 @@ func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 
 	p.Release(t, held[0])
 	p.Full(t, "short", 1)
-	var running []bed.Place
+	var running []bed.Allocation
 	wait.For(t, "its place is RUNNING", func() bool {
 		running = places(t, p.Bed, object{"env": "short", "status": []string{"RUNNING"}})
 		return len(running) == 1
@@ -104,7 +104,7 @@ func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 	claimed := make(chan string, 1)
 	go func() {
 		defer close(claimed) // even if the claim fails the test
-		claimed <- p.ClaimLoosely(t, "held")
+		claimed <- p.ClaimUnreleased(t, "held")
 	}()
 	awaitBlocked(t, p.Bed, "held", runtime.PriorityWaiting)
 	p.Release(t, held[1])
@@ -179,7 +179,7 @@ func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "1", "--keep-allocations", "86400")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.Release(t, runner)
 	wait.For(t, "the evaluations of what came and went are forgotten", func() bool {
 		for _, e := range p.Evaluations(t, "") {
@@ -198,7 +198,7 @@ func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 	})
 	p.End(t, syscall.SIGTERM, false)
 	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "86400", "--keep-allocations", "1")
-	runner = p.ClaimLoosely(t, "shell")
+	runner = p.ClaimUnreleased(t, "shell")
 	p.Release(t, runner)
 	wait.For(t, "its place is forgotten", func() bool { return len(places(t, p.Bed, object{"runner": runner})) == 0 })
 	if all := p.Evaluations(t, "shell", "COMPLETE"); !slices.ContainsFunc(all, func(e bed.Evaluation) bool { return e.RunnerID == runner }) {

@@ -63,7 +63,7 @@ func TestE2EStalledSubscriberTakesNoMemory(t *testing.T) {
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "flood", "poolSize": 1, "outputLimit": 2 << 30, "defaultTimeLimit": 600}}, nil)
-	runner := p.ClaimLoosely(t, "flood")
+	runner := p.ClaimUnreleased(t, "flood")
 	// First a small program: the cost of any subscription isn't the cost of a flood.
 	small := p.Start(t, object{"runnerId": runner, "shell": "head -c 1M /dev/zero"})
 	if err := p.Follow(t.Context(), small, nil, func(client.Event) error { return nil }); err != nil {
@@ -73,7 +73,7 @@ func TestE2EStalledSubscriberTakesNoMemory(t *testing.T) {
 	before := peak(t, p.Cmd.Process.Pid)
 
 	id := p.Start(t, object{"runnerId": runner, "shell": "head -c 1G /dev/zero"})
-	conn := p.SlowWatcher(t, id)
+	conn := p.StalledSubscriber(t, id)
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 10)); err != nil { // and no more
 		t.Fatal(err)

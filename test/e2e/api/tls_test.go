@@ -48,7 +48,7 @@ func serveSecured(t *testing.T) *secured {
 	settings.TLS.Cert, settings.TLS.Key = s.authority.Write(t, s.dir, "first")
 	s.Bed, s.stop = bed.ServeHere(t, settings)
 	s.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": object{"id": "tls", "poolSize": 1}}, nil)
-	s.runner = s.ClaimLoosely(t, "tls")
+	s.runner = s.ClaimUnreleased(t, "tls")
 	return s
 }
 

@@ -61,7 +61,7 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	p := bed.ServeBinary(t, data)
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "large", "poolSize": 1, "resources": object{"workspaceMiB": 160, "memoryMiB": 384}}}, nil)
-	runner := p.ClaimLoosely(t, "large")
+	runner := p.ClaimUnreleased(t, "large")
 	p.UploadFile(t, runner, "warm", 5, strings.NewReader("warm\n"))
 	server, agent := p.Cmd.Process.Pid, bed.AgentOf(t, p.Cgroups, runner)
 	weigh := func(what string, carry func()) {

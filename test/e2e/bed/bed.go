@@ -85,7 +85,7 @@ func Open(t testing.TB) Bed {
 		t.Fatalf("the server for the tests doesn't start: %v\n%s", SharedServer.err, SharedServer.Log.String())
 	}
 	Explain(t, &SharedServer.Log)
-	t.Cleanup(func() { SharedServer.bed.AskEvents(t) })
+	t.Cleanup(func() { SharedServer.bed.CollectEvents(t) })
 	return SharedServer.bed
 }
 
@@ -203,7 +203,7 @@ func (b Bed) Refused(t testing.TB, query string, variables object, code runtime.
 // Claim claims a runner, and releases it at the test's end.
 func (b Bed) Claim(t testing.TB, environment string) string {
 	t.Helper()
-	id := b.ClaimLoosely(t, environment)
+	id := b.ClaimUnreleased(t, environment)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()

@@ -128,9 +128,9 @@ func claimed(t testing.TB, runner string) {
 	}
 }
 
-// AskEvents requests the events of a failed test's runners from a server that still answers. The
+// CollectEvents requests the events of a failed test's runners from a server that still answers. The
 // test claimed these runners, or the logs name them.
-func (b Bed) AskEvents(t testing.TB) {
+func (b Bed) CollectEvents(t testing.TB) {
 	x, ok := explanationOf(t)
 	if !ok || !t.Failed() {
 		return

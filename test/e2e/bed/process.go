@@ -65,9 +65,9 @@ func RunProgram(t testing.TB, stdin io.Reader, name string, args ...string) (std
 
 var waitingLine = regexp.MustCompile(`(?m)^rockpool: waiting for a runner of .*\n`)
 
-// AtOnce removes the line about waiting for a runner from a command's stderr. The line depends on
+// WithoutWaitingLine removes the line about waiting for a runner from a command's stderr. The line depends on
 // the machine's load.
-func AtOnce(stderr string) string { return waitingLine.ReplaceAllString(stderr, "") }
+func WithoutWaitingLine(stderr string) string { return waitingLine.ReplaceAllString(stderr, "") }
 
 // A Process is a running bin/rockpool serve, or a command that runs it, as a user starts it.
 type Process struct {
@@ -119,7 +119,7 @@ func ServeTo(t testing.TB, rest func(stdout io.Reader), data string, name string
 			t.Cleanup(p.CloseIdle)
 			t.Cleanup(func() {
 				if p.Cmd.ProcessState == nil {
-					p.AskEvents(t)
+					p.CollectEvents(t)
 				}
 			})
 			return p
@@ -140,7 +140,7 @@ func ServeBinary(t testing.TB, data string) *Process {
 // exit code must be 0.
 func (p *Process) End(t testing.TB, signal syscall.Signal, group bool) {
 	t.Helper()
-	p.AskEvents(t)
+	p.CollectEvents(t)
 	pid := p.Cmd.Process.Pid
 	if group {
 		pid = -pid
@@ -183,8 +183,8 @@ func CgroupsOf(data string) string {
 	return "rockpool/" + strings.TrimPrefix(place, "-") + "-" + strconv.Itoa(os.Getpid())
 }
 
-// ClaimLoosely claims a runner that isn't released at the test's end.
-func (b Bed) ClaimLoosely(t testing.TB, environment string) string {
+// ClaimUnreleased claims a runner that isn't released at the test's end.
+func (b Bed) ClaimUnreleased(t testing.TB, environment string) string {
 	t.Helper()
 	runner, err := client.Claim(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(int(wait.Limit.Seconds()))})
 	if err != nil {

@@ -20,8 +20,8 @@ type Evaluation struct {
 	WorkMs             *float64
 }
 
-// A Place is an allocation as the API shows it.
-type Place struct {
+// A Allocation is an allocation as the API shows it.
+type Allocation struct {
 	ID, RunnerID, EnvironmentID, EvaluationID, Desired, Status string
 	Resources                                                  struct{ MemoryMiB int }
 	CreatedAt, RunningAt, EndedAt                              time.Time
@@ -38,7 +38,7 @@ type Scheduled struct {
 			Edges      []struct{ Cursor string }
 		}
 		Allocations struct {
-			Nodes      []Place
+			Nodes      []Allocation
 			TotalCount int
 		}
 	}

@@ -67,8 +67,8 @@ func (c *Cutter) serve(ctx context.Context, client net.Conn) {
 	_ = client.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
 }
 
-// SlowWatcher subscribes over a socket with a small buffer and reads nothing.
-func (p *Process) SlowWatcher(t *testing.T, execution string) net.Conn {
+// StalledSubscriber subscribes over a socket with a small buffer and reads nothing.
+func (p *Process) StalledSubscriber(t *testing.T, execution string) net.Conn {
 	t.Helper()
 	var raw net.Conn
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

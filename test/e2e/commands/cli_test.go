@@ -322,7 +322,7 @@ func privately(t *testing.T) (environ []string, state string) {
 func TestE2EPrivateServer(t *testing.T) {
 	privately(t)
 	out, errs, code := bed.RunProgram(t, strings.NewReader("fed"), bed.Rockpool(t), "run", "--env", "shell", "--stdin", "--", "sh", "-c", "cat; exit 9")
-	if out != "fed" || code != 9 || strings.Count(bed.AtOnce(errs), "\n") != 1 || !strings.Contains(errs, "starting a temporary one") {
+	if out != "fed" || code != 9 || strings.Count(bed.WithoutWaitingLine(errs), "\n") != 1 || !strings.Contains(errs, "starting a temporary one") {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "nonesuch", "--", "true"); code != 125 || !strings.Contains(errs, `"shell"`) {

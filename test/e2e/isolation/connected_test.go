@@ -21,7 +21,7 @@ type Connected struct {
 // connect claims a runner and uploads the prober.
 func connect(t *testing.T, p *bed.Process, environment string) *Connected {
 	t.Helper()
-	c := &Connected{Process: p, ID: p.ClaimLoosely(t, environment)}
+	c := &Connected{Process: p, ID: p.ClaimUnreleased(t, environment)}
 	program, err := attack.Prober()
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +30,12 @@ func connect(t *testing.T, p *bed.Process, environment string) *Connected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Look(t)
+	c.Inspect(t)
 	return c
 }
 
-// Look reads the addresses of the runner's ports, and returns its state; "" once it is gone.
-func (c *Connected) Look(t *testing.T) (state string) {
+// Inspect reads the addresses of the runner's ports, and returns its state; "" once it is gone.
+func (c *Connected) Inspect(t *testing.T) (state string) {
 	t.Helper()
 	out, err := client.GetRunner(t.Context(), c, c.ID)
 	if err != nil {
@@ -51,9 +51,9 @@ func (c *Connected) Look(t *testing.T) (state string) {
 	return string(out.Runner.State)
 }
 
-// Finds makes the runner connect to each place ("tcp/20.0.0.2:7777"). It fails the test unless
+// WantReachable makes the runner connect to each place ("tcp/20.0.0.2:7777"). It fails the test unless
 // exactly the true ones answer.
-func (c *Connected) Finds(t *testing.T, places map[string]bool) {
+func (c *Connected) WantReachable(t *testing.T, places map[string]bool) {
 	t.Helper()
 	command := []string{"./prober", "ask"}
 	for place := range places {

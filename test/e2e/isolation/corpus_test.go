@@ -157,8 +157,8 @@ func TestE2EAttacks(t *testing.T) {
 	p.End(t, syscall.SIGTERM, false)
 }
 
-// A toldHealth is what a server reports of its attacks.
-type toldHealth struct {
+// A reportedHealth is what a server reports of its attacks.
+type reportedHealth struct {
 	Status     string
 	Components []struct{ Name, Status, Message string }
 	Attacks    *struct {
@@ -169,7 +169,7 @@ type toldHealth struct {
 	}
 }
 
-func (h toldHealth) part(name string) string {
+func (h reportedHealth) part(name string) string {
 	for _, c := range h.Components {
 		if c.Name == name {
 			return c.Status + " " + c.Message
@@ -178,9 +178,9 @@ func (h toldHealth) part(name string) string {
 	return ""
 }
 
-func toldAttacks(t *testing.T, b bed.Bed) toldHealth {
+func toldAttacks(t *testing.T, b bed.Bed) reportedHealth {
 	t.Helper()
-	var out struct{ Health toldHealth }
+	var out struct{ Health reportedHealth }
 	b.Call(t, `{ health { status components { name status message } attacks { at version isolation tried held failed } } }`, nil, &out)
 	return out.Health
 }
@@ -206,8 +206,8 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 	})
 }
 
-// A takenAway is a defence that a test removes, and an attack that then succeeds.
-type takenAway struct {
+// A removedDefence is a defence that a test removes, and an attack that then succeeds.
+type removedDefence struct {
 	defence   attack.Defence
 	without   string // the name in sandboxtest.Without; "": it is a limit
 	row       string
@@ -218,9 +218,9 @@ type takenAway struct {
 	permit    []string       // the operator's
 }
 
-func defencesTakenAway() []takenAway {
+func removedDefences() []removedDefence {
 	type limits = map[string]any
-	return []takenAway{
+	return []removedDefence{
 		{defence: attack.Filter, without: "filter", row: "call keyctl", seen: `^keyctl done$`},
 		{defence: attack.Filter, without: "filter", row: "call clone-user", seen: `^clone-user done$`},
 		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs", seen: `^int80 done$`},
@@ -291,7 +291,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 		return
 	}
 	need.Machine(t)
-	for _, test := range defencesTakenAway() {
+	for _, test := range removedDefences() {
 		t.Run(fmt.Sprintf("%s/%s", test.defence, test.row), func(t *testing.T) {
 			rows := attack.Corpus()
 			rows = rows[slices.IndexFunc(rows, func(a attack.Attack) bool { return a.Name == test.row }):][:1]
@@ -428,7 +428,7 @@ func TestCorpusIsWhole(t *testing.T) {
 		attack.Layers: "os.Root can't be without: the tests of local/image unpack hostile layers",
 		attack.Frames: "agent/frame_test.go and runtime/engine/hostile_test.go send larger ones",
 	}
-	for _, test := range defencesTakenAway() {
+	for _, test := range removedDefences() {
 		taken[test.defence] = test.row
 	}
 	rows := attack.Corpus()

@@ -52,7 +52,7 @@ func withGVisor(t *testing.T) bed.Bed {
 			t.Errorf("the server ended with %v and left %q", err, left)
 		}
 	})
-	t.Cleanup(func() { b.AskEvents(t) })
+	t.Cleanup(func() { b.CollectEvents(t) })
 	<-srv.Engine.Restored()
 	return b
 }
@@ -135,7 +135,7 @@ func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	s.startHelper("--gvisor-runtime", gvisor)
 	p := apartOutlives(t, func() *bed.Process { return s.serve() })
 	p.Change(t, object{"id": "plain", "poolSize": 0})
-	plain := p.ClaimLoosely(t, "plain")
+	plain := p.ClaimUnreleased(t, "plain")
 	if got := p.Shell(t, plain, "grep -c gvisor /proc/version"); got.Stream("STDOUT") != "0\n" {
 		t.Errorf("without it: %+v", got)
 	}
@@ -143,7 +143,7 @@ func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 		object{"in": object{"id": "other", "runtime": "crun"}}, runtime.CodeInvalidInput, "runtime")
 
 	// Commands don't need the helper. Runners that can't be removed now are removed later.
-	apart := p.ClaimLoosely(t, "apart")
+	apart := p.ClaimUnreleased(t, "apart")
 	s.endHelper(syscall.SIGKILL)
 	if got := p.Shell(t, apart, "echo still here"); got.Stream("STDOUT") != "still here\n" {
 		t.Errorf("without a helper: %+v", got)
@@ -163,7 +163,7 @@ func apartOutlives(t *testing.T, start func() *bed.Process) *bed.Process {
 	p := start()
 	reference := imagetest.NewRegistry(t, nil).Push(busyboxImage(t, "1"), "busybox:tag")
 	p.Change(t, object{"id": "apart", "isolation": "GVISOR", "image": reference, "poolSize": 2})
-	runner := p.ClaimLoosely(t, "apart")
+	runner := p.ClaimUnreleased(t, "apart")
 	if got := p.Shell(t, runner, "id -u; pwd; cat file /version; grep -c gvisor /proc/version; echo kept >/workspace/file"); got.Stream("STDOUT") != "1000\n/srv\nhere1"+"1\n" {
 		t.Errorf("in its runner: %+v", got)
 	}

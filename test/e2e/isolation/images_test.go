@@ -167,7 +167,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	logIn(t, registry.Host, "hunter2")
 	p := bed.ServeBinary(t, data)
 	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})
-	runner := p.ClaimLoosely(t, "image")
+	runner := p.ClaimUnreleased(t, "image")
 
 	next := busyboxImage(t, "2")
 	registry.password.Store("")
@@ -188,7 +188,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 		t.Errorf("the runner that lived has %q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
 	}
 	for range 3 {
-		if got := p.Shell(t, p.ClaimLoosely(t, "image"), "cat /version"); got.Stream("STDOUT") != "1" {
+		if got := p.Shell(t, p.ClaimUnreleased(t, "image"), "cat /version"); got.Stream("STDOUT") != "1" {
 			t.Errorf("a new one has %q", got.Stream("STDOUT"))
 		}
 	}
@@ -203,7 +203,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 		t.Errorf("right after it is asked for again: %+v", s)
 	}
 	wait.For(t, "the image is here", func() bool { return imageOf(t, p.Bed, "image").Pool.Image.State == "READY" })
-	if got := p.Shell(t, p.ClaimLoosely(t, "image"), "cat /version"); got.Stream("STDOUT") != "2" {
+	if got := p.Shell(t, p.ClaimUnreleased(t, "image"), "cat /version"); got.Stream("STDOUT") != "2" {
 		t.Errorf("a runner of the new image has %q", got.Stream("STDOUT"))
 	}
 	wait.For(t, "nothing is left of the pull that was killed", func() bool {

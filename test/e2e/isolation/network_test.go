@@ -78,7 +78,7 @@ func TestE2ENetwork(t *testing.T) {
 	}
 	put(narrow)
 	first := connect(t, p, "net")
-	first.Finds(t, narrowly)
+	first.WantReachable(t, narrowly)
 	serving := func(c *Connected) {
 		t.Helper()
 		c.Start(t, object{"runnerId": c.ID, "command": []string{"./prober", "serve", "8000", "300"}, "timeLimit": 0})
@@ -99,11 +99,11 @@ func TestE2ENetwork(t *testing.T) {
 		put(object{"access": true, "allow": []string{}, "allowNames": []string{}, "bandwidthMbit": 0, "exposedPorts": []int{}})
 		open := connect(t, p, "net")
 		openly := map[string]bool{"tcp/" + world.Other4 + ":7777": true, "tcp/public.example:7777": true, "tcp/lan.example:7777": false, "tcp/" + world.LAN4 + ":7777": false, "tcp/" + world.Machine4 + ":7777": false}
-		open.Finds(t, openly)
+		open.WantReachable(t, openly)
 		if len(open.Ports) != 0 {
 			t.Errorf("its ports are at %v", open.Ports)
 		}
-		first.Finds(t, narrowly) // claimed runners keep their policy
+		first.WantReachable(t, narrowly) // claimed runners keep their policy
 		link := open.Link()
 		if !linked(link) {
 			t.Errorf("it has no link %s", link)
@@ -129,12 +129,12 @@ func TestE2ENetwork(t *testing.T) {
 	}
 	p = bed.ServeBinary(t, p.Data)
 	first.Process, bared.Process = p, p
-	wait.For(t, "the runner that lost its packet filter is gone", func() bool { return bared.Look(t) != string(runtime.RunnerClaimed) })
+	wait.For(t, "the runner that lost its packet filter is gone", func() bool { return bared.Inspect(t) != string(runtime.RunnerClaimed) })
 	wait.For(t, "its port is mapped again", func() bool { return answersAt(was) }) // to the program that was there
-	if state := first.Look(t); state != string(runtime.RunnerClaimed) || first.Ports[8000] != was {
+	if state := first.Inspect(t); state != string(runtime.RunnerClaimed) || first.Ports[8000] != was {
 		t.Errorf("after a restart it is %s, its ports at %v, not %s", state, first.Ports, was)
 	}
-	first.Finds(t, narrowly)
+	first.WantReachable(t, narrowly)
 
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "net", endClaimed: true}) { deleted } }`, nil, nil)
 	wait.For(t, "links and tables are gone with the environment", func() bool { return len(networksLeft(t)) == 0 })

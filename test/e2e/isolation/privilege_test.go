@@ -143,7 +143,7 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 	s.image(p)
 
 	// Runners outlive the server, and the next one adopts all of them.
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	script, want := bed.InHalves(1000)
 	r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})}
 	before := p.Full(t, "shell", 2)
@@ -212,7 +212,7 @@ func (s *separation) image(p *bed.Process) {
 	)
 	reference := registry.Push(imagetest.Image(t, v1.Config{User: "4321:4321"}, imagetest.Layer(t, layers...)), "x:1")
 	p.Call(t, `mutation($image: String!) { putEnvironment(input: {id: "image", image: $image, poolSize: 1}) { created } }`, object{"image": reference}, nil)
-	runner := p.ClaimLoosely(t, "image")
+	runner := p.ClaimUnreleased(t, "image")
 	got := p.Shell(t, runner, "id -u; cat /srv/users /srv/others; cat /srv/roots 2>/dev/null || echo closed; stat -c %u:%g:%a / /srv/users /srv/roots /srv/others")
 	if want := "1000\nmine\nother's\nclosed\n0:0:755\n1000:1000:600\n0:0:600\n70:71:604\n"; got.Stream("STDOUT") != want {
 		t.Errorf("in a runner made from an image %q, want %q: %+v", got.Stream("STDOUT"), want, got)
@@ -261,7 +261,7 @@ func (s *separation) work(p *bed.Process) {
 	t := s.t
 	t.Helper()
 	p.Call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 0, resources: {memoryMiB: 64, processes: 32}}) { created } }`, nil, nil)
-	runner := p.ClaimLoosely(t, "small")
+	runner := p.ClaimUnreleased(t, "small")
 	if got := p.Shell(t, runner, "id -u; echo kept > file"); got.Stream("STDOUT") != "1000\n" {
 		t.Errorf("%+v", got)
 	}

@@ -67,7 +67,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("health doesn't say what is lost: %+v", health)
 	}
 
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	look := `grep -E '^Cap(Prm|Eff|Bnd)|^NoNewPrivs|^Seccomp:' /proc/self/status | cut -f 2 | sort -u | tr '\n' ' '
 		unshare -U true 2>/dev/null || echo refused; cat /proc/1/environ 2>/dev/null || echo hidden; kill -9 1; ls ` + "'" + s.data + "'" + ` 2>/dev/null || echo away
 		touch /usr/x 2>/dev/null || echo read-only; (setsid sleep 300 &) ; echo kept >file; cat file`
@@ -80,7 +80,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 
 	reference, first := ownedImage(t)
 	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})
-	if got := p.Shell(t, p.ClaimLoosely(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
+	if got := p.Shell(t, p.ClaimUnreleased(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
 		t.Errorf("in a container image: %+v", got)
 	}
 	if left, err := os.ReadDir(filepath.Join(s.data, "local", "images", strings.Replace(first, ":", "-", 1), "root")); err != nil || len(left) == 0 {
@@ -156,7 +156,7 @@ func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 	p := bed.Serve(t, s.data, line[0], line[1:]...)
 	reference, digest := ownedImage(t)
 	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})
-	runner := p.ClaimLoosely(t, "image")
+	runner := p.ClaimUnreleased(t, "image")
 	if got := p.Shell(t, runner, lookAround+"; cat /roots 2>/dev/null || echo closed"); got.Stream("STDOUT") != "1000\n0:0 5:6 755\nnew\nhidden\nread-only\nclosed\n" {
 		t.Errorf("%+v", got)
 	}
@@ -181,7 +181,7 @@ func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 	// Without the ids the unpacked image differs, so it is unpacked again.
 	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
 	p = bed.Serve(t, s.data, "env", append([]string{"PATH=" + filepath.Dir(s.program)}, whole(t, line)...)...)
-	if got := p.Shell(t, p.ClaimLoosely(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
+	if got := p.Shell(t, p.ClaimUnreleased(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
 		t.Errorf("without newuidmap: %+v", got)
 	}
 	s.ends(p)

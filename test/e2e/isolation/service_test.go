@@ -148,12 +148,12 @@ func (s *service) start(data string, args ...string) *bed.Process {
 	}
 	line := []string{"-c", join.String() + enter, "sh", s.unit["UMask"], confine, capabilities, s.program, "serve", "--data", data}
 	p := bed.Serve(s.t, data, "sh", append(line, args...)...)
-	s.wantTold("READY=1")
+	s.wantNotification("READY=1")
 	return p
 }
 
-// wantTold waits for a notification of the server.
-func (s *service) wantTold(want string) {
+// wantNotification waits for a notification of the server.
+func (s *service) wantNotification(want string) {
 	s.t.Helper()
 	buffer := make([]byte, 4096)
 	if err := s.socket.SetReadDeadline(time.Now().Add(wait.Limit)); err != nil {
@@ -215,7 +215,7 @@ func TestE2EServiceRestartKeepsRunners(t *testing.T) {
 		}
 	}
 	p := s.start(data)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	script, want := bed.InHalves(1000)
 	r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})}
 	before := p.Full(t, "shell", 2)
@@ -234,7 +234,7 @@ func TestE2EServiceRestartKeepsRunners(t *testing.T) {
 	}
 
 	p.End(t, syscall.SIGTERM, false)
-	s.wantTold("STOPPING=1")
+	s.wantNotification("STOPPING=1")
 	s.collect()
 	p = s.start(data)
 	if after := p.RunnersOf(t, "shell"); after[runner].State != "CLAIMED" {

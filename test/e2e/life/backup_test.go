@@ -15,7 +15,7 @@ func TestE2EBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "mine", poolSize: 1}) { created } }`, nil, nil)
-	runner := p.ClaimLoosely(t, "mine")
+	runner := p.ClaimUnreleased(t, "mine")
 	done := p.Shell(t, runner, "echo kept")
 	runs := p.Start(t, object{"runnerId": runner, "shell": "sleep 1000"})
 

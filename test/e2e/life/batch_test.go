@@ -50,7 +50,7 @@ func TestE2EBatchesOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	const cases, kills = 60, 5
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	input := object{"runnerId": runner, "idempotencyKey": "k", "build": object{"shell": "echo building; echo 'echo \"$1\" >>ran; sleep 0.05; cat' >program"}, "command": []string{"sh", "program"}}
 	var all []object
 	for i := range cases {
@@ -108,7 +108,7 @@ func TestE2EBatchEndsWithItsRunner(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	for _, killed := range []bool{false, true} {
-		runner := p.ClaimLoosely(t, "shell")
+		runner := p.ClaimUnreleased(t, "shell")
 		out, err := client.StartBatch(t.Context(), p.Client, client.StartExecutionInput{RunnerId: runner, Shell: new(`"$@"`), Cases: []client.CaseInput{{Args: []string{"true"}}, {Args: []string{"sleep", "1000"}}, {}}})
 		if err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 		wait.For(t, "nobody has a file of the disk open", func() bool { return unix.Unmount(disk, 0) == nil })
 	})
 	p := bed.ServeBinary(t, data)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	wait.For(t, "a runner is idle", func() bool { // the server is ready once it has one
 		for _, r := range p.RunnersOf(t, "") {
 			if r.State == "IDLE" {
@@ -71,9 +71,9 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 	if r.End == nil || r.End.String() != "EXITED 7" || int64(r.Got.Len())+r.Lost != int64(len(want)) {
 		t.Errorf("it ended as %+v, with %d bytes and %d lost of %d", r.End, r.Got.Len(), r.Lost, len(want))
 	}
-	p.ClaimLoosely(t, "shell") // new runners are made again
-	p.ClaimLoosely(t, "shell")
-	p.ClaimLoosely(t, "shell")
+	p.ClaimUnreleased(t, "shell") // new runners are made again
+	p.ClaimUnreleased(t, "shell")
+	p.ClaimUnreleased(t, "shell")
 	p.Finish(t)
 }
 

@@ -25,7 +25,7 @@ func TestE2EDrain(t *testing.T) {
 	}
 	p := start()
 	script, want := bed.InHalves(2000)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})}
 	before := p.Full(t, "shell", 2)
 
@@ -105,7 +105,7 @@ func TestE2EDrain(t *testing.T) {
 func TestE2EKilledWhileItDrains(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.Call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 6}) { created } }`, nil, nil)
 	drained, not := 0, 0
 	for i := range bed.Thorough(4, 8) {
@@ -156,7 +156,7 @@ func TestE2EDrainOfAnEmptyServerIsDoneImmediately(t *testing.T) {
 	claimed := make(chan string, 1)
 	go func() {
 		defer close(claimed) // even if the claim fails the test
-		claimed <- p.ClaimLoosely(t, "shell")
+		claimed <- p.ClaimUnreleased(t, "shell")
 	}()
 	wait.For(t, "the claim waits", func() bool {
 		for _, e := range p.Evaluations(t, "shell", "PENDING") {

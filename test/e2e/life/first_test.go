@@ -28,9 +28,9 @@ type firstAnswer struct {
 	err          error
 }
 
-// askUntilAnswered requests the environments until the server answers. It calls asked when a
+// retryUntilAnswered requests the environments until the server answers. It calls asked when a
 // request was written.
-func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) firstAnswer {
+func retryUntilAnswered(ctx context.Context, c *client.Client, asked func()) firstAnswer {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
 			asked()
@@ -90,7 +90,7 @@ func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	c, got := srv.Client(), make(chan firstAnswer, 1)
 	var once sync.Once
 	go func() {
-		answer := askUntilAnswered(ctx, c, func() { once.Do(func() { close(asked) }) })
+		answer := retryUntilAnswered(ctx, c, func() { once.Do(func() { close(asked) }) })
 		close(answered)
 		got <- answer
 	}()

@@ -70,7 +70,7 @@ func TestE2EServerWithoutFreeDescriptorsRecovers(t *testing.T) {
 	wait.For(t, "all is well again", func() bool {
 		return p.Health(t, operator).Status == "OK"
 	})
-	if r := p.Shell(t, p.ClaimLoosely(t, "shell"), "echo well"); r.Stream("STDOUT") != "well\n" {
+	if r := p.Shell(t, p.ClaimUnreleased(t, "shell"), "echo well"); r.Stream("STDOUT") != "well\n" {
 		t.Errorf("%+v", r)
 	}
 	// Removing all runners concurrently takes more descriptors.
@@ -86,7 +86,7 @@ func TestE2ELostDatabaseKeepsOutput(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeBinary(t, data)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	logs := map[string][]byte{}
 	var ids []string
 	for i := range 5 {

@@ -18,7 +18,7 @@ import (
 func TestE2EStopEndsProgramsThatIgnoreTERM(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.Bed.ClaimLoosely(t, "shell")
+	runner := p.Bed.ClaimUnreleased(t, "shell")
 	p.Start(t, object{"runnerId": runner, "shell": "trap '' TERM INT; (setsid sleep 1000 &); sleep 1000"})
 	p.Finish(t)
 }
@@ -29,7 +29,7 @@ func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "0s")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.End(t, syscall.SIGINT, false)
 	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "because of --stop-within") {
 		t.Errorf("exit %d: %s", code, p.Stderr.String())
@@ -49,8 +49,8 @@ func TestE2EStopWaitsForNoClient(t *testing.T) {
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "1h")
 	p.Call(t, `mutation { putEnvironment(input: {id: "empty", poolSize: 0}) { created } }`, nil, nil)
-	runner := p.ClaimLoosely(t, "shell")
-	watcher := p.SlowWatcher(t, p.Start(t, object{"runnerId": runner, "shell": "yes"}))
+	runner := p.ClaimUnreleased(t, "shell")
+	watcher := p.StalledSubscriber(t, p.Start(t, object{"runnerId": runner, "shell": "yes"}))
 	defer watcher.Close()
 	if _, err := io.ReadFull(watcher, make([]byte, 10)); err != nil { // and no more
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, "make", "--no-print-directory", "-C", bed.Source(t, "."), "-o", "build", "run", "DATA="+data, "ROCKPOOL_ON_STOP=keep") // --on-stop of make run takes precedence; bin/rockpool is built
-	p.Bed.ClaimLoosely(t, "shell")
+	p.Bed.ClaimUnreleased(t, "shell")
 	p.End(t, syscall.SIGINT, true)
 	p.WantNothingLeft(t)
 }
@@ -97,7 +97,7 @@ func TestE2EKillThenRemoveLeavesNothing(t *testing.T) {
 	data := bed.DataDir(t)
 	for range 3 {
 		p := bed.ServeBinary(t, data)
-		runner := p.Bed.ClaimLoosely(t, "shell")
+		runner := p.Bed.ClaimUnreleased(t, "shell")
 		id := p.Start(t, object{"runnerId": runner, "shell": "echo begun; sleep 1000"})
 		wait.For(t, "it prints", func() bool {
 			var out struct {
@@ -139,7 +139,7 @@ func TestE2EClaimsAreDurable(t *testing.T) {
 		if last != "" {
 			p.Call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": last}, nil)
 		}
-		runner := p.Bed.ClaimLoosely(t, "shell")
+		runner := p.Bed.ClaimUnreleased(t, "shell")
 		last = runner
 		p.End(t, syscall.SIGKILL, false)
 		found := false

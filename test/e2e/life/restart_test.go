@@ -25,7 +25,7 @@ func TestE2EKilledServersRunnersLiveOn(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeBinary(t, data)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	if got := p.Shell(t, runner, "echo kept > file; cat file"); got.Stream("STDOUT") != "kept\n" {
 		t.Fatalf("%+v", got)
 	}
@@ -125,7 +125,7 @@ func TestE2EStopKeepsRunners(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.Shell(t, runner, "echo kept > file")
 	before := p.Full(t, "shell", 2)
 	p.End(t, syscall.SIGTERM, false)
@@ -161,7 +161,7 @@ func TestE2EUnreadableRecordsAreReported(t *testing.T) {
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
 	p.Call(t, `mutation { putEnvironment(input: {id: "spoiled", poolSize: 0}) { created } }`, nil, nil)
-	good, bad := p.ClaimLoosely(t, "shell"), p.ClaimLoosely(t, "shell")
+	good, bad := p.ClaimUnreleased(t, "shell"), p.ClaimUnreleased(t, "shell")
 	p.End(t, syscall.SIGTERM, false)
 	db, err := sql.Open("sqlite", filepath.Join(data, "rockpool.db"))
 	if err != nil {

@@ -23,7 +23,7 @@ func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	script, want := bed.CountingTo(lines, 10)
 	var readers []*bed.Reader
 	for range 2 {
-		runner := p.ClaimLoosely(t, "shell")
+		runner := p.ClaimUnreleased(t, "shell")
 		for range 2 {
 			readers = append(readers, &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})})
 		}
@@ -56,7 +56,7 @@ func TestE2EProgramsThatEndWithoutAServerAreReported(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 1, resources: {memoryMiB: 64}}) { created } }`, nil, nil)
-	runner, small := p.ClaimLoosely(t, "shell"), p.ClaimLoosely(t, "small")
+	runner, small := p.ClaimUnreleased(t, "shell"), p.ClaimUnreleased(t, "small")
 	// Earlier commands also used up the memory: that isn't counted again.
 	const hungry = "head -c 500m /dev/zero | tail -c 400m >/dev/null; exit 137"
 	if got := p.Shell(t, small, hungry); got.Outcome != "MEMORY_LIMIT" {
@@ -101,7 +101,7 @@ func TestE2EProgramsThatEndWithoutAServerAreReported(t *testing.T) {
 func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	start := object{"runnerId": runner, "shell": "cat; echo end", "stdin": true, "idempotencyKey": "k"}
 	cat := p.Start(t, start)
 	write := func(input object) int {
@@ -157,7 +157,7 @@ func TestE2EReleaseEndsExecutionsAlsoIfTheServerIsKilled(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	for range 5 {
-		runner := p.ClaimLoosely(t, "shell")
+		runner := p.ClaimUnreleased(t, "shell")
 		x := p.Start(t, object{"runnerId": runner, "shell": "echo hi; sleep 60"})
 		wait.For(t, "it prints", func() bool {
 			var out struct {
@@ -185,7 +185,7 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	t.Parallel()
 	const size = 12 << 20
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	update := func(content string) error {
 		return p.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`,
 			object{"in": object{"runnerId": runner, "write": []object{{"path": "file", "text": content}}}}, nil)
@@ -250,7 +250,7 @@ func TestE2EDiscardedOutputIsReported(t *testing.T) {
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-bytes", "16777216")
 	p.Call(t, `mutation { putEnvironment(input: {id: "loud", poolSize: 1, outputLimit: 33554432}) { created } }`, nil, nil)
-	r := &bed.Reader{ID: p.Start(t, object{"runnerId": p.ClaimLoosely(t, "loud"), "shell": "head -c 20m /dev/zero"})}
+	r := &bed.Reader{ID: p.Start(t, object{"runnerId": p.ClaimUnreleased(t, "loud"), "shell": "head -c 20m /dev/zero"})}
 	r.Read(t.Context(), p.Bed)
 	if r.End == nil || r.End.Outcome != "EXITED" || r.Lost == 0 || int64(r.Got.Len())+r.Lost != size || r.Got.Len() > 16<<20 {
 		t.Errorf("%+v, %d bytes and %d lost of %d", r.End, r.Got.Len(), r.Lost, size)
@@ -284,7 +284,7 @@ func TestE2ERetention(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-bytes", "16777216")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	var ids []string
 	for range 4 {
 		r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": "head -c 6m /dev/zero | tr '\\0' x"})}

@@ -118,7 +118,7 @@ func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "warm", poolSize: 1, warm: {interpreter: PYTHON, modules: ["decimal"]}}) { created } }`, nil, nil)
-	claimed := p.ClaimLoosely(t, "warm")
+	claimed := p.ClaimUnreleased(t, "warm")
 	const code = "import sys; print('decimal' in sys.modules)"
 	wantWarm := func(id string) {
 		t.Helper()
@@ -142,7 +142,7 @@ func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 	wait.For(t, "it runs", func() bool { return len(bed.Running(p.Cgroups, "sleep")) == 1 })
 	p = p.Killed(t)
 	p.Wake(t, 1)
-	for _, id := range []string{before, during, start(claimed, code), start(p.ClaimLoosely(t, "warm"), code)} {
+	for _, id := range []string{before, during, start(claimed, code), start(p.ClaimUnreleased(t, "warm"), code)} {
 		wantWarm(id)
 	}
 	p.Finish(t)

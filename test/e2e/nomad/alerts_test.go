@@ -169,7 +169,7 @@ func (c troubled) withALateLock(t *testing.T) (before, after scraping.Scraping) 
 func (c troubled) withOneBridge(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(s *config.Config) { s.Nomad.Bridges = 1 })
 	c.put(t, b, 0)
-	runner := b.ClaimLoosely(t, "a")
+	runner := b.ClaimUnreleased(t, "a")
 	before = scraping.Scrape(t, b)
 	endless := b.Start(t, object{"runnerId": runner, "shell": "sleep 1000"})
 	scrapeWhen(t, b, "it has a stream", func(s scraping.Scraping) bool { return s.Value("rockpool_nomad_streams") > 0 })

@@ -72,7 +72,7 @@ func TestE2EMetricsCountWhatHappenedOnNomad(t *testing.T) {
 		t.Errorf("%v streams were opened", opened)
 	}
 
-	runner := b.ClaimLoosely(t, "a")
+	runner := b.ClaimUnreleased(t, "a")
 	c.kill(t, runner)
 	scrapeWhen(t, b, "an agent that died counts", func(s scraping.Scraping) bool { return s.Value("rockpool_task_exits_total") == 1 })
 	b.Full(t, "a", 3)

@@ -22,8 +22,8 @@ import (
 // A Scraping is the result of one scrape, by metric.
 type Scraping map[string]*dto.MetricFamily
 
-// Ask requests a server's metrics with these headers.
-func Ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int, body string) {
+// Request requests a server's metrics with these headers.
+func Request(t testing.TB, b bed.Bed, method string, as map[string]any) (status int, body string) {
 	t.Helper()
 	status, body, err := ask(t, b, method, as)
 	if err != nil {
@@ -55,7 +55,7 @@ func ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int,
 // Scrape scrapes the server. Names must follow Prometheus' rules.
 func Scrape(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
-	status, body := Ask(t, b, http.MethodGet, nil)
+	status, body := Request(t, b, http.MethodGet, nil)
 	if status != http.StatusOK {
 		t.Fatalf("%d: %s", status, body)
 	}

@@ -90,7 +90,7 @@ func (s Stage) well(t *testing.T) (before, after Scraping) {
 	s.put(t, b, "well", object{"poolSize": 1})
 	work := func() Scraping {
 		b.Full(t, "well", 1)
-		runner := b.ClaimLoosely(t, "well")
+		runner := b.ClaimUnreleased(t, "well")
 		if x := b.Shell(t, runner, "echo well"); x.Outcome != "EXITED" {
 			t.Errorf("%+v", x)
 		}
@@ -147,7 +147,7 @@ func (s Stage) filled(t *testing.T) (b bed.Bed, held string, before Scraping) {
 	}
 	big := object{"resources": object{"memoryMiB": memory, "cpuMHz": 50}}
 	s.put(t, b, "held", big)
-	held = b.ClaimLoosely(t, "held")
+	held = b.ClaimUnreleased(t, "held")
 	before = Scrape(t, b)
 	big["poolSize"] = 1
 	s.put(t, b, "short", big)
@@ -193,7 +193,7 @@ func (s Stage) noRunner(t *testing.T) (before, after Scraping) {
 func (s Stage) refused(t *testing.T) (before, after Scraping) {
 	b, _ := s.Serve(t, func(*config.Config) {})
 	s.put(t, b, "refused", object{})
-	runner := b.ClaimLoosely(t, "refused")
+	runner := b.ClaimUnreleased(t, "refused")
 	before = Scrape(t, b)
 	if x := b.Run(t, object{"runnerId": runner, "command": []string{"true"}, "workingDirectory": "/nowhere"}); x.Outcome != "FAILED" {
 		t.Errorf("%+v", x)
@@ -205,7 +205,7 @@ func (s Stage) refused(t *testing.T) (before, after Scraping) {
 func (s Stage) loud(t *testing.T) (before, after Scraping) {
 	b, _ := s.Serve(t, func(c *config.Config) { c.KeepBytes = 16 << 20 })
 	s.put(t, b, "loud", object{"outputLimit": 32 << 20})
-	runner := b.ClaimLoosely(t, "loud")
+	runner := b.ClaimUnreleased(t, "loud")
 	before = Scrape(t, b)
 	b.Shell(t, runner, "head -c 20000000 /dev/zero")
 	return before, Scrape(t, b)

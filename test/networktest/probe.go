@@ -9,25 +9,25 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A Question was sent to an address, and needs no answer. To show that there is none, a test sends
-// another question, whose answer would come after this one's. It waits for that answer, and then
-// checks this question.
-type Question struct {
+// A Probe was sent to an address, and needs no answer. To show that there is none, a test sends
+// another probe, whose answer would come after this one's. It waits for that answer, and then
+// checks this one.
+type Probe struct {
 	fd  int
 	tcp bool
 }
 
 // Send starts a TCP connection, or sends a datagram.
-func (h *Host) Send(protocol, to string, port int) (q Question) {
+func (h *Host) Send(protocol, to string, port int) (q Probe) {
 	h.t.Helper()
 	h.Do(func() { q = Send(h.t, protocol, "", to, port) })
 	return q
 }
 
 // Send sends from the test's own namespace. Unless from is "", it is the local address and port.
-func Send(t testing.TB, protocol, from, to string, port int) Question {
+func Send(t testing.TB, protocol, from, to string, port int) Probe {
 	t.Helper()
-	q := Question{tcp: protocol == "tcp"}
+	q := Probe{tcp: protocol == "tcp"}
 	kind := unix.SOCK_DGRAM
 	if q.tcp {
 		kind = unix.SOCK_STREAM
@@ -50,14 +50,14 @@ func Send(t testing.TB, protocol, from, to string, port int) Question {
 }
 
 // Again sends one more datagram from the same socket.
-func (q Question) Again() {
+func (q Probe) Again() {
 	if !q.tcp {
 		_, _ = unix.Write(q.fd, []byte("hello"))
 	}
 }
 
 // Answered reports whether there is a connection, or an answer, which it consumes.
-func (q Question) Answered() bool {
+func (q Probe) Answered() bool {
 	if q.tcp {
 		_, err := unix.Getpeername(q.fd)
 		return err == nil
@@ -66,8 +66,8 @@ func (q Question) Answered() bool {
 	return err == nil && n > 0
 }
 
-// Await waits until the question is answered.
-func (q Question) Await(t testing.TB) {
+// Await waits until it is answered.
+func (q Probe) Await(t testing.TB) {
 	t.Helper()
 	wait.For(t, "a question is answered", q.Answered)
 }
