@@ -304,7 +304,7 @@ func TestImportsFollowTheArchitecture(t *testing.T) {
 			dead[name] = slices.DeleteFunc(dead[name], func(allowed string) bool { return allowed == relative(imported) })
 		}
 		if len(dead[name]) > 0 {
-			t.Errorf("%s doesn't import %q, as mayImport says", name, dead[name])
+			t.Errorf("mayImport allows %s to import %q, which it doesn't", name, dead[name])
 		}
 		delete(dead, name)
 	}

@@ -38,7 +38,7 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 		}
 	}
 	if quoted < 20 {
-		t.Errorf("the page quotes %d messages", quoted)
+		t.Errorf("the page quotes only %d messages", quoted)
 	}
 }
 

@@ -43,7 +43,7 @@ func Keep(t testing.TB, name string, content []byte) string {
 		err = os.WriteFile(path, content, 0o644)
 	}
 	if err != nil {
-		t.Errorf("keep an artefact: %v", err)
+		t.Errorf("keep an artifact: %v", err)
 		return ""
 	}
 	return path

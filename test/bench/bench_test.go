@@ -52,7 +52,7 @@ func TestAgainstMeasuresOnlyWhatThePeerCanDo(t *testing.T) {
 	}
 	for _, value := range []string{"judge0=http://127.0.0.1:1", "http://127.0.0.1:1", "go-judge=nowhere"} {
 		if _, err := (&command{Against: value}).peer(t.Context()); err == nil {
-			t.Errorf("--against %s is taken", value)
+			t.Errorf("--against %s is accepted", value)
 		}
 	}
 }
@@ -61,12 +61,12 @@ func TestRowsAreUniqueAndDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range append(Rows(), onnomad.Rows()...) {
 		if seen[row.Name] {
-			t.Errorf("%s is there twice", row.Name)
+			t.Errorf("%s exists twice", row.Name)
 		}
 		seen[row.Name] = true
 		for _, sentence := range []string{row.What, row.Floor} {
 			if !strings.HasSuffix(sentence, ".") {
-				t.Errorf("%s: %q is no sentence", row.Name, sentence)
+				t.Errorf("%s: %q isn't a sentence", row.Name, sentence)
 			}
 		}
 		if row.Unit == "" || row.Open == nil {

@@ -44,7 +44,7 @@ func TestE2EBenchOnNomad(t *testing.T) {
 		t.Errorf("where a start goes: %q", note)
 	}
 	if !strings.Contains(stderr.String(), "left out: nomad/start/docker: no node has the driver docker\n") {
-		t.Errorf("what is left out isn't told: %s", stderr.String())
+		t.Errorf("the rows left out aren't reported: %s", stderr.String())
 	}
 	jobs, _, err := n.API().Jobs().PrefixList("rockpool-bench-")
 	if err != nil || len(jobs) > 0 {

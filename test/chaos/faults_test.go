@@ -29,7 +29,7 @@ func TestFaultThatHitNothingExcusesNothing(t *testing.T) {
 		s := &storm{House: &house.House{Ledger: ledger.New()}}
 		s.Ledger.Claimed("k1", "r1")
 		if s.harm("r1", func(string) bool { return hit }) != hit {
-			t.Errorf("hit is %t, and told otherwise", hit)
+			t.Errorf("hit is %t, but harm returned the opposite", hit)
 		}
 		s.Ledger.Gone("r1")
 		notes(t, s.Ledger, figures...)

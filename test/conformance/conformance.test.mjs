@@ -77,7 +77,7 @@ test("graphql-ws is cut and resumes", async () => {
   }
 });
 
-test("graphql-ws runs queries and mutations, and many subscriptions at once", async () => {
+test("graphql-ws runs queries and mutations, and concurrent subscriptions", async () => {
   const client = createWS({ url: server.url.replace("http", "ws"), webSocketImpl: WebSocket, retryAttempts: 0 });
   const once = (query, variables) =>
     new Promise((resolve, reject) => {

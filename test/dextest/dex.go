@@ -96,11 +96,11 @@ func settings(root, address, redirectURL string) (string, error) {
 	}
 	found := example.FindSubmatch(text)
 	if found == nil {
-		return "", errors.New("docs/guides/securing.md has no settings of Dex")
+		return "", errors.New("docs/guides/securing.md has no settings for Dex")
 	}
 	replaced := strings.NewReplacer("127.0.0.1:5556", address, "http://127.0.0.1:8080/auth/callback", redirectURL).Replace(string(found[1]))
 	if !strings.Contains(replaced, address) || !strings.Contains(replaced, redirectURL) {
-		return "", fmt.Errorf("the example has other addresses: %s", replaced)
+		return "", fmt.Errorf("the settings in docs/guides/securing.md have unexpected addresses: %s", replaced)
 	}
 	return replaced + "connectors:\n- type: mockCallback\n  id: mock\n  name: Mock\n", nil
 }

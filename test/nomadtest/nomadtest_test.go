@@ -328,6 +328,6 @@ func TestCrashedNomadIsRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !begins(crashes + 1)() {
-		t.Error("what was told to end was started again")
+		t.Error("a stopped process was started again")
 	}
 }

@@ -34,7 +34,7 @@ type process struct {
 	mu    sync.Mutex // guards the fields below
 	cmd   *exec.Cmd
 	begin int64 // where the log of the last start begins
-	asked bool  // whether it was told to stop
+	asked bool  // kill was called
 }
 
 func (p *process) start() error {
@@ -101,7 +101,7 @@ func (p *process) crashed() bool {
 	p.mu.Unlock()
 	if !asked {
 		said := p.said()
-		fmt.Fprintf(os.Stderr, "nomadtest: %s: it ended by itself: %v\n%s\n", p.log, p.err, said[max(0, len(said)-tail):])
+		fmt.Fprintf(os.Stderr, "nomadtest: %s: it crashed: %v\n%s\n", p.log, p.err, said[max(0, len(said)-tail):])
 	}
 	return !asked
 }

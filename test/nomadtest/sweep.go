@@ -18,7 +18,7 @@ import (
 // processes, mounts, cgroups and files. Tasks and their executors outlive a killed agent.
 func sweep(dir string) error {
 	if !strings.HasPrefix(filepath.Base(dir), "rockpool-nomad-") {
-		return fmt.Errorf("%s: no directory of a Nomad", dir)
+		return fmt.Errorf("%s isn't the directory of a Nomad", dir)
 	}
 	// Read before the files are removed: allocations have the names of their cgroups.
 	own := owned{dir: dir, allocations: append(names(filepath.Join(dir, "client/alloc")), names(filepath.Join(dir, "second/alloc"))...)}
@@ -59,7 +59,7 @@ func (o owned) killAll() error {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
-	return fmt.Errorf("processes that can't be ended: %v", left)
+	return fmt.Errorf("kill processes: these are left: %v", left)
 }
 
 func (o owned) processes() []int {

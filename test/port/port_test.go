@@ -10,7 +10,7 @@ func TestPortsBelongToOneTest(t *testing.T) {
 	t.Run("its holder", func(t *testing.T) {
 		held = Spare(t)
 		if again := Spare(t); again == held {
-			t.Errorf("%s is given twice", again)
+			t.Errorf("%s was returned twice", again)
 		}
 	})
 	listener, err := net.Listen("tcp", held) // it was released, and something else listens
@@ -19,6 +19,6 @@ func TestPortsBelongToOneTest(t *testing.T) {
 	}
 	defer listener.Close()
 	if next := Spare(t); next == held {
-		t.Errorf("somebody listens at %s", next)
+		t.Errorf("%s already has a listener", next)
 	}
 }

@@ -114,7 +114,7 @@ func explained(text []byte, err error) error {
 func programs() (string, error) {
 	all, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil || len(all) == 0 {
-		return "", errors.New("there is no PostgreSQL: make test installs it")
+		return "", errors.New("PostgreSQL is missing: make test installs it")
 	}
 	slices.Sort(all)
 	return filepath.Dir(all[len(all)-1]), nil

@@ -91,7 +91,7 @@ func AsUnit(t testing.TB, unit string, line ...string) []string {
 	_, may, _ := strings.Cut(string(text), "\nCapabilityBoundingSet=CAP_")
 	may, _, found := strings.Cut(may, "\n")
 	if !found {
-		t.Fatalf("%s doesn't say what its service may do", unit)
+		t.Fatalf("%s has no CapabilityBoundingSet", unit)
 	}
 	set := "-all,+" + strings.ReplaceAll(strings.ToLower(may), " cap_", ",+")
 	return append([]string{"setpriv", "--inh-caps=-all", "--no-new-privs", "--bounding-set=" + set}, line...)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// Without tells which defence this program is without.
+// Without reports whether this program is without a defence.
 var Without = func(string) bool { return false }
 
 func unless(defence string, part []expr.Any) []expr.Any {

@@ -37,7 +37,7 @@ func Hostile() []string {
 	put := func(from, to string) {
 		text := strings.Replace(Create, from, to, 1)
 		if text == Create {
-			panic(from + " isn't there")
+			panic("Create has no " + from)
 		}
 		all = append(all, text)
 	}

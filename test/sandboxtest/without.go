@@ -328,7 +328,7 @@ func buildWith(edits []edit, source, environment string, flags []string) (data, 
 			texts[e.file] = string(text)
 		}
 		if strings.Count(texts[e.file], e.old) != 1 {
-			return nil, nil, fmt.Errorf("%s doesn't have once what is to be taken away: %q; the edit must follow the source", e.file, e.old)
+			return nil, nil, fmt.Errorf("%s doesn't contain this text exactly once: %q; update the edit in test/sandboxtest", e.file, e.old)
 		}
 		texts[e.file] = strings.Replace(texts[e.file], e.old, e.with, 1)
 	}

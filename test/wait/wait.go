@@ -26,7 +26,7 @@ func For(t testing.TB, what string, ok func() bool) {
 	end := time.Now().Add(Limit)
 	for pause := first; !ok(); pause = min(2*pause, last) {
 		if time.Now().After(end) {
-			t.Fatalf("not after %s: %s (%s)", Limit, what, Load())
+			t.Fatalf("still not true after %s: %s (%s)", Limit, what, Load())
 		}
 		<-time.After(pause)
 	}
@@ -42,7 +42,7 @@ func Receive[T any](t testing.TB, from <-chan T, what string) T {
 	case value := <-from:
 		return value
 	case <-limit.C:
-		t.Fatalf("not received after %s: %s (%s)", Limit, what, Load())
+		t.Fatalf("nothing received after %s: %s (%s)", Limit, what, Load())
 		panic("unreachable")
 	}
 }

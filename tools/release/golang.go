@@ -24,7 +24,7 @@ func goModules(source string, binaries []string) ([]component, error) {
 		goVersion = info.GoVersion
 		for _, module := range info.Deps {
 			if module.Replace != nil {
-				return nil, fmt.Errorf("%s: %s is replaced; its licence isn't looked up", binary, module.Path)
+				return nil, fmt.Errorf("%s: go.mod replaces %s, so its licence is unknown", binary, module.Path)
 			}
 			versions[module.Path] = module.Version
 		}
@@ -75,7 +75,7 @@ func directories(source string, versions map[string]string) (map[string]string, 
 			return nil, err
 		}
 		if module.Version != versions[module.Path] {
-			return nil, fmt.Errorf("%s is %s in a binary, and %s in go.mod", module.Path, versions[module.Path], module.Version)
+			return nil, fmt.Errorf("%s is %s in a binary, but %s in go.mod", module.Path, versions[module.Path], module.Version)
 		}
 		dirs[module.Path] = module.Dir
 	}

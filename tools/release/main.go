@@ -1,7 +1,7 @@
 // Command release writes the documents of a release's third-party components: a bill of materials
-// (CycloneDX) and the texts of their licences. It reads them from the build's results, so that
-// neither can differ from the programs: the build information in the binaries, the dashboard's lock
-// file, and the versions of the C library and compiler. It fails for a component with an unknown
+// (CycloneDX) and the texts of their licences. It reads the build information in the binaries,
+// the dashboard's lock file, and the versions of the C library and compiler, so that both documents
+// match the programs. It fails for a component with an unknown
 // licence.
 //
 //	release -source DIR -version V -time RFC3339 -glibc V -gcc V -node V -sbom FILE -licences FILE BINARY...

@@ -130,7 +130,7 @@ func (k *Conn) DrainSize(ctx context.Context, size int) error {
 	got := 0
 	err := k.Drain(ctx, func(message []byte) { got += textBytes(message) })
 	if err == nil && got != size {
-		err = fmt.Errorf("%d of %d printed bytes came: %w", got, size, io.ErrUnexpectedEOF)
+		err = fmt.Errorf("%d of %d printed bytes arrived: %w", got, size, io.ErrUnexpectedEOF)
 	}
 	return err
 }

@@ -9,6 +9,6 @@ func TestMessages(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 	if isLast([]byte(message)) || !isLast([]byte(`{"id":"1","type":"complete"}`)) || !isLast([]byte(`{"id":"17","type":"complete"}`)) {
-		t.Error("ends aren't told apart")
+		t.Error("the last message isn't recognised")
 	}
 }

@@ -103,7 +103,7 @@ func (l *Ledger) impossible(r *Run, o Outcome, now time.Time) string {
 	case "EXITED", "SIGNALED":
 		switch {
 		case r.blocks == endless:
-			return "it doesn't end by itself"
+			return "it never exits"
 		case now.Sub(r.Asked) < r.least():
 			return fmt.Sprintf("it takes %s", r.least())
 		case o.Outcome == "EXITED" && (r.Ends != endsItself || o.ExitCode == nil || *o.ExitCode != r.code):

@@ -57,7 +57,7 @@ func TestNomadSchedulesHaveEverything(t *testing.T) {
 	for _, f := range OnNomad() {
 		kinds[f.Kind]++
 		if f.Moment == moment.Making {
-			t.Errorf("nobody sees when: %s", f)
+			t.Errorf("its moment is invisible on Nomad: %s", f)
 		}
 		if f.String() == "" {
 			t.Errorf("%d has no name", f.Kind)

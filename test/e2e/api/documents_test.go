@@ -136,7 +136,7 @@ func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	together := mostMemory(t, p.Cmd.Process.Pid)
 	t.Logf("at most %d MiB all at once", together>>20)
 	if together-before > 1200<<20 { // eight bodies of the largest size, each up to five times
-		t.Errorf("all at once they took %d MiB", (together-before)>>20)
+		t.Errorf("all concurrent assaults took %d MiB", (together-before)>>20)
 	}
 	p.Call(t, "{ version }", nil, nil)
 	p.End(t, syscall.SIGTERM, false)

@@ -204,7 +204,7 @@ for i in range(5000):
 	}
 	for path, times := range seen {
 		if times != 1 {
-			t.Errorf("%s came %d times", path, times)
+			t.Errorf("%s was listed %d times", path, times)
 		}
 	}
 }

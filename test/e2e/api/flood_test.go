@@ -244,7 +244,7 @@ func TestE2EFloodOfBodies(t *testing.T) {
 		held := int64(min(20, test.requests+test.messages)) // at most, of requests that never end
 		all := int64(test.requests + test.messages + test.whole)
 		answered, most := 0, int64(0)
-		wait.For(t, "each request is refused, or came as far as it does", func() bool {
+		wait.For(t, "each request is refused, or is completely sent", func() bool {
 			p.Call(t, `{ version }`, nil, nil)
 			answered++
 			most = max(most, memoryOf(t, p))

@@ -89,7 +89,7 @@ func TestE2EMetricsCountWhatHappened(t *testing.T) {
 
 	const starts = 2*4 + 3
 	var s scraping.Scraping
-	wait.For(t, "the last acknowledgement and start are counted, and each pool's last status is there", func() bool {
+	wait.For(t, "the last acknowledgement and start are counted, and each pool's last status is reported", func() bool {
 		s = scraping.Scrape(t, p.Bed)
 		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_task_starts_total") == starts && s.Value("rockpool_pool_runners") == starts
 	})
@@ -112,7 +112,7 @@ func TestE2EMetricsCountWhatHappened(t *testing.T) {
 	})
 	leave()
 	watching.Wait()
-	wait.For(t, "nobody watches", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_watchers") == 0 })
+	wait.For(t, "there is no subscriber", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_watchers") == 0 })
 
 	p = p.Killed(t)
 	wait.For(t, "all pools have said what they have", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_pool_runners") == 8+1 })

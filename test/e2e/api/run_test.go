@@ -237,7 +237,7 @@ func TestE2EWrongFilesChangeNothing(t *testing.T) {
 	} {
 		bad["runnerId"] = runner
 		if err := b.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
-			t.Errorf("%v was taken", bad)
+			t.Errorf("%v was accepted", bad)
 		}
 		if diff := cmp.Diff(before, w.list(t)); diff != "" {
 			t.Fatalf("%v was refused, but changed: %s", bad, diff)
@@ -464,7 +464,7 @@ func TestE2ETypedErrors(t *testing.T) {
 	}
 	b.Call(t, `{ environment(id: "x") { id } runner(id: "none") { id } }`, nil, &out)
 	if out.Environment != nil || out.Runner != nil {
-		t.Errorf("what was refused, or never was, is there: %+v", out)
+		t.Errorf("found objects that were refused or never existed: %+v", out)
 	}
 }
 

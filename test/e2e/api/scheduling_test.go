@@ -72,7 +72,7 @@ func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 		t.Errorf("%d MiB can be promised, want the %d of which evaluations say what is free", c.MemoryMiBPromisable, room)
 	}
 	if used := taken.Cluster.Capacity.MemoryMiBUsed; used != 2*memory {
-		t.Errorf("%d MiB are taken, where two runners have %d MiB each, and one waits", used, memory)
+		t.Errorf("%d MiB are allocated, want those of two runners with %d MiB each", used, memory)
 	}
 	first := p.Evaluations(t, "short", "COMPLETE")
 	if len(first) != 1 || first[0].ID != waits.PreviousID || first[0].NextID != waits.ID || first[0].Trigger != "REGISTER" || first[0].WorkMs == nil {
@@ -181,7 +181,7 @@ func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "1", "--keep-allocations", "86400")
 	runner := p.ClaimUnreleased(t, "shell")
 	p.Release(t, runner)
-	wait.For(t, "the evaluations of what came and went are forgotten", func() bool {
+	wait.For(t, "the removed runner's evaluations are deleted", func() bool {
 		for _, e := range p.Evaluations(t, "") {
 			if e.RunnerID == runner {
 				return false

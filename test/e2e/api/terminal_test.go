@@ -183,7 +183,7 @@ func TestE2ELargeFile(t *testing.T) {
 		t.Errorf("a full workspace: %v", err)
 	}
 	// No partial file is left, though the agent may only just have noticed the cut.
-	wait.For(t, "only the old file is there", func() bool {
+	wait.For(t, "only the old file is left", func() bool {
 		return b.Shell(t, string(runner), "ls -A dir; stat -c %s dir/large").Stream("STDOUT") == "large\n52428800\n"
 	})
 	b.Shell(t, string(runner), "truncate -s 1T sparse; mkfifo fifo; ln -s /proc/self/environ link")

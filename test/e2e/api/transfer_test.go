@@ -92,7 +92,7 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 		}
 		defer content.Close()
 		if n, err := io.Copy(back, content); err != nil || n != size || !bytes.Equal(back.Sum(nil), sum.Sum(nil)) {
-			t.Errorf("%d bytes came back, %v", n, err)
+			t.Errorf("got %d bytes back, %v", n, err)
 		}
 	})
 	var out struct{ Execution struct{ OutputURL string } }
@@ -141,12 +141,12 @@ func TestE2EFailedUploadKeepsTheOldFile(t *testing.T) {
 		}
 	}
 	if err := try(object{"runner": "none", "path": "x"}, 1<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeRunnerGone {
-		t.Errorf("a runner that isn't there: %v", err)
+		t.Errorf("an unknown runner: %v", err)
 	}
 	b.Shell(t, runner, "rm filler")
 	foreignUploads(t, b, runner, "kept")
 	cutUpload(t, b, runner, "kept")
-	wait.For(t, "only the old file is there", func() bool {
+	wait.For(t, "only the old file is left", func() bool {
 		return b.Shell(t, runner, "ls -A; cat kept").Stream("STDOUT") == "kept\nold"
 	})
 }

@@ -82,7 +82,7 @@ func Open(t testing.TB) Bed {
 	need.Sandboxes(t)
 	SharedServer.once.Do(func() { SharedServer.err = SharedServer.start() })
 	if SharedServer.err != nil {
-		t.Fatalf("the server for the tests doesn't start: %v\n%s", SharedServer.err, SharedServer.Log.String())
+		t.Fatalf("start the tests' shared server: %v\n%s", SharedServer.err, SharedServer.Log.String())
 	}
 	Explain(t, &SharedServer.Log)
 	t.Cleanup(func() { SharedServer.bed.CollectEvents(t) })
@@ -196,7 +196,7 @@ func (b Bed) Refused(t testing.TB, query string, variables object, code runtime.
 	t.Helper()
 	var e *client.Error
 	if err := b.Do(t.Context(), query, variables, nil); !errors.As(err, &e) || e.Extensions.Code != code || e.Extensions.Field != field {
-		t.Errorf("%v: error %v, want %s for %q", variables, err, code, field)
+		t.Errorf("%v: got the error %v, want code %s for field %q", variables, err, code, field)
 	}
 }
 
@@ -284,7 +284,7 @@ func (b Bed) Await(t testing.TB, execution string) client.Result {
 	defer cancel()
 	result, err := client.AwaitResult(ctx, b, execution)
 	if err != nil {
-		t.Fatalf("the end of execution %s: %v", execution, err)
+		t.Fatalf("wait for the end of execution %s: %v", execution, err)
 	}
 	return result
 }

@@ -33,7 +33,7 @@ func (b Bed) NamesEveryLimit(t *testing.T, runner string, memoryMiB, processes i
 			in["limits"] = test.limits
 		}
 		if got := b.Run(t, in); got.Outcome != test.outcome || got.Message != test.message {
-			t.Errorf("%s: %s: %q, want %s: %q", test.shell, got.Outcome, got.Message, test.outcome, test.message)
+			t.Errorf("%s: got %s with the message %q, want %s with %q", test.shell, got.Outcome, got.Message, test.outcome, test.message)
 		}
 	}
 }

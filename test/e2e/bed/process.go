@@ -159,7 +159,7 @@ func (p *Process) End(t testing.TB, signal syscall.Signal, group bool) {
 func (p *Process) WantNothingLeft(t testing.TB) {
 	t.Helper()
 	if left := Leftovers(p.Data, p.Cgroups); len(left) > 0 {
-		t.Errorf("left: %q", left)
+		t.Errorf("the server left %q", left)
 	}
 }
 

@@ -114,7 +114,7 @@ func (b Bed) FillMemory(t *testing.T, runner string) {
 	b.LimitRead(t, "memory", runner)
 	if text, err := os.ReadFile(filepath.Join(group, "memory.limit_in_bytes")); err == nil { // on version 2 the limit is in the parent
 		if limit, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || limit > 1<<30 {
-			t.Fatalf("the memory of all of it is limited to %s (%v)", text, err)
+			t.Fatalf("the runner's memory limit is %s (%v)", text, err)
 		}
 	}
 	script := `echo 1000 >/proc/$1/oom_score_adj && echo $$ >"$2/cgroup.procs" && grep -q "$3" /proc/self/cgroup && exec python3 -c '
@@ -122,7 +122,7 @@ import os
 file, mib = os.memfd_create("full"), bytes(1 << 20)
 for i in range(1024): os.write(file, mib)'`
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", strconv.Itoa(agent), group, runner).CombinedOutput(); err == nil || len(out) > 0 {
-		t.Fatalf("its memory isn't limited: %v: %s", err, out)
+		t.Fatalf("the process that fills memory wasn't stopped by the limit: %v: %s", err, out)
 	}
 }
 
@@ -144,15 +144,15 @@ func (b Bed) LimitRead(t *testing.T, controller, runner string) int64 {
 		}
 		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err != nil || limit <= 0 || limit > 1<<32 {
-			t.Fatalf("%s is %q: the limit didn't take", path, text)
+			t.Fatalf("%s is %q, want a limit", path, text)
 		}
 		for _, file := range groupFiles(groups, runner) {
 			if members, err := os.ReadFile(file); err == nil && len(members) > 0 && strings.HasPrefix(file, strings.TrimSuffix(filepath.Dir(path), "/run")) {
 				return limit
 			}
 		}
-		t.Fatalf("nobody is in %s", filepath.Dir(path))
+		t.Fatalf("%s has no process", filepath.Dir(path))
 	}
-	t.Fatalf("runner %s has no %s limit that can be read", runner, controller)
+	t.Fatalf("runner %s has no readable %s limit", runner, controller)
 	return 0
 }

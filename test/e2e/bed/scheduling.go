@@ -54,7 +54,7 @@ func (b Bed) Evaluations(t testing.TB, environment string, status ...string) []E
 		id type runnerId environmentId trigger status reason previousId nextId priority queued
 		shortages { dimension wanted free kept capacity } createdAt endedAt waitMs workMs } } } }`, object{"id": environment, "status": status}, &out)
 	if out.Cluster.Evaluations.TotalCount != len(out.Cluster.Evaluations.Nodes) {
-		t.Errorf("%d of %d evaluations are on one page", len(out.Cluster.Evaluations.Nodes), out.Cluster.Evaluations.TotalCount)
+		t.Errorf("one page has %d of %d evaluations", len(out.Cluster.Evaluations.Nodes), out.Cluster.Evaluations.TotalCount)
 	}
 	return out.Cluster.Evaluations.Nodes
 }

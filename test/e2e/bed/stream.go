@@ -27,7 +27,7 @@ type Cutter struct {
 }
 
 // NewCutter relays connections to target, and cuts each after at most this many bytes. most must be
-// well above the 44 kB of the largest event of an output: an event that no connection carries
+// well above the 44 kB of the largest event of an output. An event that no connection carries
 // completely never arrives.
 func NewCutter(t *testing.T, target string, most int64) *Cutter {
 	t.Helper()

@@ -37,7 +37,7 @@ func (b Bed) UploadFile(t testing.TB, runner, path string, size int64, content i
 	return out.UploadFile.File.DownloadURL
 }
 
-// Get requests a URL. err says whether the body is too long or too short.
+// Get requests a URL. err is the error of reading the body, for example of one that ends too early.
 func (b Bed) Get(t testing.TB, method, address string, header ...string) (response *http.Response, body []byte, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, b.Address+address, nil)

@@ -329,7 +329,7 @@ func TestE2EPrivateServer(t *testing.T) {
 		t.Errorf("%q %d", errs, code)
 	}
 	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", "http://127.0.0.1:1", "--env", "shell", "--", "true"); code != 125 || !strings.Contains(errs, "no server listens") {
-		t.Errorf("a server that was named isn't there: %q %d", errs, code)
+		t.Errorf("with --server and no server: %q, exit %d", errs, code)
 	}
 	t.Setenv("ROCKPOOL_TOKEN", "of another server")
 	for _, command := range [][]string{{"run", "--env", "shell", "--", "true"}, {"mcp"}} {

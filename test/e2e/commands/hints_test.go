@@ -31,7 +31,7 @@ func TestE2EUnreachableRegistry(t *testing.T) {
 			s.sees(t, "waiting for ")
 			return s.sees(t, " s")
 		}
-		for first := seconds(); seconds() == first; { // it repeats the line with the seconds, on a busy machine not each second
+		for first := seconds(); seconds() == first; { // the command repeats the line with more seconds; on a busy machine not each second
 		}
 		s.types(t, "\x03")
 		s.ends(t, 130)

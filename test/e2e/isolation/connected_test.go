@@ -39,7 +39,7 @@ func (c *Connected) Inspect(t *testing.T) (state string) {
 	t.Helper()
 	out, err := client.GetRunner(t.Context(), c, c.ID)
 	if err != nil {
-		t.Fatalf("look at runner %s: %v", c.ID, err)
+		t.Fatalf("inspect runner %s: %v", c.ID, err)
 	}
 	c.Ports = map[int]string{}
 	if out.Runner == nil {

@@ -284,7 +284,8 @@ func removedDefences() []removedDefence {
 
 // TestE2EAttacksSucceedWithoutTheirDefence removes each defence once and checks that an attack that
 // it stopped succeeds. None of them endangers the machine: instead of removing a limit, the test
-// raises it. What the attack takes then is bounded in itself, and by the limits of all runners.
+// raises it. The attack's use of resources is then bounded in itself, and by the limits of all
+// runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 	need.Attacks(t)
 	if !networktest.Alone(t) {

@@ -130,7 +130,7 @@ func TestE2EGVisorOutlivesTheServer(t *testing.T) {
 // of its unit, and the runtime.
 func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	need.Sandboxes(t)
-	gvisor := sandboxtest.GVisor(t) // before the test changes HOME, whose cache has it
+	gvisor := sandboxtest.GVisor(t) // before newSeparation changes HOME: the build is in its cache
 	s := newSeparation(t)
 	s.startHelper("--gvisor-runtime", gvisor)
 	p := apartOutlives(t, func() *bed.Process { return s.serve() })

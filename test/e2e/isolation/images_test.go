@@ -58,7 +58,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("a runner of the pinned image has version %q", got)
 	}
 	b.Change(t, object{"id": "image", "image": reference})
-	wait.For(t, "the new image is there", func() bool { return imageOf(t, b, "image").Pool.Image.State == "READY" })
+	wait.For(t, "the new image is READY", func() bool { return imageOf(t, b, "image").Pool.Image.State == "READY" })
 	if s := imageOf(t, b, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
 		t.Errorf("%+v", s)
 	}

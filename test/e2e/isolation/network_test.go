@@ -89,7 +89,7 @@ func TestE2ENetwork(t *testing.T) {
 	}
 	serving(first)
 	if answersAt(first.Ports[8001]) {
-		t.Error("something answers at a port that nobody listens at")
+		t.Error("a port without a listener answers")
 	}
 	if r := first.Shell(t, first.ID, "./prober rate flood "+world.Public4+":7777 2097152"); !strings.HasPrefix(r.Stream("STDOUT"), "flood slow") {
 		t.Errorf("2 MiB at 20 Mbit/s: %q", r.Stream("STDOUT"))

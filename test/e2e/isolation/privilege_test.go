@@ -166,7 +166,7 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 		t.Errorf("%d bytes, %d lost, of %d; %+v", r.Got.Len(), r.Lost, len(want), r.End)
 	}
 
-	wait.For(t, "the image is there, and nothing of the pull that was killed", func() bool {
+	wait.For(t, "the image exists, and nothing is left of the killed pull", func() bool {
 		left, err := os.ReadDir(s.data + "/local/images/tmp")
 		return err == nil && len(left) == 0 && imageOf(t, p.Bed, "pulled").Pool.Image.State == "READY"
 	})

@@ -160,7 +160,7 @@ func (s *service) wantNotification(want string) {
 		s.t.Fatal(err)
 	}
 	if n, err := s.socket.Read(buffer); err != nil || !strings.HasPrefix(string(buffer[:n]), want) {
-		s.t.Errorf("the server told %q, %v; want %s", buffer[:n], err, want)
+		s.t.Errorf("the server notified %q, %v; want %s", buffer[:n], err, want)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestE2EJobeOutcomes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			parameters, _ := test.spec["parameters"].(object)
 			switch {
-			case parameters["cputime"] != nil: // its time decides, so nothing runs beside it
+			case parameters["cputime"] != nil: // its time decides, so nothing runs in parallel
 			case parameters == nil:
 				test.spec["parameters"] = object{"cputime": 100}
 				t.Parallel()

@@ -30,7 +30,7 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 		if len(bed.Leftovers(data, bed.CgroupsOf(data))) > 0 {
 			bed.ServeBinary(t, data).End(t, syscall.SIGTERM, false)
 		}
-		wait.For(t, "nobody has a file of the disk open", func() bool { return unix.Unmount(disk, 0) == nil })
+		wait.For(t, "no file of the disk is open", func() bool { return unix.Unmount(disk, 0) == nil })
 	})
 	p := bed.ServeBinary(t, data)
 	runner := p.ClaimUnreleased(t, "shell")

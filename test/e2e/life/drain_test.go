@@ -50,7 +50,7 @@ func TestE2EDrain(t *testing.T) {
 		delete(before, id)
 	}
 	if len(before) != 1 {
-		t.Errorf("the end of these wasn't told: %v", before)
+		t.Errorf("these runners ended without an event: %v", before)
 	}
 	wantNoClaim(t, p.Bed)
 	queued := p.Evaluations(t, "shell", "PENDING")
@@ -127,7 +127,7 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 		err := <-answered
 		if d := drainage(t, p.Bed); d.Cluster.Draining == nil {
 			if not++; err == nil {
-				t.Error("it was told that it drains, and doesn't after a restart")
+				t.Error("drainCluster succeeded, but the server doesn't drain after a restart")
 			}
 		} else {
 			drained++
@@ -140,7 +140,7 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 	}
 	t.Logf("%d kills came after it drained, %d before", drained, not)
 	if drained == 0 {
-		t.Error("all kills came too early, so this shows little")
+		t.Error("every kill was before the drain began, so the test shows nothing")
 	}
 	p.Finish(t)
 }

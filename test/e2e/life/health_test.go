@@ -139,7 +139,7 @@ func TestE2ELostDatabaseKeepsOutput(t *testing.T) {
 		}
 		p = bed.ServeBinary(t, data)
 		var out struct{ Health bed.PartsHealth }
-		wait.For(t, "the operator is told", func() bool {
+		wait.For(t, "the operator gets a message", func() bool {
 			p.Call(t, bed.HealthQuery, nil, &out)
 			status, message := out.Health.Of("orphaned output")
 			return status == "DEGRADED" && strings.Contains(message, " 5 logs (") && strings.Contains(message, "restore the database from its backup")

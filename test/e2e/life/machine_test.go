@@ -21,7 +21,7 @@ func wantOnly(t testing.TB, p *bed.Process, runners map[string]bed.Seen) {
 			t.Logf("wrong: %q", wrong)
 		}
 	}()
-	wait.For(t, "only what is listed is there", func() bool {
+	wait.For(t, "the machine has only the listed runners", func() bool {
 		wrong = nil
 		directories := map[string]bool{}
 		for _, left := range bed.Leftovers(p.Data, p.Cgroups) {

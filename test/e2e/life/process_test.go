@@ -41,9 +41,9 @@ func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EStopWaitsForNoClient keeps clients that never do what the server could wait for: a
-// subscriber that doesn't read, a request that is never complete, a program that keeps running, and
-// a waiting claim. The server has an hour to stop.
+// TestE2EStopWaitsForNoClient has clients that the server must not wait for, although it has an
+// hour to stop. They are a subscriber that doesn't read, a request that is never complete, a
+// program that keeps running, and a waiting claim.
 func TestE2EStopWaitsForNoClient(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)

@@ -229,7 +229,7 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 		case fmt.Sprintf("%d\n%s", size, letter(old)):
 			cut++
 			if answer == nil {
-				t.Error("an upload that was answered isn't there")
+				t.Error("the file of an answered upload is missing")
 			}
 		default:
 			t.Errorf("after upload %d the file is %q", i, got)

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// imageOf makes an image with a user, variables and a working directory. One of its variables says
-// which one it is.
+// imageOf makes an image with a user, variables and a working directory. A file and a variable say
+// which image it is.
 func imageOf(t *testing.T, which string) v1.Image {
 	t.Helper()
 	own := imagetest.Layer(t,
@@ -57,7 +57,7 @@ func TestE2ENomadPinsImages(t *testing.T) {
 		return out.Environment.Pool.Image.Digest, out.Environment.Pool.Image.State
 	}
 	if digest, state := image(); digest != imagetest.Digest(t, imageOf(t, "first")) || state != "READY" {
-		t.Errorf("it is told as %s, %s", digest, state)
+		t.Errorf("the image is reported as %s, %s", digest, state)
 	}
 
 	registry.Push(imageOf(t, "second"), "pinned:1")

@@ -145,7 +145,7 @@ func TestE2ENomadUnreachableIsReportedAtStart(t *testing.T) {
 			Components []struct{ Name, Status, Message string }
 		}
 	}
-	wait.For(t, "health tells that Nomad isn't there", func() bool {
+	wait.For(t, "health reports that Nomad is unreachable", func() bool {
 		b.Call(t, `{ health { status components { name status message } } }`, nil, &out)
 		return out.Health.Status != "OK" && strings.Contains(fmt.Sprint(out.Health.Components), "connection refused")
 	})
@@ -246,7 +246,7 @@ func TestE2EDoctorChecksTheNomadOfTheSettings(t *testing.T) {
 			t.Errorf("%s: %d\n%s%s", driver, code, out, errs)
 		}
 		if strings.Contains(out, n.Token()) {
-			t.Error("it tells the token")
+			t.Error("the output contains the token")
 		}
 	}
 }

@@ -153,7 +153,7 @@ rockpool runner list`
 		t.Errorf("it says:\n%s\n%s", said, printed())
 	}
 	// Five runners of 2000 MHz don't fit on this node, and the list says so.
-	wait.For(t, "what the others wait for is told", func() bool {
+	wait.For(t, "the list says what the other runners wait for", func() bool {
 		exports := regexp.MustCompile(`(?m)^export .*$`).FindString(after)
 		return strings.Contains(o.do(exports+"\nrockpool runner list"), "cpu exhausted on 1 node")
 	})

@@ -140,7 +140,7 @@ func TestE2ENomadKilledLeaderIsReplacedImmediately(t *testing.T) {
 	if again := runs.StartExecution.Execution.ID; again != id {
 		t.Errorf("the key that was used at the killed server starts %s at the next, not %s", again, id)
 	}
-	wait.For(t, "it goes on to its end", func() bool {
+	wait.For(t, "the execution ends", func() bool {
 		call(second, look, object{"id": id}, &printed)
 		return printed.Execution.State == "FINISHED"
 	})

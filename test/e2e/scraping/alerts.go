@@ -69,8 +69,8 @@ func rules(t testing.TB) string {
 // any rule waits and looks back.
 const lasts = 40
 
-// WantFiring fails the test if an alert doesn't fire although the change between two scrapes, a
-// minute apart, is repeated: counters grow by the same each minute, and gauges keep their values.
+// WantFiring repeats the change between two scrapes, a minute apart: counters grow by the same each
+// minute, and gauges keep their values. It fails the test if the alert doesn't fire then.
 func WantFiring(t testing.TB, alert string, before, after Scraping) {
 	t.Helper()
 	if why := promtool(t, before, after, fmt.Sprintf(`clamp_max(count(ALERTS{alertname=%q,alertstate="firing"}), 1)`, alert), true); why != "" {
@@ -82,7 +82,7 @@ func WantFiring(t testing.TB, alert string, before, after Scraping) {
 func WantSilent(t testing.TB, alert string, before, after Scraping) {
 	t.Helper()
 	if why := promtool(t, before, after, fmt.Sprintf(`count(ALERTS{alertname=%q})`, alert), false); why != "" {
-		t.Errorf("%s fires although nothing has happened: %s", alert, why)
+		t.Errorf("%s fires, but nothing has happened: %s", alert, why)
 	}
 }
 
@@ -90,7 +90,7 @@ func WantSilent(t testing.TB, alert string, before, after Scraping) {
 func WantQuiet(t testing.TB, before, after Scraping) {
 	t.Helper()
 	if why := promtool(t, before, after, `count by (alertname) (ALERTS)`, false); why != "" {
-		t.Errorf("something fires although all is well: %s", why)
+		t.Errorf("an alert fires, but the server is healthy: %s", why)
 	}
 }
 

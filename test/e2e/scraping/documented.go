@@ -72,11 +72,11 @@ func (s Scraping) WantDocumented(t testing.TB, of Cluster) {
 		slices.Sort(labels)
 		is := fmt.Sprint(strings.ToLower(f.GetType().String()), slices.Compact(labels))
 		if documented[name] != is {
-			t.Errorf("%s is %q, and documented as %q", name, is, cmp.Or(documented[name], "nothing"))
+			t.Errorf("%s is %q, but documented as %q", name, is, cmp.Or(documented[name], "nothing"))
 		}
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("%s is documented, and isn't there", name)
+		t.Errorf("%s is documented, but the server doesn't have it", name)
 	}
 }

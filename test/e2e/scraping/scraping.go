@@ -57,7 +57,7 @@ func Scrape(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
 	status, body := Request(t, b, http.MethodGet, nil)
 	if status != http.StatusOK {
-		t.Fatalf("%d: %s", status, body)
+		t.Fatalf("scrape: status %d: %s", status, body)
 	}
 	if problems, err := promlint.New(strings.NewReader(body)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("%+v, %v", problems, err)
@@ -75,7 +75,7 @@ func Scrape(t testing.TB, b bed.Bed) Scraping {
 func ScrapeDown(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
 	if status, _, err := ask(t, b, http.MethodGet, nil); err == nil {
-		t.Errorf("a server that is down answers %d", status)
+		t.Errorf("the server answers %d, but should be down", status)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (s Scraping) Want(t testing.TB, figures map[string]float64) {
 			}
 		}
 		if s[name] == nil {
-			t.Errorf("no %s", name)
+			t.Errorf("the scrape has no %s", name)
 		} else if got := s.Value(name, labels...); got != figures[figure] {
 			t.Errorf("%s is %v, want %v", figure, got, figures[figure])
 		}

@@ -50,7 +50,7 @@ func (s Stage) Fire(t *testing.T, of Cluster, own map[string]Story) {
 	alerts := Alerts(t, of)
 	for alert := range stories {
 		if !slices.Contains(alerts, alert) {
-			t.Errorf("there is no alert %s", alert)
+			t.Errorf("the example has no alert %s", alert)
 		}
 	}
 	t.Run("none", func(t *testing.T) {
@@ -62,7 +62,7 @@ func (s Stage) Fire(t *testing.T, of Cluster, own map[string]Story) {
 		t.Run(strings.TrimPrefix(alert, "Rockpool"), func(t *testing.T) {
 			story := stories[alert]
 			if story == nil {
-				t.Fatal("no story fires it")
+				t.Fatal("no story makes it fire")
 			}
 			before, after := story(t)
 			WantSilent(t, alert, before, before)
@@ -156,7 +156,7 @@ func (s Stage) filled(t *testing.T) (b bed.Bed, held string, before Scraping) {
 
 func (s Stage) full(t *testing.T) (before, after Scraping) {
 	b, _, before := s.filled(t)
-	wait.For(t, "the pool alerts, and its runner has no room", func() bool {
+	wait.For(t, "the pool raises an alert, and its runner is blocked by memory", func() bool {
 		after = Scrape(t, b)
 		return after.Value("rockpool_pool_alert", "environment", "short") == 1 && after.Value("rockpool_scheduler_blocked_evaluations", "dimension", "MEMORY") == 1
 	})

@@ -188,7 +188,7 @@ func lags(ctx context.Context, r *measure.Round, sockets []*socket.Conn, seconds
 		})
 	})
 	if err == nil && len(r.Samples) == 0 {
-		err = fmt.Errorf("nothing came that says when it was printed: %w", io.ErrUnexpectedEOF)
+		err = fmt.Errorf("no message had a time: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }
