@@ -13,8 +13,8 @@ import (
 
 // The patience of clients: with one call, and with the servers.
 const (
-	CallWithin = 45 * time.Second
-	InsistWithin  = 2 * time.Minute
+	CallWithin   = 45 * time.Second
+	InsistWithin = 2 * time.Minute
 )
 
 // Insist repeats a call that is safe to repeat until a server answers. It returns the server's
