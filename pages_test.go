@@ -114,9 +114,6 @@ func TestPagesNameCommandsAndSettingsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pages.NotYet(name) {
-			continue
-		}
 		scripts := slices.DeleteFunc(page.Code, func(c pages.Located) bool { return strings.HasPrefix(c.Text, "rockpool is ready") }) // the server's first line
 		for _, b := range page.Blocks {
 			switch {

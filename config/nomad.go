@@ -33,7 +33,7 @@ type Nomad struct {
 	ClientKey     string   `env:"ROCKPOOL_NOMAD_CLIENT_KEY" placeholder:"FILE" complete:"file" help:"PEM file with the private key of --nomad-client-cert. ($$NOMAD_CLIENT_KEY; $$${env})"`
 	TLSServerName string   `name:"tls-server-name" env:"ROCKPOOL_NOMAD_TLS_SERVER_NAME" placeholder:"NAME" help:"Name that Nomad's certificate must have. ($$NOMAD_TLS_SERVER_NAME; $$${env})"`
 	UIURL         string   `name:"ui-url" env:"ROCKPOOL_NOMAD_UI_URL" placeholder:"URL" help:"Address of Nomad's web UI as browsers reach it, for links from the dashboard, for example https://nomad.example.org. (Nomad's address; $$${env})"`
-	Prefix        string   `env:"ROCKPOOL_NOMAD_PREFIX" default:"rockpool" placeholder:"NAME" help:"Prefix of the names of jobs and variables. One server works with one prefix and namespace; a second server waits until the first is gone. (${default}; $$${env})"`
+	Prefix        string   `env:"ROCKPOOL_NOMAD_PREFIX" default:"rockpool" placeholder:"NAME" help:"Prefix of the names of jobs and variables. One server at a time works with one prefix and namespace. Further servers wait until it is gone, or forward their requests to it (--peer-listen). (${default}; $$${env})"`
 	Driver        string   `env:"ROCKPOOL_NOMAD_DRIVER" default:"docker" placeholder:"NAME" help:"Task driver. Allowed: docker, podman, exec, raw_exec (unsafe). (${default}; $$${env})"`
 	User          string   `env:"ROCKPOOL_NOMAD_USER" placeholder:"NAME" help:"User of the task. The agent needs root, or the rights to become root, to give programs their own user. (root for docker and podman, else the driver's own; $$${env})"`
 	Datacenters   []string `env:"ROCKPOOL_NOMAD_DATACENTERS" placeholder:"NAME,…" help:"Datacenters to run in. (all; $$${env})"`
@@ -55,7 +55,7 @@ type Nomad struct {
 	Bridges       int      `env:"ROCKPOOL_NOMAD_BRIDGES" default:"80" placeholder:"N" help:"Connections to Nomad for runners; claimed runners go first. Keep it below Nomad's http_max_conns_per_client, which is 100 by default. Allowed: 1 to 100000. (${default}; $$${env})"`
 	Calls         int      `env:"ROCKPOOL_NOMAD_CALLS" default:"16" placeholder:"N" help:"Other concurrent calls to Nomad. Allowed: 4 to 256. (${default}; $$${env})"`
 	DirectTimeout int      `env:"ROCKPOOL_NOMAD_DIRECT_TIMEOUT" default:"0" type:"time" unit:"ms" placeholder:"TIME" help:"How long to try to reach a node directly, before all traffic goes through Nomad's servers. Allowed: 1ms to 60s; 0: never directly. (${default}; $$${env})"`
-	LockTTL       int      `name:"lock-ttl" env:"ROCKPOOL_NOMAD_LOCK_TTL" default:"10s" type:"time" placeholder:"TIME" help:"How long after a server died a standby takes over. Allowed: 10s to 1h. (${default}; $$${env})"`
+	LockTTL       int      `name:"lock-ttl" env:"ROCKPOOL_NOMAD_LOCK_TTL" default:"10s" type:"time" placeholder:"TIME" help:"Time to live of the server's lock. A server that can't renew it for this long exits. A standby takes over from a dead server after twice this time, because Nomad doubles it. Allowed: 10s to 1h. (${default}; $$${env})"`
 
 	Token string `kong:"-"` // Check reads it from TokenFile
 	Job   []byte `kong:"-"` // Check reads it from Template

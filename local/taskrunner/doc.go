@@ -16,8 +16,8 @@
 // workspace.
 //
 // A task that ends is removed: first the driver's Kill signal, then Destroy, as soon as the process
-// has ended or after Kill.Timeout, then all Stop hooks. A failed removal is retried five times with
-// growing pauses. Then the task reports what leaked, and each further call of Stop retries once
+// has ended or after Kill.Timeout, then all Stop hooks. A failed removal is tried again with growing
+// pauses, five times in all. Then the task reports what leaked, and each further call of Stop retries once
 // more.
 //
 // Run ends in two ways. Stop ends the task. The end of Run's context leaves the task running for

@@ -38,14 +38,14 @@ type line struct {
 	Detail  map[string]string `json:"detail,omitempty"`
 }
 
-// A lineActor is who did it.
+// A lineActor is the actor of an entry.
 type lineActor struct {
 	Kind ActorKind `json:"kind"`
 	ID   string    `json:"id,omitempty"`
 	Name string    `json:"name,omitempty"`
 }
 
-// A lineObject is what it was done to.
+// A lineObject is the object of an entry.
 type lineObject struct {
 	Kind string `json:"kind,omitempty"`
 	ID   string `json:"id,omitempty"`

@@ -31,7 +31,8 @@ const (
 	firstPause = 20 * time.Millisecond // between attempts to store entries
 	lastPause  = time.Second           // each pause is twice the one before, up to this
 
-	attemptWithin = 5 * time.Second // limit of one attempt to store entries, for a database that stalls or is unavailable
+	// attemptWithin bounds one attempt to store entries, for a database that stalls or is unavailable.
+	attemptWithin = 5 * time.Second
 	lastWithin    = 2 * time.Second // how long a log that ends tries to store waiting entries
 	flushWithin   = 2 * time.Second // how long a query waits for entries that aren't stored yet
 )

@@ -10,8 +10,10 @@ import (
 // A Backoff computes the pauses between retries. It is for one goroutine.
 type Backoff struct {
 	First, Last time.Duration
-	Factor      int  // factor by which pauses grow; 0: 2
-	Jitter      bool // pauses have a random length from half to all, so that simultaneous failures don't retry simultaneously
+	Factor      int // factor by which pauses grow; 0: 2
+	// Jitter makes pauses random, from half of their length to all of it, so that clients which failed
+	// together don't retry together.
+	Jitter bool
 
 	next time.Duration // 0: next is First
 }

@@ -134,7 +134,8 @@ func (l *Leader) Run(ctx context.Context) {
 // lead returns how the batch ended; "": ctx ended first.
 func (l *Leader) lead(ctx context.Context) (outcome runtime.BatchOutcome, message string) {
 	for position := l.next; position < l.Batch().Steps(); position++ {
-		if state, _ := l.state.Get(); position == len(state.Executions) && l.isCancelled() { // otherwise it runs, and step cancels it
+		// If the execution at this position runs already, step cancels it.
+		if state, _ := l.state.Get(); position == len(state.Executions) && l.isCancelled() {
 			return l.cancelledOutcome()
 		}
 		x, err := l.step(ctx, position)

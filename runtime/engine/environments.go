@@ -32,7 +32,8 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 	for {
 		stored, exists := e.Environment(in.ID)
 		owned := stored
-		if p := e.catalog.pool(in.ID); !exists && p != nil && !p.Ended() { // deleted, but it still has claimed runners
+		// A deleted environment that still has claimed runners keeps its owner.
+		if p := e.catalog.pool(in.ID); !exists && p != nil && !p.Ended() {
 			owned = p.Environment()
 		}
 		if owned.ID != "" && in.MayChange != nil && !in.MayChange(owned) {
@@ -40,7 +41,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		}
 		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict,
-				"environment %s is at revision %d, not %d", in.ID, stored.Revision, *in.IfRevision)
+				"environment %s is at revision %d, not %d: read it again, then repeat the change", in.ID, stored.Revision, *in.IfRevision)
 		}
 		env, err = in.applyTo(stored, exists)
 		if err != nil {
@@ -52,7 +53,8 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if !exists && e.catalog.of(env.Tenant) >= maxEnvironments {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeLimitExceeded, "tenant %s already has %d environments, which is the limit: delete some", env.Tenant, maxEnvironments)
 		}
-		if exists && env.Revision == stored.Revision { // nothing changes, except that a failed pull of the image starts again
+		// The input changes nothing, except that a failed pull of the image starts again.
+		if exists && env.Revision == stored.Revision {
 			if in.pin.Digest == "" {
 				return env, false, nil
 			}

@@ -16,10 +16,11 @@ import (
 // is left to release it.
 const spare = time.Minute
 
-// Execute does everything in one call: it claims a runner, writes files, starts the command, and
-// feeds its stdin. It returns once the command is started; the runner is released when the
-// execution ends. All input is checked before the claim. It is idempotent by key: the same key
-// returns the same execution, also concurrently, or CONFLICT if the input differs.
+// Execute does everything in one call: it claims a runner, writes files, stores the execution, starts
+// the command, and feeds its stdin. It returns the execution PENDING once it is stored; the command
+// starts in the background, as with Start. The runner is released when the execution ends. All input
+// is checked before the claim. It is idempotent by key: the same key returns the same execution, also
+// concurrently, or CONFLICT if the input differs.
 func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, error) {
 	run, err := e.prepareRun(in)
 	if err != nil {

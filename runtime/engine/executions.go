@@ -147,7 +147,7 @@ func (e *Engine) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Ex
 }
 
 // WriteStdin writes to a running command's stdin and returns the offset after the accepted bytes. It
-// blocks while the command doesn't read, until ctx ends.
+// blocks while the command doesn't read. After ten seconds it returns LIMIT_EXCEEDED.
 func (e *Engine) WriteStdin(ctx context.Context, in StdinInput) (int64, error) {
 	s, x, err := e.find(ctx, in.ExecutionID)
 	if err != nil {

@@ -84,7 +84,8 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	h.mu.Lock()
 	h.held[r.ID] = tenant
 	h.mu.Unlock()
-	if now, ok := h.runner(r.ID); !ok || now.State != runtime.RunnerClaimed { // it was gone before runnerGone could find it
+	// The runner may have ended before runnerGone could find it.
+	if now, ok := h.runner(r.ID); !ok || now.State != runtime.RunnerClaimed {
 		h.runnerGone(r.ID)
 	}
 	return r, nil

@@ -25,7 +25,8 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore environments: %w", err)
 	}
-	if err := e.store.Lead(ctx); err != nil { // the cluster is this server's now; from here on no other server begins anything
+	// The cluster is this server's now. From here on, no other server begins anything.
+	if err := e.store.Lead(ctx); err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
 	if e.led != nil {

@@ -250,7 +250,8 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	return nil
 }
 
-// Renew renews a claim. It returns RUNNER_GONE if the runner is no longer claimed.
+// Renew renews a claim. It returns RUNNER_GONE if the runner is gone or being removed, and CONFLICT
+// if it isn't claimed.
 func (e *Engine) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	p, err := e.poolOf(id)
 	if err != nil {

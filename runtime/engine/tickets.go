@@ -36,7 +36,8 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(tic
 		Claim: func(ctx context.Context, waiting *pool.Waiting) (runtime.RunnerID, bool, error) {
 			claim := claim
 			claim.Waiting = waiting
-			spawn := func(f func(context.Context)) error { return e.Go(ctx, f) } // it ends with the ticket, even with a key
+			// Unlike another claim with a key, it ends with ctx, and so with the ticket.
+			spawn := func(f func(context.Context)) error { return e.Go(ctx, f) }
 			r, ours, err := e.claimBy(ctx, spawn, id, claim)
 			return r.ID, ours, err
 		},

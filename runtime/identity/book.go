@@ -132,7 +132,7 @@ func (b *Book) Load(ctx context.Context) error {
 	b.tokens, b.tenants = map[string]*liveToken{}, map[runtime.TenantID]runtime.Tenant{}
 	for _, t := range tokens {
 		if known := old[t.ID]; known != nil && known.RevokedAt.Equal(t.RevokedAt) {
-			b.tokens[t.ID] = known // unchanged: its context goes on, and with it the calls that depend on it
+			b.tokens[t.ID] = known // unchanged: its context continues, and with it the calls that depend on it
 			delete(old, t.ID)
 			continue
 		}

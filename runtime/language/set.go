@@ -62,7 +62,8 @@ func (s *Set) ByScript(source []byte) (r Recipe, interpreterArgs []string, found
 	words := strings.Fields(line)
 	if len(words) > 0 && path.Base(words[0]) == "env" {
 		words = words[1:]
-		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) { // for example env -S A=b python3 -u
+		// Skip options and variables, as in env -S A=b python3 -u.
+		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
 			words = words[1:]
 		}
 	}

@@ -27,9 +27,8 @@ type Reader struct {
 	limit func() (size int64, ended bool, changed <-chan struct{})
 }
 
-// newReader returns a reader from a position, which must be a record's beginning or the end. limit
-// returns how far the log may be read, whether that is its end, and a channel that is closed when
-// this changes.
+// newReader returns a reader from a position, which must be a record's beginning or the end. For
+// limit, see [Reader].
 func newReader(at Place, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
 	size, _, _ := limit()
 	switch {

@@ -193,7 +193,7 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 }
 
 // Use begins a use of a claimed runner and renews its claim. The claim can't expire until Done has
-// been called for each Use. It returns RUNNER_GONE if the runner doesn't exist or no longer exists,
+// been called for each Use. It returns RUNNER_GONE if the runner is unknown, gone or being removed,
 // and CONFLICT if it isn't claimed.
 func (p *Pool) Use(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	return p.use(ctx, id, 1)

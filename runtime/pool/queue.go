@@ -11,9 +11,9 @@ import (
 
 // A queue holds the waiting claims. Tenants take turns by weight, callers take turns within those of
 // their tenant, and the claims of one caller stay in order of arrival. So between two claims of a
-// tenant with weight 1, each other waiting tenant is served once, no matter how many claims and callers
-// it has. The same holds for the callers of one tenant. Adding or removing a claim takes logarithmic
-// time and allocates nothing. The zero value is an empty queue.
+// tenant with weight 1, each other waiting tenant is served at least once, no matter how many claims
+// and callers it has. The same holds for the callers of one tenant. Adding or removing a claim takes
+// logarithmic time and allocates nothing. The zero value is an empty queue.
 type queue struct {
 	tenants   turns.Fair[runtime.TenantID, callers]
 	deadlines deadlines

@@ -43,8 +43,10 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 // checkHost stores, once and in a worker, that the execution runs. It also reads the host's counters, to
 // see whether the execution reached the limit of processes, and how much CPU time it used.
 func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Time) {
-	store := x.State == runtime.ExecutionRunning && !o.stored                          // delayed to here, because most executions end earlier and save this write
-	count := o.begin.Counted && (!o.shared.Load() || now.Sub(o.polled) >= time.Second) // less often if several share the runner
+	// The start is stored only here, because most executions end earlier and save this write.
+	store := x.State == runtime.ExecutionRunning && !o.stored
+	// Executions that share a runner are counted less often.
+	count := o.begin.Counted && (!o.shared.Load() || now.Sub(o.polled) >= time.Second)
 	if o.checking || !store && !count {
 		return
 	}
@@ -62,7 +64,8 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Tim
 			o.checking, o.stored = false, o.stored || stored
 			o.counted = max(o.counted, counted.CPU)
 			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits
-			if exceeded && !o.shared.Load() { // otherwise the processes can't be attributed; the limit itself still holds
+			// Processes of a shared runner can't be attributed; the limit itself still holds.
+			if exceeded && !o.shared.Load() {
 				o.kill(ctx, runtime.OutcomeProcessLimit)
 			}
 		})
@@ -88,7 +91,8 @@ func (r *reach) observe(a *attempt) {
 	switch {
 	case a == nil:
 	case a.dialed.Load() != 0:
-		if back := a.began.Add(time.Duration(a.dialed.Load())); !r.away.IsZero() && back.Sub(r.away) > checkEvery { // a gap shorter than checkEvery is no excuse
+		// A gap shorter than checkEvery is no excuse.
+		if back := a.began.Add(time.Duration(a.dialed.Load())); !r.away.IsZero() && back.Sub(r.away) > checkEvery {
 			r.back = back
 		}
 		r.away = time.Time{}

@@ -233,7 +233,8 @@ func (o *owner) catchUp(ctx context.Context) {
 		caughtUp := o.record.catchUp(ctx)
 		o.report(func() {
 			if !caughtUp {
-				o.conclude(execution.Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now()) // LOST
+				// Facts without an exit mean LOST.
+				o.conclude(execution.Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now())
 				return
 			}
 			o.try(ctx, time.Now())

@@ -109,7 +109,8 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	r.stall.begin()
 	err := r.log.Flush()
 	if err != nil && runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		err = cmp.Or(r.session.host.Store.Leads(context.WithoutCancel(ctx)), err) // otherwise it isn't lost: the next leader may have room
+		// If another server leads, the output isn't lost: that server may have room.
+		err = cmp.Or(r.session.host.Store.Leads(context.WithoutCancel(ctx)), err)
 	}
 	r.stall.end()
 	if runtime.CodeOf(err) == runtime.CodeClusterUnavailable { // another server leads: this one is about to end

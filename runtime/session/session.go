@@ -149,7 +149,7 @@ func (s *Session) RunnerGone(reason runtime.GoneReason) {
 }
 
 // Kill ends the execution with outcome; the first reason counts. It returns once the reason is stored, so
-// that a later server also knows it, or when ctx ends.
+// that a later server also knows it, once the execution has ended, or when ctx ends.
 func (s *Session) Kill(ctx context.Context, outcome runtime.Outcome) {
 	s.hintKill(outcome)
 	select {

@@ -115,7 +115,8 @@ func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private
 		return each(r, private, nil)
 	})
 	for id, claim := range mended {
-		if put := s.putClaim(ctx, id, claim); runtime.CodeOf(put) != runtime.CodeStorageFull { // with a full disk, the next call replaces them again
+		// If the disk is full, the next call replaces them again.
+		if put := s.putClaim(ctx, id, claim); runtime.CodeOf(put) != runtime.CodeStorageFull {
 			err = errors.Join(err, put)
 		}
 	}

@@ -104,7 +104,7 @@ func TestOnlyTheLeaderWritesOnPostgreSQL(t *testing.T) {
 	}
 	select {
 	case <-first.Taken():
-		t.Error("it reports a problem before any write")
+		t.Error("it reports the other leader before any write")
 	default:
 	}
 	if _, _, err := first.AddExecution(t.Context(), execution(2), []byte("start")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {

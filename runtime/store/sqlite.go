@@ -220,5 +220,6 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 // givesUp reports whether SQLite may have ended the whole transaction with this error, instead of
 // rolling back only the statement. Later statements would then be committed on their own.
 func givesUp(err error) bool {
-	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull) // https://sqlite.org/lang_transaction.html
+	// The list is in https://sqlite.org/lang_transaction.html.
+	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull)
 }

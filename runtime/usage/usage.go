@@ -28,9 +28,10 @@ const (
 // Agents reads the usage of runners and executions from their agents. Its methods are safe for
 // concurrent use.
 type Agents struct {
-	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) // to a runner's agent
-	spawn func(func(context.Context)) error                                // starts a goroutine; the engine waits for it
-	turns chan struct{}                                                    // capacity atOnce; holds a token for each agent being asked
+	// dial connects to a runner's agent.
+	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
+	spawn func(func(context.Context)) error // starts a goroutine; the engine waits for it
+	turns chan struct{}                     // capacity atOnce; holds a token for each agent being asked
 
 	mu    sync.Mutex // guards the fields below
 	asked map[runtime.RunnerID]*question

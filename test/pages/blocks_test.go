@@ -119,7 +119,7 @@ func TestBlocksAreWellFormed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, b := range page.Blocks {
-			if err := c.check(b); err != nil && !NotYet(name) {
+			if err := c.check(b); err != nil {
 				t.Errorf("%s:%d: %v\n%s", name, b.Line, err, b.Text)
 			}
 		}

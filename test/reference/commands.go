@@ -70,7 +70,7 @@ func flagsTable(flags []*kong.Flag) string {
 
 func (b *Book) command(node *kong.Node) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "### %s\n\n%s\n\n%s\n%s\n", title(node), wrap(prose(node.Help), 100), "```\nrockpool "+node.Summary()+"\n```\n", detail(node.Detail))
+	fmt.Fprintf(&out, "### %s\n\n%s\n\n%s\n%s\n", title(node), wrap(prose(node.Help), 100), "```text\nrockpool "+node.Summary()+"\n```\n", detail(node.Detail))
 	arguments := table{head: []string{"argument", "what"}}
 	for _, argument := range node.Positional {
 		arguments.add(code(argument.Name), prose(argument.Help))
@@ -125,7 +125,7 @@ func detail(text string) string {
 
 // block returns lines as a block of code: commands, which no test runs, or any other text.
 func block(lines []string) string {
-	language := ""
+	language := "text"
 	if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "rockpool ") }) {
 		language = "sh skip: examples of the help, without what they need"
 	}

@@ -81,7 +81,7 @@ func TestPartsAreGenerated(t *testing.T) {
 		{"settings keep", []string{"| `1h` | `TIME`: 1s to 1d; 0: forever | How long. See `--listen`. |"}},
 		{"settings dir on", []string{"| below `$HOME` | `DIR` | Directory. |", "| `false` | `true`, `false` | Whether it's on. |"}},
 		{"summary", []string{"| [rockpool run](#rockpool-run) | Run a file. |"}},
-		{"commands run", []string{"### rockpool run", "\n```\nrockpool run <file> [flags]\n```\n", "see [docs/guides/x.md](../guides/x.md).", "\n```sh skip: examples of the help, without what they need\nrockpool run a\n```\n", "| 2 | a flag is wrong |", "| `-f, --fast` | Be fast. |", "| `file` | The file. |"}},
+		{"commands run", []string{"### rockpool run", "\n```text\nrockpool run <file> [flags]\n```\n", "see [docs/guides/x.md](../guides/x.md).", "\n```sh skip: examples of the help, without what they need\nrockpool run a\n```\n", "| 2 | a flag is wrong |", "| `-f, --fast` | Be fast. |", "| `file` | The file. |"}},
 		{"exit-codes run", []string{"| 0 | it ended |"}},
 		{"metrics rockpool_*", []string{"| `rockpool_a_total` | counter | `state` | All of state `READY`. **Alert** on any. |"}},
 		{"queries things", []string{"### Query things", "Returns [`[Thing!]!`](#thing).", "| `first` | `Int` | At most this many. |"}},

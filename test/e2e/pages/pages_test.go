@@ -37,9 +37,6 @@ func TestE2EPages(t *testing.T) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
-			if pages.NotYet(name) {
-				t.Skip("it doesn't follow the rules yet")
-			}
 			t.Parallel()
 			for _, problem := range r.all(t) {
 				t.Error(problem)
