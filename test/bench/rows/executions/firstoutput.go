@@ -45,7 +45,7 @@ func FirstOutput() []rows.Row {
 		},
 	}, {
 		Name:  "first-output/sse",
-		What:  "The same, with the subscription as server-sent events: one request for each subscription.",
+		What:  "From startExecution (POST) of `echo` to the first output as a server-sent event, with one request for each subscription.",
 		Floor: floor, Unit: measure.Milliseconds, Per: "start", Goals: goals,
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			s, runner, err := b.Claimed(ctx, 1)

@@ -41,7 +41,7 @@ func True() []rows.Row {
 	for _, width := range widths {
 		row := rows.Row{
 			Name:  fmt.Sprintf("true/graphql/%d", width),
-			What:  fmt.Sprintf("The same through GraphQL over HTTP, with the client on the same CPUs: startExecution, then execution(waitFor), %d concurrent.", width),
+			What:  fmt.Sprintf("Executions of `true` per second through GraphQL over HTTP, with the client on the same CPUs: startExecution, then execution(waitFor), %d concurrent.", width),
 			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d concurrent.", width),
 			Unit:  measure.PerSecond, Per: "true",
 			Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {

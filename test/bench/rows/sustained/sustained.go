@@ -34,7 +34,7 @@ func Rows() []rows.Row {
 	for _, job := range jobs {
 		row := rows.Row{
 			Name: "run/sustained/" + job.name,
-			What: fmt.Sprintf("Runs of %s per second over HTTP, from the request to the known end, each in a fresh runner, by %d clients, while a pool of %d makes new runners. "+
+			What: fmt.Sprintf("Runs per second of %s. Each run is an HTTP request in a fresh runner and ends when its outcome is known. %d clients run without a pause, while a pool of %d makes new runners. "+
 				"Runs that the pool's first runners served don't count.", job.what, clients, pool),
 			Floor: "A small C program that makes the same kind of sandbox with system calls alone, starts the program in it and removes it; two at a time.",
 			Unit:  measure.PerSecond, Per: "run", Peer: !job.warm && !job.jobe,
