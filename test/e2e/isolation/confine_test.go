@@ -10,9 +10,9 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2ESocketsThatLeaveTheNamespaceAreRefused opens sockets that a network namespace doesn't
+// TestE2EEscapingSocketsAreRefused opens sockets that a network namespace doesn't
 // contain. All are refused.
-func TestE2ESocketsThatLeaveTheNamespaceAreRefused(t *testing.T) {
+func TestE2EEscapingSocketsAreRefused(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
 	got := b.Run(t, object{"runnerId": runner, "command": []string{"python3", "-c", `
@@ -29,9 +29,9 @@ for family, kind, protocol in [(1, 1, 0), (2, 1, 0), (10, 2, 0), (16, 3, 0), (16
 	}
 }
 
-// TestE2EExecutionsBeyondTheProcessLimitAreRefused starts more concurrent executions than the
+// TestE2ETooManyExecutionsAreRefused starts more concurrent executions than the
 // runner has processes for. Those that don't fit are refused, and the runner stays alive.
-func TestE2EExecutionsBeyondTheProcessLimitAreRefused(t *testing.T) {
+func TestE2ETooManyExecutionsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")

@@ -145,9 +145,9 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EDrainOfAnEmptyServerIsDoneImmediately. A waiting claim gets its runner when the drain
+// TestE2EDrainOfAnEmptyServerIsImmediate. A waiting claim gets its runner when the drain
 // ends.
-func TestE2EDrainOfAnEmptyServerIsDoneImmediately(t *testing.T) {
+func TestE2EDrainOfAnEmptyServerIsImmediate(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	if out := p.Works(t, "drain", "--wait", "--timeout", wait.Limit.String()); !strings.Contains(out, "nothing is left") {

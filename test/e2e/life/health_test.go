@@ -19,9 +19,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EServerWithoutFreeDescriptorsRecovers: clients take all descriptors that a server may have.
+// TestE2EExhaustedDescriptorsAreSurvived: clients take all descriptors that a server may have.
 // It reports that to clients that it still serves, and is healthy again once the others left.
-func TestE2EServerWithoutFreeDescriptorsRecovers(t *testing.T) {
+func TestE2EExhaustedDescriptorsAreSurvived(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	address := strings.TrimSuffix(strings.TrimPrefix(p.URL(), "http://"), "/graphql")

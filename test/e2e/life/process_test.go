@@ -167,9 +167,9 @@ func TestE2ESecondServerOnTheDataNamesTheFirst(t *testing.T) {
 	}
 }
 
-// TestE2EUnreadAccessLogDoesNotStopAServersEnd: its lines go to a full pipe that nobody reads, so
+// TestE2EUnreadAccessLogDoesNotStopTheEnd: its lines go to a full pipe that nobody reads, so
 // that the server can't write the last ones. It stops in order all the same.
-func TestE2EUnreadAccessLogDoesNotStopAServersEnd(t *testing.T) {
+func TestE2EUnreadAccessLogDoesNotStopTheEnd(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeTo(t, func(io.Reader) {}, data, bed.Rockpool(t), "serve", "--data", data, "--access-log", "-")

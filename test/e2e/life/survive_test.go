@@ -50,9 +50,9 @@ func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EProgramsThatEndWithoutAServerAreReported: outcome, usage and output are reported
+// TestE2EEndsWithoutAServerAreReported: outcome, usage and output are reported
 // afterwards, and so is the reason.
-func TestE2EProgramsThatEndWithoutAServerAreReported(t *testing.T) {
+func TestE2EEndsWithoutAServerAreReported(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 1, resources: {memoryMiB: 64}}) { created } }`, nil, nil)
@@ -151,9 +151,9 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EReleaseEndsExecutionsAlsoIfTheServerIsKilled: executions end with their released runner,
+// TestE2EReleaseEndsExecutionsDespiteAKill: executions end with their released runner,
 // also if the server is killed before it has stored that.
-func TestE2EReleaseEndsExecutionsAlsoIfTheServerIsKilled(t *testing.T) {
+func TestE2EReleaseEndsExecutionsDespiteAKill(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	for range 5 {

@@ -147,9 +147,9 @@ func TestE2ENomadUsageWhileItRuns(t *testing.T) {
 	})
 }
 
-// TestE2ENomadProgramsGetTheImagesEnvironment: programs get the variables, PATH and working
+// TestE2ENomadProgramsGetImageSettings: programs get the variables, PATH and working
 // directory of their image, and none of Nomad's.
-func TestE2ENomadProgramsGetTheImagesEnvironment(t *testing.T) {
+func TestE2ENomadProgramsGetImageSettings(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver = "docker"

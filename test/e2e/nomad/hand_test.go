@@ -29,9 +29,9 @@ func documented(t *testing.T, language, has string) string {
 	return ""
 }
 
-// TestE2ENomadEnvironmentsChangedByHandAreDetected registers the job that the guide shows, and
+// TestE2ENomadChangesByHandAreDetected registers the job that the guide shows, and
 // changes it with Nomad's own command.
-func TestE2ENomadEnvironmentsChangedByHandAreDetected(t *testing.T) {
+func TestE2ENomadChangesByHandAreDetected(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
 	b, _ := bed.ServeHere(t, newNomadConfig(t, n))
 	type environment struct {

@@ -66,10 +66,10 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	}
 }
 
-// TestE2ENomadKilledLeaderIsReplacedImmediately: the others see that its process ended, and don't
+// TestE2ENomadKilledLeaderIsReplaced: the others see that its process ended, and don't
 // wait for its lock to expire, which takes four minutes here. The servers share a database, so the
 // next leader knows all that the first one ran, and continues with what runs.
-func TestE2ENomadKilledLeaderIsReplacedImmediately(t *testing.T) {
+func TestE2ENomadKilledLeaderIsReplaced(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	database := postgrestest.Start(t)
 	token := writeFile(t, "correct-horse-battery")
