@@ -1,6 +1,6 @@
 // Package web serves the dashboard and GraphiQL, which `make build` bundles
-// from src and compresses. It knows nothing of the server: what a page shows
-// it asks of the API.
+// from src and compresses. It is independent of the server: its pages get all
+// data from the API.
 package web
 
 import (
@@ -13,21 +13,21 @@ import (
 	"strings"
 )
 
-// The directory is embedded rather than its files, so that this builds before
-// they do.
+// The directory is embedded, not its files, so that the package compiles before
+// the bundle is built.
 //
 //go:embed dist
 var dist embed.FS
 
-// A file is one of the bundle's, compressed in two ways.
+// file is a file of the bundle in two compressions.
 type file struct {
 	br, gz []byte
 	kind   string // its media type
 	tag    string // its ETag, which changes with its bytes
 }
 
-// files returns what is embedded, by its path below the server's root:
-// "assets/index-1a2b3c4d.js". Without a build there is nothing.
+// files returns the embedded files by their path below the server's root, for
+// example "assets/index-1a2b3c4d.js". Without a build it returns none.
 func files(bundle fs.FS) map[string]file {
 	all := map[string]file{}
 	_ = fs.WalkDir(bundle, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -50,7 +50,8 @@ func files(bundle fs.FS) map[string]file {
 	return all
 }
 
-// mediaType doesn't depend on the machine's own table where it matters.
+// mediaType returns the media type of a file. For the important types it doesn't
+// depend on the machine's table.
 func mediaType(name string) string {
 	switch path.Ext(name) {
 	case ".js":

@@ -11,15 +11,16 @@ import (
 	"strings"
 )
 
-// What pages may do. Nothing comes from another host, no script stands in a
-// page, and none is made of text. GraphiQL's editor writes styles into its page
-// and runs workers, so its page may; it shows nothing that a program printed.
+// The policies of the pages. A page loads nothing from other hosts, has no inline
+// script, and can't make a script from text. GraphiQL's editor writes styles into
+// its page and runs workers, so its page allows both. It never shows the output
+// of programs.
 const (
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 	policyGraphiQL = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
 		"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	policyAsset = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" // workers obey that of their script
+	policyAsset = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" // workers have the policy of their script
 	permissions = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), hid=(), midi=(), display-capture=()"
 )
 
@@ -29,19 +30,21 @@ const (
 	explorer  = "graphiql.html"
 )
 
-// sections are the first words of the dashboard's addresses; what follows is
-// the page's own business.
+// sections are the first path elements of the dashboard's addresses. The pages
+// themselves interpret the rest.
 var sections = []string{"environments", "new-environment", "runners", "executions", "batches", "playground", "terminal", "operations", "scheduling", "access", "share"}
 
-// assets are named after their content, so that a browser needs to ask once.
+// assets is the prefix of files named after their content, which browsers may
+// cache forever.
 const assets = "assets/"
 
-const notBuilt = `This server was built without its dashboard, which needs node and npm: run "make build" where they are.
+const notBuilt = `This server was built without the dashboard. Install node and npm, and run "make build" again.
 The API is at /graphql.
 `
 
-// Handler serves the dashboard's addresses, and hands everything else to next:
-// also what isn't a GET, and "/" for whoever doesn't read HTML.
+// Handler serves the dashboard's addresses, and passes all other requests to
+// next: also other methods than GET and HEAD, and "/" for clients that don't
+// accept HTML.
 func Handler(next http.Handler) http.Handler {
 	bundle, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -73,7 +76,8 @@ func handler(all map[string]file, next http.Handler) http.Handler {
 	})
 }
 
-// target returns the file that a request is for; "" if it isn't for us.
+// target returns the file for a request; "" if the request isn't for the
+// dashboard.
 func target(r *http.Request) string {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	section, _, _ := strings.Cut(name, "/")
@@ -140,8 +144,8 @@ func serve(w http.ResponseWriter, r *http.Request, name string, f file) {
 	}
 }
 
-// accepts reports whether a client takes an encoding. No browser weighs them,
-// so a weight only matters where it is zero.
+// accepts reports whether a client accepts an encoding. Browsers send no weights,
+// so only a weight of zero matters.
 func accepts(r *http.Request, encoding string) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")

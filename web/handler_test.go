@@ -59,7 +59,7 @@ func body(t *testing.T, response *http.Response) string {
 
 var html = http.Header{"Accept": {"text/html,application/xhtml+xml,*/*;q=0.8"}}
 
-func TestWhoServesWhat(t *testing.T) {
+func TestHandlerPassesOtherRequestsOn(t *testing.T) {
 	h := handler(bundle(t), elsewhere)
 	for _, test := range []struct {
 		method, address string
@@ -95,7 +95,7 @@ func TestWhoServesWhat(t *testing.T) {
 	}
 }
 
-func TestEncodings(t *testing.T) {
+func TestResponsesAreCompressedAsAccepted(t *testing.T) {
 	h := handler(bundle(t), elsewhere)
 	for accepted, want := range map[string]string{
 		"gzip, deflate, br, zstd": "br",
@@ -123,7 +123,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-func TestCaching(t *testing.T) {
+func TestAssetsAreCachedAndPagesRevalidated(t *testing.T) {
 	h := handler(bundle(t), elsewhere)
 	asset, page := get(h, "GET", "/assets/a-1.js", nil), get(h, "GET", "/runners", nil)
 	if c := asset.Header.Get("Cache-Control"); !strings.Contains(c, "immutable") {
@@ -139,8 +139,8 @@ func TestCaching(t *testing.T) {
 	}
 }
 
-// Nothing in a page may run that isn't a file of ours.
-func TestPolicy(t *testing.T) {
+// A page may run only scripts from the bundle.
+func TestPoliciesForbidInlineScripts(t *testing.T) {
 	h := handler(bundle(t), elsewhere)
 	for address, strict := range map[string]bool{"/runners": true, "/graphiql": false} {
 		header := get(h, "GET", address, nil).Header
@@ -159,7 +159,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-func TestWithoutABuild(t *testing.T) {
+func TestWithoutABuildPagesSayHowToBuild(t *testing.T) {
 	h := handler(map[string]file{}, elsewhere)
 	response := get(h, "GET", "/", html)
 	if text := body(t, response); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "make build") {
@@ -170,8 +170,7 @@ func TestWithoutABuild(t *testing.T) {
 	}
 }
 
-// What is embedded are whole pages, all of whose files are there, and no page
-// has a script or a style of its own in it.
+// The embedded pages have all their files, and no inline script or style.
 func TestTheBundleIsWhole(t *testing.T) {
 	need.Program(t)
 	h := Handler(elsewhere)

@@ -2,7 +2,7 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-// While developing, the API is that of a server elsewhere.
+// The development server forwards API requests to a running Rockpool server.
 const server = process.env.ROCKPOOL_SERVER ?? "http://127.0.0.1:8080";
 
 export default defineConfig({

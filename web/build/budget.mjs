@@ -1,6 +1,6 @@
-/** kB of gzip that a page may load before it shows something. GraphiQL itself comes where it has room. */
+/** The limits in kB of gzip for the files that each page loads at its start. */
 const budgets = { "index.html": { js: 220, css: 20 }, "graphiql.html": { js: 220, css: 20 }, "src/graphiql/explorer.tsx": { js: 500, css: 380 } };
-/** What comes only when a page asks for it. */
+/** Modules that pages may load only on demand. */
 const lazy = [/xterm/i, /codemirror/i, /monaco/i, /explorer/i];
 
 /**

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { weigh } from "./budget.mjs";
 
-/** What vite tells of two pages that share a part, one of which brings an editor later. */
+/** Vite's manifest of two pages with a shared chunk; one of them loads an editor on demand. */
 function built({ script = 80_000, shared = 7_000, style = 6_000, more = {} } = {}) {
   const manifest = {
     "index.html": { file: "index.js", css: ["index.css"], imports: ["_shared.js"], dynamicImports: ["src/editor.tsx"], ...more },
@@ -15,12 +15,12 @@ function built({ script = 80_000, shared = 7_000, style = 6_000, more = {} } = {
   return weigh(manifest, sizes).failures;
 }
 
-test("what comes later weighs nothing", () => expect(built()).toEqual([]));
-test("too much JavaScript fails the build, that of shared parts too", () => {
+test("chunks loaded on demand don't count", () => expect(built()).toEqual([]));
+test("too much JavaScript fails the build, also in shared chunks", () => {
   expect(built({ script: 214_000 })).toEqual(["index.html loads 221.0 kB of js, more than 220"]);
   expect(built({ shared: 101_000 })).toEqual(["src/graphiql/explorer.tsx loads 501.0 kB of js, more than 500"]);
 });
-test("so do too many styles", () => expect(built({ style: 20_100 })).toEqual(["index.html loads 20.1 kB of css, more than 20"]));
-test("and an editor that isn't loaded on demand, however small", () => {
+test("too many styles fail the build", () => expect(built({ style: 20_100 })).toEqual(["index.html loads 20.1 kB of css, more than 20"]));
+test("an editor that isn't loaded on demand fails the build, however small", () => {
   expect(built({ more: { imports: ["_codemirror.js"] } })).toContain("index.html loads _codemirror.js at its start");
 });

@@ -1,5 +1,5 @@
-// Compresses what vite built into dist, which the server embeds, and fails
-// where a page would load more at its start than it may.
+// Compresses vite's output into dist, which the server embeds. It fails if a page would load more at its start than its
+// budget allows.
 import { readFile, readdir, rm, writeFile, mkdir } from "node:fs/promises";
 import path from "node:path";
 import { promisify } from "node:util";

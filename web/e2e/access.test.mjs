@@ -22,7 +22,7 @@ after(async () => {
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 360]) {
     test(`axe finds nothing, ${colorScheme}, ${width} px wide`, async () => {
-      // axe is a script of ours, not of the page, whose policy would refuse it.
+      // axe is an injected script, which the page's policy would refuse.
       const page = await open(browser, { colorScheme, viewport: { width, height: 800 }, bypassCSP: true });
       const found = [];
       for (const { name, address, ready } of pages) {
@@ -56,7 +56,7 @@ test("axe finds nothing in dialogs", async () => {
     ["/access/tenants", "Change course-1"],
     ["/access/tenants", "Delete course-1"],
     [execution, "Share …"],
-    [execution, "Share …", "Make the link"],
+    [execution, "Share …", "Create the link"],
   ]) {
     await page.goto(server.url + address);
     await page.click(`role=button[name='${button}']`);
@@ -72,38 +72,38 @@ test("axe finds nothing in dialogs", async () => {
   await page.context().close();
 });
 
-test("a view that can't load says so, and loads when it is tried again", async () => {
+test("a view that can't load shows the error, and loads after a retry", async () => {
   const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true });
   const found = [];
   for (const { name, address, ready } of pages.filter((one) => !["new-environment", "replay"].includes(one.name))) {
     await page.route("**/graphql", (route) => route.abort());
     await page.goto(server.url + address);
-    await page.waitForSelector("[role=alert] >> text=The server doesn't answer");
+    await page.waitForSelector("[role=alert] >> text=The server doesn't respond");
     found.push(...(await judge(page, `${name}, failed`)));
     const again = page.locator("role=button[name='Try again']");
     if ((await again.count()) === 0) found.push(`${name} has no way on`);
     await page.unroute("**/graphql");
-    await again.evaluateAll((buttons) => buttons[0]?.click()); // some try by themselves, and are quicker
+    await again.evaluateAll((buttons) => buttons[0]?.click()); // some pages retry automatically and are faster
     await page.waitForSelector(ready);
   }
   assert.deepEqual(found, []);
   await page.context().close();
 });
 
-test("a view in which there is nothing says what to do", async () => {
+test("an empty view says what to do", async () => {
   const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true, colorScheme: "dark" });
   const found = [];
   const { environments } = await server.ask(`{ environments { id } }`);
   for (const { id } of environments) await server.ask(`mutation($in: DeleteEnvironmentInput!) { deleteEnvironment(input: $in) { deleted } }`, { in: { id, endClaimed: true } });
   const empty = {
     "/": "No environments yet",
-    "/environments/python": "There is no such environment",
+    "/environments/python": "Environment not found",
     "/runners": "No runners yet",
-    "/executions?environment=nonesuch": "No executions here",
-    "/executions/nonesuch": "There is no such execution",
-    "/terminal/nonesuch": "There is no such execution",
-    "/terminal": "There is no environment yet",
-    "/playground": "There is nothing to run programs in yet",
+    "/executions?environment=nonesuch": "No matching executions",
+    "/executions/nonesuch": "Execution not found",
+    "/terminal/nonesuch": "Execution not found",
+    "/terminal": "No environments yet",
+    "/playground": "No environments yet",
   };
   for (const [address, title] of Object.entries(empty)) {
     await page.goto(server.url + address);

@@ -1,4 +1,4 @@
-// What axe says about a page. It is a script of ours, which the page's policy refuses: open the page with bypassCSP.
+// Checks pages with axe. Axe is an injected script, which the page's policy refuses: open the page with bypassCSP.
 import { createRequire } from "node:module";
 import { readFile } from "node:fs/promises";
 
@@ -6,7 +6,7 @@ const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.
 
 const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 
-/** What axe finds on a page, and whether it is wider than its window. */
+/** Returns axe's findings on a page, and whether the page is wider than its window. */
 export async function judge(page, name) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate((runOnly) => window.axe.run(document, { runOnly }), rules);

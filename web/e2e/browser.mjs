@@ -1,4 +1,4 @@
-// Debian's Chromium, and what every page is watched for.
+// Debian's Chromium, with checks that apply to every page.
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -7,10 +7,13 @@ import { chromium } from "playwright-core";
 import { logs } from "./server.mjs";
 import { limit, until } from "./wait.mjs";
 
-/** The pages that are open, each with what its console said. */
+/** The open pages with their console messages. */
 const opened = new Map();
 
-/** A test. What explains its failure is kept below ROCKPOOL_ARTIFACTS, if that is set: pictures, consoles, the server's log. */
+/**
+ * test is node's test. After a failure it stores screenshots, consoles and the server's log below
+ * ROCKPOOL_ARTIFACTS.
+ */
 export function test(name, steps) {
   run(name, async (t) => {
     try {
@@ -38,11 +41,11 @@ async function keep(name) {
 
 /** Starts the browser. */
 export function launch() {
-  // As root it has no sandbox of its own; it opens nothing but our pages.
+  // As root Chromium can't use its sandbox. It opens only our pages.
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 }
 
-/** A page whose mistakes are gathered: errors in the console, and what the policy refused. */
+/** Opens a page that collects its mistakes: errors in the console, and requests that the policy refused. */
 export async function open(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
   const page = await context.newPage();
@@ -66,9 +69,8 @@ export async function open(browser, options = {}) {
 }
 
 /**
- * Scrolls a table, which asks for its rows as its end comes near, down to the
- * last of n, and returns what it took, in words. Judged is how much is in the page
- * and how often it asks for the next rows. Refreshes don't count: isNext tells both apart by their cursors.
+ * Scrolls a table down to the last of n rows, and returns a summary. It fails if too many rows are rendered, or if the
+ * number of page requests is wrong. isNext recognises these by their cursors, since refreshes don't count.
  */
 export async function scrollDown(page, n, step, isNext = () => true) {
   let pages = 0;
@@ -80,7 +82,7 @@ export async function scrollDown(page, n, step, isNext = () => true) {
   let steps = 0;
   let most = 0;
   for (let last = 0; last !== n + 1; steps++) {
-    assert.ok(steps < n, `after ${steps} steps the last row is ${last} of ${n}`); // a step is some rows
+    assert.ok(steps < n, `after ${steps} steps the last row is ${last} of ${n}`); // each step moves several rows
     await step();
     const rows = await page.evaluate(async () => {
       await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
@@ -97,8 +99,8 @@ export async function scrollDown(page, n, step, isNext = () => true) {
 }
 
 /**
- * Has GraphiQL ask, and waits for this answer. Until its editors have taken note of
- * an operation, which nothing shows, the button does nothing, or asks for the old one's.
+ * Runs GraphiQL's operation until its response contains a text. Until its editors have read an operation, which no
+ * element shows, the button does nothing or runs the previous operation.
  */
 export function answers(page, text) {
   return until(`GraphiQL shows ${text}`, async () => {

@@ -11,7 +11,9 @@ import { until } from "./wait.mjs";
 
 const root = new URL("../../", import.meta.url).pathname;
 
-/** An address of loopback at which nobody listens. Of 127.0.0.1 any port can be taken before it is used; this host is the caller's own. */
+/**
+ * A free loopback address. On 127.0.0.1 another process could take the port first; this host is only the caller's.
+ */
 export async function freeAddress() {
   const host = [127, ...Array.from({ length: 3 }, () => randomInt(1, 255))].join(".");
   const free = createServer().listen(0, host);
@@ -22,7 +24,7 @@ export async function freeAddress() {
   return `${host}:${port}`;
 }
 
-/** Starts one for a server at an address. It has one person, admin@example.com, whose password is "password". */
+/** Starts Dex for a server at an address. Its only user is admin@example.com with the password "password". */
 export async function startDex(server) {
   const { stdout } = await promisify(execFile)(path.join(root, "scripts/dex"));
   const address = await freeAddress();

@@ -38,7 +38,7 @@ async function visit(address, options, prepare = async () => {}) {
   await page.waitForSelector("summary");
 }
 
-/** Has the page believe that the machine's own programs are a shell alone. */
+/** Makes the server report that the host has only a shell. */
 const hasShellAlone = () =>
   page.route("**/graphql", async (route) => {
     if (!route.request().postData()?.includes("EnvironmentMachine")) return route.fallback();
@@ -53,7 +53,7 @@ const advance = () => page.click("summary:text-is('Advanced')");
 const create = () => page.click("text=Create the environment");
 /** Saves a change that replaces no runner, and waits until it is stored. */
 async function save() {
-  const consequence = page.locator("text=No runner has to be replaced.");
+  const consequence = page.locator("text=No runner is replaced.");
   await consequence.waitFor(); // once the pool is known
   await page.click("role=button[name=Save]");
   await consequence.waitFor({ state: "detached" });
@@ -83,7 +83,7 @@ test("a name, a language and a size are enough", async () => {
   assert.equal((await server.end(run.execution.id)).exitCode, 0);
 });
 
-test("checked is access to the network, and CPU is in cores", async () => {
+test("the checkbox allows network access, and CPU is in cores", async () => {
   await server.ask(`mutation { putEnvironment(input: {id: "network", poolSize: 0}) { created } }`);
   await visit("/environments/network");
   const box = page.getByRole("checkbox", { name: "Allow network access" });
@@ -101,15 +101,15 @@ test("checked is access to the network, and CPU is in cores", async () => {
   assert.equal((await stored("network")).environment.network.access, false);
 });
 
-test("what can never fit is refused at its field, and isn't sent", async () => {
+test("a resource above the limit is refused at its field, and isn't sent", async () => {
   await visit("/new-environment");
   await input("Name").fill("large");
   await advance();
   await input("Memory").fill("1000000");
   const said = field("Memory").locator(".wrong");
   await said.waitFor();
-  assert.match(await said.textContent(), /must be at most \d+ MiB: the cluster has no more for one runner/);
-  await page.click("summary"); // what is folded away opens again
+  assert.match(await said.textContent(), /must be at most \d+ MiB: a larger runner doesn't fit/);
+  await page.click("summary"); // a closed section opens again
   await create();
   await page.waitForFunction(() => document.activeElement?.getAttribute("aria-invalid") === "true");
   assert.ok(await said.isVisible());
@@ -120,7 +120,7 @@ test("what can never fit is refused at its field, and isn't sent", async () => {
   await create();
   await page.waitForURL("**/environments/large");
 
-  // Sent past the form, it is stored, and its pool says why no runner starts.
+  // Put without the form, the environment is stored, and its pool says why no runner starts.
   await server.ask(`mutation { putEnvironment(input: {id: "larger", poolSize: 1, resources: {memoryMiB: 1000000}}) { created } }`);
   await page.goto(`${server.url}/environments/larger`);
   await page.waitForSelector("text=/memory exhausted: 1000000 MiB wanted, the machine has/");
@@ -146,7 +146,7 @@ test("a language that the image host lacks gets an image that has it", async () 
   assert.equal(await input("Image").inputValue(), "golang:1.24");
 });
 
-test("a Python that the image host lacks is warned of, with an image that has it", async () => {
+test("a missing Python of the image host shows a warning and an image that has it", async () => {
   await server.ask(`mutation { putEnvironment(input: {id: "bare", poolSize: 0, warm: {interpreter: PYTHON}}) { created } }`);
   await visit("/environments/bare", {}, hasShellAlone);
   await page.waitForSelector("text=The image host has no python3 on this machine: programs in Python won't start.");
@@ -164,7 +164,7 @@ test("unsaved changes ask before a link, back and a reload leave them", async ()
   await page.click("text=New environment");
   await input("Name").fill("unsaved");
   const kept = async () => {
-    await page.waitForSelector("dialog >> text=What you changed here isn't saved.");
+    await page.waitForSelector("dialog >> text=Your changes aren't saved.");
     await page.click("text=Stay");
     await page.waitForSelector("dialog[open]", { state: "detached" });
     assert.deepEqual([new URL(page.url()).pathname, await input("Name").inputValue()], ["/new-environment", "unsaved"]);
@@ -188,18 +188,18 @@ test("unsaved changes ask before a link, back and a reload leave them", async ()
   await page.waitForURL("**/runners");
 });
 
-test("a registry that doesn't answer is named before the put is answered", async () => {
+test("a silent registry is named before the response to the put", async () => {
   const mute = await MuteRegistry.start();
   try {
     await visit("/new-environment");
     await input("Name").fill("mute");
     await input("Image").fill(`${mute.host}/x:1`);
     await create();
-    await page.waitForSelector(`text=No answer yet about the image ${mute.host}/x:1 from its registry.`);
+    await page.waitForSelector(`text=The registry of the image ${mute.host}/x:1 hasn't responded yet`);
     assert.deepEqual([page.puts.length, page.answers], [1, 0]);
     await mute.stop();
-    await page.waitForSelector(`[role=alert] >> text=/the registry ${mute.host.replaceAll(".", "\\.")} can't be reached/i`);
-    assert.equal(await page.locator("text=No answer yet").count(), 0);
+    await page.waitForSelector(`[role=alert] >> text=/the registry ${mute.host.replaceAll(".", "\\.")} is unreachable/i`);
+    assert.equal(await page.locator("text=hasn't responded yet").count(), 0);
     await page.click("text=Try again");
     await page.waitForFunction(() => document.querySelector("main .button.primary")?.disabled === false);
     assert.equal(page.puts.length, 2);
@@ -209,7 +209,7 @@ test("a registry that doesn't answer is named before the put is answered", async
   }
 });
 
-test("the form is usable with the keyboard, at 390 px, and clean for axe", async () => {
+test("the form works by keyboard and at 390 px, and passes axe", async () => {
   await visit("/new-environment", { viewport: { width: 390, height: 844 }, bypassCSP: true });
   const found = await judge(page, "the form");
   await input("Name").focus();

@@ -21,7 +21,9 @@ for n in range(1, 11):
 print("\\033[1mdone\\033[0m")
 `;
 
-/** Records a real run at its own speed, and writes it to file as an animated WebP. The server must run nothing else. */
+/**
+ * Records a real run at its own speed, and writes it to file as an animated WebP. The server must run nothing else.
+ */
 export async function film(browser, server, file) {
   const frames = await mkdtemp(path.join(tmpdir(), "rockpool-film-"));
   try {
@@ -50,7 +52,10 @@ export async function film(browser, server, file) {
   }
 }
 
-/** Takes pictures of a page as fast as it can, each with its time. It keeps only pictures that differ from the one before. */
+/**
+ * Takes pictures of a page as fast as it can, each with its time. It keeps only pictures that differ from the one
+ * before.
+ */
 class Camera {
   #directory;
   #taken = [];

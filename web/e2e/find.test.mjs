@@ -1,4 +1,4 @@
-// Whose run is this? Runs and runners are found by label, text, outcome and time, and ended by checkboxes.
+// Executions and runners are found by label, text, outcome and time, and ended together by checkboxes.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { judge } from "./axe.mjs";
@@ -9,9 +9,9 @@ import { until } from "./wait.mjs";
 const first = "the-first-token-of-this-test-that-is-long-enough";
 let server;
 let browser;
-/** Tokens and a grant, by what they are. */
+/** Tokens and a grant, by role. */
 const tokens = { admin: first };
-/** Runners, by who holds them. */
+/** Runners, by the user in their labels. */
 const runners = {};
 let grant;
 
@@ -58,10 +58,10 @@ async function leave(page) {
 const shows = (page, ...wanted) =>
   until(`the table shows ${wanted.join(", ")}`, async () => JSON.stringify(await page.locator(".table-row a.mono:not(.chip)").allTextContents()) === JSON.stringify(wanted));
 
-test("a teacher types ada and finds the runs, by their labels and their commands", async () => {
+test("a search for ada finds executions by labels and commands", async () => {
   const page = await visit("OBSERVER", "/executions");
   await shows(page, "exit 0", "echo 'for ada'", "exit 4", "exit 3", "echo hello from the first");
-  const search = page.locator("[aria-label='A text in a label or a command']");
+  const search = page.locator("[aria-label='Text in a label or a command']");
   await search.fill("ada");
   await shows(page, "echo 'for ada'", "exit 3", "echo hello from the first");
   await page.waitForURL("**/executions?text=ada");
@@ -73,7 +73,7 @@ test("a teacher types ada and finds the runs, by their labels and their commands
   assert.match(await began.textContent(), /^\d+ \w+, \d\d:\d\d:\d\d$/);
   assert.equal(await began.getAttribute("title"), await began.getAttribute("datetime"));
 
-  // The address says it all.
+  // The address contains all filters.
   await page.reload();
   await shows(page, "exit 3");
   assert.equal(await page.getAttribute("role=button[name='Failed']", "aria-pressed"), "true");
@@ -82,14 +82,14 @@ test("a teacher types ada and finds the runs, by their labels and their commands
   await page.goForward();
   await shows(page, "exit 3");
   await search.fill("nobody");
-  await page.waitForSelector(".empty >> text=None matches these filters: failed, text “nobody”.");
+  await page.waitForSelector(".empty >> text=No matches for these filters: failed, text “nobody”.");
   await page.click("text=Clear the filters");
   await shows(page, "exit 0", "echo 'for ada'", "exit 4", "exit 3", "echo hello from the first");
   assert.equal(new URL(page.url()).search, "");
   await leave(page);
 });
 
-test("a click on a label shows what has it; outcome, time and environment narrow it", async () => {
+test("labels, outcome, time and environment filter executions", async () => {
   const page = await visit("OBSERVER", "/executions");
   await page.locator(".chip >> text=user=bob").first().click();
   await shows(page, "exit 0", "exit 4");
@@ -112,9 +112,9 @@ test("a click on a label shows what has it; outcome, time and environment narrow
   }
   await page.selectOption("role=combobox[name='Time']", "between");
   await page.fill("label:has-text('to') input[type=datetime-local]", "2020-01-01T10:00");
-  await page.waitForSelector(".empty >> text=/None matches these filters: to .*2020/");
+  await page.waitForSelector(".empty >> text=/No matches for these filters: to .*2020/");
   await page.reload();
-  await page.waitForSelector(".empty >> text=/None matches these filters: to .*2020/");
+  await page.waitForSelector(".empty >> text=/No matches for these filters: to .*2020/");
   assert.equal(await page.inputValue("label:has-text('to') input[type=datetime-local]"), "2020-01-01T10:00");
   await page.fill("label:has-text('to') input[type=datetime-local]", "");
   await page.fill("label:has-text('From') input[type=datetime-local]", "2020-01-01T10:00");
@@ -123,45 +123,45 @@ test("a click on a label shows what has it; outcome, time and environment narrow
   await page.waitForURL("**environment=shell**");
   await page.waitForSelector(".table-foot >> text=/^5 executions$/");
 
-  // What can't be used breaks nothing.
+  // Invalid filters are ignored and reported.
   await page.goto(`${server.url}/executions?state=ASLEEP&from=yesterday&label=%3D&label=task%3D4`);
-  await page.waitForSelector("[role=status] >> text=/so it is ignored: state=ASLEEP .*label==.*from=yesterday/");
+  await page.waitForSelector("[role=status] >> text=/which are ignored: state=ASLEEP .*label==.*from=yesterday/");
   await shows(page, "exit 3");
   await page.click("text=Remove from the address");
   await page.waitForURL("**/executions?label=task%3D4");
   await shows(page, "exit 3");
 
-  // An execution's labels lead to what else has them.
+  // An execution's labels link to other executions with them.
   await page.click("a.mono:has-text('exit 3')");
   await page.click("dd .chip >> text=user=ada");
   await shows(page, "exit 3", "echo hello from the first");
   await leave(page);
 });
 
-test("running executions are chosen by checkboxes, with the keyboard too, and cancelled together", async () => {
+test("running executions are selected by checkboxes, also by keyboard, and cancelled together", async () => {
   const ids = [];
   for (const [user, n] of [["ada", 1], ["ada", 2], ["bob", 3], ["eve", 4]]) ids.push(await start(user, `sleep ${1000 + n}`));
   const page = await visit("CLIENT", "/executions?state=RUNNING");
   await shows(page, "sleep 1004", "sleep 1003", "sleep 1002", "sleep 1001");
-  await page.check("[aria-label='Choose all that are shown']");
-  await page.waitForSelector(".table-foot >> text=4 chosen");
-  await page.click(".table-foot >> role=button[name='None']");
-  assert.equal(await page.isChecked("[aria-label='Choose all that are shown']"), false);
-  await page.click("[aria-label='Choose sleep 1003']");
-  await page.focus("[aria-label='Choose sleep 1001']");
+  await page.check("[aria-label='Select all loaded rows']");
+  await page.waitForSelector(".table-foot >> text=4 selected");
+  await page.click(".table-foot >> role=button[name='Clear']");
+  assert.equal(await page.isChecked("[aria-label='Select all loaded rows']"), false);
+  await page.click("[aria-label='Select sleep 1003']");
+  await page.focus("[aria-label='Select sleep 1001']");
   await page.keyboard.press("Shift+Space");
-  await page.waitForSelector(".table-foot >> text=3 chosen");
-  assert.equal(await page.isChecked("[aria-label='Choose sleep 1002']"), true);
+  await page.waitForSelector(".table-foot >> text=3 selected");
+  assert.equal(await page.isChecked("[aria-label='Select sleep 1002']"), true);
 
-  // What comes meanwhile changes no choice.
+  // New executions don't change the selection.
   const late = await start("eve", "sleep 1005");
   await shows(page, "sleep 1005", "sleep 1004", "sleep 1003", "sleep 1002", "sleep 1001");
-  await page.waitForSelector(".table-foot >> text=3 chosen");
-  assert.equal(await page.isChecked("[aria-label='Choose sleep 1005']"), false);
-  assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Choose sleep 1001");
+  await page.waitForSelector(".table-foot >> text=3 selected");
+  assert.equal(await page.isChecked("[aria-label='Select sleep 1005']"), false);
+  assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Select sleep 1001");
   assert.deepEqual(await judge(await bare(page), "chosen"), []);
 
-  // One of them ends before the question is answered.
+  // One of them ends before the confirmation.
   await page.click("role=button[name='Cancel 3 …']");
   await page.waitForSelector("dialog >> text=Cancel 3 executions?");
   await page.waitForSelector("dialog li >> text=sleep 1002");
@@ -174,8 +174,8 @@ test("running executions are chosen by checkboxes, with the keyboard too, and ca
   await shows(page, "sleep 1005", "sleep 1004");
   assert.deepEqual(await Promise.all(ids.map(outcome)), ["SIGNALED", "CANCELLED", "CANCELLED", null]);
 
-  // What fails says why; the others go on.
-  await page.check("[aria-label='Choose all that are shown']");
+  // A failure shows its reason, and the others are cancelled.
+  await page.check("[aria-label='Select all loaded rows']");
   await page.click("role=button[name='Cancel 2 …']");
   await page.route("**/graphql", (route) => {
     const body = route.request().postDataJSON();
@@ -191,40 +191,40 @@ test("running executions are chosen by checkboxes, with the keyboard too, and ca
   await leave(page);
 });
 
-/** axe is a script that the page's policy refuses: it judges a page of its own that shows the same. */
+/** Opens the same page without its policy, for axe. */
 async function bare(page) {
   const other = await visit("CLIENT", new URL(page.url()).pathname + new URL(page.url()).search, { bypassCSP: true });
-  await other.check("[aria-label='Choose all that are shown']");
-  await other.waitForSelector(".table-foot >> text=chosen");
+  await other.check("[aria-label='Select all loaded rows']");
+  await other.waitForSelector(".table-foot >> text=selected");
   return other;
 }
 
-test("runners are found by who holds them, and released together; the address shows the same again", async () => {
+test("runners are found by holder and labels and released together, and the address keeps the filters", async () => {
   runners.dan = await claim("dan", "dan/7");
   const page = await visit("CLIENT", "/runners?label=course%3Dalgorithms&state=CLAIMED");
   const rows = page.locator(".table-row");
   await until("four runners are held", async () => (await rows.count()) === 4);
-  await page.fill("[aria-label^='Held by']", "D");
+  await page.fill("[aria-label='Part of a holder or a label']", "D");
   await until("two have a d", async () => (await rows.count()) === 2);
   await page.waitForURL("**held-by=D**");
   await page.reload();
   await until("two have a d", async () => (await rows.count()) === 2);
   assert.deepEqual((await rows.locator(".chip:not(:has-text('course'))").allTextContents()).sort(), ["dan/7", "user=ada", "user=dan"]);
-  await page.check("[aria-label='Choose all that are shown']");
+  await page.check("[aria-label='Select all loaded rows']");
   await page.click("role=button[name='Release 2 …']");
   await page.waitForSelector("dialog >> text=Release 2 runners?");
   await page.waitForSelector("dialog li >> text=/dan\\/7 +user=dan/");
   await page.click("dialog >> role=button[name='Release 2']");
   await page.waitForSelector("dialog >> text=2 released.");
   await page.click("dialog >> role=button[name='Close']");
-  await page.waitForSelector(".empty >> text=None matches these filters: claimed, label course=algorithms, held by “D”.");
+  await page.waitForSelector(".empty >> text=No matches for these filters: claimed, label course=algorithms, held by “D”.");
   await page.click("text=Clear the filters");
   await rows.locator(".chip >> text=user=bob").click();
   await until("one is bob's", async () => (await rows.count()) === 1);
   await leave(page);
 });
 
-test("who may not cancel or release has no checkboxes, and a grant shows no table", async () => {
+test("callers without access have no checkboxes, and a grant shows no table", async () => {
   await server.end(await start("bob", "true"));
   const running = await start("bob", "sleep 1000");
   for (const [address, text] of [["/executions", "sleep 1000"], ["/runners", "user=bob"]]) {
@@ -242,21 +242,21 @@ test("who may not cancel or release has no checkboxes, and a grant shows no tabl
   await server.ask(`mutation($id: ID!) { cancelExecution(id: $id) { execution { state } } }`, { id: running });
 });
 
-test("at 390 px the tables are cards, in which the same can be done", async () => {
+test("at 390 px the tables are cards with the same actions", async () => {
   const running = await start("eve", "sleep 1000");
-  for (const [address, text, choose] of [["/executions", "sleep 1000", "Choose sleep 1000"], ["/runners?held-by=eve", "user=eve", "Choose runner"]]) {
+  for (const [address, text, choose] of [["/executions", "sleep 1000", "Select sleep 1000"], ["/runners?held-by=eve", "user=eve", "Select runner"]]) {
     const page = await visit("CLIENT", address, { viewport: { width: 390, height: 844 }, bypassCSP: true });
     const row = page.locator(".table.cards .table-row", { hasText: text }).first();
     await row.waitFor();
     assert.deepEqual(await judge(page, address), []);
-    // Whole, without scrolling sideways: what is chosen, what it is, since when, and what can be done.
+    // The checkbox, the labels, the time and the actions are visible without scrolling sideways.
     for (const part of [row.locator("[type=checkbox]"), row.locator("time"), row.locator(".chip").first(), row.locator(".acts button.danger")]) {
       const box = await part.boundingBox();
       assert.ok(box.x >= 0 && box.x + box.width <= 390, `${await part.evaluate((it) => it.outerHTML)}: ${JSON.stringify(box)}`);
     }
     assert.ok(await page.locator(".table-scroll").evaluate((it) => it.scrollWidth <= it.clientWidth), address);
     await page.locator(`[aria-label^='${choose}']`).first().check();
-    await page.waitForSelector(".table-foot >> text=1 chosen");
+    await page.waitForSelector(".table-foot >> text=1 selected");
     if (process.env.MOBILE_PICTURES) await page.screenshot({ path: `${process.env.MOBILE_PICTURES}/find${address.slice(0, 8).replace("/", "-")}.png`, fullPage: true });
     await leave(page);
   }

@@ -1,4 +1,4 @@
-// GraphiQL's page: what it begins with, what it shows of subscriptions, its theme, and what stands there where it has no room.
+// GraphiQL's page: its starter, subscriptions, theme, and the notice in narrow windows.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { judge } from "./axe.mjs";
@@ -17,13 +17,13 @@ after(async () => {
   await server?.stop();
 });
 
-/** The text of one of its editors, of which the page has only the lines that can be seen. */
+/** The text of an editor. The page itself has only the visible lines. */
 const text = (page, editor) => page.evaluate((name) => globalThis.__MONACO?.editor.getModels().find((model) => model.uri.path.endsWith(name))?.getValue() ?? "", editor);
 const shows = (page, editor, wanted) => until(`${editor} shows ${wanted}`, async () => (await text(page, editor)).includes(wanted));
 const response = "response.json";
 const variables = "variables.json";
 
-/** Opens it, when all is there. */
+/** Opens GraphiQL and waits until it is ready. */
 async function explorer(options) {
   const page = await open(browser, options);
   await page.goto(`${server.url}/graphiql`);
@@ -32,13 +32,13 @@ async function explorer(options) {
   return page;
 }
 
-/** Two clicks: on the button, and on an operation. */
+/** Runs an operation by two clicks. */
 async function choose(page, operation) {
   await page.click(".graphiql-execute-button");
   await page.click(`role=menuitem[name='${operation}']`);
 }
 
-test("on an empty server a run comes first, and its id is filled in for what shows its output", async () => {
+test("on an empty server Run comes first and fills in its id for the other operations", async () => {
   const page = await explorer();
   await page.click(".graphiql-execute-button");
   await page.waitForSelector("role=menuitem[name=Output]");
@@ -48,7 +48,7 @@ test("on an empty server a run comes first, and its id is filled in for what sho
   const id = /"id": "([^"]+)"/.exec(await text(page, response))[1];
   await shows(page, variables, `"id": "${id}"`);
   await choose(page, "Watch");
-  // Each event stays, and they are counted.
+  // Events accumulate and are counted.
   await shows(page, response, '"outcome": "EXITED"');
   const all = await text(page, response);
   for (const line of ["line 1", "line 2", "line 3"]) assert.ok(all.includes(line), all);
@@ -57,7 +57,7 @@ test("on an empty server a run comes first, and its id is filled in for what sho
   await page.context().close();
 });
 
-test("two clicks show what the latest program printed, the docs are open, and a later visit knows the later one", async () => {
+test("two clicks show the latest program's output, the docs are open, and a later visit uses the later program", async () => {
   await server.end(await server.run("echo the first"));
   const page = await explorer();
   await choose(page, "Output");
@@ -68,7 +68,7 @@ test("two clicks show what the latest program printed, the docs are open, and a 
   await page.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]");
   await choose(page, "Output");
   await shows(page, response, "the second");
-  // Docs that were closed stay closed.
+  // Closed docs stay closed.
   await page.click("[aria-label='Hide Documentation Explorer']");
   await page.reload();
   await page.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]");
@@ -77,7 +77,7 @@ test("two clicks show what the latest program printed, the docs are open, and a 
   await page.context().close();
 });
 
-test("a subscription is stopped, and keeps what it showed", async () => {
+test("a stopped subscription keeps its events", async () => {
   const page = await explorer();
   await page.click(".graphiql-tab-button >> text=Pools");
   await shows(page, "operation.graphql", "poolStatus");
@@ -96,7 +96,7 @@ test("a subscription is stopped, and keeps what it showed", async () => {
 });
 
 for (const colorScheme of ["light", "dark"]) {
-  test(`it has the dashboard's colours, ${colorScheme}, also where the dashboard chose the other ones`, async () => {
+  test(`GraphiQL has the dashboard's colours, ${colorScheme}, also with the other theme chosen`, async () => {
     const colours = (page) =>
       page.evaluate(() => {
         const rgb = (value) => value.match(/[\d.]+/g).slice(0, 3).map(Number);
@@ -114,7 +114,7 @@ for (const colorScheme of ["light", "dark"]) {
         return found.off <= 2 && found.dark === (scheme === "dark") && found;
       });
     const system = await shown(colorScheme);
-    // A tab has a button that closes it, which is GraphiQL's own way to make tabs.
+    // GraphiQL's own tabs contain a close button, which axe reports as nested.
     const found = (await judge(page, `GraphiQL, ${colorScheme}`)).filter((one) => !one.includes("nested-interactive"));
     assert.deepEqual(found, []);
     const other = colorScheme === "dark" ? "light" : "dark";
@@ -128,7 +128,7 @@ for (const colorScheme of ["light", "dark"]) {
   });
 }
 
-test("at 390 px a notice leads to the schema and to what works there, until there is room", async () => {
+test("at 390 px a notice links to the schema and the playground, until the window is wide enough", async () => {
   const page = await open(browser, { viewport: { width: 390, height: 844 }, bypassCSP: true });
   const scripts = [];
   page.on("request", (request) => /explorer|monaco/.test(request.url()) && scripts.push(request.url()));
@@ -143,7 +143,7 @@ test("at 390 px a notice leads to the schema and to what works there, until ther
   await page.setViewportSize({ width: 844, height: 390 });
   await page.waitForSelector(".graphiql-execute-button");
   await page.setViewportSize({ width: 390, height: 844 });
-  assert.equal(await page.locator(".graphiql-execute-button").count(), 1); // what was written there isn't lost
+  assert.equal(await page.locator(".graphiql-execute-button").count(), 1); // its contents aren't lost
   assert.deepEqual(page.mistakes, []);
   await page.context().close();
 });

@@ -1,4 +1,4 @@
-// Lighthouse on the overview: it fails under 95 of 100.
+// Runs Lighthouse on the overview. It fails with a score under 95 of 100.
 import { spawnSync } from "node:child_process";
 import { Server } from "./server.mjs";
 

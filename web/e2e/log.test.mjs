@@ -1,4 +1,4 @@
-// The log viewer: numbered lines of 50 MB, links to them, a search on the server, and moments of a replay.
+// The log viewer: 50 MB of numbered lines, links to them, the search on the server, and links to the replay.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
@@ -10,8 +10,8 @@ let browser;
 let big; // an execution that printed 50 MB
 
 const lines = 860_000;
-let needle; // the number of a line in the middle: which of the lines on stderr come before it is up to when each pipe was read
-let errors; // the numbers of those
+let needle; // the number of a line in the middle, which depends on the order in which the pipes were read
+let errors; // the numbers of the lines on stderr
 
 before(async () => {
   [server, browser] = await Promise.all([Server.start(), launch()]);
@@ -50,12 +50,12 @@ async function started(shell) {
   const { id } = startExecution.execution;
   return {
     id,
-    goOn: () => server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id }),
+    proceed: () => server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id }),
     release: () => server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: runnerId }),
   };
 }
 
-/** The numbers of the lines in sight that have a class. */
+/** The numbers of the visible lines that have a class. */
 function numbers(page, name) {
   return page.evaluate((name) => {
     const box = document.querySelector(".output-scroll")?.getBoundingClientRect() ?? { top: 0, bottom: 0 };
@@ -71,7 +71,7 @@ function numbers(page, name) {
 test("a line in the middle of 50 MB is found, linked to, and copied", async () => {
   const page = await visit(`/executions/${big}`);
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  await page.waitForSelector(".output-line >> text=the end"); // it begins with the end
+  await page.waitForSelector(".output-line >> text=the end"); // the view begins at the end
   await page.fill("[aria-label='Search the output']", "needle");
   await page.waitForSelector("role=status >> text=1 line");
   await page.keyboard.press("Enter");
@@ -90,9 +90,9 @@ test("a line in the middle of 50 MB is found, linked to, and copied", async () =
   await other.goto(address);
   await until("the range is marked, and in sight", async () => (await numbers(other, ".marked")).length === 3);
   assert.deepEqual(await numbers(other, ".marked"), [needle, needle + 1, needle + 2]);
-  await Promise.all([other.waitForSelector("role=status >> text=Copied"), other.click(`text=Copy lines ${needle}–${needle + 2}`)]); // which is said for a moment
+  await Promise.all([other.waitForSelector("role=status >> text=Copied"), other.click(`text=Copy lines ${needle}–${needle + 2}`)]); // "Copied" disappears after a moment
   assert.match(await other.evaluate(() => navigator.clipboard.readText()), new RegExp("^The Needle\n.*\n.*[^\n]$"));
-  // What is selected has no numbers.
+  // The selection contains no line numbers.
   const selected = await other.evaluate(() => {
     const range = document.createRange();
     range.selectNodeContents(document.querySelector(".output-line.marked"));
@@ -114,7 +114,7 @@ test("one stream is shown alone, with the numbers of both", async () => {
   await page.click("button:text-is('stderr')");
   await page.waitForSelector(".output-line >> text=another error");
   assert.deepEqual(await numbers(page, ""), errors);
-  // Tab comes to one line, and goes on from there.
+  // One line is the tab stop; Tab then leaves the log.
   const focused = () => page.evaluate(() => document.activeElement.closest(".output-line")?.dataset.line);
   await page.focus(".output-scroll");
   await page.keyboard.press("Tab");
@@ -139,10 +139,10 @@ test("one stream is shown alone, with the numbers of both", async () => {
   await page.keyboard.press("Enter");
   await page.waitForSelector("role=status >> text=1 line");
   await page.click("button:text-is('stdout')");
-  await page.waitForSelector("role=status >> text=not found");
+  await page.waitForSelector("role=status >> text=no matches");
   await page.waitForSelector(".output-line >> text=the end");
   await page.click("button:text-is('both')");
-  // By the keyboard to the rows before those that are listed.
+  // The keyboard reaches the rows before the listed ones.
   await page.waitForSelector(".output-line >> text=the end");
   await page.focus("button:has-text('Show the lines before')");
   await page.keyboard.press("Enter");
@@ -156,30 +156,30 @@ test("one stream is shown alone, with the numbers of both", async () => {
   await page.context().close();
 });
 
-test("an output is followed while it runs, and stands still while it is read", async () => {
-  const { id, goOn, release } = await started(`printf 'part'; read a; echo " and rest"; seq 200; read a; echo last; read a; seq 300 400; echo 'the end'`);
+test("a running output is followed, and doesn't scroll while the user reads", async () => {
+  const { id, proceed, release } = await started(`printf 'part'; read a; echo " and rest"; seq 200; read a; echo last; read a; seq 300 400; echo 'the end'`);
   const page = await visit(`/executions/${id}`);
   await page.waitForSelector(".output-line >> text=part");
-  await goOn();
+  await proceed();
   await page.waitForSelector(".output-line[data-line='201'] >> text=200");
   await page.fill("[aria-label='Search the output']", "last");
-  await page.waitForSelector("role=status >> text=not found");
+  await page.waitForSelector("role=status >> text=no matches");
   await page.evaluate(() => document.querySelector(".output-scroll").scrollTo(0, 0));
   await page.waitForSelector(".output-line[data-line='1'] >> text=part and rest");
   await page.waitForSelector("text=Jump to the end");
   const frames = () => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
-  await frames(); // its scrolling has been told
+  await frames(); // the scroll events have been delivered
   await page.evaluate(() => {
     window.moved = 0;
     document.querySelector(".output-scroll").addEventListener("scroll", () => window.moved++);
   });
-  await goOn();
-  await page.waitForSelector("role=status >> text=1 line"); // the search goes on: the page has the new line
+  await proceed();
+  await page.waitForSelector("role=status >> text=1 line"); // the search continues: the page has the new line
   await frames();
   assert.deepEqual([await page.evaluate(() => window.moved), (await numbers(page, ""))[0]], [0, 1]);
   await page.click("text=Jump to the end");
   await page.waitForSelector(".output-line[data-line='202'] >> text=last");
-  await goOn();
+  await proceed();
   await page.waitForSelector(".output-line >> text=the end");
   await page.waitForSelector(".tag >> text=Succeeded");
   assert.deepEqual(page.mistakes, []);
@@ -187,10 +187,10 @@ test("an output is followed while it runs, and stands still while it is read", a
   await release();
 });
 
-test("a line leads to its moment of the replay, which has a link of its own", async () => {
-  const { id, goOn, release } = await started("echo first; read a; sleep 3; echo second");
+test("a line's time links to the replay, which has links to its moments", async () => {
+  const { id, proceed, release } = await started("echo first; read a; sleep 3; echo second");
   await until("the first line is recorded", async () => (await server.ask("query($id: ID!) { execution(id: $id) { lines { total } } }", { id })).execution.lines.total === 1);
-  await goOn();
+  await proceed();
   await server.end(id);
   const page = await visit(`/executions/${id}`, { viewport: { width: 390, height: 800 } });
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
@@ -211,7 +211,7 @@ test("a line leads to its moment of the replay, which has a link of its own", as
   await other.waitForFunction(() => document.querySelector(".xterm-rows")?.textContent.includes("second"));
   await other.goto(copied.replace(/t=.*/, first));
   await other.waitForFunction(() => /first(?!.*second)/.test(document.querySelector(".xterm-rows")?.textContent));
-  await other.waitForSelector("role=button[name=Play]"); // it stands still
+  await other.waitForSelector("role=button[name=Play]"); // it is paused
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page is wider than its window");
   assert.deepEqual(page.mistakes, []);
   await page.context().close();

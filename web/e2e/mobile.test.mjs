@@ -1,4 +1,4 @@
-// Every page on a telephone: 390 px wide.
+// Every page at the width of a phone, 390 px.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
@@ -18,7 +18,10 @@ after(async () => {
   await server?.stop();
 });
 
-/** What a page does wrong at its width: text that is squeezed into a column of a word a line, and what is wider than the screen. */
+/**
+ * Returns layout errors: text squeezed to one word a line, elements wider than the screen, and several primary
+ * actions.
+ */
 function squeezed() {
   const least = 12; // characters a line, where there are three lines or more
   const wrong = [];
@@ -51,7 +54,7 @@ function squeezed() {
   return wrong;
 }
 
-test("no page scrolls sideways at 390 px, and none has a column of one word a line", async () => {
+test("at 390 px no page scrolls sideways or squeezes text to one word a line", async () => {
   const wrong = [];
   for (const { name, address, ready } of pages) {
     const page = await open(browser, { viewport: { width: 390, height: 844 } });
@@ -65,10 +68,10 @@ test("no page scrolls sideways at 390 px, and none has a column of one word a li
   assert.deepEqual(wrong, []);
 });
 
-test("what judges the pages finds a squeezed column, a page that is too wide and a second primary action", async () => {
+test("the check finds a squeezed column, a too wide page and a second primary action", async () => {
   const page = await open(browser, { viewport: { width: 390, height: 844 } });
   await page.goto(`${server.url}/access/you`);
-  await page.waitForSelector("text=Who the server takes you for");
+  await page.waitForSelector("h2:text-is('Caller')");
   assert.deepEqual(await page.evaluate(squeezed), []);
   await page.evaluate(() => {
     const add = (tag, text, more) => document.querySelector("main").append(Object.assign(document.createElement(tag), { textContent: text }, more));

@@ -1,4 +1,4 @@
-// The page of an operator: drains, alerts, pools and figures.
+// The page Operations: drain, alerts, pools and capacity.
 import assert from "node:assert/strict";
 import { after, afterEach, before } from "node:test";
 import { judge } from "./axe.mjs";
@@ -35,21 +35,21 @@ async function visit(address, { as = token, ...options } = {}) {
 
 const made = async (input) => (await server.ask(`mutation($in: CreateTokenInput!) { createToken(input: $in) { secret } }`, { in: input })).createToken.secret;
 
-/** Waits until each pool is full and no alert stands, but for one pool, whose alert does. */
+/** Waits until all pools are full without alerts, except one pool with an active alert. */
 const settled = (but) =>
   until("the pools are full", async () => {
     const { environments, poolAlerts } = await server.ask("{ environments { id pool { size idle } } poolAlerts { environmentId } }");
     return environments.every(({ id, pool }) => id === but || pool.idle >= pool.size) && poolAlerts.map(({ environmentId }) => environmentId).join() === (but ?? "");
   });
 
-test("an operator drains and ends the drain; meanwhile every page says so, and no pool is a problem", async () => {
+test("a drain is started and ended; meanwhile every page shows it, and no pool is a problem", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   await settled();
-  const page = await visit("/scheduling?environment=shell"); // the address of old
+  const page = await visit("/scheduling?environment=shell"); // the former address
   await page.waitForURL("**/operations?environment=shell");
   await page.waitForSelector(".pool-list .tag >> text=Ready");
   await page.click("role=button[name='Drain …']");
-  await page.waitForSelector("dialog >> text=Idle runners stop at once");
+  await page.waitForSelector("dialog >> text=Idle runners stop immediately");
   await page.click("role=button[name='Drain the cluster']");
   const progress = page.locator(".card", { has: page.locator("h2:text-is('Drain')") });
   await progress.locator("text=1 runner").waitFor();
@@ -66,13 +66,13 @@ test("an operator drains and ends the drain; meanwhile every page says so, and n
   const overview = await visit("/");
   await overview.waitForSelector(".maintenance");
   await overview.waitForSelector(".pool-row >> text=Drained");
-  await overview.locator(".pool-row", { has: overview.locator("a:text-is('shell')") }).locator(".tag >> text=Draining").waitFor(); // what is claimed stays
-  await overview.waitForSelector("text=All parts work");
+  await overview.locator(".pool-row", { has: overview.locator("a:text-is('shell')") }).locator(".tag >> text=Draining").waitFor(); // claimed runners stay
+  await overview.waitForSelector("text=Healthy");
   for (const one of [page, overview]) {
     await one.waitForSelector("text=Drained");
-    // What was before the drain stands in the alerts' history, and an allocation that failed in a notice.
+    // Earlier problems stay in the history of alerts, and a failed allocation in a notice.
     const cards = one.locator(".card").filter({ hasNot: one.locator("h2:text-is('Alerts')") });
-    assert.equal(await cards.locator("text=/Held up|Too few|Degraded|being drained/").count(), 0);
+    assert.equal(await cards.locator("text=/Not filling|Too few|Degraded|being drained/").count(), 0);
     assert.equal(await one.locator(".notice.warn, .notice.bad").filter({ hasNotText: /^Runner .* (was lost|failed)/ }).count(), 0);
   }
   assert.deepEqual((await server.ask("{ poolAlerts { environmentId } }")).poolAlerts, []);
@@ -86,24 +86,24 @@ test("an operator drains and ends the drain; meanwhile every page says so, and n
   await overview.waitForSelector(".pool-row >> text=Ready");
 });
 
-test("of 46 environments the failing one is in the first viewport, and a text in the address finds others", async () => {
+test("of 46 environments the failing one is in the first viewport, and the search finds others", async () => {
   const { environments } = await server.ask("{ environments { id } }");
   for (let n = environments.length + 1; n < 46; n++) {
     await server.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, { in: { id: `course-${n}`, poolSize: 0 } });
   }
   await server.ask(`mutation { putEnvironment(input: {id: "zz-failing", poolSize: 1, resources: {memoryMiB: 900000}}) { created } }`);
-  await settled("zz-failing"); // an alert of another pool would come before it
+  await settled("zz-failing"); // another pool's alert could be listed first
   for (const [address, row] of [["/operations", ".pool-list > li"], ["/", ".pool-row"]]) {
     const page = await visit(address);
     const failing = page.locator(row, { hasText: "zz-failing" }).first();
     await failing.locator("text=Too few").first().waitFor();
-    await page.waitForSelector("text=/^(CPU|Memory) promised$/ >> nth=0");
+    await page.waitForSelector("text=/^(CPU|Memory) allocated$/ >> nth=0");
     const box = await failing.boundingBox();
     assert.ok(box.y + box.height <= 800, `${address}: it ends at ${box.y + box.height} px`);
     await failing.locator("text=memory exhausted").waitFor();
-    await page.fill("[aria-label='Environment, a part of its id']", "COURSE-1");
+    await page.fill("[aria-label=\"Part of an environment's id\"]", "COURSE-1");
     await page.waitForURL("**?search=COURSE-1");
-    await until("only those are shown", async () => (await page.locator(row, { hasText: "zz-failing" }).count()) === (address === "/" ? 0 : 1)); // its alert stays
+    await until("only those are shown", async () => (await page.locator(row, { hasText: "zz-failing" }).count()) === (address === "/" ? 0 : 1)); // its alert stays listed
     await page.locator(row, { hasText: "course-10" }).first().waitFor();
     await page.reload();
     await page.locator(row, { hasText: "course-10" }).first().waitFor();
@@ -113,7 +113,7 @@ test("of 46 environments the failing one is in the first viewport, and a text in
   await until("all are shown", async () => (await all.locator("[aria-label='Pools, those with a problem first'] > li").count()) === 46);
 });
 
-test("alerts stand, and their history says when they were raised and resolved", async () => {
+test("alerts are active and then in the history, with the times of raise and resolve", async () => {
   const page = await visit("/operations");
   const alerts = page.locator(".card", { has: page.locator("h2:text-is('Alerts')") });
   await alerts.locator("li", { hasText: "zz-failing" }).locator(".tag >> text=Active").waitFor();
@@ -125,22 +125,22 @@ test("alerts stand, and their history says when they were raised and resolved", 
   assert.equal(await past.locator(".tag >> text=Active").count(), 0);
 });
 
-test("each figure has one meaning: what is promised, of what can be promised, and what is free", async () => {
+test("all pages show the same allocated, allocatable and free resources", async () => {
   await server.ask(`mutation { putEnvironment(input: {id: "large", poolSize: 1, resources: {memoryMiB: 900000}}) { created } }`);
   await until("it waits for room", async () => (await server.ask(`{ cluster { evaluations(status: [BLOCKED]) { totalCount } } }`)).cluster.evaluations.totalCount === 1);
   const { cluster } = await server.ask(`{ cluster { capacity { memoryMiBPromisable memoryMiBUsed } evaluations(status: [BLOCKED]) { nodes { shortages { dimension free capacity } } } } }`);
   const [memory] = cluster.evaluations.nodes[0].shortages.filter(({ dimension }) => dimension === "MEMORY");
   assert.equal(memory.capacity, cluster.capacity.memoryMiBPromisable);
   const both = await Promise.all(["/", "/operations"].map((address) => visit(address)));
-  await both[1].waitForSelector(`td >> text=/wanted, .* free .of the .* that can be promised/`);
+  await both[1].waitForSelector(`td >> text=/needed, .* free .of .* allocatable/`);
   await until("both pages show the same figure", async () => {
-    const [one, other] = await Promise.all(both.map((page) => page.locator(".meter", { hasText: "Memory promised" }).locator(".num").textContent()));
+    const [one, other] = await Promise.all(both.map((page) => page.locator(".meter", { hasText: "Memory allocated" }).locator(".num").textContent()));
     return / of .* free/.test(one) && one === other;
   });
   await server.ask(`mutation { deleteEnvironment(input: {id: "large"}) { deleted } }`);
 });
 
-test("the overview says what runs, what failed and what waits, and each tenant sees its own", async () => {
+test("the overview counts running and failed executions and waiting claims, for each tenant its own", async () => {
   await server.ask(`mutation { putTenant(input: {id: "physics"}) { created } }`);
   const theirs = await made({ name: "physics", role: "OBSERVER", tenant: "physics" });
   const running = await server.run("sleep 1000");
@@ -158,7 +158,7 @@ test("the overview says what runs, what failed and what waits, and each tenant s
   });
   const own = await visit("/", { as: theirs });
   await own.waitForSelector(".server-version >> text=/Rockpool ./");
-  await own.waitForSelector("text=All parts work");
+  await own.waitForSelector("text=Healthy");
   for (const name of ["Executions running", "Failures a minute", "Claims waiting"]) await shows(own, name, "0");
   await server.ask(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, { id: running });
   await shows(page, "Executions running", "0");

@@ -1,4 +1,4 @@
-// What waits, what tenants use and who did what, for those who may see it.
+// The queue, the tenants' quotas and the audit log, for the callers with access to them.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
@@ -8,9 +8,9 @@ import { until } from "./wait.mjs";
 const first = "the-first-token-of-this-test-that-is-long-enough";
 let server;
 let browser;
-/** Tokens, by what they are. */
+/** Tokens by name. */
 const tokens = { admin: first };
-/** Ends claims that wait. */
+/** Ends waiting claims. */
 let leave;
 
 before(async () => {
@@ -41,14 +41,14 @@ async function visit(who, address) {
   return page;
 }
 
-/** Asks with a token; an error is an answer, too. */
+/** Sends a request with a token, and returns the response, also an error. */
 async function ask(who, query, signal) {
   const headers = { "Content-Type": "application/json", Authorization: `Bearer ${tokens[who]}` };
   const response = await fetch(`${server.url}/graphql`, { method: "POST", headers, body: JSON.stringify({ query }), signal });
   return response.json();
 }
 
-/** Claims what never comes, until leave is called. */
+/** Claims a runner that never starts, until stop is aborted. */
 async function waits(who, stop) {
   const waiting = async () => (await server.ask(`{ waitingClaims { totalCount } }`)).waitingClaims.totalCount;
   const before = await waiting();
@@ -57,16 +57,16 @@ async function waits(who, stop) {
 }
 
 /** The position of a claim that has none. */
-const none = "Not known yet, or quota full";
+const none = "Unknown, or quota reached";
 
-/** The rows of a table as text, once there are so many. */
+/** The rows of a table as text, once it has n rows. */
 async function rows(page, n) {
   const all = page.locator(".table-row");
   await until(`there are ${n} rows`, async () => (await all.count()) === n);
   return (await all.all().then((each) => Promise.all(each.map((row) => row.locator("[role=cell]").allTextContents())))).map((cells) => cells.map((text) => text.trim()));
 }
 
-test("the queue shows what waits, and each caller its own tenant's", async () => {
+test("the queue shows waiting claims, to each caller those of its tenant", async () => {
   leave = new AbortController();
   await waits("client", leave);
   await waits("admin", leave); // for the tenant of the environment
@@ -74,7 +74,7 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   await waits("client", last); // its tenant may hold one runner, and the first claim has that
 
   const page = await visit("admin", "/");
-  await page.click(".pool-row >> text=2 claims wait");
+  await page.click(".pool-row >> text=2 claims waiting");
   await page.waitForURL("**/access/queue?environment=big");
   await page.waitForSelector("[role=columnheader] >> text=Tenant");
   const places = (all) => all.map((cells) => [cells[0], cells[1], cells[5]]);
@@ -88,7 +88,7 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   ]) {
     const theirs = await visit(who, "/access/queue");
     assert.deepEqual((await rows(theirs, want.length)).map((cells) => cells.slice(0, 2)), want, who);
-    await theirs.waitForSelector(".server-version >> text=/Rockpool ./"); // it is known who calls
+    await theirs.waitForSelector(".server-version >> text=/Rockpool ./"); // the caller is known
     await theirs.waitForSelector(".pending", { state: "detached" });
     assert.equal(await theirs.locator("[role=columnheader] >> text=Tenant").count(), 0, who);
     assert.deepEqual(await theirs.locator(".tabs a").allTextContents(), ["Tenants", "Queue", "You"], who);
@@ -96,10 +96,10 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
     await theirs.context().close();
   }
 
-  // What is used stands beside the quota, and follows.
+  // The use of a quota is shown and updated.
   await page.click(".tabs >> text=Tenants");
   const card = page.locator(".card", { hasText: "physics" });
-  await card.locator("dd >> text=0 of 1").waitFor(); // what waits holds none
+  await card.locator("dd >> text=0 of 1").waitFor(); // waiting claims hold no runner
   await card.locator("dd >> text=2 of 5").waitFor();
   last.abort();
   await card.locator("dd >> text=1 of 5").waitFor();
@@ -107,7 +107,7 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   await page.waitForURL("**/access/queue?tenant=physics");
   assert.deepEqual(places(await rows(page, 1)), [["big", "1", "physics"]]);
   leave.abort();
-  await page.waitForSelector(".empty >> text=No claim waits");
+  await page.waitForSelector(".empty >> text=No waiting claims");
   const own = await visit("client", "/access/tenants");
   await own.locator("dd >> text=0 of 5").waitFor();
   assert.deepEqual(await own.locator(".card h2").allTextContents(), ["physics"]);
@@ -115,7 +115,7 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   await Promise.all([page, own].map((one) => one.context().close()));
 });
 
-test("an administrator reads the audit log page by page, and narrows it to who, what and which object", async () => {
+test("an administrator reads the audit log by pages, and filters it by caller, action and object", async () => {
   for (let n = 0; n < 130; n++) await ask(["client", "second", "third"][n % 3], `mutation { cancelTicket(id: "none-${n}") { ticket { id } } }`); // of one token 50 failures are recorded
   const page = await visit("admin", "/access/audit");
   const newest = page.locator(".table-row").first();
@@ -130,7 +130,7 @@ test("an administrator reads the audit log page by page, and narrows it to who, 
   await page.locator(".table-scroll").evaluate((scroll) => (scroll.scrollTop = scroll.scrollHeight));
   await page.waitForSelector(".table-row >> text=none-0");
 
-  // It follows, and a click narrows it further.
+  // New entries appear, and clicks filter further.
   await ask("manager", `mutation { cancelTicket(id: "last") { ticket { id } } }`);
   await page.locator(".table-scroll").evaluate((scroll) => (scroll.scrollTop = 0));
   await newest.locator("text=ticket last").waitFor();
@@ -147,7 +147,7 @@ test("an administrator reads the audit log page by page, and narrows it to who, 
   const theirs = await visit("manager", "/access/audit");
   await theirs.waitForSelector(".table-row >> text=cancelTicket");
   await theirs.fill("[aria-label=Action]", "putTenant"); // of the whole server
-  await theirs.waitForSelector(".empty >> text=None matches these filters");
+  await theirs.waitForSelector(".empty >> text=No entry matches these filters");
   for (const who of ["client", "observer"]) {
     const refused = await visit(who, "/access/audit");
     await refused.waitForSelector(".empty >> text=This page needs the role ADMIN");

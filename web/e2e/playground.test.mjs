@@ -38,7 +38,7 @@ async function leave(...pages) {
   await Promise.all(pages.map((page) => page.context().close()));
 }
 
-/** Writes a program in the place of what is there. */
+/** Replaces the program's text. */
 async function write(page, text) {
   await page.click(".cm-content");
   await page.keyboard.press("Control+A");
@@ -52,7 +52,7 @@ const stop = (page) => page.click("role=button[name=Stop]");
 
 /** The id of the execution that the page shows. */
 async function shown(page) {
-  return (await page.getAttribute("text=All about it", "href")).split("/").at(-1);
+  return (await page.getAttribute("text=Open execution", "href")).split("/").at(-1);
 }
 const outcome = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id, waitFor: 60) { outcome } }`, { id })).execution.outcome;
 const lineOf = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id) { commandLine } }`, { id })).execution.commandLine;
@@ -60,7 +60,7 @@ const waitingClaims = async () => (await server.ask(`{ waitingClaims { totalCoun
 const claimed = async () => (await server.ask(`{ runners(states: [CLAIMED]) { totalCount } }`)).runners.totalCount;
 const none = (what, count) => until(`no ${what}`, async () => (await count()) === 0);
 
-test("Stop ends a program that never ends, says so, and leaves no runner behind", async () => {
+test("Stop cancels an endless program, shows it, and leaves no runner behind", async () => {
   const page = await visit("/playground?environment=shell");
   assert.equal(await page.locator("role=button[name=Stop]").count(), 0);
   await write(page, "echo begin; while :; do sleep 1; done");
@@ -68,14 +68,14 @@ test("Stop ends a program that never ends, says so, and leaves no runner behind"
   await page.waitForSelector(".output-line >> text=begin");
   await page.waitForSelector(".tag >> text=Running");
   await stop(page);
-  await page.waitForSelector("text=It was cancelled after");
+  await page.waitForSelector("text=Cancelled after");
   await page.waitForSelector("role=button[name=Stop]", { state: "detached" });
   assert.equal(await outcome(await shown(page)), "CANCELLED");
   await none("runner is claimed", claimed);
   await leave(page);
 });
 
-test("what a program prints shows while it runs: also a line without an end, and each stream alone", async () => {
+test("output shows while the program runs, also an unfinished line and each stream alone", async () => {
   const page = await visit("/playground?environment=shell");
   await write(page, "printf part; echo oh no >&2; sleep 1000");
   await run(page);
@@ -90,11 +90,11 @@ test("what a program prints shows while it runs: also a line without an end, and
   await page.fill("[aria-label='Search the output']", "OH");
   await page.waitForSelector("role=status >> text=1 line");
   await stop(page);
-  await page.waitForSelector("text=It was cancelled after");
+  await page.waitForSelector("text=Cancelled after");
   await leave(page);
 });
 
-test("running again cancels the run before", async () => {
+test("a new run cancels the previous one", async () => {
   const page = await visit("/playground?environment=shell");
   await write(page, "echo begin; sleep 1000");
   await run(page);
@@ -105,36 +105,36 @@ test("running again cancels the run before", async () => {
   await page.waitForSelector(".output-line >> text=another");
   assert.equal(await outcome(first), "CANCELLED");
   assert.notEqual(await shown(page), first);
-  await page.waitForSelector("text=It succeeded after");
+  await page.waitForSelector("text=Succeeded after");
   await none("runner is claimed", claimed);
   await leave(page);
 });
 
 test("a run that waits for a runner says why, and can be stopped", async () => {
   const page = await visit("/playground?environment=big");
-  await page.waitForSelector("text=It hasn't been run yet");
+  await page.waitForSelector("text=Not run yet");
   await run(page);
   const head = page.locator(".verdict");
   await head.locator(".tag >> text=Waiting for a runner").waitFor();
-  assert.doesNotMatch(await head.textContent(), /hasn't been run/);
+  assert.doesNotMatch(await head.textContent(), /Not run yet/);
   assert.equal(await waitingClaims(), 1);
   await head.locator("text=You are next").waitFor();
   await head.locator("text=/memory|room/").waitFor(); // the pool's own reason
-  await page.focus("text=To the content");
+  await page.focus("text=Skip to the content");
   await page.keyboard.press("Enter");
   await page.waitForSelector("main:focus");
   assert.equal(new URL(page.url()).hash, "");
-  await stop(page); // it still waits
-  await head.locator("text=It was stopped before it began.").waitFor();
+  await stop(page); // while it waits
+  await head.locator("text=Stopped before the program started.").waitFor();
   await none("claim waits", waitingClaims);
   await run(page);
   await head.locator(".tag >> text=Waiting for a runner").waitFor();
-  await page.click("nav >> text=Runners"); // nobody is there any more who would start it
+  await page.click("nav >> text=Runners"); // leaving the page stops the waiting run
   await none("claim waits", waitingClaims);
   await leave(page);
 });
 
-test("what is written survives a reload, another page and a failed run", async () => {
+test("the program survives a reload, another page and a failed run", async () => {
   const page = await visit("/playground?environment=shell");
   await write(page, "echo mine");
   await field(page, "Standard input").fill("in");
@@ -161,7 +161,7 @@ test("what is written survives a reload, another page and a failed run", async (
   await page.click("nav >> text=Overview");
   await page.click("text=Run a program");
   await page.waitForSelector(".cm-content >> text=echo mine");
-  await page.waitForSelector(".output-line >> text=mine"); // and what it printed
+  await page.waitForSelector(".output-line >> text=mine"); // and its output
   const other = await page.context().newPage();
   await other.addInitScript((text) => sessionStorage.setItem("rockpool.token", text), admin);
   await other.goto(`${server.url}/playground`);
@@ -192,7 +192,7 @@ test("a program has several files, arguments and input, and its command is shown
   await page.waitForSelector(".file-tabs >> text=util.py · main");
   await page.click("role=button[name=Remove]");
   await page.click("dialog >> text=Remove it");
-  assert.equal(await page.locator(".file-tabs button").count(), 2); // with that which adds one
+  assert.equal(await page.locator(".file-tabs button").count(), 2); // one file, and the button that adds one
   assert.match(await written(page), /import sys, util/);
 
   await page.selectOption("label:has-text('Environment') select", "c");
@@ -200,7 +200,7 @@ test("a program has several files, arguments and input, and its command is shown
   await field(page, "Arguments").fill("'x y' z");
   await run(page);
   await page.waitForSelector(".output-line >> text=<x y><z>");
-  await page.click("text=All about it");
+  await page.click("text=Open execution");
   await page.waitForSelector(`h1 >> text="cat main.py && printf '<%s>' 'x y' z"`);
   assert.equal(await lineOf(page.url().split("/").at(-1)), "cat main.py && printf '<%s>' 'x y' z");
   await page.click("nav >> text=Executions");
@@ -209,18 +209,18 @@ test("a program has several files, arguments and input, and its command is shown
   await leave(page);
 });
 
-test("a sample takes no program's place without a question, and there is a way back", async () => {
+test("a sample replaces a program only after a confirmation, and the program can be restored", async () => {
   const page = await visit("/playground?environment=c");
-  const samples = page.locator("label:has-text('Begin with a sample') select");
+  const samples = page.locator("label:has-text('Load a sample') select");
   assert.deepEqual(await samples.locator("option").allTextContents(), ["Sample …", "C", "C++", "Shell"]);
-  await samples.selectOption("C++"); // nobody has written anything yet
+  await samples.selectOption("C++"); // the sample is unchanged
   await page.waitForSelector(".cm-content >> text=iostream");
   await write(page, "int main() { return 0; } // mine");
   await samples.selectOption("C");
   await page.click("dialog >> text=Keep my program");
   assert.match(await written(page), /mine/);
   await samples.selectOption("C");
-  await page.click("dialog >> role=button[name='Begin with the sample']");
+  await page.click("dialog >> role=button[name='Load the sample']");
   await page.waitForSelector(".cm-content >> text=stdio.h");
   await field(page, "Standard input").fill("Ada");
   await run(page);
@@ -231,7 +231,7 @@ test("a sample takes no program's place without a question, and there is a way b
   await leave(page);
 });
 
-test("a link loads a program, runs nothing, and keeps the reader's own", async () => {
+test("a link loads a program without running it, and keeps the reader's own", async () => {
   const page = await visit("/playground?environment=shell");
   await write(page, "echo theirs");
   await field(page, "Arguments").fill("'a b'");
@@ -260,22 +260,22 @@ test("a link loads a program, runs nothing, and keeps the reader's own", async (
   await reader.click("text=Restore it");
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
   await reader.goto(`${link.slice(0, -20)}`);
-  await reader.waitForSelector("text=The link holds no program");
+  await reader.waitForSelector("text=The link contains no valid program");
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
 
   await field(page, "Standard input").fill(Array.from({ length: 4_000 }, (_, n) => Math.sin(n).toString(36)).join(" "));
   await page.click("role=button[name='Link …']");
-  await page.waitForSelector("dialog >> text=/too large for a link: it would have [0-9,]+ characters, and 30,000 is the most/");
+  await page.waitForSelector("dialog >> text=/too large for a link: the link would have [0-9,]+ characters, of at most 30,000/");
   await leave(page, reader);
 });
 
-test("a result is shared as a link that can only be read", async () => {
+test("a result is shared as a read-only link", async () => {
   const page = await visit("/playground?environment=shell");
   await write(page, "echo shared");
   await run(page);
   await page.waitForSelector(".tag >> text=Succeeded");
   await page.click("role=button[name='Share …']");
-  await page.click("role=button[name='Make the link']");
+  await page.click("role=button[name='Create the link']");
   const link = await page.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
   const guest = await open(browser);
   await guest.goto(link);
@@ -285,7 +285,7 @@ test("a result is shared as a link that can only be read", async () => {
   await leave(page, guest);
 });
 
-test("an observer reads a program, and is told why it can't be run", async () => {
+test("an observer can read a program, and sees why it can't run it", async () => {
   const { createToken } = await server.ask(`mutation { createToken(input: {name: "reader", role: OBSERVER, tenant: "default"}) { secret } }`);
   const author = await visit("/playground?environment=shell");
   await write(author, "echo to be read");
@@ -293,14 +293,14 @@ test("an observer reads a program, and is told why it can't be run", async () =>
   const link = await author.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
   const page = await visit(link.slice(server.url.length), { token: createToken.secret, viewport: { width: 390, height: 800 }, bypassCSP: true });
   await page.waitForSelector(".cm-content >> text=echo to be read");
-  await page.waitForSelector("text=not run it: that needs the role CLIENT, and you are OBSERVER of tenant default");
+  await page.waitForSelector("text=Running needs the role CLIENT; you are OBSERVER of tenant default");
   for (const name of ["Run", "Stop", "Share …"]) assert.equal(await page.locator(`role=button[name='${name}']`).count(), 0, name);
   const asked = [];
   page.on("request", (request) => asked.push(request.postData() ?? ""));
   await page.click(".cm-content");
   await page.keyboard.press("Control+Enter");
-  await page.click("nav >> text=Executions"); // whatever the key began has been asked for before this page asks
-  await until("the next page asks", () => asked.some((body) => /executions/.test(body)));
+  await page.click("nav >> text=Executions"); // requests of the key press precede those of the next page
+  await until("the next page sends a request", () => asked.some((body) => /executions/.test(body)));
   assert.ok(!asked.some((body) => /claimRunner|run\(/.test(body)), "it ran");
   await page.goBack();
   await page.waitForSelector(".cm-content >> text=to be read");
@@ -309,14 +309,14 @@ test("an observer reads a program, and is told why it can't be run", async () =>
   await leave(author, page);
 });
 
-test("50 MB come through, and a pool of size 0 has a runner made", async () => {
+test("50 MB of output arrive, and a pool of size 0 starts a runner", async () => {
   const page = await visit("/playground?environment=loud");
   await write(page, "yes 0123456789012345678901234567890123456789 | head -c 50000000; echo; echo end");
   await field(page, "Command").fill("sh main.sh");
   await run(page);
-  await page.waitForSelector("text=It succeeded after");
+  await page.waitForSelector("text=Succeeded after");
   await page.waitForSelector(".output-line >> text=/^end$/");
-  await page.waitForSelector("button:has-text('Show the lines before')"); // none is left out
+  await page.waitForSelector("button:has-text('Show the lines before')"); // no line is left out
 
   await page.selectOption("label:has-text('Environment') select", "cold");
   await write(page, "cat | wc -c");
@@ -325,19 +325,19 @@ test("50 MB come through, and a pool of size 0 has a runner made", async () => {
   await page.waitForSelector(".output-line >> text=300000");
   await field(page, "Standard input").fill("");
   await run(page);
-  await page.waitForSelector(".output-line >> text=/^0$/"); // it doesn't wait for what never comes
+  await page.waitForSelector(".output-line >> text=/^0$/"); // it doesn't wait for input
   await none("runner is claimed", claimed);
   await leave(page);
 });
 
-/** Whether the first element that is found is in the window. */
+/** Whether the first matching element is inside the window. */
 function inSight(selector) {
   const { top, bottom } = document.querySelector(selector).getBoundingClientRect();
   return top >= 0 && bottom <= innerHeight;
 }
 
 for (const colorScheme of ["light", "dark"]) {
-  test(`the page can be used at 390 px, by keyboard, and axe finds nothing, ${colorScheme}`, async () => {
+  test(`the page works at 390 px and by keyboard, and passes axe, ${colorScheme}`, async () => {
     const page = await visit("/playground?environment=shell", { viewport: { width: 390, height: 800 }, colorScheme, bypassCSP: true });
     const found = await judge(page, "at first");
     assert.equal(await page.locator("main .button.primary").count(), 1);
@@ -357,8 +357,8 @@ for (const colorScheme of ["light", "dark"]) {
     found.push(...(await judge(page, "while it runs")));
     await page.focus("role=button[name=Stop]");
     await page.keyboard.press("Enter");
-    await page.waitForSelector("text=It was cancelled after");
-    await page.selectOption("label:has-text('Begin with a sample') select", "Shell");
+    await page.waitForSelector("text=Cancelled after");
+    await page.selectOption("label:has-text('Load a sample') select", "Shell");
     await page.waitForSelector("dialog[open]");
     found.push(...(await judge(page, "the question")));
     await page.keyboard.press("Escape");

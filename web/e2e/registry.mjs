@@ -1,4 +1,4 @@
-// A registry on loopback with one image of one layer, which it sends as far as it is told to.
+// A registry on loopback with one image of one layer. It sends half of the layer, and the rest after release.
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -39,7 +39,7 @@ export class Registry {
     return `127.0.0.1:${this.#server.address().port}/image:1`;
   }
 
-  /** Has it send the rest. */
+  /** Sends the rest of the layer. */
   release() {
     this.#released();
   }
@@ -72,7 +72,7 @@ export class Registry {
   }
 }
 
-/** A registry on loopback that takes connections and never answers. */
+/** A registry on loopback that accepts connections and never responds. */
 export class MuteRegistry {
   #server;
   #connections = new Set();
@@ -87,7 +87,7 @@ export class MuteRegistry {
     return mute;
   }
 
-  /** Hangs up, and takes no connection any more. */
+  /** Closes all connections, and accepts no more. */
   async stop() {
     if (!this.#server.listening) return;
     this.#server.close();

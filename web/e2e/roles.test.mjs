@@ -1,4 +1,4 @@
-// A server with tokens: who may do what, and links that share one execution with those who have none.
+// A server with tokens: the rights of the roles, and links that share one execution with people without a token.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -21,7 +21,7 @@ after(async () => {
   await server?.stop();
 });
 
-/** A page in a browser of its own, with a token; "" is none. */
+/** A page in a separate browser context, with a token; "" for none. */
 async function visit(token, address, options) {
   const page = await open(browser, options);
   if (token) await page.addInitScript((text) => sessionStorage.getItem("rockpool.token") ?? sessionStorage.setItem("rockpool.token", text), token);
@@ -29,20 +29,20 @@ async function visit(token, address, options) {
   return page;
 }
 
-/** Makes a token without the dashboard. */
+/** Creates a token through the API. */
 async function made(role, tenant = "default") {
   const { createToken } = await server.ask(`mutation($in: CreateTokenInput!) { createToken(input: $in) { secret token { id } } }`, { in: { name: `${role} of the test`, role, tenant } });
   return { secret: createToken.secret, id: createToken.token.id };
 }
 const revoke = (id) => server.ask(`mutation($id: ID!) { revokeToken(id: $id) { revoked } }`, { id });
 
-/** What the server answers to who shows a token or a grant: "" or the error's code. */
+/** The error code of a request with a token or a grant; "" for success. */
 async function refusal(shown, query, variables) {
   const response = await fetch(`${server.url}/graphql`, { method: "POST", headers: { "Content-Type": "application/json", Authorization: `Bearer ${shown}` }, body: JSON.stringify({ query, variables }) });
   return (await response.json()).errors?.[0].extensions.code ?? "";
 }
 
-/** An execution that prints "begin", and then each line that it is given. */
+/** An execution that prints "begin", and then each line of its input. */
 async function echoing() {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const runnerId = claimRunner.runner.id;
@@ -58,19 +58,19 @@ async function echoing() {
   };
 }
 
-test("a token is made, shown once, used and revoked", async () => {
+test("a token is created, shown once, used and revoked", async () => {
   const page = await visit(first, "/access");
   await page.waitForURL("**/access/tokens");
   const name = "<img src=x onerror=alert(1)> course";
   await page.click("role=button[name='New token']");
   await page.fill("dialog >> label:text-is('Name') ~ input", name);
-  await page.selectOption("dialog >> label:text-is('Ends') ~ select", { label: "After a day" });
+  await page.selectOption("dialog >> label:text-is('Expires') ~ select", { label: "After a day" });
   await page.click("role=button[name='Create the token']");
   const secret = await page.inputValue("dialog >> label:text-is('The token') ~ .with-unit input");
-  await page.waitForSelector("dialog >> text=It is shown only here, and never again");
+  await page.waitForSelector("dialog >> text=The token is shown only once");
   await page.click("text=I have copied it");
   const row = page.locator("tbody tr", { hasText: name });
-  await row.locator("text=Ends in").waitFor();
+  await row.locator("text=Expires in").waitFor();
   assert.equal(await page.locator("main img").count(), 0);
   assert.ok(!(await page.content()).includes(secret), "the secret is shown again");
   assert.ok(!(await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage)]))).includes(secret), "the secret is stored");
@@ -81,19 +81,19 @@ test("a token is made, shown once, used and revoked", async () => {
   await row.locator("text=Revoke …").click();
   await page.click("role=button[name='Revoke it']");
   await row.locator("text=Revoked").waitFor();
-  assert.deepEqual(await row.locator("button").allTextContents(), ["Revoke what it made …"]);
-  await theirs.waitForSelector("dialog >> text=The server doesn't take this token");
+  assert.deepEqual(await row.locator("button").allTextContents(), ["Revoke its tokens …"]);
+  await theirs.waitForSelector("dialog >> text=The server rejected this token");
   assert.equal(await refusal(secret, "{ version }"), "UNAUTHENTICATED");
   assert.deepEqual(page.mistakes, []);
   await Promise.all([page, theirs].map((one) => one.context().close()));
 });
 
-test("a link shows one execution live to its holder, and gives no other right", async () => {
+test("a link shows one execution live, and gives no other right", async () => {
   const execution = await echoing();
   const client = await made("CLIENT");
   const owner = await visit(client.secret, `/executions/${execution.id}`);
   await owner.click("text=Share …");
-  await owner.click("role=button[name='Make the link']");
+  await owner.click("role=button[name='Create the link']");
   const link = await owner.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
   const grant = new URLSearchParams(new URL(link).hash.slice(1)).get("grant");
   assert.ok(grant.length > 100);
@@ -124,7 +124,7 @@ test("a link shows one execution live to its holder, and gives no other right", 
     assert.ok(!(request.headers().referer ?? "").includes("grant"), "the grant is in a Referer");
   }
 
-  // Nothing else.
+  // The grant allows nothing else.
   const other = await echoing();
   for (const [query, code] of [
     [`{ runners { totalCount } }`, "FORBIDDEN"],
@@ -140,29 +140,29 @@ test("a link shows one execution live to its holder, and gives no other right", 
   }
   const elsewhere = await page.context().newPage();
   await elsewhere.goto(`${server.url}/executions/${execution.id}`);
-  await elsewhere.waitForSelector("dialog >> text=This server wants a token");
+  await elsewhere.waitForSelector("dialog >> text=This server requires a token");
   const wrong = await page.context().newPage();
   await wrong.goto(link.replace(execution.id, other.id));
-  await wrong.waitForSelector("text=This link is for no execution that is kept");
+  await wrong.waitForSelector("text=The execution of this link is no longer kept");
 
-  // It ends with the token that made it, also where it is being watched.
+  // The link ends with the token that created it, also while it is watched.
   await revoke(client.id);
-  await page.waitForSelector("[role=alert] >> text=This link has ended");
+  await page.waitForSelector("[role=alert] >> text=This link is no longer valid");
   assert.equal(await page.locator(".output-line >> text=got this").count(), 1);
   await page.reload();
-  await page.waitForSelector(".empty >> text=This link has ended");
+  await page.waitForSelector(".empty >> text=This link is no longer valid");
   assert.deepEqual(page.mistakes.filter((text) => !/status of 401/.test(text)), []);
   await Promise.all([execution.end(), other.end()]);
   await Promise.all([page, owner].map((one) => one.context().close()));
 });
 
-test("a link that has expired says so, and doesn't fall back on the viewer's own token", async () => {
+test("an expired link says so, and doesn't use the viewer's token", async () => {
   const id = await server.run("echo over");
   await server.end(id);
   const { createGrant } = await server.ask(`mutation($in: CreateGrantInput!) { createGrant(input: $in) { token } }`, { in: { executionId: id, rights: ["WATCH"], expiresIn: 1 } });
   await until("the grant has expired", async () => (await refusal(createGrant.token, "{ version }")) === "UNAUTHENTICATED");
   const page = await visit(first, `/share/${id}#grant=${createGrant.token}`);
-  await page.waitForSelector(".empty >> text=This link has ended");
+  await page.waitForSelector(".empty >> text=This link is no longer valid");
   await page.waitForSelector(".empty >> text=the grant has expired");
   assert.equal(await page.evaluate(() => sessionStorage.getItem("rockpool.token")), first, "the viewer's token is gone");
   await page.goto(`${server.url}/share/${id}`);
@@ -173,34 +173,34 @@ test("a link that has expired says so, and doesn't fall back on the viewer's own
   await page.context().close();
 });
 
-// What changes something, by the words on it.
+// The texts of controls that change something.
 const changes = /Claim|Release|Shell|Signal|Cancel|Delete|Save|Undo|^Copy$|New |Create|Run|Send|End of input|Share|terminal|Revoke|Change|Remove|Add/i;
 
-test("an observer of a tenant sees everything of it and no button that it can't use", async () => {
+test("an observer sees everything of its tenant and no control that it can't use", async () => {
   const execution = await echoing();
   await execution.say("this");
   const { secret } = await made("OBSERVER");
   const page = await visit(secret, "/");
   const pages = {
     "/": ".pool-row >> text=shell",
-    "/environments/shell": "text=What its runners are made from",
+    "/environments/shell": "h2:text-is('Configuration')",
     "/runners": ".table-row >> text=Claimed",
     "/executions": ".table-row >> text=Running",
     [`/executions/${execution.id}`]: ".output-line >> text=got this",
-    "/batches": "text=No batches here",
+    "/batches": "text=No batches yet",
     "/access/tenants": "dl >> text=Weight",
-    "/access/queue": "text=No claim waits",
+    "/access/queue": "text=No waiting claims",
   };
   for (const [address, ready] of Object.entries(pages)) {
     await page.goto(server.url + address);
     await page.waitForSelector(ready);
-    await page.waitForSelector(".server-version >> text=/Rockpool ./"); // it is known who calls
+    await page.waitForSelector(".server-version >> text=/Rockpool ./"); // the caller is known
     await page.waitForSelector(".pending", { state: "detached" });
     const offered = await page.locator("main button, main a.button").allTextContents();
     assert.deepEqual(offered.filter((text) => changes.test(text)), [], address);
     assert.equal(await page.locator("[role=alert]").count(), 0, address);
     assert.deepEqual(await page.locator(".nav a").allTextContents(), ["Overview", "Runners", "Executions", "Access", "GraphiQL"], address);
-    assert.equal(await page.locator("text=promised").count(), 0, address);
+    assert.equal(await page.locator("text=allocated").count(), 0, address);
   }
   assert.deepEqual(await page.locator(".tabs a").allTextContents(), ["Tenants", "Queue", "You"]);
   for (const [address, need] of Object.entries({
@@ -238,7 +238,7 @@ test("a client of a tenant runs programs, and changes no environment", async () 
   await page.context().close();
 });
 
-test("a tenant is made, bounded and deleted, and lists name tenants while there are several", async () => {
+test("a tenant is created, limited and deleted, and lists show tenants while there are several", async () => {
   const page = await visit(first, "/access/tenants");
   await page.click("role=button[name='New tenant']");
   await page.fill("dialog >> label:text-is('Name') ~ input", "Course 1");
@@ -273,22 +273,22 @@ test("a tenant is made, bounded and deleted, and lists name tenants while there 
   await page.context().close();
 });
 
-test("the first token of an open server closes it, and this tab goes on with it", async () => {
+test("after the first token the server requires tokens, and the tab uses the new one", async () => {
   const openServer = await Server.start();
   try {
     const page = await visit("", `${openServer.url}/access/tokens`);
     await page.click("role=button[name='New token']");
-    await page.waitForSelector("dialog >> text=from then on everybody needs one");
+    await page.waitForSelector("dialog >> text=Afterwards every caller needs a token");
     await page.fill("dialog >> label:text-is('Name') ~ input", "me");
     await page.click("role=button[name='Create the token']");
-    await page.waitForSelector("dialog >> text=From now on this server needs a token");
+    await page.waitForSelector("dialog >> text=The server now requires a token");
     assert.equal(await page.locator("dialog[open]").count(), 1, "it asks for the token that it has just made");
     await Promise.all([page.waitForEvent("load"), page.click("text=I have copied it")]);
     await page.waitForSelector("tbody >> text=me");
     await page.click(".tabs >> text=You");
     await page.waitForSelector("dd >> text=ADMIN");
     const other = await visit("", openServer.url);
-    await other.waitForSelector("dialog >> text=This server wants a token");
+    await other.waitForSelector("dialog >> text=This server requires a token");
     assert.deepEqual(page.mistakes, []);
     await Promise.all([page, other].map((one) => one.context().close()));
   } finally {

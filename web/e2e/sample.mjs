@@ -1,6 +1,6 @@
-// A server with something to show, and the pages that show it.
+// A server with sample data, and the pages that show it.
 
-/** Makes what pages show, and returns each page with what tells that it is there. */
+/** Creates the sample data, and returns each page with the selector that shows that it is ready. */
 export async function sample(server) {
   await server.ask(`mutation { putEnvironment(input: {id: "big", poolSize: 2, resources: {memoryMiB: 900000}}) { created } }`);
   const python = `import sys, time
@@ -35,12 +35,12 @@ print("\\033[36mdone\\033[0m")`;
     in: { environmentId: "shell", waitFor: 60, shell: "sleep 0.1; exit $1", build: { shell: "echo building" }, cases: ["0", "0", "1", "0"].map((status) => ({ args: [status] })) },
   });
   await server.ask(`mutation { putTenant(input: {id: "course-1", weight: 2, quotas: {runners: 10, cpuSecondsPerDay: 36000}}) { created } }`);
-  // It waits for as long as it may: there is no room for it.
+  // This claim waits until its timeout, because its runner doesn't fit.
   server.begin(`mutation { claimRunner(input: {environmentId: "big", waitFor: 3600}) { runner { id } } }`);
   const { createGrant } = await server.ask(`mutation($in: CreateGrantInput!) { createGrant(input: $in) { token } }`, { in: { executionId: execution, rights: ["WATCH"] } });
   return [
-    { name: "overview", address: "/", ready: ".pool-row >> text=/Held up|Too few/" },
-    { name: "environment", address: "/environments/python", ready: "text=What its runners are made from" },
+    { name: "overview", address: "/", ready: ".pool-row >> text=/Not filling|Too few/" },
+    { name: "environment", address: "/environments/python", ready: "h2:text-is('Configuration')" },
     { name: "new-environment", address: "/new-environment", ready: "text=Create the environment" },
     { name: "runners", address: "/runners", ready: ".table-row >> text=course=algorithms" },
     { name: "executions", address: "/executions", ready: ".table-row >> text=Time limit" },
@@ -51,13 +51,13 @@ print("\\033[36mdone\\033[0m")`;
     { name: "playground", address: "/playground?environment=python", ready: ".cm-content" },
     { name: "terminals", address: "/terminal", ready: "text=Open a shell" },
     { name: "terminal", address: `/terminal/${shell}`, ready: ".files >> text=main.sh" },
-    { name: "operations", address: "/operations", ready: "text=Waiting for room" },
+    { name: "operations", address: "/operations", ready: "text=Waiting for resources" },
     { name: "tokens", address: "/access/tokens", ready: "text=No tokens yet" },
     { name: "tenants", address: "/access/tenants", ready: "text=0 of 10" },
     { name: "queue", address: "/access/queue", ready: ".table-row >> text=big" },
     { name: "audit", address: "/access/audit", ready: ".table-row >> text=putTenant" },
-    { name: "you", address: "/access/you", ready: "text=Who the server takes you for" },
+    { name: "you", address: "/access/you", ready: "h2:text-is('Caller')" },
     { name: "share", address: `/share/${execution}#grant=${createGrant.token}`, ready: ".output-line >> text=done" },
-    { name: "nothing", address: "/environments/nonesuch", ready: "text=There is no such environment" },
+    { name: "nothing", address: "/environments/nonesuch", ready: "text=Environment not found" },
   ];
 }

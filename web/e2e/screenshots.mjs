@@ -1,4 +1,4 @@
-// Pictures of every page, light, dark and narrow, and the README's animated one, in docs/screenshots.
+// Writes screenshots of every page, light, dark and narrow, and the animated one of the README, to docs/screenshots.
 import { mkdir } from "node:fs/promises";
 import { launch, open } from "./browser.mjs";
 import { film } from "./film.mjs";
@@ -10,7 +10,7 @@ await mkdir(to, { recursive: true });
 const [server, browser] = await Promise.all([Server.start(), launch()]);
 try {
   await film(browser, server, `${to}/film.webp`);
-  // A past for the lines: samples are ten seconds apart.
+  // Waits for history in the charts: samples are ten seconds apart.
   const until = Date.now() + 120_000;
   while (!process.env.QUICK && Date.now() < until) {
     for (let i = 0; i < 1 + Math.random() * 4; i++) await server.end(await server.run("sleep 0.2", ["shell", "python", "node"][i % 3]));

@@ -9,13 +9,13 @@ const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
 const all = [];
 
-/** What the servers of this process logged. */
+/** Returns the logs of all servers of this process. */
 export const logs = () => all.map((server) => server.log).join("\n");
 
 export class Server {
-  /** What it logged. */
+  /** The server's log. */
   log = "";
-  /** Its address, without a path: it stays through restarts. */
+  /** The server's URL without a path. It stays the same across restarts. */
   url = "";
   #data = "";
   #child;
@@ -24,7 +24,7 @@ export class Server {
   #token;
   #args;
 
-  /** Starts one, with a token where it is to want one, and with further arguments; at an address where others must know it before. */
+  /** Starts a server: with `token` it requires that token, `args` are more arguments, `listen` sets the address. */
   static async start({ token, args = [], listen = "127.0.0.1:0" } = {}) {
     const server = new Server();
     all.push(server);
@@ -59,7 +59,7 @@ export class Server {
     this.#listen = new URL(this.url).host;
   }
 
-  /** Kills it as a crash would, and starts it again on the same data and address. */
+  /** Kills the server with SIGKILL, and starts it again with the same data and address. */
   async crash(meanwhile = async () => {}) {
     this.#child.kill("SIGKILL");
     await this.#ended;
@@ -73,7 +73,7 @@ export class Server {
     await rm(this.#data, { recursive: true, force: true });
   }
 
-  /** Asks by POST, and returns the data. */
+  /** Sends a query or a mutation, and returns the data. */
   async ask(query, variables) {
     const response = await fetch(`${this.url}/graphql`, {
       method: "POST",
@@ -85,7 +85,7 @@ export class Server {
     return answer.data;
   }
 
-  /** Asks what isn't answered for long, and drops the answer. fetch gives up after five minutes. */
+  /** Sends a request that takes long, and drops the response. fetch would give up after five minutes. */
   begin(query) {
     const headers = { "Content-Type": "application/json", ...(this.#token && { Authorization: `Bearer ${this.#token}` }) };
     const begun = request(`${this.url}/graphql`, { method: "POST", headers }, (response) => response.resume());

@@ -20,28 +20,28 @@ after(async () => {
   await dex?.stop();
 });
 
-const wanted = "dialog >> text=This server wants a token";
+const wanted = "dialog >> text=This server requires a token";
 
 test("a person signs in from the dialog, comes back to the same page, and signs out", async () => {
   const page = await open(browser);
   await page.goto(`${server.url}/executions?environment=shell`);
   await page.waitForSelector(wanted);
   await page.fill("dialog label:text-is('Token') ~ input", "a wrong one");
-  await Promise.all([page.waitForEvent("load"), page.click("role=button[name='Use it']")]);
-  await page.waitForSelector("dialog >> text=The server doesn't take this token");
+  await Promise.all([page.waitForEvent("load"), page.click("role=button[name='Use the token']")]);
+  await page.waitForSelector("dialog >> text=The server rejected this token");
   await page.click("dialog >> role=link[name='Sign in']");
   await page.fill("#login", "admin@example.com");
   await page.fill("#password", "password");
   await page.click("#submit-login");
   await page.waitForURL(`${server.url}/executions?environment=shell`);
-  await page.waitForSelector("text=No executions here");
+  await page.waitForSelector("text=No matching executions");
   assert.equal(await page.locator("dialog[open]").count(), 0);
   await page.goto(`${server.url}/access/you`);
-  await page.waitForSelector("dd >> text=Signing in with this browser");
+  await page.waitForSelector("dd >> text=Sign-in with this browser");
   await page.waitForSelector("dd >> text=ADMIN");
   const explorer = await page.context().newPage();
   await explorer.goto(`${server.url}/graphiql`);
-  await explorer.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]"); // it has read the first tab, and will not do so later
+  await explorer.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]"); // it has read the first tab
   await explorer.click(".graphiql-tab-button >> text=Environments");
   await explorer.waitForSelector(".graphiql-execute-button:not([aria-haspopup])");
   assert.equal(await explorer.locator("dialog[open]").count(), 0);

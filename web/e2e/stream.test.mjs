@@ -1,4 +1,4 @@
-// Output that goes on through cuts, kills and floods.
+// Output across cut connections, killed servers and large amounts.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { cutter } from "../../test/conformance/server.mjs";
@@ -37,9 +37,9 @@ function shown(page) {
 
 const numbers = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
 
-// It prints until the test has done its worst, however long that takes, and then more.
+// It prints until the file "enough" exists, and then more.
 const printing = `i=0; until [ -e /workspace/enough ]; do seq $((i+1)) $((i+10)); i=$((i+10)); sleep 0.05; done; seq $((i+1)) $((i+3000))`;
-/** Ends what prints, and returns how many lines that were. */
+/** Ends the printing execution, and returns the number of its lines. */
 async function enough() {
   const { executions } = await server.ask(`{ executions(states: [RUNNING], first: 1) { nodes { id runnerId } } }`);
   const [{ id, runnerId }] = executions.nodes;
@@ -65,7 +65,7 @@ const views = {
 };
 for (const [name, begin] of Object.entries(views)) {
   test(`cut connections and a killed server leave no gap and no duplicate in the output that ${name} shows`, async () => {
-    // The events say that there is more; the lines come by requests.
+    // Events only report new output; the lines are loaded by requests.
     const proxy = await cutter(server.url, () => (proxy.cuts() < 3 ? 2_000 : Infinity), /graphql-transport-ws/);
     const page = await open(browser);
     try {
@@ -93,7 +93,7 @@ test("50 MB of output leave the page usable", async (t) => {
   const shell = `seq -f '%.0f abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz' 16000 > part; echo begin; read line; for i in $(seq 54); do cat part; done; read line; echo the end`;
   const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: claimRunner.runner.id, shell, stdin: true, timeLimit: 600 } });
   const { id } = startExecution.execution;
-  const goOn = () => server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id });
+  const proceed = () => server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id });
   const page = await open(browser);
   await page.goto(`${server.url}/executions/${id}`);
   await page.waitForSelector(".output-line >> text=begin");
@@ -108,11 +108,11 @@ test("50 MB of output leave the page usable", async (t) => {
     await page.click("button:text-is('Wrap')");
     await page.waitForSelector(`button[aria-pressed="${!wrapped}"]:text-is('Wrap')`);
   };
-  await goOn();
+  await proceed();
   for (let i = 0; i < 10; i++) await click(); // while it streams
   const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { state } }`, { id });
   assert.equal(execution.state, "RUNNING");
-  await goOn();
+  await proceed();
   await page.waitForSelector(".tag >> text=Succeeded");
   const { usage } = (await server.ask(`query($id: ID!) { execution(id: $id) { usage { outputBytes } } }`, { id })).execution;
   assert.ok(usage.outputBytes > 50_000_000, `only ${usage.outputBytes} bytes were printed`);
@@ -139,7 +139,7 @@ test("10,000 executions scroll", async (t) => {
   const start = `mutation($in: StartExecutionInput!) { ${Array.from({ length: batch }, (_, i) => `x${i}: startExecution(input: $in) { execution { id } }`).join(" ")} }`;
   for (let i = 0; i < n; i += batch) {
     const started = await server.ask(start, { in: { runnerId: claimRunner.runner.id, command: ["true"] } });
-    await server.end(started[`x${batch - 1}`].execution.id); // a runner has room for so many processes at once
+    await server.end(started[`x${batch - 1}`].execution.id); // a runner's limit of processes
   }
   const page = await open(browser);
   await page.goto(`${server.url}/executions?runner=${claimRunner.runner.id}`);

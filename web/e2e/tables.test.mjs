@@ -1,4 +1,4 @@
-// Tables: live, filtered and cut into pages by the server, and used by keyboard.
+// Tables: live, filtered and paged by the server, and usable by keyboard.
 import assert from "node:assert/strict";
 import { after, afterEach, before } from "node:test";
 import { launch, open, scrollDown, test } from "./browser.mjs";
@@ -39,7 +39,7 @@ const printed = (id, text) =>
     return execution.output.chunks.map((chunk) => chunk.text).join("").includes(text);
   });
 
-/** Presses Tab until what is focused has this name; nothing may hold the focus. */
+/** Presses Tab until the focused element has this name. No element may trap the focus. */
 async function tabTo(name, key = "Tab") {
   for (let i = 0; i < 60; i++) {
     await page.keyboard.press(key);
@@ -52,9 +52,9 @@ async function tabTo(name, key = "Tab") {
   assert.fail(`the keyboard doesn't come to "${name}"`);
 }
 
-test("a table of runners shows a claim and a release without asking by itself, and filters at the server", async () => {
+test("the table of runners shows claims and releases without polling, and the server filters it", async () => {
   await visit("/runners", () => {
-    // The timer with which the table asks by itself, each 5 s, never ends.
+    // The table's polling timer of 5 s never fires.
     const later = window.setTimeout;
     window.setTimeout = (work, ms, ...args) => (Math.abs(ms - 5_000) < 5 ? 0 : later(work, ms, ...args));
   });
@@ -65,14 +65,14 @@ test("a table of runners shows a claim and a release without asking by itself, a
 
   const other = await claim("physics");
   const asked = page.waitForRequest((request) => request.postDataJSON()?.variables?.heldBy === "PHYS");
-  await page.fill("[aria-label^='Held by']", "PHYS");
+  await page.fill("[aria-label='Part of a holder or a label']", "PHYS");
   await asked;
   await row.waitFor({ state: "detached" });
   await page.locator(".table-row", { hasText: "course=physics" }).waitFor();
   assert.match(await page.textContent(".table-foot"), /^1 runner$/);
   assert.match(page.url(), /held-by=PHYS/);
   await page.selectOption("label:has-text('State') select", "IDLE");
-  await page.waitForSelector("text=None matches these filters");
+  await page.waitForSelector("text=No matches for these filters");
   await page.click("text=Clear the filters");
   await row.waitFor();
 
@@ -80,8 +80,8 @@ test("a table of runners shows a claim and a release without asking by itself, a
   await row.waitFor({ state: "detached" });
 });
 
-test("10,000 runners scroll, and only those that are seen are in the page", async (t) => {
-  // No machine of a test has room for so many: these answers are made, by the server's own rules.
+test("10,000 runners scroll, and only the visible ones are rendered", async (t) => {
+  // So many runners fit no test machine, so the test fakes the server's responses.
   const n = 10_000;
   const id = (i) => `01a00000-0000-7000-8000-${String(i).padStart(12, "0")}`;
   await visit("/");
@@ -97,12 +97,12 @@ test("10,000 runners scroll, and only those that are seen are in the page", asyn
   await page.click("role=navigation >> text=Runners");
   await page.waitForSelector("text=100 of 10,000 runners");
   await page.focus(".table-scroll");
-  // A refresh begins with the first runner and asks for 500 at a time. Scrolling goes on after the first 100.
+  // A refresh begins at the first runner in pages of 500. Scrolling continues after the first 100.
   const isNext = (after) => after !== null && (n - Number(after)) % 500 === 100;
   t.diagnostic(await scrollDown(page, n, () => page.keyboard.press("End"), isNext)); // the keyboard scrolls it
 });
 
-test("executions are signalled and cancelled from their table, with the keyboard alone", async () => {
+test("executions are signalled and cancelled from their table by keyboard", async () => {
   const runner = await claim("keys");
   const id = await start(runner, "trap 'echo caught' USR1; echo ready; while :; do sleep 0.1; done");
   await printed(id, "ready");
@@ -139,19 +139,19 @@ test("executions are signalled and cancelled from their table, with the keyboard
   await page.keyboard.press("Enter");
   await tabTo("Cancel it");
   await page.keyboard.press("Enter");
-  await row.waitFor({ state: "detached" }); // it doesn't run any more
+  await row.waitFor({ state: "detached" }); // it is no longer running
   await page.selectOption("label:has-text('State') select", "FINISHED");
   await page.locator(".table-row", { hasText: "caught" }).locator("text=Cancelled").waitFor();
   await page.click("a.mono:has-text('caught')");
-  await page.waitForSelector(".output-line >> text=caught"); // the signal came
+  await page.waitForSelector(".output-line >> text=caught"); // the signal arrived
   await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: runner });
 });
 
-test("a program is written and run with the keyboard alone", async () => {
+test("a program is written and run by keyboard", async () => {
   await visit("/");
   await page.waitForSelector(".pool-row");
   await page.keyboard.press("Tab");
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), "To the content");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
   await page.keyboard.press("Enter");
   await tabTo("Run a program");
   await page.keyboard.press("Enter");
@@ -175,7 +175,7 @@ test("an environment may be called new", async () => {
   await server.ask(`mutation { putEnvironment(input: {id: "new", poolSize: 0}) { created } }`);
   await visit("/");
   await page.click(".pool-row >> text=new");
-  await page.waitForSelector("text=What its runners are made from");
+  await page.waitForSelector("h2:text-is('Configuration')");
   assert.equal(await page.textContent("h1"), "new");
   await page.goto(`${server.url}/new-environment`);
   await page.waitForSelector("text=Create the environment");
@@ -183,7 +183,7 @@ test("an environment may be called new", async () => {
   await server.ask(`mutation { deleteEnvironment(input: {id: "new"}) { deleted } }`);
 });
 
-test("the overview stays correct over a server that is killed", async () => {
+test("the overview stays correct after the server is killed", async () => {
   await visit("/");
   const row = page.locator(".pool-row", { hasText: "node" });
   await row.locator("text=2 idle").waitFor();
@@ -191,12 +191,12 @@ test("the overview stays correct over a server that is killed", async () => {
     await page.waitForSelector("text=Reconnecting");
   });
   await server.ask(`mutation { putEnvironment(input: {id: "node", poolSize: 1}) { created } }`);
-  await row.locator("[aria-label*='1 wanted idle']").waitFor();
+  await row.locator("[aria-label*='pool size 1']").waitFor();
   await row.locator("text=1 idle").waitFor();
   await page.waitForSelector(".link-state", { state: "detached" });
 });
 
-test("an environment's page shows how far its image is", async () => {
+test("an environment's page shows the progress of its image", async () => {
   const registry = await Registry.start();
   try {
     await server.ask(`mutation($image: String!) { putEnvironment(input: {id: "image", image: $image, poolSize: 0}) { created } }`, { image: registry.reference });
@@ -205,7 +205,7 @@ test("an environment's page shows how far its image is", async () => {
     const bar = await page.waitForSelector("progress");
     assert.ok((await bar.evaluate((it) => it.value / it.max)) > 0.4);
     registry.release();
-    await page.waitForSelector("text=Its image is here: sha256:");
+    await page.waitForSelector("text=Image ready: sha256:");
     assert.equal(await page.locator("progress").count(), 0);
   } finally {
     registry.release();

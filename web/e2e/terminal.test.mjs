@@ -1,4 +1,4 @@
-// The terminal and the files beside it.
+// The terminal and the files panel.
 import assert from "node:assert/strict";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -31,7 +31,7 @@ async function shell() {
   return page;
 }
 
-/** Starts a shell command in a runner of its own, and returns the execution's id. */
+/** Starts a shell command in a new runner, and returns the execution's id. */
 async function started(command, more, environmentId = "shell") {
   const { claimRunner } = await server.ask(`mutation($id: ID!) { claimRunner(input: {environmentId: $id, waitFor: 60}) { runner { id } } }`, { id: environmentId });
   const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
@@ -46,10 +46,10 @@ const printed = (id, text) =>
     return execution.output.chunks.map((chunk) => chunk.text).join("").includes(text);
   });
 
-test("a shell works, and is as it was after a reload and after a restart of the server", async () => {
+test("a shell survives a reload and a restart of the server", async () => {
   const page = await shell();
   const { executions } = await server.ask(`{ executions(newestFirst: true, first: 1) { nodes { commandLine } } }`);
-  assert.equal(executions.nodes[0].commandLine, "shell"); // not the script that finds one
+  assert.equal(executions.nodes[0].commandLine, "shell"); // not the script that chooses a shell
   await page.keyboard.type("echo one $((40+2))\n");
   await screen(page, "one 42");
   await page.reload();
@@ -72,7 +72,7 @@ test("a shell works, and is as it was after a reload and after a restart of the 
   await page.bringToFront();
   await page.click(".terminal-box");
   await page.setViewportSize({ width: 900, height: 500 });
-  // The program is told, a moment later.
+  // The program gets the new size a moment later.
   await page.keyboard.type("clear; until [ $(stty size | cut -d' ' -f1) -lt 30 ]; do sleep 0.1; done; echo small $((1+1))\n");
   await screen(page, "small 2");
 
@@ -83,8 +83,8 @@ test("a shell works, and is as it was after a reload and after a restart of the 
   await other.context().close();
 });
 
-test("an execution is replayed with its own timing, and exported", async () => {
-  // What is recorded late has a late time, so the pause begins once "one" is recorded.
+test("an execution is replayed with its timing, and exported", async () => {
+  // Output is timed when it is recorded, so the pause begins once "one" is recorded.
   const id = await started("echo one; read line; sleep 1.2; printf '\\033[31mtwo\\033[0m\\n'", { stdin: true });
   await printed(id, "one");
   await server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id });
@@ -132,7 +132,7 @@ test("a replay has the terminal's size at each moment", async () => {
   await page.context().close();
 });
 
-test("a flood in a terminal leaves the page usable, and Ctrl-C ends it", async (t) => {
+test("the page stays usable during much output, and Ctrl-C ends it", async (t) => {
   const page = await open(browser);
   await page.goto(`${server.url}/terminal`);
   await page.click("[aria-label='Open a shell in flood']");
@@ -142,10 +142,9 @@ test("a flood in a terminal leaves the page usable, and Ctrl-C ends it", async (
     const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { outputUrl } }`, { id });
     return Number((await fetch(server.url + execution.outputUrl, { method: "HEAD" })).headers.get("content-length"));
   };
-  const trap = `trap "kill \\$! 2>/dev/null; echo ended \\$((1+1)); exit" INT`; // what a shell starts in the background ignores Ctrl-C
+  const trap = `trap "kill \\$! 2>/dev/null; echo ended \\$((1+1)); exit" INT`; // background processes of a shell ignore Ctrl-C
 
-  // So much that it is still being drawn when it has been printed, and then a flood
-  // that Ctrl-C alone ends.
+  // So much output that drawing takes longer than printing, and then endless output that only Ctrl-C ends.
   await page.keyboard.type(`clear; yes 'all work and no play' | head -c 52428800; sh -c '${trap}; yes & wait'\n`);
   // A terminal ends lines with two bytes: those 52 MB become 55.
   await until("the flood without end has begun", async () => (await length()) > 57e6);
@@ -164,9 +163,9 @@ test("a flood in a terminal leaves the page usable, and Ctrl-C ends it", async (
   await page.context().close();
 });
 
-test("what is typed while a page draws what was printed before reaches the program", async () => {
+test("keys typed while the page draws earlier output reach the program", async () => {
   const id = await started("stty -echo; yes & read line; kill $!; echo got $line", { terminal: { columns: 80, rows: 24 } }, "flood");
-  await printed(id, "y"); // and it goes on
+  await printed(id, "y"); // and it continues
   const page = await open(browser);
   await page.goto(`${server.url}/terminal/${id}`);
   await screen(page, "y");
@@ -203,7 +202,7 @@ test("files are uploaded, edited, downloaded and deleted", async () => {
 
   await page.click(".files >> text=sub/");
   await page.waitForSelector('text="/workspace/sub"');
-  await page.click("[aria-label='The directory above']");
+  await page.click("[aria-label='Parent directory']");
   await page.click(`[aria-label='Delete ${name}']`);
   await page.waitForSelector(`dialog >> text="/workspace/${name}"`);
   await page.click("dialog >> role=button[name=Delete]");
@@ -212,35 +211,35 @@ test("files are uploaded, edited, downloaded and deleted", async () => {
 
   await page.click("text=Release the runner");
   await page.click("text=Release it");
-  await page.waitForSelector("text=The runner is gone");
+  await page.waitForSelector("text=The runner and its files are gone");
   await page.context().close();
 });
 
 const closed = (page) => page.waitForSelector("dialog[open]", { state: "detached" });
 const named = (page, name) => page.locator(`.files >> role=checkbox[name='Select ${name}']`);
 
-test("files and directories are made, renamed and moved, and nothing is replaced by it", async () => {
+test("files and directories are created, renamed and moved without replacing others", async () => {
   const page = await shell();
   await page.click("role=button[name='New file']");
-  await page.click("dialog >> role=button[name='Make the file']");
-  await page.waitForSelector("dialog >> [role=alert] >> text=Give it a name.");
+  await page.click("dialog >> role=button[name='Create the file']");
+  await page.waitForSelector("dialog >> [role=alert] >> text=Enter a name.");
   await page.fill("dialog input", "made.txt");
   await page.keyboard.press("Enter");
-  // A new file opens at once.
+  // A new file opens in the editor.
   await page.click("dialog .cm-content");
   await page.keyboard.type("written");
   await page.click("dialog >> role=button[name=Save]");
   await closed(page);
   await page.click("role=button[name='New directory']");
   await page.fill("dialog input", "dir");
-  await page.click("dialog >> role=button[name='Make the directory']");
+  await page.click("dialog >> role=button[name='Create the directory']");
   await closed(page);
   await page.waitForSelector(".files >> text=dir/");
 
   await page.click("role=button[name='New file']");
   await page.fill("dialog input", "dir");
   await page.keyboard.press("Enter");
-  await page.waitForSelector("dialog >> text=dir is there already.");
+  await page.waitForSelector("dialog >> text=dir already exists.");
   await page.click("dialog >> role=button[name=Cancel]");
 
   await page.click("[aria-label='Rename made.txt']");
@@ -256,7 +255,7 @@ test("files and directories are made, renamed and moved, and nothing is replaced
   await page.fill("dialog input", "*");
   await page.click("dialog >> role=button[name=Rename]");
   await closed(page);
-  // The API takes this name for all that there is.
+  // The API reads this name as all files.
   await page.click("[aria-label='Delete *']");
   await page.click("dialog >> role=button[name=Delete]");
   await page.waitForSelector("dialog >> text=Rename it first.");
@@ -267,7 +266,7 @@ test("files and directories are made, renamed and moved, and nothing is replaced
   await closed(page);
   await named(page, "place").waitFor();
 
-  // What the page made, the programs in the runner may change.
+  // Programs in the runner may change files created by the page.
   await page.click(".terminal-box");
   await page.keyboard.type("clear; echo ' and appended' >>place/moved.txt && cat place/moved.txt\n");
   await screen(page, "written and appended");
@@ -308,7 +307,7 @@ test("files are found, selected together, downloaded and deleted", async () => {
   await named(page, "file2").waitFor({ state: "detached" });
   await named(page, "file4").waitFor({ state: "detached" });
   await named(page, "file1").waitFor();
-  // What a filter hides isn't selected.
+  // Entries hidden by the filter aren't selected.
   await page.fill("[aria-label='Find names']", "file1");
   await named(page, "file3").waitFor({ state: "detached" });
   await page.click("[aria-label='Select all']");
@@ -333,7 +332,7 @@ test("the same file is uploaded twice, and the second upload says that it replac
   await page.setInputFiles("input[type=file]", file);
   await page.waitForSelector(`text=${name} replaced the existing file.`);
   await rm(file);
-  // A browser reports no change where the same file is chosen again, unless the choice was taken back.
+  // Browsers report no change when the same file is chosen again, unless the input was cleared.
   assert.equal(await page.inputValue("input[type=file]"), "");
   await page.click(".terminal-box");
   await page.keyboard.type(`clear; cat ${name}\n`);
@@ -348,7 +347,7 @@ test("after exit the page says that the runner is claimed and until when, starts
   await page.click("[aria-label='Open a shell in shell']");
   await screen(page, "$");
   await page.keyboard.type("echo kept >kept; exit\n");
-  await page.waitForSelector("text=/Its runner is still claimed. If unused, it is released at .*\\d\\d:\\d\\d:\\d\\d/");
+  await page.waitForSelector("text=/The runner is still claimed. If unused, it is released at .*\\d\\d:\\d\\d:\\d\\d/");
   for (const width of [1280, 390]) {
     await page.setViewportSize({ width, height: 800 });
     assert.deepEqual(await judge(page, `an ended shell, ${width} px wide`), []);
@@ -357,13 +356,13 @@ test("after exit the page says that the runner is claimed and until when, starts
   const before = page.url();
   await page.click("role=button[name='New shell']");
   await page.waitForURL((url) => url.href !== before && url.pathname.startsWith("/terminal/"));
-  await page.waitForSelector("text=Its runner is still claimed", { state: "detached" });
+  await page.waitForSelector("text=The runner is still claimed", { state: "detached" });
   await screen(page, "$");
   await page.click(".terminal-box");
   await page.keyboard.type("cat kept; exit\n");
   await screen(page, "kept");
-  await page.waitForSelector("text=Its runner is still claimed");
-  // Looking at files would prolong the claim again and again. Once may be under way.
+  await page.waitForSelector("text=The runner is still claimed");
+  // Queries of files would prolong the claim. One may be under way.
   const asked = { Terminal: 0, Files: 0 };
   page.on("request", (request) => {
     const operation = /^query (\w+)/.exec(request.postDataJSON()?.query ?? "")?.[1];
@@ -376,7 +375,7 @@ test("after exit the page says that the runner is claimed and until when, starts
   await page.waitForSelector(`text=released at ${clock}`);
   await page.click("role=button[name=Release]");
   await page.click("text=Release it");
-  await page.waitForSelector("text=The runner is gone");
+  await page.waitForSelector("text=The runner and its files are gone");
   assert.equal(await page.locator("role=button[name='New shell']").count(), 0);
   assert.deepEqual(page.mistakes, []);
   await page.context().close();

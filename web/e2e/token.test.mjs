@@ -1,5 +1,5 @@
-// A server that wants a token: who has none is asked, in every tab; it is in no
-// address, and kept only as long as was asked for.
+// A server that requires a token. Every tab without one asks for it. The token is in no address, and is kept only as
+// long as the user chose.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { answers, launch, open, test } from "./browser.mjs";
@@ -18,7 +18,7 @@ after(async () => {
   await server?.stop();
 });
 
-/** Tabs of one browser, and all addresses that they asked for. */
+/** Tabs of one browser, and all addresses that they requested. */
 async function visitor() {
   const first = await open(browser);
   const context = first.context();
@@ -36,17 +36,17 @@ async function visitor() {
 async function give(page, text, { remember = false } = {}) {
   await page.fill("dialog label:text-is('Token') ~ input", text);
   if (remember) await page.check("dialog >> text=Remember it in this browser");
-  await Promise.all([page.waitForEvent("load"), page.click("role=button[name='Use it']")]);
+  await Promise.all([page.waitForEvent("load"), page.click("role=button[name='Use the token']")]);
 }
 
 const overview = ".pool-row >> text=shell";
 const stored = (page) => page.evaluate(() => JSON.stringify(Object.entries(localStorage)));
 
-test("a tab asks for the token, another one and GraphiQL ask again, and it is in no address", async () => {
+test("each tab and GraphiQL ask for the token, and it is in no address", async () => {
   const { context, asked, tab, first } = await visitor();
   const page = await tab("/", first);
   await give(page, "a wrong one");
-  await page.waitForSelector("dialog >> text=The server doesn't take this token");
+  await page.waitForSelector("dialog >> text=The server rejected this token");
   await give(page, token);
   await page.waitForSelector(overview);
   await page.reload();
@@ -54,9 +54,9 @@ test("a tab asks for the token, another one and GraphiQL ask again, and it is in
   assert.ok(!(await stored(page)).includes(token), "it is remembered, though nobody asked for that");
 
   const other = await tab("/runners");
-  await other.waitForSelector("dialog >> text=This server wants a token");
+  await other.waitForSelector("dialog >> text=This server requires a token");
   const explorer = await tab("/graphiql");
-  await explorer.waitForSelector("dialog >> text=GraphiQL's too");
+  await explorer.waitForSelector("dialog >> text=including GraphiQL");
   await give(explorer, token);
   await explorer.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]"); // it has read the first tab, and will not do so later
   await explorer.click(".graphiql-tab-button >> text=Environments");
@@ -68,7 +68,7 @@ test("a tab asks for the token, another one and GraphiQL ask again, and it is in
   await context.close();
 });
 
-test("who asks to be remembered is, by every tab, until it is forgotten", async () => {
+test("a remembered token is used by all tabs until it is forgotten", async () => {
   const { context, tab, first } = await visitor();
   const page = await tab("/", first);
   await give(page, token, { remember: true });
@@ -76,27 +76,27 @@ test("who asks to be remembered is, by every tab, until it is forgotten", async 
   const other = await tab("/");
   await other.waitForSelector(overview);
   await Promise.all([other.waitForEvent("load"), other.click("text=Forget the token")]);
-  await other.waitForSelector("dialog >> text=This server wants a token");
+  await other.waitForSelector("dialog >> text=This server requires a token");
   assert.ok(!(await stored(other)).includes(token));
   const third = await tab("/");
-  await third.waitForSelector("dialog >> text=This server wants a token");
+  await third.waitForSelector("dialog >> text=This server requires a token");
   await context.close();
 });
 
-test("behind the prompt no page shows an error; closed, the page says what it needs", async () => {
+test("behind the prompt no page shows an error; after closing it, the page says that it needs a token", async () => {
   const { context, tab, first } = await visitor();
   const addresses = ["/", "/environments/shell", "/new-environment", "/runners", "/executions", "/executions/none", "/executions/none/replay", "/batches", "/batches/none", "/playground", "/terminal", "/terminal/none", "/operations", "/access/tokens", "/access/tenants", "/access/queue", "/access/audit", "/access/you"];
   for (const address of addresses) {
     const answered = first.waitForResponse((response) => response.url().endsWith("/graphql") && response.status() === 401);
     const page = await tab(address, first);
     await answered;
-    await page.waitForSelector("dialog >> text=This server wants a token");
+    await page.waitForSelector("dialog >> text=This server requires a token");
     await page.waitForLoadState("networkidle");
     assert.deepEqual(await page.locator("main [role=alert], main .notice").allTextContents(), [], address);
     assert.equal(await page.locator("main h1").count(), 1, address);
   }
-  await first.goto(`${server.url}/access/you`); // which asks once
-  await first.waitForSelector("dialog >> text=This server wants a token");
+  await first.goto(`${server.url}/access/you`); // a page with one request
+  await first.waitForSelector("dialog >> text=This server requires a token");
   await first.keyboard.press("Escape");
   await first.waitForSelector(".notice.warn >> text=This page needs a token");
   await first.click("text=Use another token");

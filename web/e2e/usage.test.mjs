@@ -1,4 +1,4 @@
-// What runs is measured while somebody looks at it.
+// Resource usage is measured while a page shows it.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
@@ -15,7 +15,7 @@ after(async () => {
   await server?.stop();
 });
 
-test("a program that holds memory is seen holding it, on its page and among the runners, and then what it used", async () => {
+test("memory usage shows on the execution's page and in the table of runners, and its peak after the end", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "python", waitFor: 60}) { runner { id } } }`);
   const runnerId = claimRunner.runner.id;
   const program = "import sys\nheld = b'x' * (100 << 20)\nprint('holds', flush=True)\nsys.stdin.read()";
@@ -26,9 +26,9 @@ test("a program that holds memory is seen holding it, on its page and among the 
 
   const page = await open(browser);
   await page.goto(`${server.url}/executions/${id}`);
-  const uses = page.locator(".card", { hasText: "What it uses" });
-  await uses.locator("text=/^1[0-9.]+ MiB of 256 MiB, at most 1[0-9.]+ MiB$/").waitFor();
-  await uses.locator("text=/^1 of [0-9]+, at most [0-9]+$/").waitFor();
+  const uses = page.locator(".card", { hasText: "Resource usage" });
+  await uses.locator("text=/^1[0-9.]+ MiB of 256 MiB, peak 1[0-9.]+ MiB$/").waitFor();
+  await uses.locator("text=/^1 of [0-9]+, peak [0-9]+$/").waitFor();
   await uses.locator("text=/^[0-9]+ % now, /").waitFor();
   await uses.locator("text=6 B").waitFor();
 
@@ -45,7 +45,7 @@ test("a program that holds memory is seen holding it, on its page and among the 
   await row.locator("text=/^[0-9]+ %$/").waitFor();
 
   await server.ask(`mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, { in: { executionId: id, offset: 0, close: true } });
-  const used = page.locator(".card", { hasText: "What it used" });
-  await used.locator("text=/^at most 1[0-9.]+ MiB$/").waitFor();
+  const used = page.locator(".card", { hasText: "Resource usage" });
+  await used.locator("text=/^peak 1[0-9.]+ MiB$/").waitFor();
   for (const { mistakes } of [page, phone, runners]) assert.deepEqual(mistakes, [], "mistakes on the page");
 });

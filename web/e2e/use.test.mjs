@@ -1,4 +1,4 @@
-// What a person does with the dashboard, in a real browser, with real runners.
+// The main uses of the dashboard, in a real browser with real runners.
 import assert from "node:assert/strict";
 import { after, afterEach, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
@@ -44,25 +44,25 @@ test("a first visit comes to a running Python program within five clicks", async
   assert.ok(clicks <= 5);
 });
 
-test("another tab gets a change from its subscription", async () => {
+test("another tab receives a change by its subscription", async () => {
   const [one, two] = await Promise.all([visit("/environments/shell"), visit("/")]);
   const row = two.locator(".pool-row", { hasText: "shell" });
   await row.locator("text=2 idle").waitFor();
-  await two.route("**/graphql", () => {}); // what it asks for isn't answered: what comes, comes by the subscription
+  await two.route("**/graphql", () => {}); // its requests get no response, so changes can only come by the subscription
   await one.locator("details.advanced:not([open]) > summary").click();
   await one.fill("[aria-label='Warm runners, as a slider'] ~ input", "3");
-  await one.waitForSelector("text=1 more will be started.");
+  await one.waitForSelector("text=1 more runner will be started.");
   await one.click("role=button[name=Save]");
-  await row.locator("[aria-label*='3 wanted idle']").waitFor();
+  await row.locator("[aria-label*='pool size 3']").waitFor();
   await row.locator("text=3 idle").waitFor();
   await one.locator("text=3 idle").waitFor();
 });
 
-test("wrong values are told at their field, by the server", async () => {
+test("the server's errors show at their fields", async () => {
   const page = await visit("/new-environment");
   await page.fill("label:text-is('Name') ~ input", "web test");
   await page.click("text=Create the environment");
-  const wrong = page.locator(".field", { hasText: "Programs name the environment by it" }).locator(".wrong");
+  const wrong = page.locator(".field", { hasText: "Programs refer to the environment by this name" }).locator(".wrong");
   await wrong.waitFor();
   assert.match(await wrong.textContent(), /must be 1 to 64 letters/);
   await page.fill("label:text-is('Name') ~ input", "webtest");
@@ -78,7 +78,7 @@ test("wrong values are told at their field, by the server", async () => {
   await page.waitForSelector("text=must be a whole number");
 });
 
-test("an environment is made, copied and deleted, which says what goes", async () => {
+test("an environment is created, copied and deleted, and the dialog says what is deleted", async () => {
   const page = await visit("/new-environment");
   await page.fill("label:text-is('Name') ~ input", "webtest");
   await page.click("text=Create the environment");
@@ -93,14 +93,14 @@ test("an environment is made, copied and deleted, which says what goes", async (
     await page.goto(`${server.url}/environments/${id}`);
     await page.waitForSelector("text=2 idle");
     await page.click("text=Delete …");
-    await page.waitForSelector("dialog >> text=2 idle runners with it");
+    await page.waitForSelector("dialog >> text=and 2 idle runners");
     await page.click(`role=button[name='Delete ${id}']`);
     await page.waitForURL(`${server.url}/`);
   }
   await page.locator(".pool-row", { hasText: "webtest" }).first().waitFor({ state: "detached" });
 });
 
-test("a runner is claimed and released, and the dialog says why it can't be claimed yet", async () => {
+test("a runner is claimed and released, and the dialog says why it can't claim yet", async () => {
   const page = await visit("/runners");
   await page.click("text=Claim a runner");
   await page.waitForSelector("dialog >> text=Choose the environment first.");
@@ -117,7 +117,7 @@ test("a runner is claimed and released, and the dialog says why it can't be clai
   await claimed.waitFor({ state: "detached" });
 });
 
-test("an execution is fed, signalled and cancelled, and its outcome is told in words", async () => {
+test("an execution gets input, signals and a cancellation, and shows its outcome", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const start = async (shell, more = {}) =>
     (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: claimRunner.runner.id, shell, stdin: true, timeLimit: 600, ...more } })).startExecution.execution.id;
@@ -127,7 +127,7 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await page.click("role=button[name=Send] >> nth=-1");
   await page.waitForSelector(".output-line >> text=got a line");
   await page.click("text=End of input");
-  await page.waitForSelector("text=It succeeded after");
+  await page.waitForSelector("text=Succeeded after");
 
   await page.goto(`${server.url}/executions/${await start("sleep 1000")}`);
   await page.selectOption("label:has-text('Signal') select", "TERM");
@@ -135,17 +135,17 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await page.waitForSelector("text=by SIGTERM");
 
   await page.goto(`${server.url}/executions/${await start("sleep 100", { timeLimit: 1 })}`);
-  await page.waitForSelector("text=/It was stopped after [1-9][0-9.]* s: it ran into its time limit of 1 s/");
+  await page.waitForSelector("text=/Stopped after [1-9][0-9.]* s: .*time limit of 1 s/");
 
   await page.goto(`${server.url}/executions/${await start("sleep 1000")}`);
   await page.click("text=Cancel …");
   await page.click("dialog >> text=Cancel it");
-  await page.waitForSelector("text=It was cancelled after");
-  await page.waitForSelector(".waterfall >> text=Until it started");
+  await page.waitForSelector("text=Cancelled after");
+  await page.waitForSelector(".waterfall >> text=Queued");
   await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });
 });
 
-test("a file that somebody else changed is only overwritten when that is meant", async () => {
+test("a file changed by others is overwritten only after a confirmation", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const runnerId = claimRunner.runner.id;
   const update = (change) => server.ask(`mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted } }`, { in: { runnerId, ...change } });
@@ -166,9 +166,9 @@ test("a file that somebody else changed is only overwritten when that is meant",
   await page.waitForSelector("dialog .cm-content");
   await update({ write: [{ path: "notes.txt", text: "theirs\n" }] });
   await type("mine");
-  await page.waitForSelector("dialog >> text=changed this file since it was opened here. It wasn't saved.");
+  await page.waitForSelector("dialog >> text=This file was changed after you opened it");
   assert.equal(await content(), "theirs\n");
-  await page.click("text=Load it without my changes");
+  await page.click("text=Reload without my changes");
   await page.waitForSelector("dialog .cm-content >> text=theirs");
 
   await update({ write: [{ path: "notes.txt", text: "theirs again\n" }] });
@@ -181,8 +181,8 @@ test("a file that somebody else changed is only overwritten when that is meant",
   await page.waitForSelector("dialog .cm-content >> text=mine");
   await update({ delete: ["notes.txt"] });
   await type(" too");
-  await page.waitForSelector("dialog >> text=deleted this file");
-  await page.click("text=Make it anew");
+  await page.waitForSelector("dialog >> text=This file was deleted after you opened it");
+  await page.click("text=Create it again");
   await page.waitForSelector("dialog[open]", { state: "detached" });
   assert.equal(await content(), "theirs\nmine too");
   await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: runnerId });
@@ -209,7 +209,7 @@ test("a link reproduces a program, and the calls behind it work", async () => {
   assert.match(done.stdout, /Hello, it's me!/, done.stderr);
 });
 
-test("what a program prints does nothing to the page", async () => {
+test("a program's output can't affect the page", async () => {
   const hostile = `printf '<img src=x onerror=alert(1)><script>alert(2)</script>\\n'; printf '\\033]0;owned\\007\\033]52;c;b3duZWQ=\\007\\033]8;;javascript:alert(1)\\007click\\033]8;;\\007\\n\\033[31mred\\033[0m\\n'`;
   const id = await server.run(hostile);
   await server.end(id);

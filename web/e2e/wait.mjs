@@ -1,10 +1,10 @@
-// How the browser's tests wait for what no page shows.
+// Waiting for conditions that no page shows.
 import assert from "node:assert/strict";
 
-/** ms after which a test that would hang ends. No test asserts it. */
+/** ms after which a hanging test ends. No test asserts it. */
 export const limit = 120_000;
 
-/** Returns what the condition returns, once that is true. */
+/** Polls a condition until it returns a truthy value, and returns that. */
 export async function until(what, holds) {
   for (const end = Date.now() + limit; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
     const value = await holds();

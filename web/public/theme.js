@@ -1,7 +1,7 @@
-// Before anything is painted: the theme that was chosen, if one was.
+// Sets the chosen theme before the first paint.
 try {
   const theme = localStorage.getItem("rockpool.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage is off: the system's theme it is.
+  // Without storage the page uses the system theme.
 }

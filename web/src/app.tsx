@@ -3,11 +3,11 @@ import { Link, Redirect, Route, Switch, useLocation, useSearch } from "wouter";
 import { needs, type Needed } from "./lib/access";
 import { ActivityProvider } from "./lib/activity";
 import { CallerProvider, useCaller } from "./lib/caller";
-import "./lib/traverse"; // before the router listens
+import "./lib/traverse"; // must come before the router's listener
 import { Frame } from "./ui/frame";
 import { Only } from "./ui/only";
 import { Empty, Loading, Page } from "./ui/parts";
-import { Failed } from "./ui/failed";
+import { ErrorBoundary } from "./ui/errorboundary";
 import { Overview } from "./pages/overview/overview";
 
 const Environment = lazy(() => import("./pages/environment/environment"));
@@ -24,7 +24,7 @@ const Terminal = lazy(() => import("./pages/terminal/terminal"));
 const Operations = lazy(() => import("./pages/operations/operations"));
 const Access = lazy(() => import("./pages/access/access"));
 
-/** The pages, by address. */
+/** App is the dashboard: the pages by address. */
 export function App() {
   return (
     <CallerProvider>
@@ -40,7 +40,7 @@ function Pages() {
   return (
     <Frame>
       <Arrival location={location}>
-        <Failed key={location}>
+        <ErrorBoundary key={location}>
           <Suspense fallback={<Loading what="the page" />}>
             <Switch>
               <Route path="/" component={Overview} />
@@ -77,23 +77,23 @@ function Pages() {
               <Route path="/scheduling" component={Moved} />
               <Route path="/access/:part?">{({ part }) => <Access part={part} />}</Route>
               <Route>
-                <Page title="Nothing here">
+                <Page title="Page not found">
                   <Empty title="No page has this address">
                     <p>
-                      <Link href="/">The overview</Link> has all environments.
+                      Go to the <Link href="/">overview</Link>.
                     </p>
                   </Empty>
                 </Page>
               </Route>
             </Switch>
           </Suspense>
-        </Failed>
+        </ErrorBoundary>
       </Arrival>
     </Frame>
   );
 }
 
-/** A page for those who may use it. */
+/** For guards a page by a named need. */
 function For({ title, need, children }: { title: string; need: Needed; children: ReactNode }) {
   const { caller, may } = useCaller();
   return (
@@ -103,13 +103,13 @@ function For({ title, need, children }: { title: string; need: Needed; children:
   );
 }
 
-/** Scheduling is a part of Operations now. */
+/** Moved redirects the former address /scheduling to Operations. */
 function Moved() {
   const search = useSearch();
   return <Redirect to={search ? `/operations?${search}` : "/operations"} replace />;
 }
 
-/** Says to whoever can't see it that another page is there: focus goes to it. */
+/** Arrival moves the focus to a new page, so that screen readers announce it. */
 function Arrival({ location, children }: { location: string; children: ReactNode }) {
   const from = useRef(location);
   useEffect(() => {

@@ -3,7 +3,7 @@ import { createRoot } from "react-dom/client";
 import { App } from "./app";
 import { grantOf, sharedId } from "./lib/share";
 import { session } from "./lib/session";
-import { Failed } from "./ui/failed";
+import { ErrorBoundary } from "./ui/errorboundary";
 import "./styles/colours.css";
 import "./styles/base.css";
 import "./styles/frame.css";
@@ -15,19 +15,19 @@ import "./styles/ansi.css";
 const Share = lazy(() => import("./pages/share/share"));
 
 /**
- * A link to one execution makes a document of its own: it acts with the grant of the
- * link before anything is asked, and no other page is in it.
+ * shared renders the page of a link to one execution. It uses the link's grant from the first request on, and contains
+ * no other page.
  */
 function shared(id: string) {
   const grant = grantOf(window.location.hash);
-  session.borrow(grant);
+  session.actWithGrant(grant);
   window.addEventListener("hashchange", () => window.location.reload());
   return (
-    <Failed>
+    <ErrorBoundary>
       <Suspense>
         <Share id={id} grant={grant} />
       </Suspense>
-    </Failed>
+    </ErrorBoundary>
   );
 }
 

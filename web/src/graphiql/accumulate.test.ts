@@ -10,7 +10,7 @@ async function all(source: AsyncIterable<unknown>): Promise<Accumulated[]> {
   return answers;
 }
 
-test("each event is added to those before, and counted", async () => {
+test("events accumulate and are counted", async () => {
   const sent: number[] = [];
   let wake = () => {};
   const events = accumulate(
@@ -29,7 +29,7 @@ test("each event is added to those before, and counted", async () => {
   }
 });
 
-test("only the latest are kept, and how many aren't is said", async () => {
+test("only the latest events are kept, and the others are counted", async () => {
   const n = most.events + 50;
   const last = (await all((async function* () {
     for (let i = 1; i <= n; i++) yield result(i);
@@ -39,7 +39,7 @@ test("only the latest are kept, and how many aren't is said", async () => {
   expect(last.events.at(-1)).toEqual({ n });
 });
 
-test("long events are kept up to a size, and the latest whatever its size is", async () => {
+test("events are kept up to a total size, the latest always", async () => {
   const long = "x".repeat(most.characters / 2);
   const last = (await all((async function* () {
     yield result(long);
@@ -49,7 +49,7 @@ test("long events are kept up to a size, and the latest whatever its size is", a
   expect(last).toEqual({ received: 3, leftOut: 2, events: [{ n: long + long }] });
 });
 
-test("an error ends it, and keeps what came before", async () => {
+test("an error ends the subscription and keeps the events", async () => {
   const answers = await all((async function* () {
     yield result(1);
     throw new Error("Socket closed");
@@ -57,12 +57,12 @@ test("an error ends it, and keeps what came before", async () => {
   expect(answers.at(-1)).toEqual({ received: 1, events: [{ n: 1 }], errors: [{ message: "Socket closed" }] });
 });
 
-test("what has errors beside its data is shown whole", async () => {
+test("a result with data and errors is shown whole", async () => {
   const odd = { data: { n: 1 }, errors: [{ message: "half" }] };
   expect((await all((async function* () { yield odd; })())).at(-1)!.events).toEqual([odd]);
 });
 
-test("a stop ends it at once, and the subscription with it", async () => {
+test("return ends the iteration and the subscription immediately", async () => {
   const ended = vi.fn();
   const source = { next: () => new Promise<never>(() => {}), return: async () => (ended(), { done: true as const, value: undefined }) };
   const events = accumulate({ [Symbol.asyncIterator]: () => source }, atOnce);

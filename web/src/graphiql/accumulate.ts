@@ -1,21 +1,21 @@
-/** What is shown of a subscription: how many events came, and the latest of them, the oldest first. */
+/** Accumulated is the shown part of a subscription: the number of events, and the latest ones, oldest first. */
 export interface Accumulated {
   received: number;
-  /** How many of them aren't shown any more. */
+  /** The number of older events that are no longer shown. */
   leftOut?: number;
   events: unknown[];
-  /** Why it ended, if it didn't end well. */
+  /** The error that ended it, if any. */
   errors?: unknown;
 }
 
-/** Bounds of what is shown. The latest event is shown, however long it is. */
+/** most limits the shown events. The latest event is always shown. */
 export const most = { events: 200, characters: 200_000 };
 
-const showEvery = 100; // ms: a flood of events is drawn ten times a second
+const showEvery = 100; // ms: many events are drawn at most ten times a second
 
 /**
- * Collects what a subscription sends. Each answer has all that is shown until then. Events that come
- * during a pause are in the next answer together. An error ends it, and keeps what came before.
+ * accumulate collects a subscription's events. Each value has all shown events. Events that arrive during a pause
+ * are in the next value together. An error ends the iteration and keeps the events.
  */
 export function accumulate(source: AsyncIterable<unknown>, pause = () => new Promise<void>((resolve) => setTimeout(resolve, showEvery))): AsyncIterableIterator<Accumulated> {
   const iterator = source[Symbol.asyncIterator]();
@@ -73,7 +73,7 @@ export function accumulate(source: AsyncIterable<unknown>, pause = () => new Pro
   };
 }
 
-/** A result without the frame that all have in common. */
+/** eventOf returns a result's data, or the whole result if it has errors. */
 function eventOf(result: unknown): unknown {
   const { data, errors } = result as { data?: unknown; errors?: unknown };
   return errors === undefined && data !== undefined ? data : result;

@@ -13,14 +13,14 @@ import { note, noted, startedBy, withId, type Starter } from "./starter";
 import { tabsOf } from "./tabs";
 import "./graphiql.css";
 
-// Subscriptions go over graphql-transport-ws. The token is the dashboard's, where
-// the server wants one; a tab that has none asks for it, as the dashboard does.
+// Subscriptions use graphql-transport-ws. The token is the dashboard's; a tab without one asks for it if the server
+// requires one.
 const fetched = createGraphiQLFetcher({
   url: "/graphql",
-  enableIncrementalDelivery: false, // the API has none
+  enableIncrementalDelivery: false, // the API doesn't support it
   fetch: async (address, init) => {
     const response = await fetch(address, { ...init, headers: { ...(init?.headers as Record<string, string>), ...credentials() } });
-    if (response.status === 401) session.want();
+    if (response.status === 401) session.requireToken();
     return response;
   },
   wsClient: createClient({
@@ -28,13 +28,13 @@ const fetched = createGraphiQLFetcher({
     connectionParams: credentials,
     on: {
       closed: (event) => {
-        if (event instanceof CloseEvent && unauthorized.includes(event.code)) session.want();
+        if (event instanceof CloseEvent && unauthorized.includes(event.code)) session.requireToken();
       },
     },
   }),
 });
 
-/** Called with the id of an execution that was started here. */
+/** Called with the id of an execution started on this page. */
 let started: ((id: string) => void) | undefined;
 
 const fetcher: typeof fetched = async (...request) => {
@@ -45,7 +45,7 @@ const fetcher: typeof fetched = async (...request) => {
   return answer;
 };
 
-/** Writes the id of what was run into the variables, so that the next click shows its output. */
+/** FillIn writes the id of a started execution into the variables, so that the next operation shows its output. */
 function FillIn() {
   const editor = useGraphiQL((state) => state.variableEditor);
   useEffect(() => {
@@ -70,14 +70,14 @@ function listen(changed: () => void) {
   return () => dark.removeEventListener("change", changed);
 }
 
-/** The dashboard's theme: the one that was chosen there, or else the system's. */
+/** useTheme returns the theme chosen in the dashboard, or the system's. */
 function useTheme(): "light" | "dark" {
   const system = useSyncExternalStore(listen, () => dark.matches) ? "dark" : "light";
   const chosen = document.documentElement.dataset.theme;
   return chosen === "light" || chosen === "dark" ? chosen : system;
 }
 
-/** A colour of the dashboard's in one of its themes, as #rrggbb. */
+/** hex returns a colour of the dashboard in one of its themes, as #rrggbb. */
 function hex(name: string, scheme: "light" | "dark"): string {
   const probe = document.body.appendChild(document.createElement("i"));
   probe.style.colorScheme = scheme;
@@ -87,7 +87,7 @@ function hex(name: string, scheme: "light" | "dark"): string {
   return `#${channels.map((channel) => Number(channel).toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** Gives the editors the dashboard's colours, in place of GraphiQL's own themes. */
+/** Colours replaces the themes of GraphiQL's editors with the dashboard's colours. */
 function Colours() {
   const monaco = useMonaco((state) => state.monaco);
   useEffect(() => {
@@ -136,7 +136,7 @@ function Colours() {
 }
 
 const roomForDocs = window.matchMedia("(min-width: 64rem)");
-const closed = "rockpool.graphiql.closed"; // GraphiQL doesn't remember that its docs were closed
+const closed = "rockpool.graphiql.closed"; // GraphiQL itself doesn't store that the docs were closed
 
 export default function Explorer({ starter }: { starter: Starter }) {
   const [docs] = useState(() => (roomForDocs.matches && !localStorage.getItem(closed) ? { visiblePlugin: "Documentation Explorer" } : {}));

@@ -1,6 +1,6 @@
 import { lazy, Suspense, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
-import { ask } from "../lib/ask";
+import { request } from "../lib/request";
 import { Loading } from "../ui/parts";
 import { TokenDialog } from "../ui/token";
 import { Narrow } from "./narrow";
@@ -12,16 +12,18 @@ import "./page.css";
 
 const Explorer = lazy(() => import("./explorer"));
 
-/** What to begin with. Without an answer, and without a token, too, it is the starter of an empty server. */
+/** begin returns the starter. After a failure, for example without a token, it is that of an empty server. */
 async function begin(): Promise<Starter> {
-  const starter = starterOf(await ask(LatestQuery, {}).catch(() => undefined));
+  const starter = starterOf(await request(LatestQuery, {}).catch(() => undefined));
   renew(localStorage, starter);
   return starter;
 }
 
 const room = window.matchMedia("(min-width: 48rem)");
 
-/** GraphiQL where it has room. Once it is there it stays, with all that was written in it. */
+/**
+ * Page shows GraphiQL in a window of at least 48 rem. It then stays when the window shrinks, to keep its contents.
+ */
 function Page() {
   const [wide, setWide] = useState(room.matches);
   const [starter, setStarter] = useState<Starter>();

@@ -5,25 +5,25 @@ const first = (query: string) => /^(query|mutation|subscription) (\w+)/m.exec(qu
 const latest = (id: string) => ({ executions: { nodes: [{ id, environmentId: "python" }] }, environments: [{ id: "c" }, { id: "python" }] });
 const empty = { executions: { nodes: [] }, environments: [{ id: "c" }] };
 
-test("with an execution the starter begins with its output, and knows its id and environment", () => {
+test("with an execution the starter begins with Output and has its id and environment", () => {
   const { query, variables } = starterOf(latest("x1"));
   expect(first(query)).toBe("Output");
   expect(JSON.parse(variables)).toMatchObject({ id: "x1", input: { environmentId: "python" } });
 });
 
-test("without one it begins with a run, in an environment that there is", () => {
+test("without an execution the starter begins with Run, in an existing environment", () => {
   const { query, variables } = starterOf(empty);
   expect(first(query)).toBe("Run");
   expect(JSON.parse(variables)).toMatchObject({ id: "", input: { environmentId: "c" } });
   expect(first(starterOf(undefined).query)).toBe("Run");
 });
 
-test("a latest execution of an environment that is gone isn't run again there", () => {
+test("the starter doesn't use a deleted environment of the latest execution", () => {
   const { variables } = starterOf({ ...latest("x1"), environments: [{ id: "c" }] });
   expect(JSON.parse(variables)).toMatchObject({ id: "x1", input: { environmentId: "c" } });
 });
 
-test("what was started fills in its id, where there is one", () => {
+test("a started execution fills in its id", () => {
   expect(startedBy({ data: { run: { execution: { id: "x2" } } } })).toBe("x2");
   for (const answer of [undefined, null, {}, { data: null }, { data: { run: null } }, { data: { environments: [] } }]) expect(startedBy(answer)).toBeUndefined();
   expect(JSON.parse(withId('{"id": "x1", "more": 1}', "x2", "x1"))).toEqual({ id: "x2", more: 1 });
@@ -39,7 +39,7 @@ function stored(query: string, variables: string) {
 type Stored = ReturnType<typeof stored>;
 const tabs = (storage: Stored) => JSON.parse(storage.getItem("graphiql:tabState")!).tabs as { query: string; variables: string }[];
 
-test("a starter from an earlier visit gets the latest id, and all else stays", () => {
+test("a starter of an earlier visit gets the latest id, and other tabs stay unchanged", () => {
   const before = starterOf(empty);
   const storage = stored(before.query, before.variables);
   const now = starterOf(latest("x1"));
@@ -52,7 +52,7 @@ test("a starter from an earlier visit gets the latest id, and all else stays", (
   expect(tabs(storage)[0]).toEqual({ query: later.query, variables: later.variables });
 });
 
-test("an id that the page itself wrote after a run is renewed", () => {
+test("an id that the page filled in is replaced", () => {
   const { query, variables } = starterOf(latest("x1"));
   const storage = stored(query, withId(variables, "x2", "x1"));
   note(storage, "x2");
@@ -60,7 +60,7 @@ test("an id that the page itself wrote after a run is renewed", () => {
   expect(tabs(storage)[0]!.variables).toContain("x3");
 });
 
-test("what a person wrote stays", () => {
+test("edited queries and variables stay unchanged", () => {
   const { query, variables } = starterOf(latest("x1"));
   for (const [text, values] of [[query, withId(variables, "chosen", "x1")], [`${query}\n# mine`, variables], [query, "{"]] as const) {
     const storage = stored(text, values);
@@ -70,20 +70,20 @@ test("what a person wrote stays", () => {
   }
 });
 
-test("on a first visit the variables are there, too", () => {
+test("a first visit stores the variables too", () => {
   const items = new Map<string, string>();
   const starter = starterOf(latest("x1"));
   renew({ getItem: (key) => items.get(key) ?? null, setItem: (key, value) => void items.set(key, value) }, starter);
   expect(items.get("graphiql:variables")).toBe(starter.variables);
 });
 
-test("a storage that nobody understands is left alone", () => {
+test("unreadable storage stays unchanged", () => {
   const items = new Map([["graphiql:tabState", "nonsense"]]);
   renew({ getItem: (key) => items.get(key) ?? null, setItem: (key, value) => void items.set(key, value) }, starterOf(empty));
   expect(items.get("graphiql:tabState")).toBe("nonsense");
 });
 
-test("a storage that is full changes nothing, and stops nothing", () => {
+test("full storage causes no error", () => {
   const before = starterOf(empty);
   const { getItem } = stored(before.query, before.variables);
   const full = { getItem, setItem: () => { throw new DOMException("full", "QuotaExceededError"); } };

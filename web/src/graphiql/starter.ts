@@ -1,9 +1,9 @@
-import { textOf } from "../lib/ask";
+import { textOf } from "../lib/request";
 import { RunMutation, WatchSubscription } from "../lib/calls";
 import { graphql, type ResultOf, type VariablesOf } from "../lib/graphql";
 import { store } from "../lib/store";
 
-/** What the starter's variables are filled in from. */
+/** LatestQuery queries the data for the starter's variables. */
 export const LatestQuery = graphql(`
   query Latest {
     executions(first: 1, newestFirst: true) {
@@ -36,7 +36,7 @@ const OutputQuery = graphql(`
 `);
 
 export interface Starter {
-  /** The latest execution; "" where there is none. */
+  /** The latest execution; "" if there is none. */
   id: string;
   query: string;
   variables: string;
@@ -45,20 +45,20 @@ export interface Starter {
 const [output, watch, run] = [OutputQuery, WatchSubscription, RunMutation].map(textOf) as [string, string, string];
 const queries = {
   some: [
-    "# Click the triangle, and choose:\n# Output: what the latest program printed.\n# Watch: the same, live.\n# Run: runs another one, and fills in its id.",
+    "# Click the triangle and choose an operation:\n# Output: the output of the latest program.\n# Watch: the same, live.\n# Run: runs another program and fills in its id.",
     output,
     watch,
     run,
   ].join("\n\n"),
   none: [
-    "# Nothing has run yet. Click the triangle,\n# and choose Run: it fills in the id.\n# Then choose Watch: what it prints, live.\n# Or Output: all of it.",
+    "# No program has run yet. Click the triangle\n# and choose Run: it fills in the id.\n# Then choose Watch: live output.\n# Or Output: all output.",
     run,
     watch,
     output,
   ].join("\n\n"),
 };
 
-/** The starter of a server on which this is the latest; undefined where that is unknown. */
+/** starterOf returns the starter for the latest execution; undefined stands for an unknown one. */
 export function starterOf(latest: ResultOf<typeof LatestQuery> | undefined): Starter {
   const execution = latest?.executions.nodes[0];
   const environments = latest?.environments.map((one) => one.id) ?? [];
@@ -70,24 +70,24 @@ export function starterOf(latest: ResultOf<typeof LatestQuery> | undefined): Sta
   return { id: variables.id, query: execution ? queries.some : queries.none, variables: JSON.stringify(variables, null, 2) };
 }
 
-/** Variables with another execution's id in place of an empty one, or of the one that the page wrote there. */
+/** withId puts an execution's id into the variables if their id is empty or was filled in by the page. */
 export function withId(variables: string, id: string, filled: string): string {
   try {
     const all = JSON.parse(variables) as { id?: unknown };
     return all.id === "" || all.id === filled ? JSON.stringify({ ...all, id }, null, 2) : variables;
   } catch {
-    return variables; // a person is writing them
+    return variables; // the user is editing them
   }
 }
 
-/** The id of the execution that an answer says was started; undefined for other answers. */
+/** startedBy returns the id of the execution that a result reports as started; undefined for other results. */
 export function startedBy(answer: unknown): string | undefined {
   const id = (answer as { data?: { run?: { execution?: { id?: unknown } } } } | undefined)?.data?.run?.execution?.id;
   return typeof id === "string" ? id : undefined;
 }
 
 const prefix = "graphiql:";
-const filledIn = "rockpool.graphiql.id"; // the id that the page wrote there itself
+const filledIn = "rockpool.graphiql.id"; // the id that the page filled in
 
 interface Tab {
   query: string | null;
@@ -95,15 +95,15 @@ interface Tab {
 }
 
 /**
- * Renews the starter where GraphiQL stored it in an earlier visit, and nobody changed its text: with the latest id,
- * unless a person wrote another one there.
+ * renew updates the starter that GraphiQL stored on an earlier visit, if its text is unchanged. It fills in the latest
+ * id, unless the user wrote another one.
  */
 export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: Starter) {
   const filled = noted(storage);
   try {
     note(storage, starter.id);
     const state = JSON.parse(storage.getItem(`${prefix}tabState`) ?? "null") as { tabs: Tab[]; activeTabIndex: number } | null;
-    if (!state) return storage.setItem(`${prefix}variables`, starter.variables); // of a first tab it takes only the query from the page
+    if (!state) return storage.setItem(`${prefix}variables`, starter.variables); // for a first tab GraphiQL takes only the query from the page
     state.tabs = state.tabs.map((tab) => {
       if (tab.query !== queries.none && tab.query !== queries.some) return tab;
       const { id } = JSON.parse(tab.variables ?? "") as { id?: unknown };
@@ -111,19 +111,19 @@ export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: St
     });
     const active = state.tabs[state.activeTabIndex];
     storage.setItem(`${prefix}tabState`, JSON.stringify(state));
-    // It has the active tab's once more.
+    // GraphiQL stores the active tab a second time.
     if (active) for (const part of ["query", "variables"] as const) storage.setItem(prefix + part, active[part] ?? "");
   } catch {
-    // What can't be read, or stored, is as a person left it.
+    // Unreadable or full storage stays unchanged.
   }
 }
 
-/** The id that the page has written into the starter; "" for none. */
+/** noted returns the id that the page last filled in; "" for none. */
 export function noted(storage: Pick<Storage, "getItem">): string {
   return storage.getItem(filledIn) ?? "";
 }
 
-/** Notes the id that the page has written into the starter. */
+/** note stores the id that the page filled in. */
 export function note(storage: Pick<Storage, "setItem">, id: string) {
   store(storage, filledIn, id);
 }

@@ -1,4 +1,4 @@
-import { textOf } from "../lib/ask";
+import { textOf } from "../lib/request";
 import { graphql, type TadaDocumentNode } from "../lib/graphql";
 import type { Starter } from "./starter";
 
@@ -58,16 +58,16 @@ const SchedulingQuery = graphql(`
   }
 `);
 
-function tab(says: string, document: TadaDocumentNode<unknown, Record<string, never>>) {
-  return { query: `# ${says}\n${textOf(document)}\n` };
+function tab(comment: string, document: TadaDocumentNode<unknown, Record<string, never>>) {
+  return { query: `# ${comment}\n${textOf(document)}\n` };
 }
 
-/** What a newcomer wants to ask, the starter first. */
+/** tabsOf returns GraphiQL's first tabs: the starter and three examples. */
 export function tabsOf({ query, variables }: Starter) {
   return [
     { query, variables },
-    tab("What can be run, and how the pools are. Ctrl-Enter asks it.", EnvironmentsQuery),
+    tab("Environments and their pools. Ctrl-Enter runs the query.", EnvironmentsQuery),
     tab("All pools, live.", PoolsSubscription),
-    tab("Why runners wait, and how much room there is.", SchedulingQuery),
+    tab("Runners that wait for resources, and the cluster's capacity.", SchedulingQuery),
   ];
 }

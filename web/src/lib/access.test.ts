@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { described, inWords, meets, needs, owns, roles, type Caller, type Needed, type Role } from "./access";
+import { describeCaller, describeNeed, meets, needs, owns, roles, type Caller, type Needed, type Role } from "./access";
 
 const caller = (role: Role | null, tenant: string | null = null): Caller => ({ kind: role ? "TOKEN" : "GRANT", name: "n", role, tenant });
 
-// Who may do what, for all tenants and for one.
+// The roles with each access, for callers of all tenants and of one.
 const table: Record<Needed, [all: Role[], one: Role[]]> = {
   use: [["CLIENT", "OPERATOR", "ADMIN"], ["CLIENT", "OPERATOR", "ADMIN"]],
   change: [["OPERATOR", "ADMIN"], ["OPERATOR", "ADMIN"]],
@@ -19,16 +19,16 @@ test.each(Object.entries(table))("%s", (need, [all, one]) => {
   expect([which(null), which("a")]).toEqual([all, one]);
 });
 
-test("one that isn't known, and a grant, meet nothing", () => {
+test("an unknown caller and a grant have no access", () => {
   for (const need of Object.values(needs)) expect([meets(undefined, need), meets(caller(null), need)]).toEqual([false, false]);
 });
 
-test("what is another tenant's is only read", () => {
+test("a caller doesn't own another tenant's objects", () => {
   expect([owns(undefined, "a"), owns(caller("ADMIN"), "a"), owns(caller("ADMIN", "a"), "a"), owns(caller("ADMIN", "b"), "a")]).toEqual([false, true, true, false]);
 });
 
 test("in words", () => {
-  expect(inWords(needs.tenants)).toBe("the role ADMIN and a token for all tenants");
-  expect(inWords(needs.use)).toBe("the role CLIENT");
-  expect([described(caller("CLIENT", "a")), described(caller("ADMIN"))]).toEqual(["CLIENT of tenant a", "ADMIN for all tenants"]);
+  expect(describeNeed(needs.tenants)).toBe("the role ADMIN and a token for all tenants");
+  expect(describeNeed(needs.use)).toBe("the role CLIENT");
+  expect([describeCaller(caller("CLIENT", "a")), describeCaller(caller("ADMIN"))]).toEqual(["CLIENT of tenant a", "ADMIN for all tenants"]);
 });

@@ -11,58 +11,60 @@ export const CallerFragment = graphql(`
 export type Caller = ResultOf<typeof CallerFragment>;
 export type Role = NonNullable<Caller["role"]>;
 
-/** The roles, the lowest first: each may do all that those before it may. */
+/** roles lists the roles from the lowest to the highest. Each includes the rights of those before it. */
 export const roles: readonly { role: Role; may: string }[] = [
-  { role: "OBSERVER", may: "read what belongs to its tenant" },
-  { role: "CLIENT", may: "claim runners, run programs and share executions, too" },
-  { role: "OPERATOR", may: "put and delete environments, too" },
-  { role: "ADMIN", may: "manage tokens, too; for all tenants also tenants" },
+  { role: "OBSERVER", may: "read everything of its tenant" },
+  { role: "CLIENT", may: "also claim runners, run programs and share executions" },
+  { role: "OPERATOR", may: "also create, change and delete environments" },
+  { role: "ADMIN", may: "also manage tokens and, with a token for all tenants, tenants" },
 ];
 
-/** What a page or a button needs. */
+/** Need is the access that a page or a button requires. */
 export interface Need {
   role: Role;
   /** Whether the caller must act for all tenants. */
   allTenants?: boolean;
 }
 
-/** What the dashboard offers, and what it needs. The server decides: this only says what is worth showing. */
+/** needs maps each feature of the dashboard to its Need. It only hides controls: the server enforces access. */
 export const needs = {
-  /** Claim runners, run programs, feed, signal, cancel and share them. */
+  /** Claim runners; run programs, write their stdin, signal, cancel and share them. */
   use: { role: "CLIENT" },
-  /** Put and delete environments. */
+  /** Create, change and delete environments. */
   change: { role: "OPERATOR" },
-  /** See what the cluster does, and how much room it has. */
+  /** See the cluster's scheduler and capacity. */
   cluster: { role: "OBSERVER", allTenants: true },
-  /** Drain the cluster, and end that. */
+  /** Drain the cluster and end the drain. */
   drain: { role: "OPERATOR", allTenants: true },
   tokens: { role: "ADMIN" },
   /** Read the audit log. */
   audit: { role: "ADMIN" },
-  /** Put and delete tenants. */
+  /** Create, change and delete tenants. */
   tenants: { role: "ADMIN", allTenants: true },
 } satisfies Record<string, Need>;
 export type Needed = keyof typeof needs;
 
 const rank = (role: Role) => roles.findIndex((one) => one.role === role);
 
-/** Whether a caller meets a need. One that isn't known meets none. */
+/** meets reports whether a caller has the access. An unknown caller has none. */
 export function meets(caller: Caller | undefined, need: Need): boolean {
   if (!caller?.role || rank(caller.role) < rank(need.role)) return false;
   return !need.allTenants || caller.tenant === null;
 }
 
-/** Whether what belongs to a tenant is the caller's to change. What is shared belongs to its tenant alone. */
+/**
+ * owns reports whether the caller may change objects of a tenant. Sharing an environment doesn't change its owner.
+ */
 export function owns(caller: Caller | undefined, tenant: string): boolean {
   return caller !== undefined && (caller.tenant === null || caller.tenant === tenant);
 }
 
-/** A need in words: "the role ADMIN and a token for all tenants". */
-export function inWords(need: Need): string {
+/** describeNeed describes a Need: "the role ADMIN and a token for all tenants". */
+export function describeNeed(need: Need): string {
   return `the role ${need.role}${need.allTenants ? " and a token for all tenants" : ""}`;
 }
 
-/** What a caller is, in words: "CLIENT of tenant a". */
-export function described({ role, tenant }: Pick<Caller, "role" | "tenant">): string {
+/** describeCaller describes a caller's access: "CLIENT of tenant a". */
+export function describeCaller({ role, tenant }: Pick<Caller, "role" | "tenant">): string {
   return `${role ?? "a grant"} ${tenant === null ? "for all tenants" : `of tenant ${tenant}`}`;
 }

@@ -18,12 +18,12 @@ export type Activity = ResultOf<typeof ActivityQuery>["activity"];
 
 const Context = createContext<Pick<Query<Activity>, "data" | "error" | "reload">>({ data: undefined, error: undefined, reload: () => {} });
 
-/** What goes on now, for the whole page: it is asked for once. */
+/** useActivity returns the current activity. All components of a page share one query. */
 export function useActivity() {
   return useContext(Context);
 }
 
-/** Asks what goes on, once it is known who calls. */
+/** ActivityProvider polls the activity every 5 s, once the caller is known and has a role. */
 export function ActivityProvider({ children }: { children: ReactNode }) {
   const { caller } = useCaller();
   const { data, error, reload } = useQuery(ActivityQuery, {}, { every: 5_000, skip: !caller?.role });

@@ -14,17 +14,17 @@ test.each([
   ["single controls go", "a\x00\x07\x08\x7fb\x9bc", "abc"],
 ])("clean: %s", (_, text, want) => expect(clean(text)).toBe(want));
 
-test("a sequence that isn't all there is held back", () => {
+test("an incomplete sequence is held back", () => {
   expect(complete("text\x1b[3")).toBe("text");
   expect(complete("text\x1b")).toBe("text");
   expect(complete("text\x1b]0;a title")).toBe("text");
   expect(complete("text\x1b[31m")).toBe("text\x1b[31m");
-  // What never ends isn't held for ever.
+  // An endless sequence isn't held back forever.
   const endless = `\x1b]0;${"x".repeat(10_000)}`;
   expect(complete(endless)).toBe(endless);
 });
 
-test("spans have the style that stood before them", () => {
+test("spans have the style set before them", () => {
   expect(spans("a\x1b[1;31mb\x1b[39mc\x1b[0md", plain)).toEqual([
     { text: "a", style: {} },
     { text: "b", style: { bold: true, fg: 1 } },

@@ -1,7 +1,7 @@
-// What a program printed, made safe to show as text: colours are read, every
-// other control sequence is left out. Nothing here makes HTML.
+// Turns a program's output into text that is safe to show. It interprets colours and removes every other
+// control sequence. Nothing here creates HTML.
 
-/** How text is to look, by the sequences that stood before it. */
+/** Style is the look of a text, as the control sequences before it set it. */
 export interface Style {
   fg?: string | number | undefined;
   bg?: string | number | undefined;
@@ -26,7 +26,7 @@ const sgr = /\x1b\[([0-9;:]*)m/g;
 const unfinished = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
 const longestUnfinished = 4096;
 
-/** Leaves out a sequence at the end that isn't all there yet. */
+/** complete removes an incomplete control sequence from the end of a text. */
 export function complete(text: string): string {
   const from = Math.max(0, text.length - longestUnfinished);
   if (text.indexOf("\x1b", from) < 0) return text;
@@ -34,25 +34,25 @@ export function complete(text: string): string {
   return match ? text.slice(0, from + match.index) : text;
 }
 
-/** Leaves out every control but colours, tabs and line ends. */
+/** clean removes every control sequence except colours, tabs and line ends. */
 export function clean(text: string): string {
   if (!control.test(text)) return text;
   return text.replace(sequences, (found) => (found.length > 2 && found[1] === "[" && found.endsWith("m") && /^[0-9;:]*$/.test(found.slice(2, -1)) ? found : ""));
 }
 
-/** The text without its colours. */
+/** bare removes the colours from a cleaned text. */
 export function bare(text: string): string {
   return text.includes("\x1b") ? text.replace(sgr, "") : text;
 }
 
-/** The style after a text that began with one. */
+/** after returns the style at the end of a text that begins with the given style. */
 export function after(text: string, style: Style): Style {
   if (!text.includes("\x1b")) return style;
   for (const match of text.matchAll(sgr)) style = apply(style, match[1] ?? "");
   return style;
 }
 
-/** The pieces of a text, each with its style. */
+/** spans splits a text into pieces of one style each. */
 export function spans(text: string, style: Style): Span[] {
   if (!text.includes("\x1b")) return text === "" ? [] : [{ text, style }];
   const out: Span[] = [];
@@ -97,7 +97,7 @@ function apply(style: Style, parameters: string): Style {
   return next;
 }
 
-/** A colour of the 256, or of all. */
+/** extended parses a colour of the 256-colour palette or a 24-bit colour, and returns the number of codes read. */
 function extended(codes: readonly number[]): [colour: string | number | undefined, used: number] {
   const byte = (n: number | undefined) => Math.min(255, Math.max(0, n ?? 0));
   if (codes[0] === 2) return [`rgb(${byte(codes[1])}, ${byte(codes[2])}, ${byte(codes[3])})`, 4];

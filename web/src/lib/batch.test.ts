@@ -14,7 +14,7 @@ test("a batch says how it ended", () => {
 test("its cases are counted", () => {
   expect(tally(batch)).toBe("10 of 10 cases passed");
   expect(tally({ ...batch, endedCount: 4, failedCount: 1, skippedCount: 6 })).toBe("3 of 10 cases passed, 1 failed, 6 skipped");
-  expect(tally({ ...batch, state: "RUNNING", caseCount: 1, endedCount: 0 })).toBe("0 of 1 case passed, 1 to go");
+  expect(tally({ ...batch, state: "RUNNING", caseCount: 1, endedCount: 0 })).toBe("0 of 1 case passed, 1 left");
 });
 
 test("a case that never ran has not failed", () => {

@@ -24,7 +24,7 @@ export type BatchParts = ResultOf<typeof BatchFragment>;
 
 export type CaseState = "WAITING" | "RUNNING" | "PASSED" | "FAILED" | "SKIPPED" | "COLLECTED";
 
-/** How a batch is, in a word or two, and in a colour. */
+/** batchVerdict returns a batch's state or outcome as a short text and its tone. */
 export function batchVerdict(of: Pick<BatchParts, "state" | "outcome" | "failedCount">): { tone: Tone; text: string } {
   if (of.state === "RUNNING") return { tone: "busy", text: "Running" };
   switch (of.outcome) {
@@ -43,14 +43,14 @@ export function batchVerdict(of: Pick<BatchParts, "state" | "outcome" | "failedC
   }
 }
 
-/** What became of its cases: "8 of 10 passed, 1 failed, 1 skipped". */
+/** tally counts a batch's cases: "8 of 10 cases passed, 1 failed, 1 skipped". */
 export function tally(of: Pick<BatchParts, "state" | "caseCount" | "endedCount" | "failedCount" | "skippedCount">): string {
   const rest = of.caseCount - of.endedCount - of.skippedCount;
   return [
     `${of.endedCount - of.failedCount} of ${plural(of.caseCount, "case")} passed`,
     of.failedCount > 0 && `${of.failedCount} failed`,
     of.skippedCount > 0 && `${of.skippedCount} skipped`,
-    of.state === "RUNNING" && rest > 0 && `${rest} to go`,
+    of.state === "RUNNING" && rest > 0 && `${rest} left`,
   ]
     .filter(Boolean)
     .join(", ");
@@ -65,7 +65,7 @@ const caseWords: Record<CaseState, { tone: Tone; text: string }> = {
   COLLECTED: { tone: "quiet", text: "Not kept" },
 };
 
-/** How a case is, in a word, and in a colour. */
+/** caseVerdict returns a case's state as one or two words and its tone. */
 export function caseVerdict(state: CaseState): { tone: Tone; text: string } {
   return caseWords[state];
 }

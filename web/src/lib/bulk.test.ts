@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { ServerError } from "./ask";
-import { actOnAll, atOnce, tallied, type Tally } from "./bulk";
+import { ServerError } from "./request";
+import { actOnAll, atOnce, describeTally, type Tally } from "./bulk";
 
-test("many are acted on a few at a time, and each is counted once", async () => {
+test("actions run four at a time, and each is counted once", async () => {
   let running = 0;
   let most = 0;
   const reports: Tally[] = [];
@@ -21,18 +21,18 @@ test("many are acted on a few at a time, and each is counted once", async () => 
   expect(most).toBe(atOnce);
   expect(tally).toMatchObject({ done: 12, ended: 4, failed: 4, left: 0 });
   expect(reports.map(({ left }) => left)).toEqual(Array.from({ length: 20 }, (_, n) => 19 - n));
-  expect(tallied(tally, "cancelled", "had already ended")).toBe("12 cancelled, 4 had already ended, 4 failed: no");
+  expect(describeTally(tally, "cancelled", "had already ended")).toBe("12 cancelled, 4 had already ended, 4 failed: no");
 });
 
-test("once it is stopped, nothing more begins", async () => {
+test("after a stop no action begins", async () => {
   const stop = new AbortController();
   const tally = await actOnAll([1, 2, 3, 4, 5, 6, 7, 8, 9], async () => "done", () => stop.abort(), stop.signal);
   expect(tally.done + tally.left).toBe(9);
   expect(tally.left).toBeGreaterThan(0);
-  expect(tallied(tally, "released", "were already gone")).toBe(`${tally.done} released, ${tally.left} not tried`);
+  expect(describeTally(tally, "released", "were already gone")).toBe(`${tally.done} released, ${tally.left} not tried`);
 });
 
-test("each reason is reported by itself", () => {
+test("each reason is reported with its count", () => {
   const reasons = new Map([["busy", 2], ["forbidden", 1], ["c", 1], ["d", 1]]);
-  expect(tallied({ done: 0, ended: 0, failed: 5, left: 0, reasons }, "cancelled", "")).toBe("0 cancelled, 5 failed: busy (2); forbidden (1); c (1); other reasons");
+  expect(describeTally({ done: 0, ended: 0, failed: 5, left: 0, reasons }, "cancelled", "")).toBe("0 cancelled, 5 failed: busy (2); forbidden (1); c (1); other reasons");
 });

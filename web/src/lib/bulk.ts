@@ -1,21 +1,21 @@
-import { ServerError } from "./ask";
+import { ServerError } from "./request";
 
-/** What became of many that were acted on. */
+/** Tally counts the results of one action on many items. */
 export interface Tally {
   done: number;
-  /** Had ended before. */
+  /** Items that had already ended. */
   ended: number;
   failed: number;
-  /** How many failed for each reason. */
+  /** The number of failures by reason. */
   reasons: ReadonlyMap<string, number>;
-  /** That nothing was tried with, since it was stopped. */
+  /** Items not tried, because the action was stopped. */
   left: number;
 }
 
-/** So many are asked for at once. */
+/** atOnce is the number of concurrent requests. */
 export const atOnce = 4;
 
-/** Acts on all items, a few at a time, and reports after each. It doesn't throw: what fails is counted. */
+/** actOnAll acts on all items, four at a time, and reports after each. It never throws: it counts failures. */
 export async function actOnAll<Item>(items: readonly Item[], act: (item: Item) => Promise<"done" | "ended">, report: (tally: Tally) => void, stop: AbortSignal): Promise<Tally> {
   const reasons = new Map<string, number>();
   const counts = { done: 0, ended: 0, failed: 0 };
@@ -38,8 +38,8 @@ export async function actOnAll<Item>(items: readonly Item[], act: (item: Item) =
   return tally();
 }
 
-/** A tally in words: "3 cancelled, 1 had already ended, 2 failed: the server is busy". */
-export function tallied({ done, ended, failed, reasons, left }: Tally, did: string, had: string): string {
+/** describeTally describes a tally: "3 cancelled, 1 had already ended, 2 failed: the server is busy". */
+export function describeTally({ done, ended, failed, reasons, left }: Tally, did: string, had: string): string {
   const why = [...reasons].slice(0, 3).map(([reason, n]) => (reasons.size > 1 ? `${reason} (${n})` : reason));
   if (reasons.size > 3) why.push("other reasons");
   return [`${done} ${did}`, ended > 0 && `${ended} ${had}`, left > 0 && `${left} not tried`, failed > 0 && `${failed} failed: ${why.join("; ")}`].filter(Boolean).join(", ");

@@ -7,7 +7,7 @@ afterEach(() => {
   cleanup();
   vi.unstubAllGlobals();
   vi.useRealTimers();
-  session.without();
+  session.dismiss();
 });
 
 const hello = (tenants: string[], me: object) => ({ data: { version: "1", me: { kind: "TOKEN", name: "n", ...me }, tenants: tenants.map((id) => ({ id })) } });
@@ -22,7 +22,7 @@ function asked(...answers: object[]) {
 }
 const render = () => renderHook(useCaller, { wrapper: CallerProvider }).result;
 
-test("until the server has said who calls, nothing is offered", async () => {
+test("until the caller is known, no feature is offered", async () => {
   const fetch = asked(hello(["a", "default"], { role: "ADMIN", tenant: null }));
   const result = render();
   expect([result.current.caller, result.current.may("use"), result.current.showTenants]).toEqual([undefined, false, false]);
@@ -42,7 +42,7 @@ test.each([
   expect(result.current.showTenants).toBe(shown);
 });
 
-test("a server that doesn't answer is asked again, and one that has answered when that is wanted", async () => {
+test("the query for the caller is repeated after a failure, and on reload", async () => {
   vi.useFakeTimers({ shouldAdvanceTime: true });
   const fetch = asked(new TypeError("failed"), hello(["default"], { role: "ADMIN", tenant: null }), hello(["a", "default"], { role: "ADMIN", tenant: null }));
   const result = render();

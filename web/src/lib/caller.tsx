@@ -1,6 +1,6 @@
 import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { CallerFragment, meets, needs, type Caller, type Needed } from "./access";
-import { ask, type ServerError } from "./ask";
+import { request, type ServerError } from "./request";
 import { graphql, type ResultOf } from "./graphql";
 
 const HelloQuery = graphql(
@@ -20,17 +20,17 @@ const HelloQuery = graphql(
 type Hello = ResultOf<typeof HelloQuery>;
 
 export interface Known {
-  /** Who calls; undefined until the server has said it. */
+  /** The caller; undefined until the server has reported it. */
   caller: Caller | undefined;
   version: string | undefined;
   /** The names of the tenants that the caller sees. */
   tenants: readonly string[];
-  /** Whether it is worth saying to which tenant something belongs: the caller acts for all, and there are several. */
+  /** Whether lists show tenants: the caller acts for all tenants, and there are several. */
   showTenants: boolean;
   may: (what: Needed) => boolean;
-  /** Why the server hasn't said it yet. */
+  /** Why the caller isn't known yet. */
   error: ServerError | undefined;
-  /** Asks again, after a tenant was made or deleted. */
+  /** Queries again, after a tenant was created or deleted. */
   reload: () => void;
 }
 
@@ -49,14 +49,14 @@ function knownFrom(hello: Hello | undefined, error: ServerError | undefined, rel
 
 const Context = createContext<Known>(knownFrom(undefined, undefined, () => {}));
 
-/** Who calls, as the server says, and what is worth showing to them. */
+/** useCaller returns the caller as the server reports it, and the features to show to it. */
 export function useCaller(): Known {
   return useContext(Context);
 }
 
 const tryEvery = 3_000;
 
-/** Asks once who calls; a server that doesn't answer is asked again. */
+/** CallerProvider queries the caller once. After a failure it tries again every 3 s. */
 export function CallerProvider({ children }: { children: ReactNode }) {
   const [hello, setHello] = useState<Hello>();
   const [error, setError] = useState<ServerError>();
@@ -66,7 +66,7 @@ export function CallerProvider({ children }: { children: ReactNode }) {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
       try {
-        setHello(await ask(HelloQuery, {}, stop.signal));
+        setHello(await request(HelloQuery, {}, stop.signal));
       } catch (failure) {
         if (stop.signal.aborted) return;
         setError(failure as ServerError);

@@ -1,6 +1,6 @@
 import { graphql } from "./graphql";
 
-// What runs a program and watches it: the playground does, and GraphiQL shows how.
+// The calls that run a program and follow it. The playground and GraphiQL share them.
 
 export const RunMutation = graphql(`
   mutation Run($input: RunInput!) {

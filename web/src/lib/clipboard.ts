@@ -1,7 +1,7 @@
 /**
- * Copies a text, also where there is no clipboard without TLS. It throws where the
- * browser refuses. A text that comes later is promised at once: strict browsers take
- * nothing that comes long after the click.
+ * copyText copies a text, also without TLS, where browsers have no clipboard API. It throws if the browser refuses.
+ * A text that isn't ready yet is passed to the clipboard as a promise, because strict browsers reject a write long
+ * after the click.
  */
 export async function copyText(text: string | Promise<string>) {
   if (typeof text !== "string" && "ClipboardItem" in window && navigator.clipboard) {
@@ -9,7 +9,7 @@ export async function copyText(text: string | Promise<string>) {
     try {
       return await navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
     } catch (error) {
-      await text; // why there is none, where there is none
+      await text; // the error of the text explains more than the clipboard's
       throw error;
     }
   }
@@ -23,5 +23,5 @@ export async function copyText(text: string | Promise<string>) {
   area.select();
   const copied = document.execCommand("copy");
   area.remove();
-  if (!copied) throw new Error("the browser has no clipboard here");
+  if (!copied) throw new Error("The browser doesn't allow copying here. Select the text and copy it with the keyboard.");
 }

@@ -1,37 +1,37 @@
-// Filters as they stand in an address. What can't be used there is said, and ignored.
+// Reads and writes the filters in a page's address. Invalid filters are ignored and reported.
 
 export interface Label {
   name: string;
   value: string;
 }
 
-/** A label of this name; with null of any value. */
+/** LabelFilter selects a label by name and value; null selects any value. */
 export interface LabelFilter {
   name: string;
   value: string | null;
 }
 
-/** The filters of an address, as they are asked for. */
-export interface Read {
+/** Filters holds the filters of an address, in the form of the API's arguments. */
+export interface Filters {
   environment: string;
   runner: string;
   state: string;
   outcome: string;
-  /** In a label or a command. */
+  /** A part of a label or a command. */
   text: string;
   heldBy: string;
   labels: LabelFilter[];
-  /** The last so many milliseconds. */
+  /** The length of a range that ends now, in milliseconds. */
   since: number | null;
   from: string | null;
   to: string | null;
-  /** Why parts of the address are ignored; by `name=value`. */
+  /** The ignored parts of the address, each with the reason. */
   wrong: { name: string; value: string; why: string }[];
-  /** What is looked for, in words. */
+  /** The valid filters in words. */
   words: string[];
 }
 
-/** The ranges that end now, by what stands in the address. */
+/** ranges lists the time ranges that end now, by their value in the address. */
 export const ranges: readonly (readonly [value: string, text: string, ms: number])[] = [
   ["1h", "The last hour", 3_600_000],
   ["1d", "The last day", 86_400_000],
@@ -40,11 +40,11 @@ export const ranges: readonly (readonly [value: string, text: string, ms: number
 
 export type Options = readonly (readonly [value: string, text: string])[];
 
-const most = { labels: 32, label: 256, text: 4096, id: 256 }; // bytes, but for the first
+const most = { labels: 32, label: 256, text: 4096, id: 256 }; // bytes, except labels: their number
 
 const size = (text: string) => new TextEncoder().encode(text).length;
 
-/** Reads a label that is written as name=value, or as a name alone; undefined: there can be none. */
+/** readLabel parses name=value, or a name alone; it returns undefined for an invalid label. */
 export function readLabel(text: string): LabelFilter | undefined {
   const at = text.indexOf("=");
   const name = at < 0 ? text : text.slice(0, at);
@@ -53,13 +53,13 @@ export function readLabel(text: string): LabelFilter | undefined {
   return { name, value };
 }
 
-export function written({ name, value }: LabelFilter): string {
+export function labelText({ name, value }: LabelFilter): string {
   return value === null ? name : `${name}=${value}`;
 }
 
-/** Reads the filters of a table that has these states and outcomes. */
-export function readFilters(params: URLSearchParams, states: Options, outcomes: Options = []): Read {
-  const wrong: Read["wrong"] = [];
+/** readFilters reads the filters of a table that has these states and outcomes. */
+export function readFilters(params: URLSearchParams, states: Options, outcomes: Options = []): Filters {
+  const wrong: Filters["wrong"] = [];
   const words: string[] = [];
   const ignore = (name: string, value: string, why: string) => {
     wrong.push({ name, value, why });
@@ -67,7 +67,7 @@ export function readFilters(params: URLSearchParams, states: Options, outcomes: 
   };
   const text = (name: string, of: string, longest: number) => {
     const value = params.get(name) ?? "";
-    if (value.includes("\0") || size(value) > longest) return ignore(name, value, `a text has at most ${longest} bytes, without NUL`);
+    if (value.includes("\0") || size(value) > longest) return ignore(name, value, `must have at most ${longest} bytes and no NUL`);
     if (value !== "") words.push(`${of} “${value}”`);
     return value;
   };
@@ -75,7 +75,7 @@ export function readFilters(params: URLSearchParams, states: Options, outcomes: 
     const value = params.get(name) ?? "";
     const found = options.find(([option]) => option === value);
     if (found) words.push(found[1].toLowerCase());
-    else if (value !== "") return ignore(name, value, options.length > 0 ? `there are ${options.map(([option]) => option).join(", ")}` : "this table has none");
+    else if (value !== "") return ignore(name, value, options.length > 0 ? `must be one of ${options.map(([option]) => option).join(", ")}` : "this table has no such filter");
     return value;
   };
   const environment = text("environment", "environment", most.id);
@@ -85,11 +85,11 @@ export function readFilters(params: URLSearchParams, states: Options, outcomes: 
   const labels: LabelFilter[] = [];
   for (const value of new Set(params.getAll("label"))) {
     const label = readLabel(value);
-    if (!label) ignore("label", value, "a label is a name, or name=value, of 256 bytes each at most");
-    else if (labels.length === most.labels) ignore("label", value, `there are ${most.labels} labels at most`);
+    if (!label) ignore("label", value, "must be a name or name=value, at most 256 bytes each");
+    else if (labels.length === most.labels) ignore("label", value, `at most ${most.labels} labels are possible`);
     else {
       labels.push(label);
-      words.push(`label ${written(label)}`);
+      words.push(`label ${labelText(label)}`);
     }
   }
   const heldBy = text("held-by", "held by", most.text);
@@ -100,7 +100,7 @@ export function readFilters(params: URLSearchParams, states: Options, outcomes: 
   return { environment, runner, state, outcome, text: looked, heldBy, labels, since, from, to, wrong, words };
 }
 
-/** Reads a time of the years 1970 to 9999; undefined: there is none. */
+/** readTime parses a time of the years 1970 to 9999; it returns undefined for anything else. */
 export function readTime(text: string): Date | undefined {
   const at = new Date(text);
   const year = at.getUTCFullYear();
@@ -113,39 +113,39 @@ function readTimes(params: URLSearchParams, ignore: (name: string, value: string
     if (!value) return null;
     const at = readTime(value);
     if (at) return at;
-    ignore(name, value, "a time is written as 2026-11-27T09:30:00Z");
+    ignore(name, value, "must be a time such as 2026-11-27T09:30:00Z");
     return null;
   };
   const inAddress = params.get("since") ?? "";
   const range = ranges.find(([value]) => value === inAddress);
-  if (inAddress && !range) ignore("since", inAddress, `there are ${ranges.map(([value]) => value).join(", ")}`);
+  if (inAddress && !range) ignore("since", inAddress, `must be one of ${ranges.map(([value]) => value).join(", ")}`);
   const from = moment("from");
   const to = moment("to");
   if (range) {
-    for (const [name, at] of [["from", from], ["to", to]] as const) if (at) ignore(name, params.get(name)!, "since is there, too");
+    for (const [name, at] of [["from", from], ["to", to]] as const) if (at) ignore(name, params.get(name)!, "can't be combined with since");
     return { since: range[2], from: null, to: null, words: range[1].toLowerCase() };
   }
   if (from && to && to <= from) {
-    ignore("to", params.get("to")!, "it isn't after from");
+    ignore("to", params.get("to")!, "must be after from");
     return { since: null, from: from.toISOString(), to: null, words: `from ${from.toLocaleString()}` };
   }
   const words = [from && `from ${from.toLocaleString()}`, to && `to ${to.toLocaleString()}`].filter(Boolean).join(" ");
   return { since: null, from: from?.toISOString() ?? null, to: to?.toISOString() ?? null, words };
 }
 
-/** The variables of a query for what was read, at this moment. */
-export function timesAt({ since, from, to }: Partial<Pick<Read, "since" | "from" | "to">>, now = Date.now()) {
+/** timesAt returns the query variables for a time filter, with ranges ending now. */
+export function timesAt({ since, from, to }: Partial<Pick<Filters, "since" | "from" | "to">>, now = Date.now()) {
   return { from: since ? new Date(now - since).toISOString() : (from ?? null), to: to ?? null };
 }
 
-/** The address of a table that has one label more. */
+/** withLabel returns the address of a table with one more label as a filter. */
 export function withLabel(path: string, params: URLSearchParams, label: Label): string {
   const after = new URLSearchParams(params);
-  if (!after.getAll("label").includes(written(label))) after.append("label", written(label));
+  if (!after.getAll("label").includes(labelText(label))) after.append("label", labelText(label));
   return `${path}?${after}`;
 }
 
-/** A time as an input of the type datetime-local has it: this browser's, to the minute. */
+/** localTime formats a time for an input of type datetime-local: local time, to the minute. */
 export function localTime(time: string): string {
   const at = new Date(time);
   const two = (n: number) => String(n).padStart(2, "0");

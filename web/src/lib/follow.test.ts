@@ -8,7 +8,7 @@ import { session } from "./session";
 
 const document = parse("subscription S($after: String) { tick(after: $after) }") as unknown as TadaDocumentNode<{ tick: number }, { after: number | null }>;
 
-/** A connection whose other end is the test. */
+/** A connection that the test controls. */
 class Wire {
   readonly attempts: { variables: unknown; sink: Sink; released: boolean }[] = [];
   losses = 0;
@@ -62,7 +62,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("a lost connection goes on after the last that came", () => {
+test("a lost connection resumes after the last event", () => {
   wire.tick(1);
   wire.tick(2);
   wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
@@ -72,7 +72,7 @@ test("a lost connection goes on after the last that came", () => {
   expect(begun).toEqual([false, true]);
 });
 
-test("what an attempt says after its end isn't heard", () => {
+test("events of an ended attempt are ignored", () => {
   const { sink } = wire.last;
   sink.error(new CloseEvent("close", { code: 1006 }));
   sink.next({ data: { tick: 9 } });
@@ -80,7 +80,7 @@ test("what an attempt says after its end isn't heard", () => {
   expect([ticks, ended]).toEqual([[], false]);
 });
 
-test("it waits longer after each failure, and shortly again after a success", () => {
+test("delays grow with failures and reset after a success", () => {
   const delay = () => {
     const attempts = wire.attempts.length;
     wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
@@ -99,7 +99,7 @@ test("it waits longer after each failure, and shortly again after a success", ()
   expect(delay()).toBeLessThan(300);
 });
 
-test("a slow reader resumes, another error is the end", () => {
+test("SLOW_CONSUMER resumes, and other errors end the subscription", () => {
   wire.last.sink.error([{ message: "slow", extensions: { code: "SLOW_CONSUMER" } }] as never);
   vi.advanceTimersByTime(1_000);
   expect(wire.attempts).toHaveLength(2);
@@ -109,7 +109,7 @@ test("a slow reader resumes, another error is the end", () => {
   expect(failed).toEqual(["EXECUTION_NOT_FOUND"]);
 });
 
-test("the network's return hastens an attempt, but makes no second one", () => {
+test("the event online starts the waiting attempt early, and only one", () => {
   wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
   window.dispatchEvent(new Event("online"));
   expect(wire.attempts).toHaveLength(2);
@@ -122,13 +122,13 @@ test("the network's return hastens an attempt, but makes no second one", () => {
   expect(wire.attempts).toHaveLength(3);
 });
 
-test("its own end is an end", () => {
+test("completion by the server ends the subscription", () => {
   wire.last.sink.complete();
   vi.advanceTimersByTime(60_000);
   expect([ended, wire.attempts.length]).toEqual([true, 1]);
 });
 
-test("who stops hears nothing more, and is no reader any more", () => {
+test("a stopped follower gets no events and leaves the link", () => {
   stop();
   expect(wire.last.released).toBe(true);
   wire.tick(1);
@@ -137,9 +137,9 @@ test("who stops hears nothing more, and is no reader any more", () => {
   expect([ticks, wire.attempts.length]).toEqual([[], 1]);
 });
 
-test("a token that isn't taken is asked for, and then it goes on", () => {
+test("a rejected token is requested, and then the subscription resumes", () => {
   wire.last.sink.error(new CloseEvent("close", { code: 4403, reason: "the token was revoked" }));
-  expect([session.wanted(), failed]).toEqual([true, []]);
+  expect([session.tokenRequired(), failed]).toEqual([true, []]);
   session.set("another", false);
   expect(wire.attempts).toHaveLength(2);
   session.forget();
@@ -148,9 +148,9 @@ test("a token that isn't taken is asked for, and then it goes on", () => {
 test.each([
   ["a close", new CloseEvent("close", { code: 4403, reason: "the grant has expired" })],
   ["an error", [{ message: "the grant has expired", extensions: { code: "UNAUTHENTICATED" } }]],
-])("a grant that isn't taken any more is the end, by %s", (_, end) => {
-  vi.spyOn(session, "borrows").mockReturnValue(true);
-  vi.spyOn(session, "want").mockImplementation(() => {});
+])("a rejected grant ends the subscription, by %s", (_, end) => {
+  vi.spyOn(session, "hasGrant").mockReturnValue(true);
+  vi.spyOn(session, "requireToken").mockImplementation(() => {});
   wire.last.sink.error(end as never);
   vi.advanceTimersByTime(60_000);
   expect([failed, wire.attempts.length]).toEqual([["UNAUTHENTICATED"], 1]);

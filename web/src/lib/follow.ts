@@ -1,29 +1,29 @@
 import type { TadaDocumentNode } from "gql.tada";
-import { ServerError, serverError, textOf, type RawError } from "./ask";
+import { ServerError, serverError, textOf, type RawError } from "./request";
 import { link as shared, type Link } from "./link";
 import { session } from "./session";
 
 export interface Follower<Result, Variables> {
-  /** The variables of the next attempt: a cursor that moved is in them. */
+  /** Returns the variables of the next attempt, with the latest cursor. */
   variables: () => Variables;
   next: (data: Result) => void;
-  /** An attempt begins, after the connection was lost if `again`. */
+  /** Called when an attempt begins; `again` is true after a lost connection. */
   begin?: (again: boolean) => void;
-  /** The subscription came to its own end. */
+  /** Called when the server completed the subscription. */
   end?: () => void;
-  /** The server refused it for good. */
+  /** Called when the server refused the subscription with an error that retrying doesn't fix. */
   failed?: (error: ServerError) => void;
 }
 
 const firstDelay = 150;
 const longestDelay = 3_000;
-// What the server closes a connection with that it doesn't know.
+// The close codes of a connection whose token the server rejects.
 export const unauthorized = [4401, 4403];
 
 /**
- * Follows a subscription until the function that it returns is called. When
- * the connection is lost it subscribes again, with the variables as they are by
- * then: the client library would repeat the first ones.
+ * follow follows a subscription until the returned function is called. After a lost connection or SLOW_CONSUMER it
+ * subscribes again with the variables of that moment, so that it resumes at the latest cursor. The client library's
+ * own retry would repeat the first variables.
  */
 export function follow<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
@@ -37,10 +37,10 @@ export function follow<Result, Variables>(
 
   const attempt = () => {
     clearTimeout(timer);
-    timer = undefined; // none is to begin another one while this one lasts
+    timer = undefined; // no other attempt may begin during this one
     if (stopped) return;
     follower.begin?.(failures > 0);
-    let done = false; // this attempt: an error may come with a close after it
+    let done = false; // of this attempt: a close can follow an error
     const payload = { query: textOf(document), variables: follower.variables() as Record<string, unknown> };
     release = link.client.subscribe<Result>(payload, {
       next: (result) => {
@@ -71,7 +71,7 @@ export function follow<Result, Variables>(
   const refused = (errors: readonly RawError[]) => {
     const error = serverError(errors);
     if (error.retryable || error.code === "SLOW_CONSUMER") again();
-    else if (error.code === "UNAUTHENTICATED" && !session.borrows()) whenKnown();
+    else if (error.code === "UNAUTHENTICATED" && !session.hasGrant()) whenKnown();
     else fail(error);
   };
 
@@ -82,8 +82,8 @@ export function follow<Result, Variables>(
 
   const lost = (closed: unknown) => {
     if (closed instanceof CloseEvent && unauthorized.includes(closed.code)) {
-      if (session.borrows()) return fail(new ServerError(closed.reason || "the server doesn't take this grant", "UNAUTHENTICATED"));
-      session.want();
+      if (session.hasGrant()) return fail(new ServerError(closed.reason || "the server rejected this grant", "UNAUTHENTICATED"));
+      session.requireToken();
       whenKnown();
       return;
     }
@@ -93,7 +93,7 @@ export function follow<Result, Variables>(
 
   const whenKnown = () => {
     const ignore = session.listen(() => {
-      if (session.wanted()) return;
+      if (session.tokenRequired()) return;
       ignore();
       attempt();
     });

@@ -21,7 +21,7 @@ test.each([
   [90_061_000, "1 d 1 h"],
 ])("duration %d", (ms, want) => expect(duration(ms)).toBe(want));
 
-test("times have nanoseconds", () => {
+test("between uses nanoseconds", () => {
   expect(between("2026-11-21T00:00:00.999999Z", "2026-11-21T00:00:01.000499Z")).toBeCloseTo(0.5, 3);
   expect(between("2026-11-21T00:00:00Z", "2026-11-21T00:00:02.5Z")).toBe(2500);
 });
@@ -33,12 +33,12 @@ test("ago", () => {
   expect(ago("2026-11-21T00:12:00Z", now)).toBe("in 2 min");
 });
 
-test("a command is marked where it isn't seen, and cut", () => {
+test("invisible characters in commands are marked, and long commands cut", () => {
   expect(commandText(" echo \u202e a\n")).toBe("echo [U+202E] a");
   expect(commandText("x".repeat(300), 80)).toBe("x".repeat(80));
 });
 
-test("dates have the day, and the year of another one", () => {
+test("dated has the day, and the year unless it is the current one", () => {
   const now = Date.parse("2026-11-21T12:00:00Z");
   expect(dated("2026-11-21T11:00:01Z", now)).toMatch(/^21 Nov, \d\d:00:01$/);
   expect(dated("2025-11-20T11:00:01Z", now)).toMatch(/^2025 20 Nov, /);

@@ -1,4 +1,4 @@
-// Numbers, sizes and times as people read them.
+// Formats numbers, sizes and times for people.
 
 import { visible } from "./visible";
 
@@ -14,12 +14,12 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** How much of a list that is loaded by and by is there. */
+/** loadedOf describes how much of a list is loaded: "100 of 300 runners; scrolling loads more". */
 export function loadedOf(loaded: number, total: number, one: string): string {
   return loaded < total ? `${count(loaded)} of ${plural(total, one)}; scrolling loads more` : plural(total, one);
 }
 
-/** Bytes, in binary units. */
+/** bytes formats a size in binary units: "1.5 MiB". */
 export function bytes(n: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;
@@ -30,7 +30,7 @@ export function bytes(n: number): string {
   return `${at === 0 ? n : n.toPrecision(3).replace(/\.?0+$/, "")} ${units[at]}`;
 }
 
-/** Milliseconds, in the unit that suits them. */
+/** duration formats milliseconds in the one or two largest fitting units: "1 h 5 min". */
 export function duration(ms: number): string {
   if (ms < 0) ms = 0;
   if (ms < 1) return ms === 0 ? "0 ms" : `${Math.max(1, Math.round(ms * 1000))} µs`;
@@ -47,24 +47,24 @@ export function duration(ms: number): string {
   return parts.slice(from, from + 2).filter(([n]) => n > 0).map(([n, unit]) => `${n} ${unit}`).join(" ");
 }
 
-/** Seconds of a time limit. */
+/** seconds formats a time limit in seconds; 0 means no limit. */
 export function seconds(n: number): string {
   return n === 0 ? "none" : duration(n * 1000);
 }
 
-/** A moment: the clock today, with the day before. */
+/** moment formats a time: the time of day if it is today, else with the day. */
 export function moment(time: string, now = Date.now()): string {
   const at = new Date(time);
   return new Date(now).toDateString() === at.toDateString() ? clock.format(at) : day.format(at);
 }
 
-/** A day and the time, for tables, in which the days are beside each other; with the year unless it is this one. */
+/** dated formats a time with its day, for table columns; with the year unless it is the current one. */
 export function dated(time: string, now = Date.now()): string {
   const at = new Date(time);
   return new Date(now).getFullYear() === at.getFullYear() ? day.format(at) : `${at.getFullYear()} ${day.format(at)}`;
 }
 
-/** Milliseconds between two times of the API, which have nanoseconds. */
+/** between returns the milliseconds between two times of the API, with their nanoseconds. */
 export function between(from: string, to: string): number {
   return precise(to) - precise(from);
 }
@@ -75,14 +75,14 @@ function precise(time: string): number {
   return whole + Number(`0.${fraction || "0"}`) * 1000;
 }
 
-/** How long ago, or how long until. */
+/** ago formats the distance from now: "5 s ago", "in 2 min", "now". */
 export function ago(time: string, now = Date.now()): string {
   const ms = now - Date.parse(time);
   if (Math.abs(ms) < 1500) return "now";
   return ms > 0 ? `${coarse(ms)} ago` : `in ${coarse(-ms)}`;
 }
 
-/** How long something has lasted. */
+/** lasting formats the time since a moment. */
 export function lasting(since: string, now = Date.now()): string {
   return coarse(Math.max(0, now - Date.parse(since)));
 }
@@ -91,12 +91,12 @@ function coarse(ms: number): string {
   return ms < 60_000 ? `${Math.round(ms / 1000)} s` : duration(ms);
 }
 
-/** The part of an id that tells it from its neighbours. */
+/** short returns the last 8 characters of a long id: neighbouring ids differ there. */
 export function short(id: string): string {
   return id.length > 12 ? `…${id.slice(-8)}` : id;
 }
 
-/** A command line as its caller gave it, short enough for a heading or a row. What isn't seen of it is marked. */
+/** commandText shortens a command line for a heading or a row, and marks invisible characters. */
 export function commandText(line: string, longest = 200): string {
   return visible(line.trim().slice(0, longest));
 }

@@ -1,7 +1,7 @@
 import { initGraphQLTada } from "gql.tada";
 import type { introspection } from "../graphql-env";
 
-/** Documents, typed by the schema. Fragments are unmasked: props are their type. */
+/** graphql types documents by the schema. Fragments are unmasked, so props have their type. */
 export const graphql = initGraphQLTada<{
   introspection: introspection;
   disableMasking: true;

@@ -16,7 +16,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-test("what is asked while it is seen isn't asked while the page is hidden, and at once when it is seen again", async () => {
+test("whileSeen pauses on a hidden page and queries immediately when it is visible again", async () => {
   vi.useFakeTimers();
   let asked = 0;
   vi.stubGlobal("fetch", async () => {

@@ -1,19 +1,22 @@
 import type { TadaDocumentNode } from "gql.tada";
 import { useCallback, useEffect, useEffectEvent, useRef, useState, useSyncExternalStore } from "react";
-import { ask, type ServerError } from "./ask";
+import { request, type ServerError } from "./request";
 import { follow } from "./follow";
 import { link, type LinkState } from "./link";
 
 export interface Query<Result> {
-  /** What was answered last, while the same is asked. */
+  /** The latest data for the current variables. */
   data: Result | undefined;
-  /** Why the last asking failed. */
+  /** The error of the last request. */
   error: ServerError | undefined;
   loading: boolean;
   reload: () => void;
 }
 
-/** Asks when it is shown, when the variables change, and each `every` ms; with `whileSeen` not while the page is hidden. */
+/**
+ * useQuery sends a query when the component mounts, when the variables change, and every `every` ms (five times as
+ * rarely on a hidden page). With `whileSeen` it pauses on a hidden page, and queries when the page is visible again.
+ */
 export function useQuery<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
@@ -31,7 +34,7 @@ export function useQuery<Result, Variables>(
     let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
       try {
-        const data = await ask(document, current(), stop.signal);
+        const data = await request(document, current(), stop.signal);
         setState({ key, data, loading: false });
       } catch (error) {
         if (stop.signal.aborted) return;
@@ -60,7 +63,7 @@ function hidden(): boolean {
   return window.document.visibilityState === "hidden";
 }
 
-/** Follows a subscription while it is shown; see follow. */
+/** useFollow follows a subscription while the component is mounted; see follow. */
 export function useFollow<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
@@ -97,7 +100,9 @@ export interface Action<Args extends unknown[], Result> {
   clear: () => void;
 }
 
-/** Returns whether the component is still shown. A reply that comes later changes nothing on another page. */
+/**
+ * useShown returns a function that reports whether the component is still mounted, so that late replies are ignored.
+ */
 export function useShown(): () => boolean {
   const shown = useRef(true);
   useEffect(() => {
@@ -109,7 +114,7 @@ export function useShown(): () => boolean {
   return useCallback(() => shown.current, []);
 }
 
-/** Something that a person does: one at a time, with its error. */
+/** useAction wraps an action of the user: one call at a time, with its error. A call during another does nothing. */
 export function useAction<Args extends unknown[], Result>(act: (...args: Args) => Promise<Result>): Action<Args, Result> {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ServerError>();

@@ -1,4 +1,4 @@
-/** Reads a text of which nobody knows how long it is; it fails where it is longer than `largest` characters. */
+/** limited reads a text of unknown length. It throws if the text has more than `largest` characters. */
 export async function limited(stream: ReadableStream<Uint8Array>, largest: number): Promise<string> {
   const decoder = new TextDecoder();
   const reader = stream.getReader();
@@ -11,7 +11,7 @@ export async function limited(stream: ReadableStream<Uint8Array>, largest: numbe
     length += part.length;
     if (length > largest) {
       await reader.cancel();
-      throw new Error("It is too much to be shown here");
+      throw new Error("The data is too large to show here");
     }
     if (done) return parts.join("");
   }

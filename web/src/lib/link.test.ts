@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Link } from "./link";
 
-test("a connection that nobody wants any more isn't lost", () => {
+test("without followers that reconnect, the state isn't lost", () => {
   const link = new Link("ws://127.0.0.1:1/graphql");
   const [one, two] = [{}, {}];
   link.lost(one);

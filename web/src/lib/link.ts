@@ -1,18 +1,18 @@
 import { createClient, type Client } from "graphql-ws";
 import { credentials } from "./session";
 
-/** How the connection is that subscriptions use. */
+/** LinkState is the state of the connection that subscriptions share. */
 export type LinkState = "idle" | "open" | "lost";
 
 const pingEvery = 10_000;
 const pongWithin = 8_000;
 
-/** One WebSocket that all subscriptions share. It never retries by itself: see follow. */
+/** Link is the WebSocket that all subscriptions share. It never reconnects on its own: follow does. */
 export class Link {
   readonly client: Client;
   private state: LinkState = "idle";
   private readonly listeners = new Set<() => void>();
-  /** Who tries again; with the last of them goes the word of it. */
+  /** The followers that reconnect. When the last one leaves, the state "lost" ends. */
   private readonly losers = new Set<object>();
 
   constructor(url: string) {
@@ -30,7 +30,7 @@ export class Link {
           this.losers.clear();
           this.become("open");
         },
-        // A network that is gone doesn't say so.
+        // A broken network doesn't close connections.
         ping: (received) => {
           if (!received) pong = setTimeout(() => this.client.terminate(), pongWithin);
         },
@@ -45,13 +45,13 @@ export class Link {
     });
   }
 
-  /** A subscription lost its connection, and will try again. */
+  /** lost records that a subscription lost its connection and will reconnect. */
   lost(follower: object) {
     this.losers.add(follower);
     this.become("lost");
   }
 
-  /** It doesn't want to any more. */
+  /** left records that the subscription no longer reconnects. */
   left(follower: object) {
     if (this.losers.delete(follower) && this.losers.size === 0) this.become("idle");
   }

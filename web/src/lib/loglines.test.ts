@@ -9,7 +9,7 @@ function page(before: number, lines: LogLine[], total = before + lines.length): 
   return { before, lines, total, counted: true, more: false, next: null, cursor: "c" };
 }
 
-test("rows come in any order, and those that are missing are known", () => {
+test("rows can arrive in any order, and missing ones are found", () => {
   const rows = new Rows();
   rows.put(page(998, [line(999), line(1_000)]));
   expect([rows.total, rows.get(998)?.number, rows.get(0)]).toEqual([1_000, 999, undefined]);
@@ -18,7 +18,7 @@ test("rows come in any order, and those that are missing are known", () => {
   expect(rows.missing(990, 1_000)).toBe(991);
 });
 
-test("a line that is open is asked for again, once there is more", () => {
+test("an open line is missing again after more output", () => {
   const rows = new Rows();
   rows.put(page(0, [line(1), line(2, { open: true })]));
   expect(rows.missing(0, 2)).toBeUndefined();
@@ -28,7 +28,7 @@ test("a line that is open is asked for again, once there is more", () => {
   expect(rows.missing(0, 2)).toBeUndefined();
 });
 
-test("rows that are far away are forgotten", () => {
+test("distant rows are dropped", () => {
   const rows = new Rows();
   for (let at = 0; at < 10_000; at += 100) {
     rows.put(page(at, Array.from({ length: 100 }, (_, i) => line(at + i + 1)), 10_000));
@@ -47,7 +47,7 @@ test("a line shows as a terminal would show it", () => {
   expect([true, false].map((open) => text({ text: "red \x1b[3", open }))).toEqual(["red ", "red 3"]); // of an open line the rest is to come
 });
 
-test("a colour goes on in the next line, wherever a page begins", () => {
+test("a colour continues in the next line, also across pages", () => {
   const rows = new Rows();
   const lines = [line(1, { text: "\x1b[31mred" }), line(2), line(3, { text: "\x1b[32m\rgreen\x1b[0m" }), line(4)];
   const colours = () => lines.map((_, row) => asShown(lines[row]!, rows.style(row)).style.fg);
@@ -61,7 +61,7 @@ test("a colour goes on in the next line, wherever a page begins", () => {
   expect(colours()).toEqual([undefined, 1, 2, undefined]);
 });
 
-test("a link is to a line or to some", () => {
+test("a fragment marks one line or a range", () => {
   expect(["#L120", "#L120-L140", "#L140-L120", "#L0", "#L", "#L1-", "", "#t=1"].map(readRange)).toEqual([
     { from: 120, to: 120 },
     { from: 120, to: 140 },

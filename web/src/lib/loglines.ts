@@ -1,4 +1,4 @@
-import { ask, ServerError } from "./ask";
+import { request, ServerError } from "./request";
 import { after, bare, clean, complete, plain, type Style } from "./ansi";
 import { graphql, type ResultOf } from "./graphql";
 import type { LossCause } from "./loss";
@@ -32,13 +32,13 @@ export type LogLine = LinePage["lines"][number];
 
 export type Stream = ReturnType<typeof graphql.scalar<"OutputStream">>;
 
-/** A line as it shows: text with colours. */
+/** Line is a line to show: text with colours. */
 export interface Line {
   stderr: boolean;
   text: string;
-  /** The style with which it begins. */
+  /** The style at its beginning. */
   style: Style;
-  /** What is missing here; then there is no text. */
+  /** The output that is missing here; such a line has no text. */
   lost?: { bytes: number; cause: LossCause };
 }
 
@@ -46,21 +46,24 @@ export function textOfLine(line: Line): string {
   return bare(line.text);
 }
 
-/** Which lines are wanted, of which the server has numbers. */
+/** Wanted selects a page of lines: from a line number, after a number of rows, or the last ones. */
 export type Wanted = { from: number } | { skip: number } | { last: true };
 
 export const pageLines = 200;
 
-export const noExecution = () => new ServerError("There is no such execution (any more).", "EXECUTION_NOT_FOUND");
+export const noExecution = () => new ServerError("The execution doesn't exist or is no longer kept.", "EXECUTION_NOT_FOUND");
 
-/** Asks for a page of lines. It throws a ServerError. */
-export async function askLines(id: string, wanted: Wanted, stream: Stream | undefined, signal?: AbortSignal, maxLines = pageLines): Promise<LinePage> {
-  const { execution } = await ask(LinesQuery, { id, ...wanted, maxLines, stream: stream ?? null }, signal);
+/** requestLines queries a page of lines. It throws a ServerError. */
+export async function requestLines(id: string, wanted: Wanted, stream: Stream | undefined, signal?: AbortSignal, maxLines = pageLines): Promise<LinePage> {
+  const { execution } = await request(LinesQuery, { id, ...wanted, maxLines, stream: stream ?? null }, signal);
   if (!execution) throw noExecution();
   return execution.lines;
 }
 
-/** A line as it shows: after a carriage return it begins anew, and only colours are left of its control sequences. */
+/**
+ * asShown converts a line for display: only the text after its last carriage return, with colours as the only
+ * sequences.
+ */
 export function asShown(line: LogLine, style: Style = plain): Line {
   if (line.lostBytes > 0) return { stderr: false, text: "", style, lost: { bytes: line.lostBytes, cause: line.lostCause ?? "UNKNOWN" } };
   const text = (line.open ? complete(line.text) : line.text).replace(/\r+$/, "");
@@ -68,9 +71,9 @@ export function asShown(line: LogLine, style: Style = plain): Line {
   return { stderr: line.stream === "STDERR", text: clean(text.slice(begin)), style: after(text.slice(0, begin), style) };
 }
 
-/** Rows of a list, of which some are known: a row is a line's place among those of the streams that are shown. */
+/** Rows caches some rows of a long list. A row is the position of a line among the lines of the shown streams. */
 export class Rows {
-  /** How many there are. */
+  /** The number of rows. */
   total = 0;
   private readonly known = new Map<number, { line: LogLine; style: Style; version: number }>();
   private version = 0;
@@ -79,12 +82,15 @@ export class Rows {
     return this.known.get(row)?.line;
   }
 
-  /** The style with which a row begins: a colour goes on in the next line, as far as the lines before are known. */
+  /**
+   * style returns the style at a row's beginning. Colours continue across lines, as far as the lines before are
+   * known.
+   */
   style(row: number): Style {
     return this.known.get(row)?.style ?? plain;
   }
 
-  /** Takes in a page. */
+  /** put adds a page. */
   put(page: LinePage) {
     this.total = Math.max(this.total, page.total, page.before + page.lines.length);
     const previous = this.known.get(page.before - 1);
@@ -95,12 +101,12 @@ export class Rows {
     }
   }
 
-  /** Says that more was printed: lines that were open may be longer. */
+  /** outdate marks open lines as outdated, because more was printed. */
   outdate() {
     this.version++;
   }
 
-  /** The first row from one to another that isn't known, or may be longer by now. */
+  /** missing returns the first row in [from, to) that is unknown or outdated. */
   missing(from: number, to: number): number | undefined {
     for (let row = Math.max(0, from); row < Math.min(to, this.total); row++) {
       const known = this.known.get(row);
@@ -109,14 +115,14 @@ export class Rows {
     return undefined;
   }
 
-  /** Forgets rows that are far from what is shown, where there are many. */
+  /** trim drops rows far from the shown ones if more than `most` are known. */
   trim(from: number, to: number, most = 4_000) {
     if (this.known.size <= most) return;
     for (const row of this.known.keys()) if (row < from - most / 4 || row > to + most / 4) this.known.delete(row);
   }
 }
 
-/** Lines that a link is to: `#L120` or `#L120-L140`. */
+/** Range is the lines that a link marks: `#L120` or `#L120-L140`. */
 export interface Range {
   from: number;
   to: number;

@@ -4,15 +4,15 @@ import { graphql } from "./graphql";
 export type LossCause = ReturnType<typeof graphql.scalar<"OutputLossCause">>;
 
 const causes: Record<LossCause, string> = {
-  STORAGE_FULL: "the server had no room for them",
-  UNWRITABLE: "the server could not write them",
-  RETENTION: "they were collected",
-  DELETED: "their file was deleted from the server's data directory",
-  DAMAGED: "their file in the server's data directory is damaged",
-  UNKNOWN: "nobody knows why",
+  STORAGE_FULL: "the server's storage was full",
+  UNWRITABLE: "the server couldn't write it",
+  RETENTION: "it was deleted after its retention period",
+  DELETED: "its file was deleted from the server's data directory",
+  DAMAGED: "its file in the server's data directory is damaged",
+  UNKNOWN: "the cause is unknown",
 };
 
-/** Where output is missing: how much, and why. */
+/** missing describes lost output: its size and the cause. */
 export function missing(size: number, cause: LossCause): string {
-  return `${bytes(size)} are missing here: ${causes[cause]}`;
+  return `${bytes(size)} of output are missing here: ${causes[cause]}`;
 }

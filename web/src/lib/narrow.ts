@@ -7,7 +7,7 @@ function listen(listener: () => void): () => void {
   return () => narrow.removeEventListener("change", listener);
 }
 
-/** Whether the window is as narrow as a telephone. */
+/** useNarrow reports whether the window is as narrow as a phone's (40 rem). */
 export function useNarrow(): boolean {
   return useSyncExternalStore(listen, () => narrow.matches);
 }

@@ -4,16 +4,16 @@ import { sentence, verdict, type OutcomeParts } from "./outcome";
 const ended: OutcomeParts = { state: "FINISHED", outcome: "EXITED", exitCode: 0, signal: null, goneReason: null, message: "", usage: { wallMs: 2000, outputBytes: 0 } };
 
 test.each<[Partial<OutcomeParts>, string, string]>([
-  [{}, "Succeeded", "It succeeded after 2 s."],
-  [{ exitCode: 3 }, "Exit 3", "It ended after 2 s with exit status 3."],
-  [{ outcome: "SIGNALED", signal: "SIGSEGV" }, "SIGSEGV", "It was ended after 2 s by SIGSEGV, not sent through Rockpool."],
-  [{ outcome: "TIME_LIMIT", message: "it ran into its time limit of 2 s" }, "Time limit", "It was stopped after 2 s: it ran into its time limit of 2 s."],
-  [{ outcome: "MEMORY_LIMIT", message: "it ran into its runner's memory limit of 256 MiB" }, "Memory limit", "It was stopped after 2 s: it ran into its runner's memory limit of 256 MiB."],
-  [{ outcome: "OUTPUT_LIMIT", message: "it ran into its output limit of 16 MiB", usage: null }, "Output limit", "It was stopped: it ran into its output limit of 16 MiB."],
-  [{ outcome: "RUNNER_GONE", goneReason: "INACTIVITY", usage: null }, "Runner gone", "It ended, since its runner was unused for too long."],
-  [{ outcome: "LOST", usage: null }, "Lost", "How it ended is unknown: the record is lost."],
-  [{ outcome: "FAILED", message: "no such program", usage: null }, "Failed", "It failed: no such program"],
-  [{ state: "RUNNING", outcome: null, exitCode: null, usage: null }, "Running", "It runs."],
+  [{}, "Succeeded", "Succeeded after 2 s."],
+  [{ exitCode: 3 }, "Exit 3", "Ended after 2 s with exit status 3."],
+  [{ outcome: "SIGNALED", signal: "SIGSEGV" }, "SIGSEGV", "Ended after 2 s by SIGSEGV, which wasn't sent through Rockpool."],
+  [{ outcome: "TIME_LIMIT", message: "it ran into its time limit of 2 s" }, "Time limit", "Stopped after 2 s: it ran into its time limit of 2 s."],
+  [{ outcome: "MEMORY_LIMIT", message: "it ran into its runner's memory limit of 256 MiB" }, "Memory limit", "Stopped after 2 s: it ran into its runner's memory limit of 256 MiB."],
+  [{ outcome: "OUTPUT_LIMIT", message: "it ran into its output limit of 16 MiB", usage: null }, "Output limit", "Stopped: it ran into its output limit of 16 MiB."],
+  [{ outcome: "RUNNER_GONE", goneReason: "INACTIVITY", usage: null }, "Runner gone", "Ended: the runner was unused for its inactivity timeout."],
+  [{ outcome: "LOST", usage: null }, "Lost", "The outcome is unknown because the record was lost."],
+  [{ outcome: "FAILED", message: "no such program", usage: null }, "Failed", "Failed: no such program"],
+  [{ state: "RUNNING", outcome: null, exitCode: null, usage: null }, "Running", "The program is running."],
 ])("%j", (change, word, words) => {
   const of = { ...ended, ...change };
   expect(verdict(of).text).toBe(word);

@@ -19,22 +19,22 @@ export const OutcomeFragment = graphql(`
 export type OutcomeParts = ResultOf<typeof OutcomeFragment>;
 
 const gone: Record<NonNullable<OutcomeParts["goneReason"]>, string> = {
-  RELEASED: "its runner was released",
-  INACTIVITY: "its runner was unused for too long",
-  REPLACED: "its environment changed",
-  SHRUNK: "its pool was made smaller",
-  ENVIRONMENT_DELETED: "its environment was deleted",
-  START_FAILED: "its runner could not be started",
-  AGENT_DIED: "the agent in its runner died",
-  OUT_OF_MEMORY: "its runner ran out of memory",
-  EVICTED: "the cluster wanted the room",
-  DRAINED: "its machine was drained",
-  RESCHEDULED: "the cluster started its runner again elsewhere",
-  STOPPED_OUTSIDE: "somebody stopped its runner without asking Rockpool",
-  UNKNOWN: "its runner went, nobody knows why",
+  RELEASED: "the runner was released",
+  INACTIVITY: "the runner was unused for its inactivity timeout",
+  REPLACED: "the environment changed",
+  SHRUNK: "the pool was made smaller",
+  ENVIRONMENT_DELETED: "the environment was deleted",
+  START_FAILED: "the runner couldn't be started",
+  AGENT_DIED: "the agent in the runner died",
+  OUT_OF_MEMORY: "the runner ran out of memory",
+  EVICTED: "the cluster evicted the runner to free resources",
+  DRAINED: "the runner's machine was drained",
+  RESCHEDULED: "the cluster restarted the runner elsewhere",
+  STOPPED_OUTSIDE: "the runner was stopped outside of Rockpool",
+  UNKNOWN: "the runner ended for an unknown reason",
 };
 
-/** How an execution is, in a word or two, and in a colour. */
+/** verdict returns an execution's state or outcome as a short text and its tone. */
 export function verdict(of: OutcomeParts): { tone: Tone; text: string } {
   if (of.state === "PENDING") return { tone: "busy", text: "Waiting" };
   if (of.state === "RUNNING") return { tone: "busy", text: "Running" };
@@ -64,29 +64,29 @@ export function verdict(of: OutcomeParts): { tone: Tone; text: string } {
   }
 }
 
-/** The same in a sentence, with its cause: "stopped after 2 s: it ran into its time limit of 2 s". */
+/** sentence describes the state or outcome with its cause, as a sentence with a full stop. */
 export function sentence(of: OutcomeParts): string {
-  if (of.state === "PENDING") return "It waits to be started.";
-  if (of.state === "RUNNING") return "It runs.";
+  if (of.state === "PENDING") return "Waiting to start.";
+  if (of.state === "RUNNING") return "The program is running.";
   const after = of.usage ? ` after ${duration(of.usage.wallMs)}` : "";
   switch (of.outcome) {
     case "EXITED":
-      return of.exitCode === 0 ? `It succeeded${after}.` : `It ended${after} with exit status ${of.exitCode}.`;
+      return of.exitCode === 0 ? `Succeeded${after}.` : `Ended${after} with exit status ${of.exitCode}.`;
     case "SIGNALED":
-      return `It was ended${after} by ${of.signal ?? "a signal"}, not sent through Rockpool.`;
+      return `Ended${after} by ${of.signal ?? "a signal"}, which wasn't sent through Rockpool.`;
     case "TIME_LIMIT":
     case "CPU_LIMIT":
     case "MEMORY_LIMIT":
     case "PROCESS_LIMIT":
     case "OUTPUT_LIMIT":
-      return `It was stopped${after}: ${of.message}.`;
+      return `Stopped${after}: ${of.message}.`;
     case "CANCELLED":
-      return `It was cancelled${after}.`;
+      return `Cancelled${after}.`;
     case "RUNNER_GONE":
-      return `It ended${after}, since ${of.goneReason ? gone[of.goneReason] : "its runner went"}.`;
+      return `Ended${after}: ${of.goneReason ? gone[of.goneReason] : gone.UNKNOWN}.`;
     case "LOST":
-      return "How it ended is unknown: the record is lost.";
+      return "The outcome is unknown because the record was lost.";
     default:
-      return `It failed${of.message ? `: ${of.message}` : "."}`;
+      return `Failed${of.message ? `: ${of.message}` : "."}`;
   }
 }

@@ -9,7 +9,7 @@ function work(ms: number) {
   return vi.fn(() => new Promise<void>((resolve) => setTimeout(resolve, ms)));
 }
 
-test("it is done at once, and then every so often", async () => {
+test("work runs immediately and then periodically", async () => {
   const done = work(0);
   const { stop } = paced(done, 2_000);
   expect(done).toHaveBeenCalledTimes(1);
@@ -20,7 +20,7 @@ test("it is done at once, and then every so often", async () => {
   expect(done).toHaveBeenCalledTimes(3);
 });
 
-test("a burst of wishes is one, which isn't waited for", async () => {
+test("a burst of requests causes one early call", async () => {
   const done = work(0);
   const { soon, stop } = paced(done, 60_000);
   for (let i = 0; i < 100; i++) {
@@ -37,7 +37,7 @@ test("a burst of wishes is one, which isn't waited for", async () => {
   stop();
 });
 
-test("what takes long is done for a fifth of the time only, and a wish meanwhile isn't lost", async () => {
+test("slow work takes at most a fifth of the time, and a request meanwhile isn't lost", async () => {
   const done = work(500);
   const { soon, stop } = paced(done, 60_000);
   await vi.advanceTimersByTimeAsync(100);

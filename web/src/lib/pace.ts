@@ -1,9 +1,8 @@
 const shortest = 250; // ms between the end of one and the next
 
 /**
- * Does something at once, then each `every` ms: sooner when asked to, but not for
- * more than a fifth of the time, and less often while nobody looks. One at a
- * time; `work` doesn't fail.
+ * paced calls `work` immediately and then every `every` ms, one call at a time. `soon` requests an earlier call.
+ * Calls take at most a fifth of the time. On a hidden page they are ten times as rare. `work` must not throw.
  */
 export function paced(work: () => Promise<void>, every: number): { soon: () => void; stop: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined;

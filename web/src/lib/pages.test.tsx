@@ -40,7 +40,7 @@ function serves(field: "runners" | "executions", rows: Row[], answering = (_: Va
 const row = (n: number, state = "IDLE") => ({ id: String(n).padStart(6, "0"), state });
 const many = (n: number, state?: string) => Array.from({ length: n }, (_, i) => row(i, state));
 
-test("10,000 runners come by pages, and a change shows wherever it is", async () => {
+test("10,000 runners load by pages, and every change shows", async () => {
   const rows = many(10_000);
   const asked = serves("runners", rows);
   const source = runnersOf({ environmentId: null, states: [], heldBy: null });
@@ -66,7 +66,7 @@ test("10,000 runners come by pages, and a change shows wherever it is", async ()
   expect(result.current.rows.some(({ id }) => id === "005000")).toBe(false);
 });
 
-test("more that comes while what is there is asked again stays", async () => {
+test("a page loaded during a refresh stays", async () => {
   const rows = many(1_000);
   let answer = () => {};
   let slow = false;
@@ -86,7 +86,7 @@ test("more that comes while what is there is asked again stays", async () => {
   expect(result.current.rows).toHaveLength(600);
 });
 
-test("filters are the server's", async () => {
+test("the server applies filters", async () => {
   const asked = serves("runners", [row(1), row(2, "CLAIMED")]);
   const source = runnersOf({ environmentId: "a", states: ["CLAIMED"], heldBy: "course" });
   const { result } = renderHook(() => usePages(source, 60_000));
@@ -94,7 +94,7 @@ test("filters are the server's", async () => {
   expect(asked[0]).toMatchObject({ environmentId: "a", states: ["CLAIMED"], heldBy: "course" });
 });
 
-test("of all executions, those beyond the first page change that hadn't ended", async () => {
+test("a refresh updates unfinished executions beyond the first page", async () => {
   const rows = many(300, "FINISHED");
   rows[42] = row(42, "RUNNING");
   serves("executions", rows);
@@ -111,7 +111,7 @@ test("of all executions, those beyond the first page change that hadn't ended", 
   expect(states()).toEqual(["FINISHED"]);
 });
 
-test("executions that end beyond the first page leave a list of running ones", async () => {
+test("executions that end beyond the first page disappear from a list of running ones", async () => {
   const rows = many(300, "RUNNING");
   serves("executions", rows);
   const source = executionsOf({ states: ["RUNNING"] });

@@ -1,8 +1,8 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { ServerError } from "./ask";
+import type { ServerError } from "./request";
 import { paced } from "./pace";
 
-/** Rows from the beginning of a list, and how it goes on. */
+/** Part is the loaded beginning of a list, with the cursor to continue. */
 export interface Part<Row> {
   rows: readonly Row[];
   /** Of the whole list, loaded or not. */
@@ -10,15 +10,15 @@ export interface Part<Row> {
   /** The cursor of the last row. */
   end: string | null;
   more: boolean;
-  /** What the server said beside the rows. */
+  /** An error that the server returned together with the rows. */
   note?: ServerError | undefined;
 }
 
-/** Where rows come from: the latest first, by ids that sort by time. */
+/** Source loads rows, newest first. Their ids sort by time. */
 export interface Source<Row> {
-  /** The page after a cursor; the first one without. */
+  /** Loads the page after a cursor; null loads the first page. */
   page: (first: number, after: string | null, signal?: AbortSignal) => Promise<Part<Row>>;
-  /** The list as it is now, about as far as it was loaded before. */
+  /** Loads the list again, about as far as it was loaded before. */
   refresh: (before: Part<Row>, signal: AbortSignal) => Promise<Part<Row>>;
 }
 
@@ -27,7 +27,7 @@ const atOnce = 500; // rows with their labels: 1,000 cost more than one operatio
 
 const nothing: Part<never> = { rows: [], total: 0, end: null, more: false };
 
-/** A refresh that asks for all of the pages that are loaded. */
+/** everyPage returns a refresh that loads all loaded pages again. */
 export function everyPage<Row>(page: Source<Row>["page"]): Source<Row>["refresh"] {
   return async (before, signal) => {
     const wanted = Math.max(pageSize, before.rows.length);
@@ -40,7 +40,7 @@ export function everyPage<Row>(page: Source<Row>["page"]): Source<Row>["refresh"
   };
 }
 
-/** Puts newer answers into what is there. */
+/** merge replaces and adds rows by id, and sorts them newest first. */
 export function merge<Row extends { id: string }>(before: readonly Row[], newer: readonly Row[]): Row[] {
   const all = new Map(before.map((row) => [row.id, row]));
   for (const row of newer) all.set(row.id, row);
@@ -48,9 +48,8 @@ export function merge<Row extends { id: string }>(before: readonly Row[], newer:
 }
 
 /**
- * Rows of a list that is too long to be asked for at once, page by page as they
- * are wanted. What is there is asked again each `every` ms, and soon after
- * `again`. A source must stay the same while it has the same rows.
+ * usePages loads a long list page by page: `more` loads the next page. It refreshes the loaded rows every `every` ms,
+ * and soon after `again`. The source must keep its identity as long as its filters are the same.
  */
 export function usePages<Row extends { id: string }>(source: Source<Row>, every: number) {
   const [state, setState] = useState<{ source: Source<Row>; loaded?: Part<Row>; error?: ServerError }>({ source });
@@ -67,7 +66,7 @@ export function usePages<Row extends { id: string }>(source: Source<Row>, every:
       try {
         const loaded = await source.refresh(before, stop.signal);
         if (stop.signal.aborted) return;
-        if (latest.current !== before) return pace.current?.soon(); // more came meanwhile, which isn't in this
+        if (latest.current !== before) return pace.current?.soon(); // another page was loaded meanwhile, which this refresh lacks
         latest.current = loaded;
         setState({ source, loaded });
       } catch (failure) {
@@ -87,7 +86,7 @@ export function usePages<Row extends { id: string }>(source: Source<Row>, every:
     loading.current = true;
     try {
       const next = await source.page(atOnce, before.end);
-      if (latest.current.end !== before.end) return; // it was another list, or ended elsewhere
+      if (latest.current.end !== before.end) return; // another list, or a refresh changed its end
       const loaded = { ...next, rows: merge(latest.current.rows, next.rows), end: next.end ?? before.end };
       latest.current = loaded;
       setState({ source, loaded });

@@ -12,11 +12,11 @@ const rows = [
 const alerts: ReadonlyMap<string, Alert> = new Map([["d-Alerts", { environmentId: "d-Alerts", state: "RAISED", since: "2026-11-21T00:09:30Z", idle: 0, size: 2, threshold: 0.5, reason: "" }]]);
 const ids = (search?: string) => problemsFirst(rows, alerts, search).map(({ id }) => id);
 
-test("what is wrong comes first", () => {
+test("pools with problems come first", () => {
   expect(ids()).toEqual(["d-Alerts", "c-short", "b-filling", "a-ready", "e-on-demand"]);
 });
 
-test("a text is looked for in ids", () => {
+test("the search matches ids", () => {
   expect(ids(" ALERT ")).toEqual(["d-Alerts"]);
   expect(ids("e")).toEqual(["d-Alerts", "a-ready", "e-on-demand"]);
   expect(ids("nonesuch")).toEqual([]);

@@ -72,15 +72,15 @@ const PoolStatusSubscription = graphql(
 );
 
 /**
- * All environments with their pools, live. After a lost connection all of it is
- * asked anew, so that what was deleted meanwhile goes.
+ * useEnvironments returns all environments with their pools, live. After a lost connection it queries all of them
+ * again, so that environments deleted meanwhile disappear.
  */
 export function useEnvironments() {
   const { data, error, reload } = useQuery(EnvironmentsQuery, {}, { every: 10_000 });
   const [changes, setChanges] = useState<{ since: object | undefined; pools: Map<string, Pool> }>({ since: undefined, pools: new Map() });
 
-  // A revision is asked for once: asking again for each change of a busy pool
-  // would give up the asking before it is answered, again and again.
+  // Each new revision causes one reload. A reload for every change of a busy pool would cancel the request before it
+  // before its response, again and again.
   const asked = useRef(new Map<string, number>());
 
   useFollow(
@@ -112,7 +112,9 @@ export function useEnvironments() {
   return { environments, error, reload };
 }
 
-/** A status of the subscription is newer than one that was asked for, unless it is of an environment that was put anew since. */
+/**
+ * newest prefers a status of the subscription, unless it is the deletion of an environment that was created again.
+ */
 function newest(asked: Pool, told: Pool | undefined): Pool {
   return told && !(told.deleted && !asked.deleted && asked.revision < told.revision) ? told : asked;
 }
@@ -132,7 +134,7 @@ const AlertsSubscription = graphql(`
 `);
 export type Alert = ResultOf<typeof AlertsSubscription>["poolAlerts"];
 
-/** The alerts that stand, by environment. */
+/** useAlerts returns the active alerts by environment. */
 export function useAlerts(): ReadonlyMap<string, Alert> {
   const [alerts, setAlerts] = useState<ReadonlyMap<string, Alert>>(new Map());
   useFollow(
@@ -140,7 +142,7 @@ export function useAlerts(): ReadonlyMap<string, Alert> {
     {},
     {
       begin: (again) => {
-        if (again) setAlerts(new Map()); // those that stand come first
+        if (again) setAlerts(new Map()); // the subscription begins with the active ones
       },
       next: ({ poolAlerts: alert }) =>
         setAlerts((before) => {
@@ -154,14 +156,14 @@ export function useAlerts(): ReadonlyMap<string, Alert> {
   return alerts;
 }
 
-/** How much is wrong with a pool: the more, the smaller. */
+/** rank orders pools by problem: alerts first, then pools with a reason, then filling ones. */
 function rank({ pool }: Pick<EnvironmentRow, "pool">, alert: Alert | undefined): number {
   if (alert) return 0;
   if (pool.reason) return 1;
   return pool.idle < pool.size ? 2 : 3;
 }
 
-/** Those whose id has a text, upper and lower case alike; what is wrong comes first, then by id. */
+/** problemsFirst returns the rows whose id contains the text, ignoring case; problems come first, then by id. */
 export function problemsFirst<Row extends Pick<EnvironmentRow, "id" | "pool">>(rows: readonly Row[], alerts: ReadonlyMap<string, Alert>, search = ""): Row[] {
   const text = search.trim().toLowerCase();
   return rows

@@ -1,6 +1,6 @@
 import { useState } from "react";
 
-/** A choice that this browser remembers. */
+/** useRemembered is useState for a choice that this browser stores. */
 export function useRemembered(name: string, otherwise: boolean): [boolean, (value: boolean) => void] {
   const key = `rockpool.${name}`;
   const [value, setValue] = useState(() => {
@@ -18,7 +18,7 @@ export function useRemembered(name: string, otherwise: boolean): [boolean, (valu
       try {
         localStorage.setItem(key, String(next));
       } catch {
-        // It holds for this page.
+        // The choice lasts as long as the page.
       }
     },
   ];

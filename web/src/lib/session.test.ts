@@ -3,14 +3,14 @@ import { credentials, session } from "./session";
 
 afterEach(() => session.forget());
 
-test("a token is kept by the tab, and by nothing else", () => {
-  session.want();
+test("a token is stored only for the tab", () => {
+  session.requireToken();
   session.set("secret", false);
-  expect([session.wanted(), session.token(), localStorage.length]).toEqual([false, "secret", 0]);
+  expect([session.tokenRequired(), session.token(), localStorage.length]).toEqual([false, "secret", 0]);
   expect(credentials()).toEqual({ Authorization: "Bearer secret" });
 });
 
-test("only who asks for it is remembered, until it is forgotten or replaced", () => {
+test("a token is remembered only on request, until it is forgotten or replaced", () => {
   session.set("secret", true);
   sessionStorage.clear(); // as in another tab
   expect(session.token()).toBe("secret");
@@ -22,32 +22,32 @@ test("only who asks for it is remembered, until it is forgotten or replaced", ()
   expect(credentials()).toEqual({});
 });
 
-test("a grant is used instead of the token, which stays; neither is stored for it, nor asked for", async () => {
+test("a grant replaces the token in requests, isn't stored, and causes no prompt", async () => {
   vi.resetModules();
   const other = await import("./session"); // as in the document of a shared page
   other.session.set("secret", true);
-  other.session.borrow("rpg_grant");
+  other.session.actWithGrant("rpg_grant");
   expect(other.credentials()).toEqual({ Authorization: "Bearer rpg_grant" });
-  other.session.want();
-  expect([other.session.wanted(), other.session.borrows(), other.session.token()]).toEqual([false, true, "secret"]);
+  other.session.requireToken();
+  expect([other.session.tokenRequired(), other.session.hasGrant(), other.session.token()]).toEqual([false, true, "secret"]);
   expect(JSON.stringify([Object.values(localStorage), Object.values(sessionStorage)])).not.toContain("rpg_");
 });
 
-test("a person may want another token", () => {
+test("the user can request another token", () => {
   session.set("secret", false);
   session.change();
-  expect([session.wanted(), session.asked()]).toEqual([true, true]);
-  session.without();
-  session.want();
-  expect([session.wanted(), session.asked()]).toEqual([true, false]);
-  session.without();
+  expect([session.tokenRequired(), session.changeRequested()]).toEqual([true, true]);
+  session.dismiss();
+  session.requireToken();
+  expect([session.tokenRequired(), session.changeRequested()]).toEqual([true, false]);
+  session.dismiss();
 });
 
-test("a token that isn't kept is still wanted", () => {
-  session.want();
+test("a token that couldn't be stored is still required", () => {
+  session.requireToken();
   vi.stubGlobal("localStorage", { getItem: () => null, removeItem: () => {}, setItem: () => expect.fail("full") });
   expect(session.set("secret", true)).toBe(false);
-  expect(session.wanted()).toBe(true);
+  expect(session.tokenRequired()).toBe(true);
   vi.unstubAllGlobals();
-  session.without();
+  session.dismiss();
 });

@@ -1,12 +1,11 @@
 import { store } from "./store";
 
-// The token, where the server wants one. It lives as long as the tab does, or,
-// where a person asked for that, in this browser until it is forgotten. It is in
-// no address.
+// The token for servers that require one. It is kept for the tab, or, on the user's request, in this browser until
+// the user forgets it. It never appears in an address.
 const key = "rockpool.token";
 const listeners = new Set<() => void>();
-let wanted = false;
-let asked = false;
+let required = false;
+let requested = false;
 let grant: string | undefined;
 
 function changed() {
@@ -17,49 +16,48 @@ export const session = {
   token(): string {
     return sessionStorage.getItem(key) ?? localStorage.getItem(key) ?? "";
   },
-  /** Whether the server refused what it was given. */
-  wanted(): boolean {
-    return wanted;
+  /** Whether a token is required: the server rejected the current one, or the user requested another. */
+  tokenRequired(): boolean {
+    return required;
   },
-  /** The server wants a token, or another one. A page that acts with a grant has no other. */
-  want() {
-    if (wanted || grant !== undefined) return;
-    wanted = true;
-    asked = false;
+  /** Records that the server requires a token or rejected the current one. Pages that use a grant ignore this. */
+  requireToken() {
+    if (required || grant !== undefined) return;
+    required = true;
+    requested = false;
     changed();
   },
-  /** A person wants to use another token, though the server takes this one. */
+  /** Records that the user wants another token, although the server accepts this one. */
   change() {
-    wanted = true;
-    asked = true;
+    required = true;
+    requested = true;
     changed();
   },
-  /** Whether it is a person that wants another token. */
-  asked(): boolean {
-    return asked;
+  /** Whether the user, not the server, requested another token. */
+  changeRequested(): boolean {
+    return requested;
   },
   /**
-   * Acts with a grant and nothing else for as long as the page is there: the token of
-   * this browser stays where it is, and is sent nowhere. The grant is stored nowhere.
+   * Uses only a grant until the page is left. The browser's token stays stored and isn't sent. The grant isn't stored.
    */
-  borrow(text: string) {
+  actWithGrant(text: string) {
     grant = text;
     changed();
   },
-  /** Whether it acts with a grant. */
-  borrows(): boolean {
+  /** Whether the page uses a grant. */
+  hasGrant(): boolean {
     return grant !== undefined;
   },
-  /** None was given; who asks without it will be refused, and it is wanted again. */
-  without() {
-    wanted = false;
+  /** Closes the prompt without a token. The next refused request opens it again. */
+  dismiss() {
+    required = false;
     changed();
   },
-  /** Keeps a token; it returns whether the browser's storage had room for it. */
+  /** Stores a token; it returns false if the browser's storage is full. */
   set(token: string, remember: boolean): boolean {
     if (!remember) localStorage.removeItem(key);
     if (!store(sessionStorage, key, token) || (remember && !store(localStorage, key, token))) return false;
-    wanted = false;
+    required = false;
     changed();
     return true;
   },
@@ -74,7 +72,7 @@ export const session = {
   },
 };
 
-/** What a request shows for it. */
+/** credentials returns the request headers with the grant or the token. */
 export function credentials(): Record<string, string> {
   const token = grant ?? session.token();
   return token === "" ? {} : { Authorization: `Bearer ${token}` };

@@ -1,13 +1,13 @@
-// A link to one execution: its id is in the path, and the grant in the fragment, which
-// browsers send to no server, and which is in no Referer.
+// A link to one execution has its id in the path and the grant in the fragment. Browsers don't send the fragment to
+// any server, and it isn't in a Referer.
 const path = "/share/";
 
-/** The link by which people without a token see an execution. */
+/** shareLink returns the link that lets people without a token watch an execution. */
 export function shareLink(origin: string, executionId: string, grant: string): string {
   return `${origin}${path}${encodeURIComponent(executionId)}#grant=${encodeURIComponent(grant)}`;
 }
 
-/** The execution that an address shares; undefined if it is another page's. */
+/** sharedId returns the execution id of a shared link; undefined for other pages. */
 export function sharedId(pathname: string): string | undefined {
   if (!pathname.startsWith(path)) return undefined;
   try {
@@ -17,7 +17,7 @@ export function sharedId(pathname: string): string | undefined {
   }
 }
 
-/** The grant in a fragment; "" if there is none. What looks otherwise is no grant, and used as nothing. */
+/** grantOf returns the grant in a fragment; "" if there is none or it is malformed. */
 export function grantOf(hash: string): string {
   const text = new URLSearchParams(hash.slice(1)).get("grant") ?? "";
   return /^rpg_[\w.-]+$/.test(text) ? text : "";

@@ -1,6 +1,6 @@
-// What this browser stores of a person's, where it can: it can be full, or may store nothing.
+// Storage in this browser. It can be full or forbidden.
 
-/** Stores a text; it returns whether that worked. */
+/** store stores a text; it returns whether that worked. */
 export function store(storage: Pick<Storage, "setItem">, key: string, text: string): boolean {
   try {
     storage.setItem(key, text);
@@ -10,10 +10,10 @@ export function store(storage: Pick<Storage, "setItem">, key: string, text: stri
   }
 }
 
-/** What is written in the playground. */
+/** draftKey is the storage key of the playground's program. */
 export const draftKey = "rockpool.playground";
 
-/** Removes what a person wrote here, in this tab and in this browser. */
+/** forgetDrafts removes the user's programs from this tab and this browser. */
 export function forgetDrafts() {
   for (const storage of [sessionStorage, localStorage]) storage.removeItem(draftKey);
 }

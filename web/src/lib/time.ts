@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-// One clock for all that says how long ago something was.
+// One clock for all components that show relative times.
 const listeners = new Set<() => void>();
 let now = Date.now();
 let timer: ReturnType<typeof setInterval> | undefined;
@@ -9,7 +9,7 @@ function listen(listener: () => void): () => void {
   listeners.add(listener);
   timer ??= setInterval(() => {
     now = Date.now();
-    for (const tell of listeners) tell();
+    for (const notify of listeners) notify();
   }, 1_000);
   return () => {
     listeners.delete(listener);
@@ -20,7 +20,7 @@ function listen(listener: () => void): () => void {
   };
 }
 
-/** The time, to the second; what uses it is shown again each second. */
+/** useNow returns the time and re-renders the component every second. */
 export function useNow(): number {
   return useSyncExternalStore(listen, () => now);
 }

@@ -1,4 +1,4 @@
-import { answer, ServerError, textOf, unreachable } from "./ask";
+import { readResponse, ServerError, textOf, unreachable } from "./request";
 import { graphql } from "./graphql";
 import { credentials } from "./session";
 
@@ -12,7 +12,7 @@ const UploadMutation = graphql(`
   }
 `);
 
-/** Uploads a file as it is, by the multipart request that the schema names; progress gets shares from 0 to 1. */
+/** upload uploads a file byte for byte, by a multipart request. `progress` receives shares from 0 to 1. */
 export function upload(runnerId: string, path: string, file: Blob, progress: (share: number) => void): Promise<unknown> {
   const form = new FormData();
   form.set("operations", JSON.stringify({ query: textOf(UploadMutation), variables: { runnerId, path, file: null, mode: "0644" } }));
@@ -25,9 +25,9 @@ export function upload(runnerId: string, path: string, file: Blob, progress: (sh
     request.setRequestHeader("Accept", "application/json");
     for (const [name, value] of Object.entries(credentials())) request.setRequestHeader(name, value);
     request.upload.onprogress = (event) => event.lengthComputable && progress(event.loaded / event.total);
-    request.onload = () => answer(() => Promise.resolve(new Response(request.responseText, { status: request.status }))).then(resolve, reject);
+    request.onload = () => readResponse(() => Promise.resolve(new Response(request.responseText, { status: request.status }))).then(resolve, reject);
     request.onerror = () => reject(unreachable());
-    request.onabort = () => reject(new ServerError("The upload was given up."));
+    request.onabort = () => reject(new ServerError("The upload was cancelled."));
     request.send(form);
   });
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { measured, percent } from "./usage";
 
-test("a share is of the time between two measurements", () => {
+test("the share refers to the time between two measurements", () => {
   const first = measured(undefined, { cpu: 100, at: 1000 });
   expect(percent(first.share)).toBe("–");
   const second = measured(first, { cpu: 1600, at: 2000 });

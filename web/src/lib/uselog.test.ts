@@ -1,12 +1,12 @@
 import { act, cleanup, renderHook } from "@testing-library/react";
 import type { Sink } from "graphql-ws";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { ask, ServerError } from "./ask";
+import { request, ServerError } from "./request";
 import { link } from "./link";
 import type { LinePage, Stream } from "./loglines";
 import { useLog, useSearchedLog } from "./uselog";
 
-vi.mock("./ask", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
+vi.mock("./request", async (actual) => ({ ...(await actual<object>()), request: vi.fn() }));
 
 let sink: Sink;
 let variables: Record<string, unknown>;
@@ -27,7 +27,7 @@ afterEach(() => {
 /** Shows a log of so many lines. */
 async function opened(total: number, stream?: Stream) {
   const page: LinePage = { lines: [], before: total, total, counted: true, more: false, next: null, cursor: "here" };
-  vi.mocked(ask).mockResolvedValue({ execution: { lines: page } });
+  vi.mocked(request).mockResolvedValue({ execution: { lines: page } });
   const { result } = renderHook(() => useLog("x", stream));
   await act(() => vi.advanceTimersByTimeAsync(0));
   return result;
@@ -43,13 +43,13 @@ test.each([
   expect(variables).toEqual({ executionId: "x", after });
 });
 
-test("what has printed has started", async () => {
+test("output implies that the execution has started", async () => {
   expect((await opened(0)).current.started).toBe(false);
   cleanup();
   expect((await opened(1)).current.started).toBe(true);
 });
 
-test("that events are refused stays, whatever pages come", async () => {
+test("a refused subscription stays reported after pages load", async () => {
   const log = await opened(1);
   act(() => sink.next({ data: { executionEvents: { __typename: "ExecutionOutput", cursor: "next" } } }));
   act(() => sink.next({ errors: [{ message: "not yours", extensions: { code: "FORBIDDEN" } }] } as unknown as Parameters<Sink["next"]>[0]));
@@ -59,9 +59,9 @@ test("that events are refused stays, whatever pages come", async () => {
   expect(log.current.error?.message).toBe("not yours");
 });
 
-test("the first output is asked for at once, a flood ten times a second, and the end at once", async () => {
+test("the first output and the end are requested immediately, more output at most ten times a second", async () => {
   const log = await opened(0);
-  const asked = () => vi.mocked(ask).mock.calls.length;
+  const asked = () => vi.mocked(request).mock.calls.length;
   const says = (event: { __typename: string; [part: string]: unknown }) => act(() => sink.next({ data: { executionEvents: { cursor: "next", ...event } } }));
   const pass = (ms: number) => act(() => vi.advanceTimersByTimeAsync(ms));
   says({ __typename: "ExecutionStarted" });
@@ -83,18 +83,18 @@ test("the first output is asked for at once, a flood ten times a second, and the
   expect(asked() - before).toBe(12);
 });
 
-test("the end is known even where its page fails", async () => {
+test("the end is known even if its page fails", async () => {
   const log = await opened(1);
-  vi.mocked(ask).mockRejectedValue(new ServerError("not yours"));
+  vi.mocked(request).mockRejectedValue(new ServerError("not yours"));
   act(() => sink.next({ data: { executionEvents: { __typename: "ExecutionFinished", cursor: "next", execution: { state: "FINISHED" } } } }));
   await act(() => vi.advanceTimersByTimeAsync(0));
   expect([log.current.error?.message, log.current.end?.state]).toEqual(["not yours", "FINISHED"]);
 });
 
-test("without an execution nothing is asked, and it is known that there are no lines", async () => {
-  vi.mocked(ask).mockClear();
+test("without an execution nothing is requested, and the log is ready and empty", async () => {
+  vi.mocked(request).mockClear();
   const { result } = renderHook(() => useSearchedLog(undefined));
   act(() => result.current.onWanted("x"));
   await act(() => vi.advanceTimersByTimeAsync(1_000));
-  expect([vi.mocked(ask).mock.calls.length, result.current.log.ready, result.current.found.done, await result.current.log.read()]).toEqual([0, true, true, ""]);
+  expect([vi.mocked(request).mock.calls.length, result.current.log.ready, result.current.found.done, await result.current.log.read()]).toEqual([0, true, true, ""]);
 });

@@ -1,9 +1,9 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import { ServerError } from "./ask";
+import { ServerError } from "./request";
 import { follow } from "./follow";
 import { graphql, type ResultOf } from "./graphql";
 import { count } from "./format";
-import { askLines, asShown, Rows, textOfLine, type LinePage, type Range, type Stream, type Wanted } from "./loglines";
+import { requestLines, asShown, Rows, textOfLine, type LinePage, type Range, type Stream, type Wanted } from "./loglines";
 import { OutcomeFragment } from "./outcome";
 import { useSearch, type Found } from "./usesearch";
 
@@ -26,39 +26,39 @@ const LogEventsSubscription = graphql(
 type Event = ResultOf<typeof LogEventsSubscription>["executionEvents"];
 export type End = Extract<Event, { __typename: "ExecutionFinished" }>["execution"];
 
-const showEvery = 100; // ms: a flood is shown some times a second
+const showEvery = 100; // ms between updates while much is printed
 const mostCopied = 10_000; // lines
-const again = 1_000; // ms after the server didn't answer
+const again = 1_000; // ms until a failed request is repeated
 
-/** The lines of an execution's output. What isn't here yet comes once it is shown. */
+/** Log is an execution's output log by lines. Missing rows are loaded when they are shown. */
 export interface Log {
   stream: Stream | undefined;
   rows: Rows;
-  /** Changes when the rows do. */
+  /** Changes whenever the rows change. */
   version: number;
-  /** Whether it is known how many rows there are. */
+  /** Whether the number of rows is known. */
   ready: boolean;
   started: boolean;
   end: End | undefined;
   error: ServerError | undefined;
-  /** Says which rows are shown, so that they come. */
+  /** Reports which rows are shown, so that they are loaded. */
   show: (from: number, to: number) => void;
-  /** Returns the row of the first line from a number on. */
+  /** Returns the row of the first line with at least this number. */
   find: (number: number) => Promise<number>;
-  /** Returns the text of some lines, or of all; it fails where these are too many. */
+  /** Returns the text of some or all lines; it throws for more than 10,000 lines. */
   read: (range?: Range) => Promise<string>;
 }
 
 export interface SearchedLog {
   log: Log;
-  /** What is searched. */
+  /** The searched text. */
   wanted: string;
   found: Found;
   onWanted: (text: string) => void;
   onStream: (stream: Stream | undefined) => void;
 }
 
-/** A log of which one stream or both are shown, and which the server searches. */
+/** useSearchedLog is useLog with a choice of streams and a search on the server. */
 export function useSearchedLog(id: string | undefined): SearchedLog {
   const [stream, onStream] = useState<Stream>();
   const [wanted, onWanted] = useState("");
@@ -67,7 +67,7 @@ export function useSearchedLog(id: string | undefined): SearchedLog {
   return { log, wanted, found, onWanted, onStream };
 }
 
-/** Reads an execution's output in pages, as far as it is shown, and goes on while it runs. Without an execution there are no lines. */
+/** useLog loads the shown pages of an execution's output log and follows it. Without an id it has no lines. */
 export function useLog(id: string | undefined, stream: Stream | undefined): Log {
   const [state, setState] = useState({ id, stream, rows: new Rows(), version: 0, ready: id === undefined, started: false, end: undefined as End | undefined, error: undefined as ServerError | undefined, refused: undefined as ServerError | undefined });
   const shown = useRef({ from: 0, to: 0, load: () => {} });
@@ -80,15 +80,15 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
     let timer: ReturnType<typeof setTimeout> | undefined;
     let grown = false;
     let busy = false;
-    let wait = false; // the server didn't answer
+    let wait = false; // after a failed request
     let end: End | undefined;
-    let refreshed = -showEvery; // when it asked last because more was printed
+    let refreshed = -showEvery; // when new output last caused a request
     setState((before) => ({ ...before, id, stream, rows, version: 0, ready: id === undefined, error: undefined, refused: undefined, ...(before.id === id ? {} : { started: false, end: undefined }) }));
     if (id === undefined) return;
     const show = (change: { ready?: boolean; started?: boolean; end?: End; error?: ServerError | undefined; refused?: ServerError } = {}) => {
       if (!stop.signal.aborted) setState((before) => (before.rows === rows ? { ...before, ...change, version: before.version + 1 } : before));
     };
-    // The first at once; of a flood some a second.
+    // The first output causes a request immediately; more output causes at most ten a second.
     const refresh = () => {
       timer ??= setTimeout(() => {
         timer = undefined;
@@ -98,7 +98,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
       }, end ? 0 : refreshed + showEvery - performance.now());
     };
 
-    // One request at a time: first what was printed last, then what is shown and isn't there.
+    // One request at a time: first the latest output, then shown rows that are missing.
     const load = async () => {
       if (busy || wait) return;
       busy = true;
@@ -111,12 +111,12 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
           const ended = end;
           if (grown) rows.outdate();
           grown = false;
-          const page = await askLines(id, wanted, stream, stop.signal);
+          const page = await requestLines(id, wanted, stream, stop.signal);
           rows.put(page);
           rows.trim(from, to);
           if (!page.counted) grown = true;
           show({ ready: true, error: undefined, ...(page.total > 0 && { started: true }), ...(ended && { end: ended, started: true }) });
-          // Before its first output its start is to come, too. The total of one stream doesn't say whether there is output.
+          // Without output, events begin with the start. One stream's total doesn't say whether there is output.
           if (page.counted) following ??= subscribe(stream === undefined && page.total === 0 ? null : page.cursor);
           if ("skip" in wanted && page.lines.length === 0) break;
         }
@@ -147,7 +147,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
           }
           refresh();
         },
-        failed: (refused) => show({ refused }), // no page clears it: nothing more comes
+        failed: (refused) => show({ refused }), // no page clears it: no more events arrive
       });
     };
 
@@ -171,7 +171,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
   const find = useCallback(
     async (number: number) => {
       if (id === undefined || stream === undefined) return number - 1;
-      const page = await askLines(id, { from: number }, stream);
+      const page = await requestLines(id, { from: number }, stream);
       rows.put(page);
       return page.before;
     },
@@ -182,8 +182,8 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
       const { from, to } = range ?? { from: 1, to: Infinity };
       const out: string[] = [];
       for (let next: number | null = from; id !== undefined && next !== null; ) {
-        const page: LinePage = await askLines(id, { from: next }, stream, undefined, 1_000);
-        if (Math.min(page.total - page.before, to - next + 1) + out.length > mostCopied) throw new ServerError(`More than ${count(mostCopied)} lines can't be copied. Mark some of them by their numbers, or download all.`);
+        const page: LinePage = await requestLines(id, { from: next }, stream, undefined, 1_000);
+        if (Math.min(page.total - page.before, to - next + 1) + out.length > mostCopied) throw new ServerError(`More than ${count(mostCopied)} lines can't be copied. Mark fewer lines by their numbers, or download all.`);
         const lines = page.lines.filter((line) => line.number >= next! && line.number <= to);
         out.push(...lines.map((line) => textOfLine(asShown(line))));
         next = page.more && lines.length === page.lines.length ? page.next : null;

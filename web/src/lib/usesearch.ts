@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "react";
-import { ask, type ServerError } from "./ask";
+import { request, type ServerError } from "./request";
 import { graphql, type ResultOf } from "./graphql";
 import { noExecution, type Stream } from "./loglines";
 
@@ -18,25 +18,25 @@ const SearchQuery = graphql(`
 `);
 
 export interface Found {
-  /** The numbers of the lines, as far as they are known. */
+  /** The numbers of the matching lines found so far. */
   numbers: readonly number[];
-  /** Whether these are all. */
+  /** Whether the search is complete. */
   done: boolean;
-  /** Whether there are more than are looked for. */
+  /** Whether there are more matches than the limit of 10,000. */
   many: boolean;
   error: ServerError | undefined;
 }
 
 const mostHits = 10_000;
-const typing = 250; // ms without a key
-const again = 1_000; // ms after the server didn't answer
+const typing = 250; // ms after the last key
+const again = 1_000; // ms until a failed request is repeated
 const nothing: Found = { numbers: [], done: true, many: false, error: undefined };
 
-/** Has the server search an output. It goes on when `version` changes, as more may have been printed. */
+/** useSearch searches an output log on the server. It continues when `version` changes, because of new output. */
 export function useSearch(id: string | undefined, stream: Stream | undefined, text: string, version: number): Found {
   const key = JSON.stringify([id, stream, text]);
   const [state, setState] = useState({ key, found: nothing });
-  const goOn = useRef(() => {});
+  const resume = useRef(() => {});
   useEffect(() => {
     if (id === undefined || text === "") return;
     const stop = new AbortController();
@@ -49,7 +49,7 @@ export function useSearch(id: string | undefined, stream: Stream | undefined, te
       busy = true;
       try {
         for (let done = false; !done; ) {
-          const answer: ResultOf<typeof SearchQuery> = await ask(SearchQuery, { id, from, stream: stream ?? null, containing: text }, stop.signal);
+          const answer: ResultOf<typeof SearchQuery> = await request(SearchQuery, { id, from, stream: stream ?? null, containing: text }, stop.signal);
           if (!answer.execution) throw noExecution();
           const { lines, more, next } = answer.execution.lines;
           const last = numbers.at(-1) ?? 0;
@@ -72,14 +72,14 @@ export function useSearch(id: string | undefined, stream: Stream | undefined, te
       busy = false;
       void search();
     }, typing);
-    goOn.current = () => void search();
+    resume.current = () => void search();
     return () => {
-      goOn.current = () => {};
+      resume.current = () => {};
       stop.abort();
       clearTimeout(timer);
     };
   }, [key]);
-  useEffect(() => goOn.current(), [version]);
+  useEffect(() => resume.current(), [version]);
   if (id === undefined || text === "") return nothing;
   return state.key === key ? state.found : { ...nothing, done: false };
 }

@@ -12,7 +12,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-test.each([["runners", Runners], ["executions", Executions], ["batches", Batches], ["auditLog", Audit], ["waitingClaims", Queue]])("the columns of %s show once it is known who calls", async (list, Page) => {
+test.each([["runners", Runners], ["executions", Executions], ["batches", Batches], ["auditLog", Audit], ["waitingClaims", Queue]])("the columns of %s show once the caller is known", async (list, Page) => {
   let greet = () => {};
   const greeted = new Promise<void>((resolve) => (greet = resolve));
   let listed = 0;

@@ -1,30 +1,30 @@
 import { useState, useRef } from "react";
-import { actOnAll, tallied, type Tally } from "../lib/bulk";
+import { actOnAll, describeTally, type Tally } from "../lib/bulk";
 import { count } from "../lib/format";
 import { Dialog } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface BulkProps<Row> {
-  /** Which, as they were when the question came; undefined: it isn't asked. */
+  /** The rows at the time of the request; undefined closes the dialog. */
   rows: readonly Row[] | undefined;
-  /** The question, and the button that agrees: "Cancel 3 executions". */
+  /** The question, "Cancel 3 executions?", and the text of its confirming button. */
   title: string;
   agree: string;
   keep: string;
-  /** What ends, and what is kept. */
+  /** Explains what ends and what is kept. */
   children: string;
   nameOf: (row: Row) => string;
   act: (row: Row) => Promise<"done" | "ended">;
-  /** Of those that it was done to, and of those that had ended before. */
+  /** The words for rows acted on ("cancelled") and for rows that had already ended. */
   did: string;
   had: string;
   onClose: () => void;
   onDone: () => void;
 }
 
-const named = 5; // of those that will end
+const named = 5; // rows listed by name
 
-/** Acts on many, once that was meant; it says how far it is, and what became of them. */
+/** BulkDialog acts on many rows after a confirmation. It shows the progress and the results. */
 export function BulkDialog<Row>({ rows, title, agree, keep, children, nameOf, act, did, had, onClose, onDone }: BulkProps<Row>) {
   const [tally, setTally] = useState<Tally>();
   const [stop, setStop] = useState<AbortController>();
@@ -41,20 +41,20 @@ export function BulkDialog<Row>({ rows, title, agree, keep, children, nameOf, ac
     onDone();
   };
   const close = () => {
-    if (stop) return stop.abort(); // what has begun goes on, and is reported
+    if (stop) return stop.abort(); // requests under way continue and are reported
     setTally(undefined);
     onClose();
   };
   const tried = tally ? all - tally.left : 0;
   return (
-    <Dialog title={tally && !stop ? "What became of them" : title} open={rows !== undefined} onClose={close}>
+    <Dialog title={tally && !stop ? "Results" : title} open={rows !== undefined} onClose={close}>
       {!stop && !tally && (
         <>
           <p>{children}</p>
           <ul className="small break">
             {rows?.slice(0, named).map((row, at) => (
               <li key={at} className="mono">
-                <Told text={nameOf(row).slice(0, 120)} />
+                <SafeText text={nameOf(row).slice(0, 120)} />
               </li>
             ))}
             {all > named && <li>and {count(all - named)} more</li>}
@@ -63,7 +63,7 @@ export function BulkDialog<Row>({ rows, title, agree, keep, children, nameOf, ac
       )}
       {stop && <progress max={all} value={tried} aria-label={title} />}
       <p role="status" className="break">
-        {stop ? `${count(tried)} of ${count(all)} …` : tally && <Told text={`${tallied(tally, did, had)}.`} />}
+        {stop ? `${count(tried)} of ${count(all)} …` : tally && <SafeText text={`${describeTally(tally, did, had)}.`} />}
       </p>
       <div className="row">
         <button type="button" className="button" onClick={close}>

@@ -1,8 +1,8 @@
 import { session } from "../lib/session";
 
-/** Offers to enter another token, which may do more. */
+/** ChangeToken offers to enter another token. Pages that use a grant don't show it. */
 export function ChangeToken() {
-  if (session.borrows()) return null;
+  if (session.hasGrant()) return null;
   return (
     <button type="button" className="button small" onClick={session.change}>
       Use another token

@@ -10,12 +10,12 @@ test.each([
   [73, 80],
 ])("a scale for %d ends at %d", (value, want) => expect(nice(value)).toBe(want));
 
-test("what there is stands at the right", () => {
+test("the newest value is at the right edge", () => {
   const { container } = render(<Spark values={[0, 2, 1]} slots={5} label="l" />);
   expect(container.querySelector(".line")!.getAttribute("d")).toBe("M120.0 30.0L180.0 2.0L240.0 16.0");
 });
 
-test("layers stand on one another", () => {
+test("layers are stacked", () => {
   const { container } = render(
     <Stack
       label="l"
@@ -37,7 +37,7 @@ test.each([
   [360, 360],
 ])("%d entries are shown among %d", (length, slots) => expect(slotsFor(length)).toBe(slots));
 
-test("without numbers there is an empty frame", () => {
+test("without values the chart is an empty frame", () => {
   const { container } = render(<Spark values={[]} slots={5} label="l" />);
   expect(container.querySelector("path")).toBeNull();
 });

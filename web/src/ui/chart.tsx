@@ -1,18 +1,18 @@
-/** Numbers over time, oldest first. */
+/** Series is a list of numbers over time, oldest first. */
 export type Series = readonly number[];
 
 const width = 240;
 const height = 32;
 
-/** How many entries of ten seconds are shown: 5 minutes, a quarter, half an hour or an hour, whichever has room. */
+/** slotsFor returns the width of a chart in steps of 10 s: the shortest of 5, 15, 30 and 60 minutes that fits. */
 export function slotsFor(length: number): number {
   return [30, 90, 180].find((slots) => length <= slots) ?? 360;
 }
 
-/** A small line without axes: what it is like, rather than how much. */
+/** Spark draws a small line without axes, which shows a trend and no values. */
 export function Spark({ values, label, slots }: { values: Series; label: string; slots: number }) {
   const top = Math.max(1, ...values);
-  // What there is stands at the right, now.
+  // The right edge is now.
   const x = (i: number) => ((slots - values.length + i) / Math.max(1, slots - 1)) * width;
   const y = (value: number) => height - 2 - (value / top) * (height - 4);
   const line = values.map((value, i) => `${i === 0 ? "M" : "L"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
@@ -35,7 +35,7 @@ export interface Layer {
 
 const chart = { width: 720, height: 160 };
 
-/** Counts on top of one another over time, in steps of ten seconds, with a scale. */
+/** Stack draws stacked counts over time, in steps of 10 s, with a scale. */
 export function Stack({ layers, label }: { layers: readonly Layer[]; label: string }) {
   const length = layers[0]?.values.length ?? 0;
   const slots = slotsFor(length);
@@ -73,7 +73,7 @@ export function Stack({ layers, label }: { layers: readonly Layer[]; label: stri
   );
 }
 
-/** The next number above that makes a scale. */
+/** nice rounds up to a number that suits a scale. */
 export function nice(value: number): number {
   const step = 10 ** Math.floor(Math.log10(value));
   for (const factor of [1, 2, 4, 6, 8, 10]) if (value <= step * factor) return step * factor;

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { ask, ServerError } from "../lib/ask";
+import { request, ServerError } from "../lib/request";
 import { commandText } from "../lib/format";
 import { graphql } from "../lib/graphql";
 import { useAction } from "../lib/hooks";
@@ -16,10 +16,10 @@ const CancelMutation = graphql(`
   }
 `);
 
-/** Cancels an execution, or says that it had ended. */
+/** cancelOne cancels an execution; it returns "ended" if it had already ended or is no longer kept. */
 export async function cancelOne(id: string): Promise<"done" | "ended"> {
   try {
-    const { state, outcome } = (await ask(CancelMutation, { id })).cancelExecution.execution;
+    const { state, outcome } = (await request(CancelMutation, { id })).cancelExecution.execution;
     return state === "FINISHED" && outcome !== "CANCELLED" ? "ended" : "done";
   } catch (error) {
     if (error instanceof ServerError && error.code === "EXECUTION_NOT_FOUND") return "ended";
@@ -39,10 +39,10 @@ const SignalMutation = graphql(`
 
 const signals = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "STOP", "CONT", "KILL"];
 
-/** Sends a signal; that it had ended before is shown by its state, and no error. */
+/** signal sends a signal. It ignores CONFLICT: the page shows the state of an execution that has ended. */
 export async function signal(executionId: string, name: string) {
   try {
-    await ask(SignalMutation, { input: { executionId, signal: name } });
+    await request(SignalMutation, { input: { executionId, signal: name } });
   } catch (error) {
     if (!(error instanceof ServerError && error.code === "CONFLICT")) throw error;
   }
@@ -64,13 +64,13 @@ export function SignalChoice({ value, onChange }: { value: string; onChange: (va
 }
 
 export interface ControlProps {
-  /** Which; without one nothing is asked. */
+  /** The execution to act on; undefined closes the dialog. */
   execution: { id: string; commandLine: string } | undefined;
   onClose: () => void;
   onDone?: () => void;
 }
 
-/** Asks which signal to send. */
+/** SignalDialog asks for a signal and sends it. */
 export function SignalDialog({ execution, onClose, onDone }: ControlProps) {
   const [name, setName] = useState("INT");
   const send = useAction(async (id: string) => {
@@ -92,7 +92,7 @@ export function SignalDialog({ execution, onClose, onDone }: ControlProps) {
         }}
       >
         <p className="break">
-          <span className="mono">{execution && commandText(execution.commandLine)}</span> gets it, with its process group. What it does about it is its own business.
+          The signal goes to <span className="mono">{execution && commandText(execution.commandLine)}</span> and its process group. A program can handle or ignore every signal except SIGKILL and SIGSTOP.
         </p>
         <SignalChoice value={name} onChange={setName} />
         <Failure error={send.error} />
@@ -109,10 +109,10 @@ export function SignalDialog({ execution, onClose, onDone }: ControlProps) {
   );
 }
 
-/** Cancels an execution, once that was meant. */
+/** CancelDialog cancels an execution after a confirmation. */
 export function CancelDialog({ execution, onClose, onDone }: ControlProps) {
   const cancel = useAction(async (id: string) => {
-    await ask(CancelMutation, { id });
+    await request(CancelMutation, { id });
     onDone?.();
     onClose();
   });
@@ -123,7 +123,7 @@ export function CancelDialog({ execution, onClose, onDone }: ControlProps) {
   return (
     <Dialog title="Cancel this execution?" open={execution !== undefined} onClose={close}>
       <p className="break">
-        <span className="mono">{execution && commandText(execution.commandLine)}</span> ends, with every process that it started. What it printed is kept.
+        This ends <span className="mono">{execution && commandText(execution.commandLine)}</span> and every process that it started. Its output is kept.
       </p>
       <Failure error={cancel.error} />
       <div className="row">

@@ -9,7 +9,7 @@ afterEach(() => {
 
 const clipboard = (writeText: (text: string) => Promise<void>) => vi.stubGlobal("navigator", { clipboard: { writeText } });
 
-test("a text is copied, as it is", async () => {
+test("the text is copied unchanged", async () => {
   const copied = vi.fn(() => Promise.resolve());
   clipboard(copied);
   render(<Copy label="The link" text="https://x/#grant=rpg_a" />);
@@ -18,7 +18,7 @@ test("a text is copied, as it is", async () => {
   expect(copied).toHaveBeenCalledWith("https://x/#grant=rpg_a");
 });
 
-test("where there is no clipboard, it is selected", async () => {
+test("without a clipboard the text is selected", async () => {
   clipboard(() => Promise.reject(new Error("refused")));
   render(<Copy label="Token" text="secret" />);
   fireEvent.click(screen.getByRole("button", { name: "Copy" }));

@@ -6,7 +6,7 @@ export interface CopyProps {
   hint?: string;
 }
 
-/** A text to be copied: a link, or a secret that is shown once. */
+/** Copy shows a text with a button that copies it, such as a link or a secret. */
 export function Copy({ label, text, hint }: CopyProps) {
   const id = useId();
   const input = useRef<HTMLInputElement>(null);
@@ -16,7 +16,7 @@ export function Copy({ label, text, hint }: CopyProps) {
       await navigator.clipboard.writeText(text);
       setSaid("Copied");
     } catch {
-      // Without TLS there is no clipboard, or it was refused.
+      // Without TLS browsers have no clipboard API, or they refused.
       input.current?.select();
       setSaid("Selected: copy it with Ctrl-C");
     }

@@ -20,7 +20,7 @@ function Filters() {
 const search = () => window.location.search;
 const type = (label: string, value: string) => fireEvent.change(screen.getByLabelText(label), { target: { value } });
 
-test("a range that ends now, or between two times, and never both", () => {
+test("a time filter is a range or two times, never both", () => {
   render(<Filters />);
   type("Time", "1d");
   expect(search()).toBe("?environment=c&since=1d");
@@ -37,7 +37,7 @@ test("a range that ends now, or between two times, and never both", () => {
   expect(screen.queryByLabelText("to")).toBeNull();
 });
 
-test("a label is added with Enter; one that can't be is kept, and marked", () => {
+test("Enter adds a label; an invalid one is kept and marked", () => {
   render(<Filters />);
   const input = screen.getByLabelText<HTMLInputElement>(/^Label/);
   type("Label, as name=value, then Enter", "=x");
@@ -52,7 +52,7 @@ test("a label is added with Enter; one that can't be is kept, and marked", () =>
   expect(search()).toBe("?environment=c&label=course");
 });
 
-test("a step back is a filter, and not a letter of it", () => {
+test("going back undoes a filter, not a letter", () => {
   render(<Filters />);
   const before = window.history.length;
   for (const text of ["a", "ad", "ada"]) {

@@ -1,20 +1,22 @@
 import { useEffect, useEffectEvent, useState } from "react";
 import { Link, useSearchParams } from "wouter";
 import { useCaller } from "../lib/caller";
-import { localTime, ranges, readLabel, readTime, written, type Read } from "../lib/filter";
+import { localTime, ranges, readLabel, readTime, labelText, type Filters } from "../lib/filter";
 import { graphql } from "../lib/graphql";
 import { useQuery } from "../lib/hooks";
 import { Empty, Notice } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
-/** Values of filters by their names; "" or none ends a filter. */
+/** Change maps filters to new values; "" or an empty list removes a filter. */
 export type Change = Readonly<Record<string, string | readonly string[]>>;
 
-/** The filters in the address, so that a link shows the same. Each change is one step back, but for one that goes on with a text. */
+/**
+ * useFilters returns the filters in the address. Each change adds a history entry, except further typing in a text.
+ */
 export function useFilters(): [URLSearchParams, (change: Change) => void] {
   const [search, setSearch] = useSearchParams();
   const set = (change: Change) => {
-    const goesOn = Object.entries(change).every(([name, value]) => typing.has(name) && search.get(name) && value !== "");
+    const continues = Object.entries(change).every(([name, value]) => typing.has(name) && search.get(name) && value !== "");
     setSearch(
       (before) => {
         const after = new URLSearchParams(before);
@@ -24,7 +26,7 @@ export function useFilters(): [URLSearchParams, (change: Change) => void] {
         }
         return after;
       },
-      { replace: goesOn },
+      { replace: continues },
     );
   };
   return [search, set];
@@ -32,13 +34,15 @@ export function useFilters(): [URLSearchParams, (change: Change) => void] {
 
 const typing = new Set(["text", "held-by", "from", "to", "action"]);
 
-/** One filter of the address. */
+/** useFilter returns one filter of the address. */
 export function useFilter(name: string): [string, (value: string) => void] {
   const [search, set] = useFilters();
   return [search.get(name) ?? "", (value) => set({ [name]: value })];
 }
 
-/** The tenant in the address. A caller without a TenantFilter has none: nothing there could clear it. */
+/**
+ * useTenantFilter returns the tenant in the address; "" for callers without a TenantFilter, who couldn't clear it.
+ */
 export function useTenantFilter(): [string, (value: string) => void] {
   const { caller, showTenants } = useCaller();
   const [tenant, setTenant] = useFilter("tenant");
@@ -60,7 +64,10 @@ export function EnvironmentFilter({ value, onChange, all = "All environments" }:
   return <Choice label="Environment" value={value} onChange={onChange} all={all} options={ids.map((id) => [id, id])} />;
 }
 
-/** Of which tenant. It keeps its place until it is known whether the caller sees several; stand it last in its row. */
+/**
+ * TenantFilter chooses a tenant. It reserves its place until the number of tenants is known, so put it last in its
+ * row.
+ */
 export function TenantFilter({ value, onChange }: { value: string; onChange: (value: string) => void }) {
   const { caller, showTenants, tenants } = useCaller();
   if (caller && !showTenants) return null;
@@ -72,8 +79,8 @@ export function TenantFilter({ value, onChange }: { value: string; onChange: (va
   );
 }
 
-/** That only what belongs to one thing is shown, which a click ends. */
-export function Narrowed({ to, all, onClear }: { to: string; all: string; onClear: () => void }) {
+/** ActiveFilter shows an active filter as a button that removes it. */
+export function ActiveFilter({ to, all, onClear }: { to: string; all: string; onClear: () => void }) {
   return (
     <button type="button" className="button small" aria-label={`Only ${to}: ${all}`} title={all} onClick={onClear}>
       Only {to} ×
@@ -112,13 +119,13 @@ export interface SearchProps {
   placeholder: string;
 }
 
-/** Text to look for: it is looked for once the typing pauses, or with Enter. */
+/** Search is a search input. It reports its text after 300 ms without a key, or on Enter. */
 export function Search({ label, value, onChange, placeholder }: SearchProps) {
   const [text, setText] = useState(value);
   const looked = useEffectEvent(() => {
     if (text !== value) onChange(text);
   });
-  const shown = useEffectEvent(() => setText(value)); // it was changed elsewhere, by going back for example
+  const shown = useEffectEvent(() => setText(value)); // for example after a step back
   useEffect(() => shown(), [value]);
   useEffect(() => {
     const timer = setTimeout(() => looked(), 300);
@@ -138,11 +145,11 @@ export function Search({ label, value, onChange, placeholder }: SearchProps) {
 }
 
 export interface FilteredProps {
-  read: Read;
+  read: Filters;
   set: (change: Change) => void;
 }
 
-/** From when on, and until when. */
+/** TimeFilter chooses a range that ends now, or a begin and an end. */
 export function TimeFilter({ read: { since, from, to }, set }: FilteredProps) {
   const [open, setOpen] = useState(false);
   const range = ranges.find(([, , ms]) => ms === since)?.[0] ?? "";
@@ -153,7 +160,7 @@ export function TimeFilter({ read: { since, from, to }, set }: FilteredProps) {
     else if (range) set({ since: "" });
   };
   const change = (name: "from" | "to") => (value: string) => {
-    setOpen(true); // also where none is left
+    setOpen(true); // keeps the inputs open when both are empty
     set({ [name]: value });
   };
   return (
@@ -169,7 +176,7 @@ export function TimeFilter({ read: { since, from, to }, set }: FilteredProps) {
   );
 }
 
-/** A time of this browser's. It counts once it is whole: what is typed first is a year such as 0002. */
+/** TimeInput is a local time. It reports only years from 1970 on, because a half-typed year is 0002. */
 function TimeInput({ label, value, onChange }: { label: string; value: string | null; onChange: (value: string) => void }) {
   const known = value ? localTime(value) : "";
   const [text, setText] = useState(known);
@@ -195,11 +202,11 @@ function TimeInput({ label, value, onChange }: { label: string; value: string | 
   );
 }
 
-/** Which labels: those that are asked for, and an input for one more. */
+/** LabelFilter shows the filtered labels and an input for one more. */
 export function LabelFilter({ read: { labels }, set }: FilteredProps) {
   const [text, setText] = useState("");
   const [wrong, setWrong] = useState(false);
-  const all = labels.map(written);
+  const all = labels.map(labelText);
   return (
     <>
       <form
@@ -208,21 +215,21 @@ export function LabelFilter({ read: { labels }, set }: FilteredProps) {
           const label = readLabel(text.trim());
           setWrong(!label);
           if (!label) return;
-          set({ label: [...new Set([...all, written(label)])] });
+          set({ label: [...new Set([...all, labelText(label)])] });
           setText("");
         }}
       >
         <input className="input fit" aria-label="Label, as name=value, then Enter" placeholder="Label: name=value ⏎" value={text} aria-invalid={wrong || undefined} onChange={(event) => setText(event.target.value)} />
       </form>
       {labels.map((label) => (
-        <Narrowed key={written(label)} to={`label ${written(label)}`} all="without this label" onClear={() => set({ label: all.filter((one) => one !== written(label)) })} />
+        <ActiveFilter key={labelText(label)} to={`label ${labelText(label)}`} all="without this label" onClear={() => set({ label: all.filter((one) => one !== labelText(label)) })} />
       ))}
     </>
   );
 }
 
-/** What of the address is ignored, and why. */
-export function Ignored({ read: { wrong }, set }: FilteredProps) {
+/** IgnoredFilters lists the invalid filters of the address with the reasons. */
+export function IgnoredFilters({ read: { wrong }, set }: FilteredProps) {
   const [search] = useFilters();
   if (wrong.length === 0) return null;
   const without = (name: string) => search.getAll(name).filter((value) => !wrong.some((one) => one.name === name && one.value === value));
@@ -235,17 +242,17 @@ export function Ignored({ read: { wrong }, set }: FilteredProps) {
         </button>
       }
     >
-      The address has a filter that can't be used, so it is ignored: <Told text={wrong.map(({ name, value, why }) => `${name}=${value.slice(0, 80)} (${why})`).join("; ")} />.
+      The address has invalid filters, which are ignored: <SafeText text={wrong.map(({ name, value, why }) => `${name}=${value.slice(0, 80)} (${why})`).join("; ")} />.
     </Notice>
   );
 }
 
-/** That nothing matches, with what was looked for. */
-export function NoneFound({ what, read: { words }, path }: { what: string; read: Read; path: string }) {
+/** NoMatches says that nothing matches the filters, and lists them. */
+export function NoMatches({ what, read: { words }, path }: { what: string; read: Filters; path: string }) {
   return (
-    <Empty title={`No ${what} here`}>
+    <Empty title={`No matching ${what}`}>
       <p className="break">
-        None matches these filters: <Told text={words.join(", ")} />.
+        No matches for these filters: <SafeText text={words.join(", ")} />.
       </p>
       <Link className="button" href={path}>
         Clear the filters

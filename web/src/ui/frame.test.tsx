@@ -4,7 +4,7 @@ import { SkipLink } from "./frame";
 
 afterEach(cleanup);
 
-test("the way past the navigation leads to the content, and leaves the address as it is", () => {
+test("the skip link focuses the content and keeps the address", () => {
   window.history.replaceState(null, "", "/executions/x#L3-L5");
   render(
     <>
@@ -12,7 +12,7 @@ test("the way past the navigation leads to the content, and leaves the address a
       <main id="main" tabIndex={-1} />
     </>,
   );
-  expect(fireEvent.click(screen.getByText("To the content"))).toBe(false); // the browser doesn't follow it
+  expect(fireEvent.click(screen.getByText("Skip to the content"))).toBe(false); // the browser doesn't follow it
   expect(document.activeElement).toBe(screen.getByRole("main"));
   expect(window.location.hash).toBe("#L3-L5");
 });

@@ -7,11 +7,11 @@ import { Maintenance } from "./maintenance";
 import { Offer } from "./offer";
 import { ForgetToken, SignIn, TokenDialog } from "./token";
 
-/** What stands around every page. */
+/** Frame is the navigation and the dialogs around every page. */
 export function Frame({ children }: { children: ReactNode }) {
   const { version } = useCaller();
   const [location] = useLocation();
-  // On a narrow screen the pages stand in a row that scrolls.
+  // On a narrow screen the navigation is a row that scrolls.
   useEffect(() => {
     document.querySelector(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [location]);
@@ -62,7 +62,7 @@ export function Frame({ children }: { children: ReactNode }) {
   );
 }
 
-/** Leads past the navigation. The address keeps its fragment, which can be a program, a moment or lines. */
+/** SkipLink moves the focus past the navigation. It keeps the address's fragment: a program, a moment or lines. */
 export function SkipLink() {
   const skip = (event: MouseEvent) => {
     if (event.ctrlKey || event.metaKey) return; // a new tab
@@ -71,7 +71,7 @@ export function SkipLink() {
   };
   return (
     <a className="skip" href="#main" onClick={skip}>
-      To the content
+      Skip to the content
     </a>
   );
 }
@@ -113,7 +113,7 @@ function Theme() {
   );
 }
 
-/** Says when what is shown may be old. A short interruption isn't worth a word. */
+/** LinkBanner reports a lost connection after 400 ms. */
 export function LinkBanner() {
   const state = useLink();
   const [said, setSaid] = useState(false);
@@ -124,7 +124,7 @@ export function LinkBanner() {
   }, [state]);
   return (
     <div aria-live="polite">
-      {said && <div className="link-state">The connection was lost. Reconnecting; what is shown may be old.</div>}
+      {said && <div className="link-state">Connection lost. Reconnecting; the page may be out of date.</div>}
     </div>
   );
 }

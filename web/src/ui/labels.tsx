@@ -1,7 +1,7 @@
 import { Link } from "wouter";
-import { withLabel, written, type Label } from "../lib/filter";
+import { withLabel, labelText, type Label } from "../lib/filter";
 import { visible } from "../lib/visible";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface LabelsProps {
   labels: readonly Label[];
@@ -10,11 +10,11 @@ export interface LabelsProps {
   params?: URLSearchParams;
 }
 
-/** Labels; each leads to what else has it. */
+/** Labels shows labels. A click on one filters the table by it. */
 export function Labels({ labels, path, params = new URLSearchParams() }: LabelsProps) {
   return labels.map((label) => (
-    <Link key={label.name} className="chip mono" href={withLabel(path, params, label)} title={`${visible(written(label))}: show only what has this label`}>
-      <Told text={written(label)} />
+    <Link key={label.name} className="chip mono" href={withLabel(path, params, label)} title={`${visible(labelText(label))}: show only rows with this label`}>
+      <SafeText text={labelText(label)} />
     </Link>
   ));
 }

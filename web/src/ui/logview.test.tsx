@@ -1,8 +1,8 @@
 import { act, cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { clock, LogRow } from "./logline";
+import { timeOfDay, LogRow } from "./logline";
 import { LogView, words, type LogViewProps } from "./logview";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { Rows, type LogLine } from "../lib/loglines";
 
 afterEach(() => {
@@ -15,7 +15,7 @@ afterEach(() => {
 
 const line: LogLine = { number: 12, stream: "STDERR", text: "oh no", truncated: false, open: false, at: "2026-11-27T10:00:01.500Z", lostBytes: 0, lostCause: null };
 
-test("a line's number, time and stream are no text of it, but have names", () => {
+test("a line's number, time and stream have accessible names and aren't part of its text", () => {
   const onNumber = vi.fn();
   const { container } = render(<LogRow line={line} style={{}} wanted="" linked timed replay="/executions/1/replay#t=1.5" stop onNumber={onNumber} />);
   expect(container.textContent).toBe("oh no");
@@ -23,19 +23,19 @@ test("a line's number, time and stream are no text of it, but have names", () =>
   expect([number.getAttribute("href"), number.dataset.shown]).toEqual(["#L12", "12"]);
   expect(container.querySelector<HTMLElement>(".line-stream")!.dataset.shown).toBe("err");
   const time = screen.getByRole("link", { name: "Line 12 in the replay" });
-  expect([time.getAttribute("href"), time.dataset.shown]).toEqual(["/executions/1/replay#t=1.5", clock(line.at)]);
+  expect([time.getAttribute("href"), time.dataset.shown]).toEqual(["/executions/1/replay#t=1.5", timeOfDay(line.at)]);
   fireEvent.click(number);
   expect(onNumber.mock.calls[0]![1]).toBe(12);
 });
 
-test("a line that was cut says so", () => {
+test("a truncated line says so", () => {
   const { container } = render(<LogRow line={{ ...line, truncated: true }} style={{}} wanted="" linked timed={false} replay={undefined} stop onNumber={() => {}} />);
-  expect(container.textContent).toContain("cut; download the output for the rest");
+  expect(container.textContent).toContain("truncated; download the output for the rest");
 });
 
-test("what was found is put into words", () => {
+test("the number of matches is described", () => {
   const found = (numbers: number[], done = true, many = false) => ({ numbers, done, many, error: undefined });
-  expect(words(found([]), -1)).toBe("not found");
+  expect(words(found([]), -1)).toBe("no matches");
   expect(words(found([], false), -1)).toBe("searching …");
   expect(words(found([1, 2], false), -1)).toBe("2 so far …");
   expect(words(found([1]), -1)).toBe("1 line");
@@ -53,7 +53,7 @@ function clipboard() {
 
 const itself = { id: "1", began: null };
 
-/** Shows some lines in a box with room for them. */
+/** Shows some lines in a box of fixed size. */
 function shown(parts: Partial<LogViewProps["log"]> = {}, own: LogViewProps["own"] | null = itself) {
   vi.spyOn(HTMLElement.prototype, "clientHeight", "get").mockReturnValue(240);
   vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(800);
@@ -66,7 +66,7 @@ function shown(parts: Partial<LogViewProps["log"]> = {}, own: LogViewProps["own"
 }
 const numberOf = (n: number) => screen.getByRole("link", { name: `Line ${n}` });
 
-test("Tab comes to one line of all, and the arrow keys lead from there to the others", async () => {
+test("one line is the tab stop, and arrow keys move to the others", async () => {
   const { container } = shown();
   fireEvent.click(screen.getByRole("button", { name: "Timestamps" }));
   await screen.findByRole("link", { name: "Line 1" });
@@ -82,7 +82,7 @@ test("Tab comes to one line of all, and the arrow keys lead from there to the ot
   expect([document.activeElement, stops()]).toEqual([numberOf(1), ["Line 1"]]);
 });
 
-test("a mark goes with another click or with Escape, from the address too", async () => {
+test("another click or Escape removes a mark, also from the address", async () => {
   shown();
   const number = await screen.findByRole("link", { name: "Line 2" });
   const says = () => [screen.getByRole("button", { name: /^Copy/ }).textContent, window.location.hash];
@@ -97,7 +97,7 @@ test("a mark goes with another click or with Escape, from the address too", asyn
   expect(says()).toEqual(["Copy all", ""]);
 });
 
-test("on another page than the execution's, lines are marked and leave the address alone", async () => {
+test("on other pages marked lines don't change the address", async () => {
   window.history.replaceState(null, "", "#grant=x");
   const { container } = shown({}, null);
   fireEvent.click(screen.getByRole("button", { name: "Timestamps" }));
@@ -108,7 +108,7 @@ test("on another page than the execution's, lines are marked and leave the addre
   window.history.replaceState(null, "", "#");
 });
 
-test("a link to a line is followed once the server answers, and says where it refuses", async () => {
+test("a link to a line waits for the server, and shows a refusal", async () => {
   window.history.replaceState(null, "", "#L3");
   await new Promise((resolve) => window.addEventListener("hashchange", resolve, { once: true })); // no browser has this one
   vi.useFakeTimers();
@@ -121,7 +121,7 @@ test("a link to a line is followed once the server answers, and says where it re
   window.history.replaceState(null, "", "#");
 });
 
-test("that it was copied is said for a while, and anew", async () => {
+test("the message 'Copied' disappears and is announced again", async () => {
   vi.useFakeTimers();
   const write = clipboard();
   const read = vi.fn(() => Promise.resolve("text"));
@@ -143,7 +143,7 @@ test("that it was copied is said for a while, and anew", async () => {
   screen.getByText("too many");
 });
 
-test("wrap and times are remembered, and what is copied is what is marked", async () => {
+test("wrap and timestamps are remembered, and marked lines are copied", async () => {
   const rows = new Rows();
   rows.put({ before: 0, lines: [line], total: 1, counted: true, more: false, next: null, cursor: "c" });
   const read = vi.fn(() => Promise.resolve("oh no"));

@@ -1,6 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState, type CSSProperties, type KeyboardEvent, type MouseEvent, type ReactNode } from "react";
-import type { ServerError } from "../lib/ask";
+import type { ServerError } from "../lib/request";
 import { copyText } from "../lib/clipboard";
 import { between, count } from "../lib/format";
 import { rangeHash, readRange, type Range, type Stream } from "../lib/loglines";
@@ -9,17 +9,17 @@ import type { SearchedLog } from "../lib/uselog";
 import type { Found } from "../lib/usesearch";
 import { LogRow } from "./logline";
 import { Empty } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface LogViewProps extends SearchedLog {
   /**
-   * Where it is given, the page is the execution's own: its address has the lines that are marked, and a line's time leads
-   * to the replay, that much later than the execution was started.
+   * Set on the execution's own page: the address then contains the marked lines, and a line's time links to the same
+   * moment of the replay.
    */
   own?: { id: string; began: string | null };
   label: string;
   tools?: ReactNode;
-  /** What stands there as long as there is nothing. */
+  /** Shown instead of lines while there are none. */
   nothing: ReactNode;
   height?: string;
 }
@@ -27,18 +27,18 @@ export interface LogViewProps extends SearchedLog {
 type Align = "auto" | "center" | "start" | "end";
 
 const lineHeight = 24;
-/** Rows in the list. What is before and after them comes by a button: browsers draw nothing that is 30 million pixels high. */
+/** The number of rows in the list. Buttons load the rows before and after: browsers can't draw 30 million pixels. */
 export const listed = 50_000;
-const again = 1_000; // ms after the server didn't answer
+const again = 1_000; // ms until a failed request is repeated
 const copied = "Copied";
-const shortly = 4_000; // ms for which that is said
+const shortly = 4_000; // ms for which "Copied" is shown
 const streams = [
   ["both", undefined],
   ["stdout", "STDOUT"],
   ["stderr", "STDERR"],
 ] as const;
 
-/** An output of any size, of which the server has the lines: numbered, searchable, with links to lines, and with the end in sight while more comes. */
+/** LogView shows an output log of any size by pages from the server: numbered, searchable, with links to lines. */
 export function LogView({ log, wanted, found, onWanted, onStream, own, label, tools, nothing, height }: LogViewProps) {
   const [wraps, setWraps] = useRemembered("log.wrap", true);
   const [times, setTimes] = useRemembered("log.times", false);
@@ -85,10 +85,10 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
   }, []);
   useLayoutEffect(() => {
     if (target) virtual.scrollToIndex(target.row - begin, { align: target.align });
-    // It goes there once.
+    // Scrolls once for each target.
   }, [target]);
 
-  // Tab comes to one line: to the one that had the focus, or to the first in sight.
+  // The tab stop is the line that last had the focus, or the first visible one.
   const stop = items.some(({ index }) => begin + index === focused) ? focused : begin + (virtual.range?.startIndex ?? 0);
   useLayoutEffect(() => {
     const number = focusing.current && scroll.current?.querySelector<HTMLElement>(`[data-index="${focused - begin}"] .line-number`);
@@ -97,7 +97,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
     number.focus({ preventScroll: true });
   });
 
-  // A link to lines shows them, also where the address changes.
+  // A link to lines shows them, also when the fragment changes on the open page.
   const linked = own !== undefined;
   useEffect(() => {
     if (!linked) return;
@@ -133,7 +133,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
     const { pathname, search } = window.location;
     if (linked) window.history.replaceState(window.history.state, "", range ? rangeHash(range) : pathname + search);
     setMarked(range);
-    setShownMark(range); // it is in sight
+    setShownMark(range); // already visible
   };
   const onNumber = (event: MouseEvent, number: number) => {
     if (linked && (event.ctrlKey || event.metaKey)) return; // a new tab
@@ -148,7 +148,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
     if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
       line.querySelector<HTMLElement>(event.key === "ArrowLeft" ? ".line-number" : ".line-time")?.focus();
     } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
-      event.preventDefault(); // it scrolls as far as it must
+      event.preventDefault(); // goTo scrolls
       const row = begin + Number(line.dataset.index) + (event.key === "ArrowUp" ? -1 : 1);
       if (row < begin || row >= begin + length) return;
       focusing.current = true;
@@ -168,7 +168,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
     );
   };
   const copy = async () => {
-    setSaid(""); // so that it is announced each time
+    setSaid(""); // so that screen readers announce it each time
     try {
       await copyText(log.read(marked));
       setSaid(copied);
@@ -208,7 +208,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
           {wanted !== "" && (
             <>
               <span className="small soft num" role="status">
-                {found.error ? <Told text={found.error.message} /> : words(found, hit)}
+                {found.error ? <SafeText text={found.error.message} /> : words(found, hit)}
               </span>
               <button type="button" className="button small" onClick={() => visit(hit < 0 ? -1 : hit - 1)} aria-label="Previous match">
                 ↑
@@ -231,7 +231,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
                 onStream(stream);
                 setHit(-1);
                 setFirst(0);
-                setShownMark(undefined); // it has another row
+                setShownMark(undefined); // the line has another row
                 if (!marked) setFollowing(true);
               }}
             >
@@ -328,20 +328,20 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
   );
 }
 
-/** What stands in the place of an output that is empty (yet), on one stream or on both. */
+/** NothingPrinted replaces an empty output log, of one stream or of both. */
 export function NothingPrinted({ on, ended }: { on: Stream | undefined; ended: boolean }) {
-  return <Empty title={on !== undefined ? `Nothing on ${on.toLowerCase()}` : ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && <p>What it prints shows here at once.</p>}</Empty>;
+  return <Empty title={on !== undefined ? `No output on ${on.toLowerCase()}` : ended ? "No output" : "No output yet"}>{!ended && <p>Output appears here live.</p>}</Empty>;
 }
 
-/** How many lines were found, and which of them is shown. */
+/** words describes the number of matches and the current one. */
 export function words(found: Found, hit: number): string {
   const n = found.numbers.length;
   if (!found.done) return n === 0 ? "searching …" : `${count(n)} so far …`;
-  if (n === 0) return "not found";
+  if (n === 0) return "no matches";
   return `${hit < 0 ? "" : `${count(hit + 1)} of `}${count(n)}${found.many ? "+" : ""} ${n === 1 ? "line" : "lines"}`;
 }
 
-/** The replay at a line's moment: a little later, as times are rounded here, so that the line is there. */
+/** replayOf links to the replay at a line's time, plus 10 ms because times are rounded, so that the line is drawn. */
 function replayOf(id: string, began: string | null, at: string): string {
   const seconds = began ? Math.max(0, between(began, at) / 1000) + 0.01 : 0;
   return `/executions/${id}/replay#t=${Number(seconds.toFixed(3))}`;

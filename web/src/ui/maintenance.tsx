@@ -2,7 +2,7 @@ import { Link } from "wouter";
 import { useActivity } from "../lib/activity";
 import { useCaller } from "../lib/caller";
 
-/** Says on every page that the cluster is drained: then it is meant that no runner starts. */
+/** Maintenance reports on every page that the cluster is draining. */
 export function Maintenance() {
   const { data } = useActivity();
   const { may } = useCaller();

@@ -18,13 +18,13 @@ export type Capacity = ResultOf<typeof CapacityFragment>;
 
 export interface FigureProps {
   name: string;
-  /** Undefined: it isn't known yet. */
+  /** Undefined until it is known. */
   value: number | undefined;
-  /** Where what was counted is listed. */
+  /** The page that lists the counted objects. */
   href?: string;
 }
 
-/** A number with its name. */
+/** Figure shows a number with its name. */
 export function Figure({ name, value, href }: FigureProps) {
   const text = value === undefined ? "…" : count(value);
   return (
@@ -43,7 +43,7 @@ export function Figure({ name, value, href }: FigureProps) {
   );
 }
 
-/** What goes on now: what runs, what failed and what waits. */
+/** Figures shows running executions, failures a minute and waiting claims. */
 export function Figures({ activity }: { activity: Activity | undefined }) {
   return (
     <>
@@ -57,19 +57,22 @@ export function Figures({ activity }: { activity: Activity | undefined }) {
 const ghz = (mhz: number) => `${count(mhz / 1000)} GHz`;
 const mib = (n: number) => bytes(n * 2 ** 20);
 
-/** What is promised to runners of what can be promised: what is left is what a start finds free. */
-export function Promised({ capacity }: { capacity: Capacity | undefined }) {
+/**
+ * Allocated shows the CPU and memory allocated to runners, of the allocatable amount. The rest is free for new
+ * runners.
+ */
+export function Allocated({ capacity }: { capacity: Capacity | undefined }) {
   const of = (used: number, all: number, unit: (n: number) => string) => `${unit(used)} of ${unit(all)}, ${unit(Math.max(0, all - used))} free`;
   return (
     <>
       <Meter
-        label="CPU promised"
+        label="CPU allocated"
         used={capacity?.cpuMHzUsed ?? 0}
         of={capacity?.cpuMHzPromisable ?? 0}
         text={capacity ? of(capacity.cpuMHzUsed, capacity.cpuMHzPromisable, ghz) : "…"}
       />
       <Meter
-        label="Memory promised"
+        label="Memory allocated"
         used={capacity?.memoryMiBUsed ?? 0}
         of={capacity?.memoryMiBPromisable ?? 0}
         text={capacity ? of(capacity.memoryMiBUsed, capacity.memoryMiBPromisable, mib) : "…"}
@@ -78,13 +81,13 @@ export function Promised({ capacity }: { capacity: Capacity | undefined }) {
   );
 }
 
-/** What the figures of Promised mean. */
-export function Meaning({ capacity, machine }: { capacity: Capacity; machine: string }) {
+/** CapacityNote explains the figures of Allocated. */
+export function CapacityNote({ capacity, machine }: { capacity: Capacity; machine: string }) {
   const more = capacity.memoryMiBPromisable > capacity.memoryMiB || capacity.cpuMHzPromisable > capacity.cpuMHz;
   return (
     <p className="soft small">
-      A runner is promised its environment's CPU and memory, whether it uses them or not. {machine} has {ghz(capacity.cpuMHz)} and {mib(capacity.memoryMiB)}
-      {more ? "; the server's overcommit settings let it promise more." : "."}
+      Each runner is allocated its environment's CPU and memory, whether it uses them or not. {machine} has {ghz(capacity.cpuMHz)} and {mib(capacity.memoryMiB)}
+      {more ? "; the server's overcommit settings allow allocating more." : "."}
     </p>
   );
 }

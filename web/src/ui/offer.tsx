@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import type { Needed } from "../lib/access";
 import { useCaller } from "../lib/caller";
 
-/** Shows its children to those who may use them. Until the caller is known it keeps their place, so that nothing moves. */
+/** Offer shows its children to callers with the access. Until the caller is known it reserves their place. */
 export function Offer({ to, children }: { to: Needed; children: ReactNode }) {
   const { caller, may } = useCaller();
   if (may(to)) return children;

@@ -1,7 +1,7 @@
 import { cleanup, render, screen } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
 import { needs } from "../lib/access";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { Only } from "./only";
 import { Failure } from "./parts";
 
@@ -9,7 +9,7 @@ afterEach(cleanup);
 
 const caller = { kind: "TOKEN" as const, name: "<b>x</b>\u202e", role: "CLIENT" as const, tenant: "a" };
 
-test("a page that needs more says what, and what to do", () => {
+test("a page without access shows the required role and how to get it", () => {
   const { container } = render(<Only title="Tokens" need={needs.tokens} caller={caller} met={false}>secret</Only>);
   expect(container.textContent).not.toContain("secret");
   expect(screen.getByText("This page needs the role ADMIN")).toBeTruthy();
@@ -25,7 +25,7 @@ test.each([
   expect(container.textContent).toBe("secret");
 });
 
-test("what the server forbids says what to do, and isn't tried again", () => {
+test("FORBIDDEN shows what to do and offers no retry", () => {
   const { container } = render(<Failure error={new ServerError("tokens needs the role ADMIN; this token has CLIENT", "FORBIDDEN")} retry={() => {}} />);
   expect(container.textContent).toContain("this token has CLIENT. Ask an administrator");
   expect(screen.queryByText("Try again")).toBeNull();

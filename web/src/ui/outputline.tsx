@@ -3,9 +3,9 @@ import { spans, type Style } from "../lib/ansi";
 import type { Line } from "../lib/loglines";
 import { missing } from "../lib/loss";
 import { visible } from "../lib/visible";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
-/** One line of output, as text in colours. */
+/** OutputLine shows one line of output as text with colours. */
 export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
   if (line.lost !== undefined) return <span className="lost">{missing(line.lost.bytes, line.lost.cause)}</span>;
   const out = spans(line.text, line.style).map((span, key) => {
@@ -21,24 +21,24 @@ export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
   return out.length === 0 ? "\u200b" : out;
 }
 
-/** The text with what is searched marked in it. */
+/** marked returns the text with the matches of a search marked. */
 function marked(text: string, wanted: string): ReactNode {
-  if (wanted === "") return visible(text) === text ? text : <Told text={text} />;
+  if (wanted === "") return visible(text) === text ? text : <SafeText text={text} />;
   const low = text.toLowerCase();
   const needle = wanted.toLowerCase();
   const out: ReactNode[] = [];
   let from = 0;
   for (let at = low.indexOf(needle); at >= 0; at = low.indexOf(needle, from)) {
-    if (at > from) out.push(<Told key={`b${at}`} text={text.slice(from, at)} />);
+    if (at > from) out.push(<SafeText key={`b${at}`} text={text.slice(from, at)} />);
     out.push(
       <mark key={at}>
-        <Told text={text.slice(at, at + needle.length)} />
+        <SafeText text={text.slice(at, at + needle.length)} />
       </mark>,
     );
     from = at + needle.length;
   }
-  if (from === 0) return visible(text) === text ? text : <Told text={text} />;
-  out.push(<Told key="rest" text={text.slice(from)} />);
+  if (from === 0) return visible(text) === text ? text : <SafeText text={text} />;
+  out.push(<SafeText key="rest" text={text.slice(from)} />);
   return out;
 }
 

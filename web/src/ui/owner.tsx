@@ -1,7 +1,7 @@
-/** To which tenant something belongs, and whether others may use it. */
+/** Owner shows the tenant of an object, and whether it is shared. */
 export function Owner({ tenant, shared = false }: { tenant: string; shared?: boolean }) {
   return (
-    <span className="owner" title={shared ? `Of tenant ${tenant}; every tenant may use it` : `Of tenant ${tenant}`}>
+    <span className="owner" title={shared ? `Tenant ${tenant}; every tenant may use it` : `Tenant ${tenant}`}>
       {tenant}
       {shared && ", shared"}
     </span>

@@ -1,19 +1,19 @@
 import { useEffect, useId, useRef, useSyncExternalStore, type ReactNode } from "react";
 import { Link } from "wouter";
-import type { ServerError } from "../lib/ask";
+import type { ServerError } from "../lib/request";
 import { session } from "../lib/session";
 import { ChangeToken } from "./changetoken";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface PageProps {
   title: string;
-  /** Where it hangs: the page above it. */
+  /** The parent page. */
   above?: { title: string; href: string };
   actions?: ReactNode;
   children: ReactNode;
 }
 
-/** A page: its heading, what can be done, and what it shows. */
+/** Page is a page with its heading and actions. It sets the document's title. */
 export function Page({ title, above, actions, children }: PageProps) {
   useEffect(() => {
     document.title = `${title} · Rockpool`;
@@ -22,7 +22,7 @@ export function Page({ title, above, actions, children }: PageProps) {
     <main id="main" tabIndex={-1}>
       <header className="head">
         {above && (
-          <nav className="crumbs small" aria-label="Above this page">
+          <nav className="crumbs small" aria-label="Breadcrumb">
             <Link href={above.href}>{above.title}</Link>
           </nav>
         )}
@@ -41,6 +41,7 @@ export interface CardProps {
   bare?: boolean;
 }
 
+/** Card is a titled section. `bare` leaves out the padding. */
 export function Card({ title, aside, children, bare }: CardProps) {
   const id = useId();
   return (
@@ -62,6 +63,7 @@ export interface NoticeProps {
   action?: ReactNode;
 }
 
+/** Notice shows a message in a box; kind "bad" is announced as an alert. */
 export function Notice({ kind, children, action }: NoticeProps) {
   return (
     <div className={`notice ${kind ?? ""}`} role={kind === "bad" ? "alert" : "status"}>
@@ -71,21 +73,21 @@ export function Notice({ kind, children, action }: NoticeProps) {
   );
 }
 
-/** What failed, and the way on. Behind the prompt for a token it says nothing: the prompt does. */
+/** Failure shows an error and what to do. While the prompt for a token is open, UNAUTHENTICATED shows nothing. */
 export function Failure({ error, retry }: { error: ServerError | undefined; retry?: () => void }) {
-  const prompted = useSyncExternalStore(session.listen, session.wanted);
+  const prompted = useSyncExternalStore(session.listen, session.tokenRequired);
   if (!error || (prompted && error.code === "UNAUTHENTICATED")) return null;
   if (error.code === "UNAUTHENTICATED") {
     return (
       <Notice kind="warn" action={<ChangeToken />}>
-        This page needs a token. An administrator of the server makes one.
+        This page needs a token. Ask an administrator of the server for one.
       </Notice>
     );
   }
   if (error.code === "FORBIDDEN") {
     return (
       <Notice kind="warn" action={<ChangeToken />}>
-        <Told text={error.message} />. Ask an administrator for a token that may do it.
+        <SafeText text={error.message} />. Ask an administrator for a token with this permission.
       </Notice>
     );
   }
@@ -100,12 +102,12 @@ export function Failure({ error, retry }: { error: ServerError | undefined; retr
         )
       }
     >
-      <Told text={error.message} />
+      <SafeText text={error.message} />
     </Notice>
   );
 }
 
-/** A view in which there is nothing yet, and what to do about it. */
+/** Empty replaces an empty view, and says what to do. */
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="empty">
@@ -115,6 +117,7 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   );
 }
 
+/** Loading is the placeholder while `what` loads. */
 export function Loading({ what }: { what: string }) {
   return (
     <div className="loading" role="status">
@@ -125,6 +128,7 @@ export function Loading({ what }: { what: string }) {
 
 export type Tone = "good" | "warn" | "bad" | "busy" | "quiet";
 
+/** Tag shows a state as a short coloured text. */
 export function Tag({ tone, children }: { tone: Tone; children: ReactNode }) {
   return <span className={`tag ${tone}`}>{children}</span>;
 }
@@ -137,8 +141,8 @@ export interface DialogProps {
 }
 
 /**
- * A modal dialog. Escape closes it. The close event arrives late, when this dialog or another may
- * be open again. A close that the parent asked for is ignored.
+ * Dialog is a modal dialog, which Escape closes. Browsers fire the close event late, when this or another dialog can
+ * already be open again. So it ignores the event after a close by the parent.
  */
 export function Dialog({ title, open, onClose, children }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
@@ -175,12 +179,13 @@ export interface FieldProps {
   hint?: ReactNode;
   error?: string | undefined;
   wide?: boolean;
-  /** Whether it is a checkbox: its label stands beside it. */
+  /** Whether it is a checkbox: its label then follows it. */
   check?: boolean;
-  /** Gets what ties it to its label, hint and error. */
+  /** Renders the control with the attributes that connect it to its label, hint and error. */
   children: (tie: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean | undefined }) => ReactNode;
 }
 
+/** Field is a form control with its label, hint and error. */
 export function Field({ label, hint, error, wide, check, children }: FieldProps) {
   const id = useId();
   const described = [hint && `${id}-hint`, error && `${id}-wrong`].filter(Boolean).join(" ") || undefined;
@@ -213,7 +218,7 @@ export function Field({ label, hint, error, wide, check, children }: FieldProps)
   );
 }
 
-/** Pairs of a name and a value. */
+/** Facts lists pairs of a name and a value. */
 export function Facts({ children }: { children: [string, ReactNode][] }) {
   return (
     <dl className="facts">

@@ -4,16 +4,16 @@ import { Meter, PoolBar, PoolCounts } from "./pool";
 
 afterEach(cleanup);
 
-test("a bar says what it shows", () => {
+test("the bar's accessible name has its counts", () => {
   render(<PoolBar pool={{ size: 4, idle: 2, claimed: 1, starting: 1, stopping: 0, waiting: 0 }} />);
-  const bar = screen.getByRole("img", { name: "2 idle, 1 claimed, 1 starting, 4 wanted idle" });
+  const bar = screen.getByRole("img", { name: "2 idle, 1 claimed, 1 starting, pool size 4" });
   expect([...bar.querySelectorAll("span")].map((part) => part.style.width)).toEqual(["50%", "25%", "25%", "0%"]);
 });
 
-test("claims that wait lead to the queue of their environment", () => {
+test("waiting claims link to the queue of their environment", () => {
   const pool = { size: 4, idle: 0, claimed: 1, starting: 1, stopping: 0, waiting: 2 };
   const { rerender } = render(<PoolCounts environment="a b" pool={pool} />);
-  expect(screen.getByRole("link", { name: "2 claims wait" }).getAttribute("href")).toBe("/access/queue?environment=a%20b");
+  expect(screen.getByRole("link", { name: "2 claims waiting" }).getAttribute("href")).toBe("/access/queue?environment=a%20b");
   rerender(<PoolCounts environment="a b" pool={{ ...pool, waiting: 0 }} />);
   expect(screen.queryByRole("link")).toBeNull();
 });

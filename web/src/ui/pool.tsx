@@ -17,11 +17,11 @@ const kinds = [
   ["stopping", "stopping"],
 ] as const;
 
-/** What a pool's runners do, as shares of a bar; a mark stands where as many are idle as are wanted. */
+/** PoolBar shows a pool's runners by state as shares of a bar, with a mark at the pool's size. */
 export function PoolBar({ pool }: { pool: Counts }) {
   const all = pool.idle + pool.claimed + pool.starting + pool.stopping;
   const scale = Math.max(all, pool.size, 1);
-  const words = [...kinds.filter(([kind]) => pool[kind] > 0).map(([kind, word]) => `${count(pool[kind])} ${word}`), `${count(pool.size)} wanted idle`].join(", ");
+  const words = [...kinds.filter(([kind]) => pool[kind] > 0).map(([kind, word]) => `${count(pool[kind])} ${word}`), `pool size ${count(pool.size)}`].join(", ");
   return (
     <div className="pool-bar" role="img" aria-label={words} title={words}>
       {kinds.map(([kind]) => (
@@ -32,7 +32,7 @@ export function PoolBar({ pool }: { pool: Counts }) {
   );
 }
 
-/** The same in numbers; a zero says nothing and is left out. What waits leads to the queue. */
+/** PoolCounts shows a pool's runners by state, without zeros, and links waiting claims to the queue. */
 export function PoolCounts({ environment, pool }: { environment: string; pool: Counts }) {
   return (
     <div className="pool-counts num small">
@@ -44,17 +44,17 @@ export function PoolCounts({ environment, pool }: { environment: string; pool: C
             {count(pool[kind])} {word}
           </span>
         ))}
-      {kinds.every(([kind]) => pool[kind] === 0) && <span className="none">No runner</span>}
+      {kinds.every(([kind]) => pool[kind] === 0) && <span className="none">No runners</span>}
       {pool.waiting > 0 && (
         <Link className="waiting" href={`/access/queue?environment=${encodeURIComponent(environment)}`}>
-          {plural(pool.waiting, "claim waits", "claims wait")}
+          {plural(pool.waiting, "claim waiting", "claims waiting")}
         </Link>
       )}
     </div>
   );
 }
 
-/** How much of something is taken. More than there is can be promised: then a mark stands where there is no more. */
+/** Meter shows the used share of a resource. When it is overcommitted, a mark shows the real amount. */
 export function Meter({ label, used, of, text }: { label: string; used: number; of: number; text: string }) {
   const share = of > 0 ? used / of : 0;
   const over = share > 1;
@@ -65,7 +65,7 @@ export function Meter({ label, used, of, text }: { label: string; used: number; 
         <div className="soft">{label}</div>
         <div className="num">{words}</div>
       </div>
-      <div className="meter-bar" role="img" aria-label={`${label}: ${words}`} title={over ? "Overcommitted: runners are promised more than the machine has." : undefined}>
+      <div className="meter-bar" role="img" aria-label={`${label}: ${words}`} title={over ? "Overcommitted: more is allocated to runners than the machine has." : undefined}>
         <span style={{ width: `${Math.min(100, share * 100)}%` }} />
         <i style={{ left: `${100 / share}%` }} hidden={!over} />
       </div>

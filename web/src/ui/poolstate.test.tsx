@@ -21,8 +21,8 @@ const says = (draining: boolean, of = pool) => {
   return container.textContent;
 };
 
-test("a pool without runners is held up, but one that is drained is meant to be empty", () => {
-  expect(says(false)).toBe("Held upno room");
+test("a pool with a reason is not filling, except while the cluster drains", () => {
+  expect(says(false)).toBe("Not fillingno room");
   cleanup();
   expect(says(true)).toBe("The cluster is draining. New runners don't start; claims wait.Drained");
   for (const left of [{ claimed: 1 }, { stopping: 1 }]) {

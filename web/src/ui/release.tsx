@@ -1,32 +1,32 @@
-import { ask } from "../lib/ask";
+import { request } from "../lib/request";
 import { ReleaseMutation } from "../lib/calls";
 import { short } from "../lib/format";
 import { useAction } from "../lib/hooks";
 import { Dialog, Failure } from "./parts";
 
-/** Releases a runner, or says that it was gone. */
+/** releaseOne releases a runner; it returns "ended" if it was already gone. */
 export async function releaseOne(id: string): Promise<"done" | "ended"> {
-  return (await ask(ReleaseMutation, { id })).releaseRunner.released ? "done" : "ended";
+  return (await request(ReleaseMutation, { id })).releaseRunner.released ? "done" : "ended";
 }
 
 export interface ReleaseProps {
-  /** Which; without one the question isn't asked. */
+  /** The runner to release; undefined closes the dialog. */
   runner: { id: string; environmentId: string } | undefined;
   onClose: () => void;
   onReleased?: () => void;
 }
 
-/** Releases a runner, once that was meant. */
+/** ReleaseDialog releases a runner after a confirmation. */
 export function ReleaseDialog({ runner, onClose, onReleased }: ReleaseProps) {
   const release = useAction(async (id: string) => {
-    await ask(ReleaseMutation, { id });
+    await request(ReleaseMutation, { id });
     onReleased?.();
     onClose();
   });
   return (
     <Dialog title="Release this runner?" open={runner !== undefined} onClose={onClose}>
       <p>
-        Runner <span className="mono">{runner && short(runner.id)}</span> of {runner?.environmentId} ends, with all that runs in it and all of its files. What was printed is kept.
+        This ends runner <span className="mono">{runner && short(runner.id)}</span> of {runner?.environmentId} with all its programs, and deletes its files. Output is kept.
       </p>
       <Failure error={release.error} />
       <div className="row">

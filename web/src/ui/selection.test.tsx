@@ -1,6 +1,6 @@
 import { act, cleanup, fireEvent, render, renderHook, screen } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { BulkDialog } from "./bulk";
 import { useSelection } from "./selection";
 
@@ -14,7 +14,7 @@ const rows = (...ids: string[]): Row[] => ids.map((id) => ({ id, ended: id === "
 const hook = (initialProps: Row[]) => renderHook((all: Row[]) => useSelection(all, (row) => !row.ended, (row) => row.id), { initialProps });
 const ids = (of: ReturnType<typeof hook>["result"]) => of.current.chosen.map(({ id }) => id).join("");
 
-test("what is chosen stays through changes of the table, until it can't be chosen any more", () => {
+test("selected rows stay selected across changes, until they can't be selected", () => {
   const { result, rerender } = hook(rows("a", "b", "x", "c"));
   act(() => result.current.set({ id: "b" }, true, false));
   rerender(rows("n", "a", "b", "c"));
@@ -23,7 +23,7 @@ test("what is chosen stays through changes of the table, until it can't be chose
   expect(ids(result)).toBe("");
 });
 
-test("Shift chooses a range, and takes one away, over rows that can't be chosen", () => {
+test("Shift selects and deselects a range, without unselectable rows", () => {
   const { result } = hook(rows("a", "b", "x", "c", "d"));
   act(() => result.current.set({ id: "d" }, true, true)); // there is none before
   expect(ids(result)).toBe("d");
@@ -33,7 +33,7 @@ test("Shift chooses a range, and takes one away, over rows that can't be chosen"
   expect(ids(result)).toBe("d");
 });
 
-test("all that are shown are chosen at once", () => {
+test("one checkbox selects all loaded rows", () => {
   const { result, rerender } = hook(rows("a", "x", "b"));
   act(() => result.current.setAll(true));
   expect(result.current.all).toBe(true);

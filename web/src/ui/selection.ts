@@ -1,21 +1,21 @@
 import { useRef, useState } from "react";
 
-/** Which rows of a table are chosen. */
+/** Selection is the selected rows of a table. */
 export interface Selection<Row> {
-  /** Those that are, in the table's order. A row that can't be chosen any more isn't among them. */
+  /** The selected rows in the table's order, without rows that can no longer be selected. */
   chosen: readonly Row[];
   has: (row: Row) => boolean;
   may: (row: Row) => boolean;
-  /** What a row is called. */
+  /** Returns a row's name. */
   nameOf: (row: Row) => string;
-  /** Chooses a row, or not; with a range also those between it and the one before. */
+  /** Selects or deselects a row; with `range` also the rows between it and the previous one. */
   set: (row: Row, on: boolean, range: boolean) => void;
-  /** Chooses all that are loaded, or none. */
+  /** Selects all loaded rows, or none. */
   setAll: (on: boolean) => void;
   all: boolean;
 }
 
-/** Keeps what is chosen by ids, whatever comes and goes meanwhile. */
+/** useSelection keeps the selection by ids, across changes of the rows. */
 export function useSelection<Row extends { id: string }>(rows: readonly Row[], may: (row: Row) => boolean, nameOf: (row: Row) => string): Selection<Row> {
   const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
   const last = useRef<string>(undefined);

@@ -9,7 +9,7 @@ test.each(["", undefined])("a foot that says nothing yet keeps its height: %j", 
   expect(container.querySelector(".table-foot")!.textContent).toBe("\u00a0");
 });
 
-test("until it is known which columns there are, the head keeps its place and no row shows", () => {
+test("while columns are pending, the header reserves its place and no row shows", () => {
   const columns = [{ name: "Name", width: "1fr", cell: (row: string) => row }];
   const table = (pending: boolean) => <Table label="Rows" columns={columns} pending={pending} rows={["a"]} rowKey={String} total={1} least="1rem" empty="Not known yet" />;
   const { rerender } = render(table(true));

@@ -10,33 +10,36 @@ export interface Column<Row> {
   width: string;
   /** Whether its cells hold buttons. */
   acts?: boolean;
-  /** In which line of a card it is, from 0 on, where the window is narrow; without one it isn't. A table whose columns all have none scrolls sideways instead. */
+  /**
+   * The line of a card that shows the column in a narrow window, from 0; undefined hides it there. A table without any
+   * such column scrolls sideways instead.
+   */
   card?: number;
   cell: (row: Row) => ReactNode;
 }
 
-/** To which tenant rows belong, where that is worth saying. */
+/** tenantColumn shows the tenant of each row. */
 export const tenantColumn: Column<{ tenant: string }> = { name: "Tenant", width: "7rem", cell: (row) => <Owner tenant={row.tenant} /> };
 
 export interface TableProps<Row> {
   label: string;
   columns: readonly Column<Row>[];
-  /** It isn't known yet which columns there are: the head keeps its place, and no row is shown. */
+  /** Whether the columns aren't known yet: the header reserves its place, and no row is shown. */
   pending?: boolean;
   rows: readonly Row[];
   rowKey: (row: Row) => string;
-  /** Of all rows, loaded or not; for whoever can't see the scroll bar. */
+  /** The number of all rows, loaded or not, for screen readers. */
   total: number;
-  /** The least width, under which it scrolls sideways. */
+  /** The width below which the table scrolls sideways. */
   least: string;
-  /** Called when the end comes near. */
+  /** Called when the last loaded rows come into view. */
   onEnd?: () => void;
-  /** Called with the first and the last row that exist, by their places, when these change. */
+  /** Called with the indices of the first and the last rendered row, when these change. */
   onSeen?: (first: number, last: number) => void;
   foot?: ReactNode;
-  /** Which rows are chosen, by checkboxes before them; without it there are none. */
+  /** The selected rows; undefined shows no checkboxes. */
   selection?: Selection<Row> | undefined;
-  /** What can be done with those that are chosen. */
+  /** The actions on the selected rows. */
   actions?: ReactNode;
   empty: ReactNode;
 }
@@ -45,7 +48,7 @@ const rowHeight = 44;
 const cardLine = 30;
 const cardSpace = 16; // above the first line, and below the last
 
-/** A table in which only the rows that can be seen exist. */
+/** Table is a table that renders only the visible rows. */
 export function Table<Row>({ label, columns, pending = false, rows: known, rowKey, total, least, onEnd, onSeen, foot, selection, actions, empty }: TableProps<Row>) {
   const rows = pending ? [] : known;
   const lines = linesOf(columns);
@@ -113,9 +116,9 @@ export function Table<Row>({ label, columns, pending = false, rows: known, rowKe
         <span className="grow">{foot || "\u00a0"}</span>
         {selection && selection.chosen.length > 0 && (
           <>
-            <span role="status">{selection.chosen.length} chosen</span>
+            <span role="status">{selection.chosen.length} selected</span>
             <button type="button" className="button small" onClick={() => selection.setAll(false)}>
-              None
+              Clear
             </button>
             {actions}
           </>
@@ -125,28 +128,28 @@ export function Table<Row>({ label, columns, pending = false, rows: known, rowKe
   );
 }
 
-/** The columns by the lines of a card. */
+/** linesOf groups the columns by the lines of a card. */
 function linesOf<Row>(columns: readonly Column<Row>[]): Column<Row>[][] {
   const lines: Column<Row>[][] = [];
   for (const column of columns) if (column.card !== undefined) (lines[column.card] ??= []).push(column);
   return lines;
 }
 
-/** Chooses all rows that are loaded. */
+/** SelectAll selects all loaded rows. */
 function SelectAll<Row>({ of }: { of: Selection<Row> }) {
   const some = of.chosen.length > 0 && !of.all;
   return (
     <span role="columnheader" className="selects">
-      <input type="checkbox" aria-label="Choose all that are shown" checked={of.all} ref={(box) => void (box && (box.indeterminate = some))} onChange={(event) => of.setAll(event.target.checked)} />
+      <input type="checkbox" aria-label="Select all loaded rows" checked={of.all} ref={(box) => void (box && (box.indeterminate = some))} onChange={(event) => of.setAll(event.target.checked)} />
     </span>
   );
 }
 
-/** Chooses a row; with Shift also those up to the one that was chosen before. */
+/** Select selects a row; with Shift also the rows up to the previously selected one. */
 function Select<Row>({ of, row }: { of: Selection<Row>; row: Row }) {
   return (
     <div role="cell" className="selects">
-      {of.may(row) && <input type="checkbox" aria-label={`Choose ${of.nameOf(row)}`} checked={of.has(row)} onChange={(event) => of.set(row, event.target.checked, (event.nativeEvent as MouseEvent).shiftKey)} />}
+      {of.may(row) && <input type="checkbox" aria-label={`Select ${of.nameOf(row)}`} checked={of.has(row)} onChange={(event) => of.set(row, event.target.checked, (event.nativeEvent as MouseEvent).shiftKey)} />}
     </div>
   );
 }

@@ -10,14 +10,14 @@ afterEach(() => {
   vi.useRealTimers();
   vi.unstubAllGlobals();
   session.forget();
-  session.without();
+  session.dismiss();
   window.history.replaceState(null, "", "/");
 });
 
-/** Resolves once the answer of an address was read, and what it changes is shown. */
+/** Resolves after the response of an address was read and rendered. */
 let shown: (address: string) => Promise<void>;
 
-/** A server that answers to this kind of caller; undefined: it wants a token. */
+/** A server for this kind of caller; undefined: it requires a token. */
 function serves(kind: Caller["kind"] | undefined, { configured = true, logout = new Response(null, { status: 204 }) } = {}) {
   const asked: string[] = [];
   const read: string[] = [];
@@ -41,7 +41,7 @@ function serves(kind: Caller["kind"] | undefined, { configured = true, logout = 
   return asked;
 }
 
-/** Says what is known of the caller. */
+/** Renders the known caller. */
 function Known() {
   const { caller, error } = useCaller();
   return <output>{caller?.kind ?? error?.code}</output>;
@@ -63,7 +63,7 @@ test("a server without a provider offers no sign-in", async () => {
   expect(screen.queryByRole("link")).toBeNull();
 });
 
-test("a caller with a token that holds isn't asked to sign in", async () => {
+test("a caller with a valid token isn't offered a sign-in", async () => {
   session.set("a-token", false);
   const asked = serves("TOKEN");
   show();
@@ -72,7 +72,7 @@ test("a caller with a token that holds isn't asked to sign in", async () => {
   expect(screen.queryByRole("link")).toBeNull();
 });
 
-test("to sign in forgets a token that the server refuses: it would count before the session", async () => {
+test("signing in forgets a rejected token, which would take precedence over the session", async () => {
   session.set("a-refused-token", true);
   serves(undefined);
   show();
@@ -98,26 +98,26 @@ test.each([
   expect(screen.queryByRole("link")).toBeNull();
 });
 
-test("a dialog for another token keeps the one that the server takes: it offers no sign-in", async () => {
+test("the dialog for another token keeps a valid token and offers no sign-in", async () => {
   session.set("a-token", true);
   serves("TOKEN");
   render(<TokenDialog />);
   act(() => session.change());
   await waitFor(() => screen.getByText(/To sign in instead/));
   expect(screen.queryByText("Sign in")).toBeNull();
-  act(() => session.without());
-  act(() => session.want()); // now the server refuses it
+  act(() => session.dismiss());
+  act(() => session.requireToken()); // the server now rejects it
   await waitFor(() => screen.getByText("Sign in"));
 });
 
-test("a provider that wasn't answered about is asked about again", async () => {
+test("the query for a provider is repeated after a failure", async () => {
   vi.useFakeTimers();
   const asked = serves(undefined);
   const answering = fetch;
   let failing = true;
   vi.stubGlobal("fetch", (address: string, init?: RequestInit) => (failing && address === "/auth/provider" ? Promise.resolve(new Response("busy", { status: 503 })) : answering(address, init)));
   render(<TokenDialog />);
-  await act(async () => session.want());
+  await act(async () => session.requireToken());
   expect(screen.queryByText("Sign in")).toBeNull();
   failing = false;
   await act(() => vi.advanceTimersByTimeAsync(3_000));
@@ -125,7 +125,7 @@ test("a provider that wasn't answered about is asked about again", async () => {
   expect(screen.getByText("Sign in")).toBeTruthy();
 });
 
-test("the way back is the page as it is now, with its filters", async () => {
+test("signing in returns to the current page with its filters", async () => {
   serves("ANONYMOUS");
   show();
   const link = await waitFor(() => screen.getByRole("link", { name: "Sign in" }));
@@ -134,7 +134,7 @@ test("the way back is the page as it is now, with its filters", async () => {
   await waitFor(() => expect(link.getAttribute("href")).toBe(`/auth/login?return=${encodeURIComponent("/?environment=python")}`));
 });
 
-test("a person who signed in signs out, and the page loads anew", async () => {
+test("signing out reloads the page", async () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   const asked = serves("SESSION");
   localStorage.setItem("rockpool.playground", "a program");
@@ -145,7 +145,7 @@ test("a person who signed in signs out, and the page loads anew", async () => {
   expect(asked).toEqual(["POST /graphql", "POST /auth/logout"]);
 });
 
-test("a token is forgotten with the programs that were written under it, also those of the last moment", () => {
+test("forgetting the token deletes the drafts, also unsaved ones", () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   session.set("a-token", true);
   const late = session.listen(() => localStorage.setItem("rockpool.playground", "late"));
@@ -157,11 +157,11 @@ test("a token is forgotten with the programs that were written under it, also th
   expect([sessionStorage.length, localStorage.length]).toEqual([0, 0]);
 });
 
-test("a token that the browser cannot store is reported", () => {
+test("a token that the browser can't store is reported", () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   serves(undefined);
   render(<TokenDialog />);
-  act(() => session.want());
+  act(() => session.requireToken());
   vi.spyOn(session, "set").mockReturnValue(false);
   fireEvent.change(screen.getByLabelText("Token"), { target: { value: "a-token" } });
   fireEvent.submit(screen.getByLabelText("Token").closest("form")!);
@@ -169,7 +169,7 @@ test("a token that the browser cannot store is reported", () => {
   expect(reload).not.toHaveBeenCalled();
 });
 
-test("a sign-out that fails says that the session goes on", async () => {
+test("a failed sign-out reports that the session continues", async () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   serves("SESSION", { logout: new Response("you are still signed in", { status: 503 }) });
   show();
@@ -182,7 +182,7 @@ test.each([true, false])("the dialog that asks for a token offers to sign in, wh
   const asked = serves(undefined, { configured });
   render(<TokenDialog />);
   expect(asked).toEqual([]);
-  act(() => session.want());
+  act(() => session.requireToken());
   await shown("/auth/provider");
   expect(asked).toEqual(["GET /auth/provider"]);
   expect(screen.queryByText("Sign in") !== null).toBe(configured);

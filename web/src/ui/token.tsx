@@ -1,6 +1,6 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { useLocation, useSearch } from "wouter";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { useCaller } from "../lib/caller";
 import { useAction } from "../lib/hooks";
 import { session } from "../lib/session";
@@ -9,9 +9,9 @@ import { Dialog, Field } from "./parts";
 
 const tryEvery = 3_000;
 
-/** Whether people can sign in at this server, once it has said so. A server that doesn't answer is asked again. */
+/** useProvider reports whether people can sign in at this server. After a failure it asks again every 3 s. */
 function useProvider(ask: boolean): boolean {
-  const [there, setThere] = useState(false);
+  const [configured, setConfigured] = useState(false);
   useEffect(() => {
     if (!ask) return;
     const stop = new AbortController();
@@ -20,10 +20,10 @@ function useProvider(ask: boolean): boolean {
       try {
         const response = await fetch("/auth/provider", { signal: stop.signal });
         if (!response.ok) throw new Error(response.statusText);
-        const { configured } = (await response.json()) as { configured: boolean };
-        setThere(configured);
+        const provider = (await response.json()) as { configured: boolean };
+        setConfigured(provider.configured);
       } catch {
-        if (!stop.signal.aborted) timer = setTimeout(() => void load(), tryEvery); // until then a token is the way in
+        if (!stop.signal.aborted) timer = setTimeout(() => void load(), tryEvery); // meanwhile only a token works
       }
     };
     void load();
@@ -32,15 +32,15 @@ function useProvider(ask: boolean): boolean {
       clearTimeout(timer);
     };
   }, [ask]);
-  return there;
+  return configured;
 }
 
 /**
- * Leads to the provider, and from there back to this page. A token would count before the session, so
- * it is forgotten: offer it only where there is none, or where the server refuses it.
+ * SignInLink leads to the provider and from there back to this page. It forgets the token, which would take precedence
+ * over the session. So offer it only if there is no token or the server rejects it.
  */
 function SignInLink({ small }: { small?: boolean }) {
-  // A change of either shows the link anew: it leads back to the page as it is now.
+  // The hooks re-render the link when the address changes: it leads back to the current page.
   useLocation();
   useSearch();
   const back = new URLSearchParams({ return: window.location.pathname + window.location.search });
@@ -51,7 +51,7 @@ function SignInLink({ small }: { small?: boolean }) {
   );
 }
 
-/** Signs out a person who signed in, and lets one sign in where nobody is known. */
+/** SignIn offers to sign out of a session, or to sign in while the caller is anonymous or unauthenticated. */
 export function SignIn() {
   const { caller, error } = useCaller();
   const outside = caller ? caller.kind === "ANONYMOUS" : error?.code === "UNAUTHENTICATED";
@@ -81,18 +81,18 @@ function SignOut() {
   );
 }
 
-/** Asks for the token that the server wants, and loads the page again with it. */
+/** TokenDialog asks for the token that the server requires, and reloads the page with it. */
 export function TokenDialog() {
-  const wanted = useSyncExternalStore(session.listen, session.wanted);
+  const wanted = useSyncExternalStore(session.listen, session.tokenRequired);
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
   const [full, setFull] = useState(false);
   const provider = useProvider(wanted);
   const there = session.token() !== "";
-  const valid = there && session.asked();
-  const title = session.asked() ? "Use another token" : there ? "The server doesn't take this token" : "This server wants a token";
+  const valid = there && session.changeRequested();
+  const title = session.changeRequested() ? "Use another token" : there ? "The server rejected this token" : "This server requires a token";
   return (
-    <Dialog title={title} open={wanted} onClose={session.without}>
+    <Dialog title={title} open={wanted} onClose={session.dismiss}>
       <form
         className="stack"
         onSubmit={(event) => {
@@ -102,7 +102,7 @@ export function TokenDialog() {
           if (kept) window.location.reload();
         }}
       >
-        <Field label="Token" error={full ? "This browser can't keep the token: its storage is full. Clear this site's data." : undefined} hint="An administrator of the server makes tokens; the first one is in the file of its --token-file. It goes to this server only, and is never in an address.">
+        <Field label="Token" error={full ? "This browser can't store the token because its storage is full. Clear this site's data and try again." : undefined} hint="Ask an administrator of the server for a token. The first one is in the file that --token-file names. The token is sent only to this server and never appears in an address.">
           {(tie) => (
             <input {...tie} className="input" type="password" autoComplete="off" required value={token} onChange={(event) => setToken(event.target.value)} />
           )}
@@ -113,14 +113,14 @@ export function TokenDialog() {
         </label>
         <p className="small soft">
           {remember
-            ? "Every tab has it, until it is forgotten here: then whoever uses this browser profile can use the server, too."
-            : "This tab keeps it until it is closed. Another tab, GraphiQL's too, asks for it again."}
+            ? "All tabs use the token until you forget it here. Anyone who uses this browser profile can then use the server."
+            : "This tab keeps the token until it is closed. Other tabs, including GraphiQL, ask for it again."}
         </p>
-        {provider && valid && <p className="small soft">To sign in instead, first choose Forget the token, outside of this dialog.</p>}
+        {provider && valid && <p className="small soft">To sign in instead, close this dialog and choose Forget the token.</p>}
         <div className="row">
           {provider && !valid && <SignInLink />}
           <button className="button primary" type="submit">
-            Use it
+            Use the token
           </button>
         </div>
       </form>
@@ -128,13 +128,13 @@ export function TokenDialog() {
   );
 }
 
-/** What ends it, where there is a token, with what was written under it. */
+/** ForgetToken removes the token and the playground's drafts from this browser. Without a token it shows nothing. */
 export function ForgetToken() {
   const there = useSyncExternalStore(session.listen, session.token) !== "";
   if (!there) return null;
   const forget = () => {
     session.forget();
-    forgetDrafts(); // whoever comes next sees no program of this person's
+    forgetDrafts(); // the next user must not see this user's programs
     window.location.reload();
   };
   return (

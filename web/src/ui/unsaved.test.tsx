@@ -26,13 +26,13 @@ const unload = () => {
   return event.defaultPrevented;
 };
 
-test("without changes nothing asks", () => {
+test("without changes leaving needs no confirmation", () => {
   const followed = shown(false);
   click("Away");
   expect([followed.mock.calls.length, unload()]).toEqual([1, false]);
 });
 
-test("a link away asks, and is followed once that was meant", () => {
+test("a link to another page asks for confirmation and is then followed", () => {
   const followed = shown(true);
   expect(unload()).toBe(true);
   click("Away");
@@ -44,7 +44,7 @@ test("a link away asks, and is followed once that was meant", () => {
   expect([followed.mock.calls.length, unload()]).toEqual([1, false]);
 });
 
-test("a link within the page, or to another tab, doesn't ask", () => {
+test("a link within the page or to another tab needs no confirmation", () => {
   const followed = shown(true);
   click("Within");
   click("Away", { ctrlKey: true });

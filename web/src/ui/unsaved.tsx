@@ -3,8 +3,8 @@ import { beforeTraversal } from "../lib/traverse";
 import { Dialog } from "./parts";
 
 /**
- * Asks before a page with unsaved changes is left: by a link, by the browser's back and forward, and, in
- * the browser's words, by a reload or a closed tab. What leads on by itself, such as a saved form, isn't asked.
+ * Unsaved asks for confirmation before a link, back or forward leaves a page with unsaved changes. For a reload or a
+ * closed tab the browser asks. Navigation by the page itself, for example after saving, isn't affected.
  */
 export function Unsaved({ changes }: { changes: boolean }) {
   const [leave, setLeave] = useState<() => void>();
@@ -30,25 +30,25 @@ export function Unsaved({ changes }: { changes: boolean }) {
     const back = (event: PopStateEvent) => {
       if (leaving.current || !elsewhere(new URL(window.location.href))) return;
       event.stopImmediatePropagation();
-      window.history.pushState(null, "", here); // the page stays; leaving it goes back over this entry
+      window.history.pushState(null, "", here); // stays on the page; leaving goes back over this entry
       setLeave(() => go(() => window.history.back()));
     };
     const unload = (event: BeforeUnloadEvent) => {
       if (!leaving.current) event.preventDefault();
     };
     document.addEventListener("click", click, true);
-    const goOn = beforeTraversal(back);
+    const removeGuard = beforeTraversal(back);
     window.addEventListener("beforeunload", unload);
     return () => {
       document.removeEventListener("click", click, true);
-      goOn();
+      removeGuard();
       window.removeEventListener("beforeunload", unload);
     };
   }, [changes]);
   const stay = () => setLeave(undefined);
   return (
     <Dialog title="Leave without saving?" open={leave !== undefined} onClose={stay}>
-      <p>What you changed here isn't saved.</p>
+      <p>Your changes aren't saved.</p>
       <div className="row">
         <button type="button" className="button" onClick={stay}>
           Stay

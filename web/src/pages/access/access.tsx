@@ -13,12 +13,12 @@ import You from "./you";
 interface Part {
   path: string;
   title: string;
-  /** What it needs; without one everybody may see it. */
+  /** The required access; undefined admits every caller. */
   need?: Needed;
   page: ComponentType;
 }
 
-/** The pages of the section. Another one needs a line here. */
+/** parts lists the pages of the section. A new page needs an entry here. */
 const parts: readonly Part[] = [
   { path: "tokens", title: "Tokens", need: "tokens", page: Tokens },
   { path: "tenants", title: "Tenants", page: Tenants },
@@ -27,7 +27,7 @@ const parts: readonly Part[] = [
   { path: "you", title: "You", page: You },
 ];
 
-/** Who may use the server, and what for: each caller sees the pages that are for it. */
+/** Access shows the section's pages that the caller has access to. */
 export default function Access({ part }: { part: string | undefined }) {
   const { caller, error, may, reload } = useCaller();
   const mine = parts.filter(({ need }) => !need || may(need));
@@ -35,7 +35,7 @@ export default function Access({ part }: { part: string | undefined }) {
     if (caller) return <Redirect to={`/access/${mine[0]!.path}`} replace />;
     return (
       <Page title="Access">
-        {error ? <Failure error={error} retry={reload} /> : <Loading what="who you are" />}
+        {error ? <Failure error={error} retry={reload} /> : <Loading what="your access" />}
       </Page>
     );
   }
@@ -44,7 +44,7 @@ export default function Access({ part }: { part: string | undefined }) {
     return (
       <Page title="Access">
         <Empty title="No page has this address">
-          <Link href="/access">What there is about access</Link>
+          <Link href="/access">Go to Access</Link>
         </Empty>
       </Page>
     );

@@ -32,7 +32,7 @@ function row(change: Partial<Entry>) {
   return { only, cells: [...container.querySelectorAll("p")].map((cell) => cell.textContent) };
 }
 
-test("an entry says who did what to which object, and a click narrows the log to the same", () => {
+test("an entry shows caller, action and object, and a click filters by them", () => {
   const { only, cells } = row({});
   expect(cells.slice(1)).toEqual(["course", "claimRunner", "runner …0000abcd", "OK", "127.0.0.1"]);
   for (const name of [/^course/, /^claimRunner/, /^runner/]) fireEvent.click(screen.getByRole("button", { name }));
@@ -48,7 +48,7 @@ test("an unknown caller is found by its kind, and a name is text", () => {
   expect(row({ actorName: "<b>x</b>\u202e" }).cells[1]).toBe("<b>x</b>U+202E");
 });
 
-/** Shows the page to a caller of a tenant, and returns what it asks the log for. */
+/** Shows the page to a caller of a tenant, and returns the variables of its queries. */
 function show(address: string, tenant: string | null, answer: object) {
   window.history.replaceState(null, "", address);
   const asked: Record<string, unknown>[] = [];
@@ -67,7 +67,7 @@ function show(address: string, tenant: string | null, answer: object) {
 }
 const log = { auditLog: { nodes: [entry({})], pageInfo: { hasNextPage: false, endCursor: "1" } } };
 
-test("an error beside a page is a note beside its entries", async () => {
+test("an error with a page is shown as a note with its entries", async () => {
   show("/access/audit", null, { data: log, errors: [{ message: "3 entries are missing here", extensions: { code: "CLUSTER_UNAVAILABLE" } }] });
   await waitFor(() => screen.getByText("1 entry"));
   expect(screen.getByText("3 entries are missing here").closest("[role=status]")).toBeTruthy();
@@ -79,26 +79,26 @@ test("an error without a page is a failure", async () => {
   expect((await waitFor(() => screen.getByRole("alert"))).textContent).toContain("it is down");
 });
 
-test.each(["1e10", "48", "-1", "x"])("an age of %s, which isn't offered, is any time", async (age) => {
+test.each(["1e10", "48", "-1", "x"])("the invalid age %s means any time", async (age) => {
   const asked = show(`/access/audit?age=${age}`, null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   expect(asked.at(-1)).toMatchObject({ from: null });
-  expect((screen.getByLabelText("Since when") as HTMLSelectElement).value).toBe("");
+  expect((screen.getByLabelText("Time") as HTMLSelectElement).value).toBe("");
 });
 
-test("an age that is offered narrows the log", async () => {
+test("a valid age filters the log", async () => {
   const asked = show("/access/audit?age=24", null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   expect(Date.now() - Date.parse(asked.at(-1)!.from as string)).toBeGreaterThanOrEqual(24 * 3_600_000);
 });
 
-test.each([["?outcome=failed", true], ["?outcome=ok", false], ["?outcome=x", null], ["", null]])("an outcome in the address narrows the log: %s", async (address, failed) => {
+test.each([["?outcome=failed", true], ["?outcome=ok", false], ["?outcome=x", null], ["", null]])("an outcome in the address filters the log: %s", async (address, failed) => {
   const asked = show(`/access/audit${address}`, null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   expect(asked.at(-1)).toMatchObject({ failed });
 });
 
-test("the outcome is chosen", async () => {
+test("choosing an outcome filters the log", async () => {
   const asked = show("/access/audit", null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   fireEvent.change(screen.getByLabelText("Outcome"), { target: { value: "failed" } });
@@ -128,7 +128,7 @@ function serves(n: number) {
 const never = new AbortController().signal;
 const ids = (rows: readonly Entry[]) => [rows.length, rows[0]?.id, rows.at(-1)?.id];
 
-test("a refresh asks for new entries only, however many came", async () => {
+test("a refresh queries only new entries", async () => {
   const { log, asked } = serves(500);
   const { page, refresh } = entriesOf({ action: "claimRunner" });
   const first = await refresh({ rows: [], total: 0, end: null, more: false }, never);
@@ -144,7 +144,7 @@ test("a refresh asks for new entries only, however many came", async () => {
   await waitFor(async () => expect(ids((await refresh(after, never)).rows)).toEqual([650, "1749", "1100"]));
 });
 
-test("a refresh says anew what the server said beside the entries", async () => {
+test("a refresh shows the server's note again", async () => {
   const errors = [{ message: "3 entries are missing here", extensions: { code: "CLUSTER_UNAVAILABLE" } }];
   const { refresh } = entriesOf({});
   vi.stubGlobal("fetch", async () => Response.json({ data: log }));
@@ -157,7 +157,7 @@ test("a refresh says anew what the server said beside the entries", async () => 
   expect((await refresh(missing, never)).note).toBeUndefined();
 });
 
-test("a button says what the log is narrowed to, and that a click ends that", async () => {
+test("an active filter is a button that removes it", async () => {
   show("/access/audit?actor=t1&object=r1", null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   fireEvent.click(screen.getByRole("button", { name: "Only caller t1: show all callers" }));

@@ -3,10 +3,10 @@ import { useCaller } from "../../lib/caller";
 import { moment, plural, short } from "../../lib/format";
 import { usePages } from "../../lib/pages";
 import { visible } from "../../lib/visible";
-import { Choice, Narrowed, Search, TenantFilter, useFilter, useTenantFilter } from "../../ui/filters";
+import { Choice, ActiveFilter, Search, TenantFilter, useFilter, useTenantFilter } from "../../ui/filters";
 import { Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Table, type Column } from "../../ui/table";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { actorOf, entriesOf, type Entry } from "./auditlog";
 
 const ages = [
@@ -26,21 +26,21 @@ export interface Narrowing {
   object: (id: string) => void;
 }
 
-/** The columns. A click on who, what or on which object shows only entries with the same. */
+/** auditColumns returns the columns. A click on a caller, an action or an object filters by it. */
 export function auditColumns(only: Narrowing): readonly Column<Entry>[] {
   return [
-    { name: "When", width: "9rem", cell: (row) => <span className="num" title={row.at}>{moment(row.at)}</span> },
+    { name: "Time", width: "9rem", cell: (row) => <span className="num" title={row.at}>{moment(row.at)}</span> },
     {
-      name: "Who",
+      name: "Caller",
       width: "minmax(9rem, 1.5fr)",
       cell: (row) => (
         <button type="button" className="button plain small" title={`${visible(row.actorName)} (${[row.actorKind, row.role, row.actorId].filter(Boolean).join(", ")}): show only these entries`} onClick={() => only.actor(actorOf(row))}>
-          <Told text={row.actorName || row.actorKind.toLowerCase()} />
+          <SafeText text={row.actorName || row.actorKind.toLowerCase()} />
         </button>
       ),
     },
     {
-      name: "Did what",
+      name: "Action",
       width: "minmax(9rem, 1fr)",
       cell: (row) => (
         <button type="button" className="button plain small" title="Show only these entries" onClick={() => only.action(row.action)}>
@@ -49,7 +49,7 @@ export function auditColumns(only: Narrowing): readonly Column<Entry>[] {
       ),
     },
     {
-      name: "To which object",
+      name: "Object",
       width: "minmax(11rem, 1.5fr)",
       cell: (row) =>
         row.objectId ? (
@@ -61,13 +61,13 @@ export function auditColumns(only: Narrowing): readonly Column<Entry>[] {
         ),
     },
     { name: "Outcome", width: "minmax(10rem, 1fr)", cell: (row) => <Tag tone={row.outcome === "OK" ? "good" : "bad"}>{row.outcome}</Tag> },
-    { name: "From where", width: "9rem", cell: (row) => <span className="mono soft">{row.address ?? "–"}</span> },
+    { name: "Address", width: "9rem", cell: (row) => <span className="mono soft">{row.address ?? "–"}</span> },
   ];
 }
 
 const ofTenants: Column<Entry> = { name: "Tenant", width: "7rem", cell: (row) => row.tenant ?? <span className="soft">Server</span> };
 
-/** Who did what, the latest first. */
+/** Audit shows the audit log, newest first. */
 export default function Audit() {
   const { caller, showTenants } = useCaller();
   const [tenant, setTenant] = useTenantFilter();
@@ -88,19 +88,19 @@ export default function Audit() {
   const filtered = tenant || action || actor || object || failed !== null || age;
   return (
     <Page title="Audit log">
-      <p className="soft">Who changed what, or tried to. A click on a caller, an action or an object shows only entries with the same.</p>
+      <p className="soft">Changes and attempted changes, with their callers. Click a caller, an action or an object to filter by it.</p>
       <div className="filters">
         <Search label="Action" value={action} onChange={setAction} placeholder="Exact action: claimRunner" />
         <Choice label="Outcome" value={outcome} onChange={setOutcome} all="Any outcome" options={outcomes} />
-        <Choice label="Since when" value={age} onChange={setAge} all="Any time" options={ages} />
-        {actor && <Narrowed to={`caller ${short(actor)}`} all="show all callers" onClear={() => setActor("")} />}
-        {object && <Narrowed to={`object ${short(object)}`} all="show all objects" onClear={() => setObject("")} />}
+        <Choice label="Time" value={age} onChange={setAge} all="Any time" options={ages} />
+        {actor && <ActiveFilter to={`caller ${short(actor)}`} all="show all callers" onClear={() => setActor("")} />}
+        {object && <ActiveFilter to={`object ${short(object)}`} all="show all objects" onClear={() => setObject("")} />}
         <TenantFilter value={tenant} onChange={setTenant} />
       </div>
       <Failure error={error} retry={again} />
       {note && (
         <Notice kind="warn">
-          <Told text={note.message} />
+          <SafeText text={note.message} />
         </Notice>
       )}
       <Table
@@ -117,8 +117,8 @@ export default function Audit() {
           loading ? (
             error ? null : <Loading what="the audit log" />
           ) : (
-            <Empty title="No entries here">
-              <p>{filtered ? "None matches these filters." : "Each change shows here, with who made it and what came of it."}</p>
+            <Empty title="No entries">
+              <p>{filtered ? "No entry matches these filters." : "Each change appears here with its caller and outcome."}</p>
             </Empty>
           )
         }

@@ -1,4 +1,4 @@
-import { askBoth } from "../../lib/ask";
+import { requestBoth } from "../../lib/request";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { merge, pageSize, type Part, type Source } from "../../lib/pages";
 
@@ -38,10 +38,10 @@ const AuditQuery = graphql(
 );
 export type AuditFilter = Omit<VariablesOf<typeof AuditQuery>, "first" | "after">;
 
-/** The entries that a filter selects, the latest first. Entries never change, so a refresh asks for those that are new. */
+/** entriesOf returns the filtered entries, newest first. Entries never change, so a refresh loads only new ones. */
 export function entriesOf(filter: AuditFilter): Source<Entry> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<Entry>> => {
-    const { data, error } = await askBoth(AuditQuery, { ...filter, first, after }, signal);
+    const { data, error } = await requestBoth(AuditQuery, { ...filter, first, after }, signal);
     const { auditLog } = data;
     const { hasNextPage, endCursor } = auditLog.pageInfo;
     return { rows: auditLog.nodes, total: auditLog.nodes.length, end: endCursor, more: hasNextPage, note: error };
@@ -60,7 +60,7 @@ export function entriesOf(filter: AuditFilter): Source<Entry> {
   return { page, refresh };
 }
 
-/** Returns the value that selects an actor in the log: its id, or its kind if it has no id. */
+/** actorOf returns the filter value for an actor: its id, or its kind if it has no id. */
 export function actorOf({ actorId, actorKind }: Pick<Entry, "actorId" | "actorKind">): string {
   return actorId || actorKind;
 }

@@ -1,6 +1,6 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { session } from "../../lib/session";
 import { CreateToken, TokenForm, type TokenFormProps } from "./createtoken";
 
@@ -19,16 +19,16 @@ const choose = (label: string, value: string) => fireEvent.change(screen.getByLa
 const submit = () => fireEvent.click(screen.getByRole("button", { name: "Create the token" }));
 const options = (label: string) => [...(screen.getByLabelText(label) as HTMLSelectElement).options].map((option) => option.text);
 
-test("what was chosen is asked for", () => {
+test("the form's choices are sent", () => {
   const submitted = form();
   choose("Name", " codeocean ");
   choose("Tenant", "a");
-  choose("Ends", "604800");
+  choose("Expires", "604800");
   submit();
   expect(submitted).toHaveBeenCalledWith({ name: "codeocean", role: "CLIENT", tenant: "a", expiresIn: 604800 });
 });
 
-test("a client has one tenant, others may have all", () => {
+test("a CLIENT token needs a tenant, other roles can have all", () => {
   const submitted = form();
   choose("Name", "n");
   expect(options("Tenant")).toEqual(["a", "default"]);
@@ -40,7 +40,7 @@ test("a client has one tenant, others may have all", () => {
   expect(submitted.mock.calls.map(([input]) => [input.role, input.tenant])).toEqual([["OBSERVER", null], ["CLIENT", "default"]]);
 });
 
-test("one of a tenant gives its own only", () => {
+test("a caller of a tenant creates tokens of its tenant only", () => {
   const submitted = form({ allTenants: false });
   choose("Name", "n");
   expect(screen.queryByLabelText("Tenant")).toBeNull();
@@ -50,7 +50,7 @@ test("one of a tenant gives its own only", () => {
 
 test("the first token is an administrator's for all tenants, and says what it changes", () => {
   const submitted = form({ first: true });
-  expect(screen.getByRole("status").textContent).toContain("from then on everybody needs one");
+  expect(screen.getByRole("status").textContent).toContain("Afterwards every caller needs a token");
   choose("Name", "n");
   submit();
   expect(submitted).toHaveBeenCalledWith({ name: "n", role: "ADMIN", tenant: null, expiresIn: null });
@@ -59,18 +59,18 @@ test("the first token is an administrator's for all tenants, and says what it ch
 test.each([
   ["name", "must be 1 to 128 bytes", "Name"],
   ["tenant", "no tenant a", "Tenant"],
-])("what is wrong with the %s stands at its field", (field, message, label) => {
+])("an error about the %s is shown at its field", (field, message, label) => {
   form({ error: new ServerError(message, "INVALID_INPUT", `input.${field}`) });
   expect(screen.getByLabelText(label).getAttribute("aria-invalid")).toBe("true");
   expect(screen.getAllByText(message)).toHaveLength(1);
 });
 
-test("another error is shown as such", () => {
+test("an error of no field is shown below the form", () => {
   form({ error: new ServerError("there are 100000 tokens already", "LIMIT_EXCEEDED") });
   expect(screen.getByRole("alert").textContent).toContain("there are 100000 tokens");
 });
 
-test.each(["TOKEN", "ANONYMOUS"] as const)("for a caller by %s the secret is shown once, and is stored only where it is needed", async (kind) => {
+test.each(["TOKEN", "ANONYMOUS"] as const)("for a caller by %s the secret is shown once, and is stored only if the server required no token before", async (kind) => {
   vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ data: { createToken: { token: { id: "t" }, secret: "rp_secret" } } })));
   const closed = vi.fn();
   const caller = { kind, name: "n", role: "ADMIN" as const, tenant: null };

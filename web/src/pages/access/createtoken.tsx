@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { roles, type Caller, type Role } from "../../lib/access";
-import { ask, type ServerError } from "../../lib/ask";
+import { request, type ServerError } from "../../lib/request";
 import { graphql, type VariablesOf } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { session } from "../../lib/session";
@@ -27,13 +27,13 @@ export interface CreateTokenProps {
   onClose: () => void;
 }
 
-/** Makes a token. Its secret is shown here and never again. */
+/** CreateToken creates a token and shows its secret once. */
 export function CreateToken({ open, caller, tenants, onCreated, onClose }: CreateTokenProps) {
   const first = caller.kind === "ANONYMOUS";
   const [secret, setSecret] = useState<string>();
   const create = useAction(async (input: Input) => {
-    const { createToken } = await ask(CreateMutation, { input });
-    // From now on the server needs a token: without it this page could ask nothing more.
+    const { createToken } = await request(CreateMutation, { input });
+    // The server now requires a token: without it this page's next request would be refused.
     if (first) session.set(createToken.secret, false);
     setSecret(createToken.secret);
     onCreated();
@@ -58,8 +58,8 @@ export function CreateToken({ open, caller, tenants, onCreated, onClose }: Creat
 export function Secret({ secret, first, onClose }: { secret: string; first: boolean; onClose: () => void }) {
   return (
     <>
-      <Notice kind="warn">It is shown only here, and never again: the server keeps no copy. Anybody with this token can use the server.</Notice>
-      {first && <Notice kind="warn">From now on this server needs a token. This tab uses this one until it is closed.</Notice>}
+      <Notice kind="warn">The token is shown only once: the server keeps no copy. Anyone with this token can use the server.</Notice>
+      {first && <Notice kind="warn">The server now requires a token. This tab uses the new one until it is closed.</Notice>}
       <Copy label="The token" text={secret} hint="Programs send it as Authorization: Bearer TOKEN." />
       <div className="row">
         <button type="button" className="button primary" onClick={onClose}>
@@ -81,9 +81,9 @@ const lives = [
 ] as const;
 
 export interface TokenFormProps {
-  /** Whether it is the first token of a server that needs none: it must be an administrator's. */
+  /** Whether the server requires no token yet: its first token must be an administrator's. */
   first: boolean;
-  /** Whether the caller can give it to any tenant. */
+  /** Whether the caller can choose the tenant. */
   allTenants: boolean;
   tenants: readonly string[];
   busy: boolean;
@@ -99,7 +99,7 @@ export function TokenForm({ first, allTenants, tenants, busy, error, onSubmit, o
   const [life, setLife] = useState(0);
   const client = role === "CLIENT";
   const choices = tenants.includes("default") ? tenants : ["default", ...tenants];
-  const chosen = tenant === "" && client ? "default" : tenant; // a client can't be for all
+  const chosen = tenant === "" && client ? "default" : tenant; // a client needs a tenant
   const wrongAt = (field: string) => (error?.code === "INVALID_INPUT" && error.field.replace(/^input\./, "") === field ? error.message : undefined);
   const named = ["name", "role", "tenant", "expiresIn"].some((field) => wrongAt(field) && !(first && field !== "name"));
   return (
@@ -112,9 +112,9 @@ export function TokenForm({ first, allTenants, tenants, busy, error, onSubmit, o
       }}
     >
       {first && (
-        <Notice kind="warn">This server needs no token yet. Its first one is an administrator's for all tenants, and from then on everybody needs one: also programs that use the server now.</Notice>
+        <Notice kind="warn">This server requires no token yet. Its first token is an administrator's for all tenants. Afterwards every caller needs a token, also programs that use the server now.</Notice>
       )}
-      <Field label="Name" hint="For people: who or what uses it." error={wrongAt("name")}>
+      <Field label="Name" hint="The person or program that uses the token." error={wrongAt("name")}>
         {(tie) => <input {...tie} className="input" required maxLength={128} value={name} autoComplete="off" spellCheck={false} onChange={(event) => setName(event.target.value)} />}
       </Field>
       {!first && (
@@ -129,7 +129,7 @@ export function TokenForm({ first, allTenants, tenants, busy, error, onSubmit, o
             )}
           </Field>
           {allTenants && (
-            <Field label="Tenant" hint={client ? "What a client makes belongs to one tenant." : "It sees and uses only what is this tenant's."} error={wrongAt("tenant")}>
+            <Field label="Tenant" hint={client ? "A client's runners and executions belong to one tenant." : "The token gives access to this tenant only."} error={wrongAt("tenant")}>
               {(tie) => (
                 <select {...tie} className="select" value={chosen} onChange={(event) => setTenant(event.target.value)}>
                   {!client && <option value="">All tenants</option>}
@@ -142,7 +142,7 @@ export function TokenForm({ first, allTenants, tenants, busy, error, onSubmit, o
               )}
             </Field>
           )}
-          <Field label="Ends" hint="It can be revoked at any time." error={wrongAt("expiresIn")}>
+          <Field label="Expires" hint="You can revoke it at any time." error={wrongAt("expiresIn")}>
             {(tie) => (
               <select {...tie} className="select" value={life} onChange={(event) => setLife(Number(event.target.value))}>
                 {lives.map(([seconds, text]) => (

@@ -17,17 +17,17 @@ test("in each environment the next claim comes first, and claims without a posit
   expect(inOrder(claims).map(({ id }) => id)).toEqual(["4", "3", "2", "1", "5"]);
 });
 
-test("each claim says where it stands, and for how long", () => {
+test("each claim shows its position and waiting time", () => {
   const shown = (row: Waiting) => {
     const { container } = render(<>{columnsAt(now).map(({ name, cell }) => <p key={name}>{cell(row)}</p>)}</>);
     return [...container.querySelectorAll("p")].map((cell) => cell.textContent);
   };
   expect(shown(claim({ position: 7 }))).toEqual(["python", "7", "30 s", "4 s", "in 1 min"]);
   cleanup();
-  expect(shown(claim({ position: null, estimatedWaitMs: null }))).toEqual(["python", "Not known yet, or quota full", "30 s", "–", "in 1 min"]);
+  expect(shown(claim({ position: null, estimatedWaitMs: null }))).toEqual(["python", "Unknown, or quota reached", "30 s", "–", "in 1 min"]);
 });
 
-/** Shows the page to a caller of a tenant, and returns what it asks the queue for. */
+/** Shows the page to a caller of a tenant, and returns the variables of its queries. */
 function show(tenant: string | null, tenants: readonly string[], address: string, { nodes = [], totalCount = 0 }: { nodes?: readonly Waiting[]; totalCount?: number } = {}) {
   window.history.replaceState(null, "", address);
   const asked: unknown[] = [];
@@ -51,9 +51,9 @@ function show(tenant: string | null, tenants: readonly string[], address: string
 test.each([
   ["all tenants", null, ["a", "default"], true],
   ["one tenant", "a", ["a"], false],
-])("a caller for %s filters by what it sees", async (_, tenant, tenants, names) => {
+])("a caller for %s has the filters that apply to it", async (_, tenant, tenants, names) => {
   const asked = show(tenant, tenants, "/access/queue?environment=python");
-  await waitFor(() => screen.getByText("None matches these filters."));
+  await waitFor(() => screen.getByText("No claim matches these filters."));
   await waitFor(() => expect(document.querySelector(".pending")).toBeNull());
   expect(asked[0]).toEqual({ environmentId: "python", tenant: null });
   expect(screen.queryByLabelText("Tenant") !== null).toBe(names);
@@ -63,29 +63,29 @@ test.each([
 test.each([
   ["all tenants", null, ["a", "b"], "b"],
   ["one tenant", "a", ["a"], null],
-])("a tenant in the address narrows the queue of a caller for %s only where a filter can clear it", async (_, tenant, tenants, wanted) => {
+])("a tenant in the address filters the queue of a caller for %s only where a filter can clear it", async (_, tenant, tenants, wanted) => {
   const asked = show(tenant, tenants, "/access/queue?tenant=b");
-  await waitFor(() => screen.getByText(/No claim waits/));
+  await waitFor(() => screen.getByText(/No waiting claims/));
   await waitFor(() => expect(asked.at(-1)).toEqual({ environmentId: null, tenant: wanted }));
   expect(screen.queryByLabelText("Tenant") !== null).toBe(wanted !== null);
-  expect(screen.queryByText("None matches these filters.") !== null).toBe(wanted !== null);
+  expect(screen.queryByText("No claim matches these filters.") !== null).toBe(wanted !== null);
 });
 
 test.each([
   ["one tenant", "a", true],
   ["all tenants", null, false],
-])("an empty queue says to a caller for %s whether it is all", async (_, tenant, hides) => {
+])("an empty queue shows to a caller for %s whether other tenants' claims are hidden", async (_, tenant, hides) => {
   show(tenant, ["a"], "/access/queue");
-  await waitFor(() => screen.getByText("No claim waits"));
+  await waitFor(() => screen.getByText("No waiting claims"));
   expect(screen.queryByText("Claims of other tenants aren't shown.") !== null).toBe(hides);
 });
 
-test("of a long queue the oldest claims are shown", async () => {
+test("a long queue shows the oldest claims", async () => {
   show(null, ["a"], "/access/queue", { nodes: [claim({})], totalCount: 20_000 });
   await waitFor(() => screen.getByText("The oldest 1 of 20,000 claims"));
 });
 
-test("claims show no earlier than it is known which columns there are", async () => {
+test("claims show only after the columns are known", async () => {
   const asked = show(null, ["a", "b"], "/access/queue", { nodes: [claim({})], totalCount: 1 });
   const answering = fetch;
   cleanup();

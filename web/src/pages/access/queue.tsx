@@ -35,22 +35,22 @@ const QueueQuery = graphql(
   [WaitingFragment],
 );
 
-/** By environment; in each, those that are served next come first, and those without a position last. */
+/** inOrder sorts claims by environment, and within it by position; those without a position come last. */
 export function inOrder(claims: readonly Waiting[]): Waiting[] {
   const at = ({ position }: Waiting) => position ?? Infinity;
   return claims.toSorted((a, b) => a.environmentId.localeCompare(b.environmentId) || (at(a) === at(b) ? a.id.localeCompare(b.id) : at(a) - at(b)));
 }
 
-/** The columns, as they are at a moment. */
+/** columnsAt returns the columns with times relative to now. */
 export function columnsAt(now: number): readonly Column<Waiting>[] {
   return [
     { name: "Environment", width: "minmax(8rem, 2fr)", cell: (row) => <Link href={`/environments/${encodeURIComponent(row.environmentId)}`}>{row.environmentId}</Link> },
     {
       name: "Position",
       width: "12rem",
-      cell: (row) => (row.position === null ? <span className="soft small">Not known yet, or quota full</span> : <span className="num">{row.position}</span>),
+      cell: (row) => (row.position === null ? <span className="soft small">Unknown, or quota reached</span> : <span className="num">{row.position}</span>),
     },
-    { name: "Waits", width: "7rem", cell: (row) => <span className="num" title={row.since}>{lasting(row.since, now)}</span> },
+    { name: "Waiting for", width: "7rem", cell: (row) => <span className="num" title={row.since}>{lasting(row.since, now)}</span> },
     {
       name: "Estimated wait",
       width: "8rem",
@@ -60,7 +60,7 @@ export function columnsAt(now: number): readonly Column<Waiting>[] {
   ];
 }
 
-/** The claims that wait, of the tenants that the caller sees. */
+/** Queue shows the waiting claims of the tenants that the caller sees. */
 export default function Queue() {
   const { caller, showTenants } = useCaller();
   const [environment, setEnvironment] = useFilter("environment");
@@ -72,14 +72,14 @@ export default function Queue() {
   const columns = columnsAt(now);
   return (
     <Page title="Queue">
-      <p className="soft">Where no runner is idle, claims wait. Tenants take turns by their weight, and within a tenant its callers do.</p>
+      <p className="soft">Claims wait here when no runner is idle. Tenants take turns by weight; within a tenant, its callers take turns.</p>
       <div className="filters">
         <EnvironmentFilter value={environment} onChange={setEnvironment} />
         <TenantFilter value={tenant} onChange={setTenant} />
       </div>
       <Failure error={error} retry={reload} />
       <Table
-        label="Claims that wait"
+        label="Waiting claims"
         columns={showTenants ? [...columns, tenantColumn] : columns}
         pending={!caller}
         rows={rows}
@@ -89,8 +89,8 @@ export default function Queue() {
         foot={caller && data && (rows.length < total ? `The oldest ${count(rows.length)} of ${plural(total, "claim")}` : plural(total, "claim"))}
         empty={
           caller && data ? (
-            <Empty title="No claim waits">
-              <p>{environment || tenant ? "None matches these filters." : "A claim waits where no runner is idle, and where its tenant holds as many as it may."}</p>
+            <Empty title="No waiting claims">
+              <p>{environment || tenant ? "No claim matches these filters." : "A claim waits when no runner is idle, or when its tenant has reached its quota of runners."}</p>
               {caller.tenant !== null && <p>Claims of other tenants aren't shown.</p>}
             </Empty>
           ) : (

@@ -4,7 +4,7 @@ import { draftOf, inputOf, quotas, type Quotas } from "./quotas";
 const unbounded = Object.fromEntries(quotas.map(({ name }) => [name, null])) as Quotas;
 const tenant = { id: "a", weight: 3, createdAt: null, quotas: { ...unbounded, runners: 0, outputBytesPerDay: 1_125_899_906_842_624 } };
 
-test("a tenant comes back from the form as it was: 0 is a bound, nothing is none", () => {
+test("the form keeps a tenant unchanged: 0 is a limit, empty is none", () => {
   const { id, weight, quotas: stored } = tenant;
   expect(inputOf(draftOf(tenant))).toEqual({ id, weight, quotas: stored });
   expect(draftOf(tenant).quotas).toMatchObject({ runners: "0", waiting: "" });
@@ -20,7 +20,7 @@ test.each([
   expect(inputOf({ ...draftOf(tenant), ...change })).toEqual({ field, message: "must be a whole number" });
 });
 
-test("each is shown with its unit", () => {
+test("each quota is shown with its unit", () => {
   expect(quotas.map(({ name, shown, per }) => [name, [shown(3600), per].filter(Boolean).join(" ")])).toEqual([
     ["runners", "3,600"],
     ["waiting", "3,600"],

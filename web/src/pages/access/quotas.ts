@@ -30,26 +30,26 @@ export type Tenant = ResultOf<typeof TenantFragment>;
 export type Quotas = Tenant["quotas"];
 export type Quota = keyof Quotas;
 
-/** The quotas, each with what it bounds, and how its numbers are shown: with `per` after them. */
+/** quotas lists the quotas with their labels and the format of their numbers; `per` follows a number. */
 export const quotas: readonly { name: Quota; label: string; unit: string; hint: string; shown: (n: number) => string; per?: string }[] = [
-  { name: "runners", label: "Runners", unit: "at once", hint: "Held at once.", shown: count },
-  { name: "waiting", label: "Waiting claims", unit: "at once", hint: "Claims that wait for a runner.", shown: count },
-  { name: "executions", label: "Executions", unit: "at once", hint: "That haven't ended.", shown: count },
-  { name: "claimsPerMinute", label: "Claims", unit: "a minute", hint: "In any 60 seconds.", shown: count, per: "a minute" },
-  { name: "cpuSecondsPerDay", label: "Processor time", unit: "s a day", hint: "Of executions that end on a day (UTC).", shown: (n) => duration(n * 1000), per: "a day" },
-  { name: "outputBytesPerDay", label: "Output", unit: "bytes a day", hint: "That they printed on a day (UTC).", shown: bytes, per: "a day" },
-  { name: "subscriptions", label: "Subscriptions", unit: "at once", hint: "Open at once.", shown: count },
+  { name: "runners", label: "Runners", unit: "at a time", hint: "Runners held at a time.", shown: count },
+  { name: "waiting", label: "Waiting claims", unit: "at a time", hint: "Claims that wait for a runner.", shown: count },
+  { name: "executions", label: "Executions", unit: "at a time", hint: "Executions that haven't ended.", shown: count },
+  { name: "claimsPerMinute", label: "Claims", unit: "a minute", hint: "Claims in any 60 seconds.", shown: count, per: "a minute" },
+  { name: "cpuSecondsPerDay", label: "Processor time", unit: "s a day", hint: "Of all executions that end on the same day (UTC).", shown: (n) => duration(n * 1000), per: "a day" },
+  { name: "outputBytesPerDay", label: "Output", unit: "bytes a day", hint: "Output of all executions that end on the same day (UTC).", shown: bytes, per: "a day" },
+  { name: "subscriptions", label: "Subscriptions", unit: "at a time", hint: "Open subscriptions.", shown: count },
 ];
 
-/** What stands in the form: text, as it was typed. Of a quota, nothing means no limit. */
+/** TenantDraft is the form's content as it was typed. An empty quota means no limit. */
 export interface TenantDraft {
   id: string;
   weight: string;
   quotas: Record<Quota, string>;
 }
 
-/** What a tenant takes of a quota, and how much it may take: "3 of 10 a minute". */
-export function taken({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">, name: Quota): { used: number; bound: number | null; text: string } {
+/** quotaUse returns a tenant's use of a quota: "3 of 10 a minute". */
+export function quotaUse({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">, name: Quota): { used: number; bound: number | null; text: string } {
   const { shown, per } = quotas.find((quota) => quota.name === name)!;
   const bound = bounds[name];
   const full = (n: number) => [shown(n), per].filter(Boolean).join(" ");
@@ -76,7 +76,7 @@ export interface WrongField {
   message: string;
 }
 
-/** What the form asks for, or the first field in which no number stands. The ranges are the server's business. */
+/** inputOf converts the form, or returns the first field without a valid number. The server checks the ranges. */
 export function inputOf(draft: TenantDraft): TenantInput | WrongField {
   let wrong: WrongField | undefined;
   const whole = (field: string, text: string): number => {

@@ -1,12 +1,12 @@
 import { useEffect, useState } from "react";
 import { useNow } from "../../lib/time";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { Dialog, Failure } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { standing, type Token } from "./tokenlist";
 
 export interface RevokeTokenProps {
-  /** Undefined: nothing is asked. */
+  /** The token to revoke; undefined closes the dialog. */
   token: Token | undefined;
   busy: boolean;
   error: ServerError | undefined;
@@ -14,27 +14,27 @@ export interface RevokeTokenProps {
   onClose: () => void;
 }
 
-/** Asks whether to revoke a token, or, where it has ended, those that were made with it. */
+/** RevokeToken confirms the revocation of a token, or, if it has ended, of the tokens created with it. */
 export function RevokeToken({ token, busy, error, onRevoke, onClose }: RevokeTokenProps) {
   const [alsoMade, setAlsoMade] = useState(false);
   useEffect(() => setAlsoMade(false), [token]);
   const now = useNow();
   const ended = token !== undefined && standing(token, now).ended;
-  const name = <b><Told text={token?.name ?? ""} /></b>;
+  const name = <b><SafeText text={token?.name ?? ""} /></b>;
   return (
-    <Dialog title={ended ? "Revoke what this token made?" : "Revoke this token?"} open={token !== undefined} onClose={onClose}>
+    <Dialog title={ended ? "Revoke the tokens created with this token?" : "Revoke this token?"} open={token !== undefined} onClose={onClose}>
       {ended ? (
         <p className="break">
-          {name} has ended. If it leaked, revoke the tokens that were made with it, with those, and so on. It can't be taken back.
+          {name} has ended. If it leaked, also revoke the tokens created with it, the tokens created with those, and so on. This can't be undone.
         </p>
       ) : (
         <>
           <p className="break">
-            Nobody can use {name} from then on. What is done with it now ends, and so do the links that were made with it. It can't be taken back.
+            {name} stops working immediately. Its subscriptions, WebSockets and downloads end, and so do the links created with it. This can't be undone.
           </p>
           <label className="check">
             <input type="checkbox" checked={alsoMade} onChange={(event) => setAlsoMade(event.target.checked)} />
-            It leaked: revoke the tokens that were made with it, too
+            The token leaked: also revoke the tokens created with it
           </label>
         </>
       )}

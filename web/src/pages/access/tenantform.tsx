@@ -1,4 +1,4 @@
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { Failure, Field } from "../../ui/parts";
 import { quotas, type TenantDraft, type WrongField } from "./quotas";
 
@@ -13,7 +13,7 @@ export interface TenantFormProps {
   onClose: () => void;
 }
 
-/** The fields of a tenant, each with what the server said about it. */
+/** TenantForm is the form of a tenant, with the server's errors at their fields. */
 export function TenantForm({ draft, isNew, wrong, busy, error, onChange, onSubmit, onClose }: TenantFormProps) {
   const wrongAt = (field: string) => (wrong?.field === field ? wrong.message : undefined);
   return (
@@ -30,10 +30,10 @@ export function TenantForm({ draft, isNew, wrong, busy, error, onChange, onSubmi
           {(tie) => <input {...tie} className="input" value={draft.id} autoComplete="off" spellCheck={false} onChange={(event) => onChange({ ...draft, id: event.target.value })} />}
         </Field>
       )}
-      <Field label="Weight" hint="Turns that its waiting claims get for each turn of a tenant of weight 1." error={wrongAt("weight")}>
+      <Field label="Weight" hint="Turns of its waiting claims for each turn of a tenant of weight 1." error={wrongAt("weight")}>
         {(tie) => <input {...tie} className="input num" inputMode="numeric" value={draft.weight} autoComplete="off" onChange={(event) => onChange({ ...draft, weight: event.target.value })} />}
       </Field>
-      <p className="small soft">Quotas: an empty field is no limit, 0 allows nothing.</p>
+      <p className="small soft">Quotas: an empty field means no limit, 0 allows nothing.</p>
       <div className="fields">
         {quotas.map(({ name, label, unit, hint }) => (
           <Field key={name} label={label} hint={hint} error={wrongAt(`quotas.${name}`)}>

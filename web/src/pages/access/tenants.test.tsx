@@ -10,7 +10,7 @@ const unbounded = Object.fromEntries(quotas.map(({ name }) => [name, null])) as 
 const use = { ...(Object.fromEntries(quotas.map(({ name }) => [name, 0])) as Tenant["use"]), executions: 2, waiting: 3, outputBytesPerDay: 2048 };
 const tenant = { id: "course-1", weight: 2, createdAt: null, quotas: { ...unbounded, runners: 0, executions: 5, claimsPerMinute: 10 }, use };
 
-test("a tenant with its bounds and what it uses; who may only read it has no buttons", () => {
+test("a tenant shows quotas and use, and without access no buttons", () => {
   const { container, rerender } = render(<TenantCard tenant={tenant} />);
   const facts = Object.fromEntries([...container.querySelectorAll("dl > div")].map((fact) => [fact.querySelector("dt")!.textContent, fact.querySelector("dd")!.textContent]));
   expect(facts).toMatchObject({ Weight: "2", Runners: "0 of 0", Executions: "2 of 5", Claims: "0 of 10 a minute", "Waiting claims": "3, no limit", Output: "2 KiB a day, no limit" });
@@ -25,7 +25,7 @@ test("a tenant with its bounds and what it uses; who may only read it has no but
   expect([edit.mock.calls.length, remove.mock.calls.length]).toEqual([1, 1]);
 });
 
-test("what is wrong stands at its field, and a name is only given once", () => {
+test("an error is shown at its field, and only a new tenant has a name field", () => {
   const changed = vi.fn();
   const form = (isNew: boolean) => (
     <TenantForm draft={draftOf(tenant)} isNew={isNew} wrong={{ field: "quotas.executions", message: "must be 0 to 1000000" }} busy={false} error={undefined} onChange={changed} onSubmit={() => {}} onClose={() => {}} />

@@ -1,11 +1,11 @@
 import { useState, type ReactNode } from "react";
 import { Link } from "wouter";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { Card, Dialog, Facts, Failure, Loading, Page } from "../../ui/parts";
-import { TenantFragment, draftOf, inputOf, quotas, taken, type Quota, type Tenant, type TenantDraft, type WrongField } from "./quotas";
+import { TenantFragment, draftOf, inputOf, quotas, quotaUse, type Quota, type Tenant, type TenantDraft, type WrongField } from "./quotas";
 import { TenantForm } from "./tenantform";
 
 const TenantsQuery = graphql(
@@ -37,7 +37,7 @@ const DeleteMutation = graphql(`
 
 type Editing = { tenant: Tenant | undefined } | undefined;
 
-/** The tenants that the caller sees, and what each may take. */
+/** Tenants shows the tenants that the caller sees, with their quotas. */
 export default function Tenants() {
   const { may, reload: known } = useCaller();
   const { data, error, reload } = useQuery(TenantsQuery, {}, { every: 2_000 });
@@ -48,7 +48,7 @@ export default function Tenants() {
     known();
   };
   const remove = useAction(async (id: string) => {
-    await ask(DeleteMutation, { id });
+    await request(DeleteMutation, { id });
     setDeleting(undefined);
     changed();
   });
@@ -68,7 +68,7 @@ export default function Tenants() {
         )
       }
     >
-      <p className="soft">A tenant is a group of callers that see and use only what is theirs. Its quotas bound what they take together.</p>
+      <p className="soft">A tenant is a group of callers with their own environments, runners and executions. Its quotas limit their total use.</p>
       <Failure error={error} retry={reload} />
       {!data && !error && <Loading what="the tenants" />}
       {data?.tenants.map((tenant) => (
@@ -87,7 +87,7 @@ export default function Tenants() {
         )}
       </Dialog>
       <Dialog title={`Delete tenant ${deleting}?`} open={deleting !== undefined} onClose={keep}>
-        <p>Its tokens are revoked, and what is done with them ends. Its executions and their output are kept as long as others. A tenant that has environments can't be deleted.</p>
+        <p>Its tokens are revoked, which ends their subscriptions, WebSockets and downloads. Its executions and their output are kept as long as others. A tenant with environments can't be deleted.</p>
         <Failure error={remove.error} />
         <div className="row">
           <button type="button" className="button" onClick={keep}>
@@ -104,12 +104,12 @@ export default function Tenants() {
 
 export interface TenantCardProps {
   tenant: Tenant;
-  /** Without them the caller may only read it. */
+  /** Undefined without the access to change tenants. */
   onEdit?: (() => void) | undefined;
   onDelete?: (() => void) | undefined;
 }
 
-/** A tenant with its quotas, and what it takes of them now. */
+/** TenantCard shows a tenant's quotas and their current use. */
 export function TenantCard({ tenant, onEdit, onDelete }: TenantCardProps) {
   return (
     <Card
@@ -131,7 +131,7 @@ export function TenantCard({ tenant, onEdit, onDelete }: TenantCardProps) {
     >
       <Facts>
         {[
-          ["Weight", <span key="w" title="Turns of its waiting claims for each of a tenant of weight 1">{tenant.weight}</span>],
+          ["Weight", <span key="w" title="Turns of its waiting claims for each turn of a tenant of weight 1">{tenant.weight}</span>],
           ...quotas.map(({ name, label }): [string, ReactNode] => [label, <QuotaUse key={name} tenant={tenant} name={name} label={label} />]),
         ]}
       </Facts>
@@ -139,9 +139,9 @@ export function TenantCard({ tenant, onEdit, onDelete }: TenantCardProps) {
   );
 }
 
-/** What a tenant takes of a quota; what waits leads to the queue. */
+/** QuotaUse shows a tenant's use of a quota. Waiting claims link to the queue. */
 function QuotaUse({ tenant, name, label }: { tenant: Tenant; name: Quota; label: string }) {
-  const { used, bound, text } = taken(tenant, name);
+  const { used, bound, text } = quotaUse(tenant, name);
   const full = bound !== null && used >= bound;
   return (
     <div className="meter">
@@ -157,7 +157,7 @@ function QuotaUse({ tenant, name, label }: { tenant: Tenant; name: Quota; label:
   );
 }
 
-/** Creates a tenant, or changes one. */
+/** Editor creates or changes a tenant. */
 function Editor({ tenant, onDone, onClose }: { tenant: Tenant | undefined; onDone: () => void; onClose: () => void }) {
   const [draft, setDraft] = useState<TenantDraft>(() => draftOf(tenant));
   const [wrong, setWrong] = useState<WrongField>();
@@ -165,7 +165,7 @@ function Editor({ tenant, onDone, onClose }: { tenant: Tenant | undefined; onDon
     const input = inputOf(draft);
     if ("message" in input) return setWrong(input);
     try {
-      await ask(PutMutation, { input });
+      await request(PutMutation, { input });
     } catch (error) {
       if (!(error instanceof ServerError && error.code === "INVALID_INPUT" && error.field !== "")) throw error;
       return setWrong({ field: error.field.replace(/^input\./, ""), message: error.message });

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
@@ -27,7 +27,7 @@ const RevokeMutation = graphql(`
   }
 `);
 
-/** The tokens that the caller manages. */
+/** Tokens shows the tokens that the caller manages. */
 export default function Tokens() {
   const { caller, tenants } = useCaller();
   const [sessions, setSessions] = useState(false);
@@ -35,7 +35,7 @@ export default function Tokens() {
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<Token>();
   const revoke = useAction(async (id: string, alsoMade: boolean) => {
-    await ask(RevokeMutation, { id, alsoMade });
+    await request(RevokeMutation, { id, alsoMade });
     setRevoking(undefined);
     reload();
   });
@@ -57,19 +57,19 @@ export default function Tokens() {
       <Failure error={error} retry={reload} />
       {(data || !error) && (
         <Card
-          title="Who may use the server"
+          title="All tokens"
           bare
           aside={
             <label className="check">
               <input type="checkbox" checked={sessions} onChange={(event) => setSessions(event.target.checked)} />
-              Show sign-ins, too
+              Include sign-ins
             </label>
           }
         >
           {!data && <Loading what="the tokens" />}
           {data?.tokens.length === 0 && (
             <Empty title="No tokens yet">
-              <p>A token lets a program or a person use the server. The one of --token-file isn't listed.</p>
+              <p>A token lets a program or a person use the server. The token of --token-file isn't listed.</p>
             </Empty>
           )}
           {data && data.tokens.length > 0 && <TokenList tokens={data.tokens} allTenants={caller?.tenant === null} onRevoke={setRevoking} />}

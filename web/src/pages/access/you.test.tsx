@@ -1,11 +1,11 @@
 import { cleanup, render } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
-import { Who } from "./you";
+import { CallerDetails } from "./you";
 
 afterEach(cleanup);
 
-test("who you are, with your role among the others", () => {
-  const { container } = render(<Who caller={{ kind: "TOKEN", name: "<i>course</i>", tenant: "a", role: "CLIENT" }} />);
+test("the page shows the caller and its role", () => {
+  const { container } = render(<CallerDetails caller={{ kind: "TOKEN", name: "<i>course</i>", tenant: "a", role: "CLIENT" }} />);
   expect(container.textContent).toContain("<i>course</i>");
   expect([...container.querySelectorAll("li")].map((item) => [item.className, item.textContent!.split(":")[0]])).toEqual([
     ["", "OBSERVER"],
@@ -16,7 +16,7 @@ test("who you are, with your role among the others", () => {
   expect(container.querySelector(".notice")).toBeNull();
 });
 
-test("a server that needs no token says what that means", () => {
-  const { container } = render(<Who caller={{ kind: "ANONYMOUS", name: "anonymous", tenant: null, role: "ADMIN" }} />);
-  expect(container.querySelector(".notice")!.textContent).toContain("everybody who reaches it may do everything");
+test("a server without tokens shows a warning", () => {
+  const { container } = render(<CallerDetails caller={{ kind: "ANONYMOUS", name: "anonymous", tenant: null, role: "ADMIN" }} />);
+  expect(container.querySelector(".notice")!.textContent).toContain("everyone who can reach it can do everything");
 });

@@ -3,48 +3,48 @@ import { roles, type Caller } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
 import { ChangeToken } from "../../ui/changetoken";
 import { Card, Facts, Failure, Loading, Notice, Page } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 const kinds: Record<Caller["kind"], string> = {
-  TOKEN: "A token",
-  SESSION: "Signing in with this browser",
-  GRANT: "A grant",
-  ANONYMOUS: "Nothing: this server needs no token",
+  TOKEN: "Token",
+  SESSION: "Sign-in with this browser",
+  GRANT: "Grant",
+  ANONYMOUS: "None: this server requires no token",
   SERVER: "The server itself",
 };
 
-/** Who the caller is, and what that allows. */
+/** You shows the caller and its access. */
 export default function You() {
   const { caller, error, reload } = useCaller();
   return (
     <Page title="You" actions={caller && caller.kind !== "ANONYMOUS" && <ChangeToken />}>
       <Failure error={error} retry={reload} />
-      {caller && <Who caller={caller} />}
-      {!caller && !error && <Loading what="who you are" />}
+      {caller && <CallerDetails caller={caller} />}
+      {!caller && !error && <Loading what="your access" />}
     </Page>
   );
 }
 
-export function Who({ caller }: { caller: Caller }) {
+export function CallerDetails({ caller }: { caller: Caller }) {
   const rank = roles.findIndex(({ role }) => role === caller.role);
   return (
     <>
       {caller.kind === "ANONYMOUS" && (
-        <Notice kind="warn" action={<Link className="button small" href="/access/tokens">To the tokens</Link>}>
-          This server needs no token: everybody who reaches it may do everything. With its first token that ends.
+        <Notice kind="warn" action={<Link className="button small" href="/access/tokens">Show tokens</Link>}>
+          This server requires no token: everyone who can reach it can do everything. Create a first token to end that.
         </Notice>
       )}
-      <Card title="Who the server takes you for">
+      <Card title="Caller">
         <Facts>
           {[
-            ["Known by", kinds[caller.kind]],
-            ["Name", <Told key="n" text={caller.name} />],
+            ["Authentication", kinds[caller.kind]],
+            ["Name", <SafeText key="n" text={caller.name} />],
             ["Role", caller.role ?? "–"],
             ["Tenant", caller.tenant ?? "All tenants"],
           ]}
         </Facts>
       </Card>
-      <Card title="What the roles may do">
+      <Card title="Roles">
         <ol className="roles">
           {roles.map(({ role, may }, at) => (
             <li key={role} className={at > rank ? "soft" : undefined}>

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { BatchFragment, batchVerdict, caseVerdict, tally } from "../../lib/batch";
 import { useCaller } from "../../lib/caller";
 import { between, commandText, duration, plural, short } from "../../lib/format";
@@ -63,24 +63,24 @@ const columns: readonly Column<Case>[] = [
       return <Tag tone={tone}>{text}</Tag>;
     },
   },
-  { name: "How it ended", width: "minmax(14rem, 1fr)", cell: (row) => (row.execution ? sentence(row.execution) : "–") },
-  { name: "Took", width: "6rem", cell: (row) => <span className="num">{row.execution?.usage ? duration(row.execution.usage.wallMs) : "–"}</span> },
+  { name: "Outcome", width: "minmax(14rem, 1fr)", cell: (row) => (row.execution ? sentence(row.execution) : "–") },
+  { name: "Duration", width: "6rem", cell: (row) => <span className="num">{row.execution?.usage ? duration(row.execution.usage.wallMs) : "–"}</span> },
 ];
 
-/** One batch: its build, and what became of each case. */
+/** Batch shows one batch: its build and the outcome of each case. */
 export default function Batch({ id }: { id: string }) {
   const { may, showTenants } = useCaller();
   const [ended, setEnded] = useState(false);
   const { data, error, reload } = useQuery(BatchQuery, { id }, ended ? {} : { every: 1_000 });
   const batch = data?.batch;
   const above = { title: "Batches", href: "/batches" };
-  if (batch?.state === "FINISHED" && !ended) setEnded(true); // it doesn't change any more
+  if (batch?.state === "FINISHED" && !ended) setEnded(true); // a finished batch never changes
   if (!batch) {
     return (
       <Page title={`Batch ${short(id)}`} above={above}>
         {error?.code === "BATCH_NOT_FOUND" ? (
-          <Empty title="There is no such batch (any more)">
-            <p>Ended ones are kept for a while only.</p>
+          <Empty title="Batch not found">
+            <p>It doesn't exist, or it ended and is no longer kept.</p>
             <Link href="/batches" className="button">
               All batches
             </Link>
@@ -110,10 +110,10 @@ export default function Batch({ id }: { id: string }) {
           <Facts>
             {[
               ["Environment", <Link key="e" href={`/environments/${encodeURIComponent(batch.environmentId)}`}>{batch.environmentId}</Link>],
-              ["Runner", batch.runnerId ? <Link key="r" className="mono" title={batch.runnerId} href={`/executions?runner=${batch.runnerId}`}>{short(batch.runnerId)}</Link> : "one for each case"],
+              ["Runner", batch.runnerId ? <Link key="r" className="mono" title={batch.runnerId} href={`/executions?runner=${batch.runnerId}`}>{short(batch.runnerId)}</Link> : "One for each case"],
               ["Build", <Build key="b" batch={batch} />],
-              ["Took", batch.finishedAt ? duration(between(batch.queuedAt, batch.finishedAt)) : "–"],
-              ["At a failure", batch.stopOnFailure ? "it stops" : "it goes on"],
+              ["Duration", batch.finishedAt ? duration(between(batch.queuedAt, batch.finishedAt)) : "–"],
+              ["On failure", batch.stopOnFailure ? "Stop" : "Continue"],
               ...(showTenants ? [["Tenant", batch.tenant] satisfies [string, string]] : []),
             ]}
           </Facts>
@@ -126,7 +126,7 @@ export default function Batch({ id }: { id: string }) {
 }
 
 function Build({ batch }: { batch: Details }) {
-  if (!batch.build) return batch.hasBuild ? "not there" : "none";
+  if (!batch.build) return batch.hasBuild ? "Not available" : "None";
   return (
     <Link className="mono" href={`/executions/${batch.build.id}`} title={sentence(batch.build)}>
       {commandText(batch.build.commandLine, 80)}
@@ -137,7 +137,7 @@ function Build({ batch }: { batch: Details }) {
 function Cancel({ id, onDone }: { id: string; onDone: () => void }) {
   const [open, setOpen] = useState(false);
   const cancel = useAction(async () => {
-    await ask(CancelMutation, { id });
+    await request(CancelMutation, { id });
     onDone();
     setOpen(false);
   });
@@ -147,7 +147,7 @@ function Cancel({ id, onDone }: { id: string; onDone: () => void }) {
         Cancel …
       </button>
       <Dialog title="Cancel this batch?" open={open} onClose={() => setOpen(false)}>
-        <p>The case that runs ends, and the later ones are skipped. What was printed is kept.</p>
+        <p>The running case ends and the remaining cases are skipped. Output is kept.</p>
         <Failure error={cancel.error} />
         <div className="row">
           <button type="button" className="button" onClick={() => setOpen(false)}>

@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { BatchFragment, batchVerdict, tally, type BatchParts } from "../../lib/batch";
 import { useCaller } from "../../lib/caller";
 import { loadedOf, moment, plural, short } from "../../lib/format";
@@ -40,23 +40,23 @@ const columns: readonly Column<BatchParts>[] = [
       return <Tag tone={tone}>{text}</Tag>;
     },
   },
-  { name: "Began", width: "9rem", cell: (row) => <span className="num" title={row.queuedAt}>{moment(row.queuedAt)}</span> },
+  { name: "Queued", width: "9rem", cell: (row) => <span className="num" title={row.queuedAt}>{moment(row.queuedAt)}</span> },
   {
     name: "Environment",
     width: "minmax(6rem, 1fr)",
     cell: (row) => <Link href={`/environments/${encodeURIComponent(row.environmentId)}`}>{row.environmentId}</Link>,
   },
-  { name: "Runner", width: "8rem", cell: (row) => <span className="mono soft" title={row.runnerId ?? ""}>{row.runnerId ? short(row.runnerId) : "one each"}</span> },
+  { name: "Runner", width: "8rem", cell: (row) => <span className="mono soft" title={row.runnerId ?? ""}>{row.runnerId ? short(row.runnerId) : "One per case"}</span> },
 ];
 const ofTenants: readonly Column<BatchParts>[] = [...columns, tenantColumn];
 
 async function page(first: number, after: string | null, signal?: AbortSignal): Promise<Part<BatchParts>> {
-  const { batches } = await ask(BatchesQuery, { first, after }, signal);
+  const { batches } = await request(BatchesQuery, { first, after }, signal);
   return { rows: batches.nodes, total: batches.totalCount, end: batches.pageInfo.endCursor, more: batches.pageInfo.hasNextPage };
 }
 const source = { page, refresh: everyPage(page) };
 
-/** Every batch that is kept, the latest first. */
+/** Batches lists all kept batches, newest first. */
 export default function Batches() {
   const { caller, showTenants } = useCaller();
   const { rows, total, loading: asking, error, more, again } = usePages(source, 2_000);
@@ -78,7 +78,7 @@ export default function Batches() {
           loading ? (
             error ? null : <Loading what="batches" />
           ) : (
-            <Empty title="No batches here">
+            <Empty title="No batches yet">
               <p>
                 A batch runs one program with many inputs: <span className="mono">rockpool run --cases DIR</span>, or <span className="mono">cases</span> in the API.
               </p>

@@ -15,7 +15,7 @@ export interface AdvancedProps extends Pick<DraftFieldProps<keyof Draft>, "draft
 
 const shown = /^(id|tenant|image|poolSize|resources\.|defaultTimeLimit|outputLimit|isolation|runtime|warm|network\.|shared|variables)/;
 
-/** What an environment has beside its name, its image and its size. */
+/** Advanced has the fields of an environment other than its name, language, image and size. */
 export function Advanced({ draft, set, wrongAt, isNew, readOnly, tenants, machine, wrong }: AdvancedProps) {
   const props = { draft, set, wrongAt };
   const elsewhere = wrong.find(({ field }) => !shown.test(field));
@@ -25,7 +25,7 @@ export function Advanced({ draft, set, wrongAt, isNew, readOnly, tenants, machin
   return (
     <>
       {isNew && tenants.length > 1 && (
-        <Field label="Tenant" hint="To which it belongs." error={wrongAt("tenant")}>
+        <Field label="Tenant" hint="The tenant that owns the environment." error={wrongAt("tenant")}>
           {(tie) => (
             <select {...tie} className="select" value={draft.tenant || "default"} onChange={(event) => set("tenant", event.target.value)}>
               {tenants.map((tenant) => (
@@ -35,7 +35,7 @@ export function Advanced({ draft, set, wrongAt, isNew, readOnly, tenants, machin
           )}
         </Field>
       )}
-      <Field label="Warm runners" hint="Idle ones that are kept ready. 0: one is started when a claim waits for it." error={wrongAt("poolSize")}>
+      <Field label="Warm runners" hint="Idle runners kept ready. 0: a runner is started when a claim waits for it." error={wrongAt("poolSize")}>
         {(tie) => (
           <div className="with-unit">
             <input
@@ -54,30 +54,30 @@ export function Advanced({ draft, set, wrongAt, isNew, readOnly, tenants, machin
       {coreMHz ? (
         <NumberField {...props} of="cpuMHz" field="resources.cpuMHz" label="CPU" unit="cores" factor={coreMHz} hint={`One core is ${count(coreMHz)} MHz${mhz}.`} />
       ) : (
-        <NumberField {...props} of="cpuMHz" field="resources.cpuMHz" label="CPU" unit="MHz" hint="A share: a tenth of a core's clock is a tenth of that core." />
+        <NumberField {...props} of="cpuMHz" field="resources.cpuMHz" label="CPU" unit="MHz" hint="A share of a core: a tenth of its clock is a tenth of the core." />
       )}
-      <NumberField {...props} of="memoryMiB" field="resources.memoryMiB" label="Memory" unit="MiB" hint="Of all its processes together, without swap; files in the workspace count too." />
-      <NumberField {...props} of="processes" field="resources.processes" label="Processes" unit="at once" hint="Threads count as well." />
-      <NumberField {...props} of="workspaceMiB" field="resources.workspaceMiB" label="Workspace" unit="MiB" hint="Room for files in /workspace, and as much again in /tmp." />
-      <NumberField {...props} of="defaultTimeLimit" field="defaultTimeLimit" label="Time limit" unit="seconds" hint="Of a program that names none itself. 0: without limit." />
-      <NumberField {...props} of="outputLimit" field="outputLimit" label="Output limit" unit="MiB" factor={1 << 20} hint={`What a program may print before it is stopped${bytes}.`} />
-      <CheckField {...props} of="access" field="network.access" label="Allow network access" hint="Programs then reach what is public, but no private network, not the machine and no other runner. Without it they reach nothing." />
-      <TextField {...props} of="allow" field="network.allow" label="Allowed networks" hint="All that is reached, with the names: 151.101.0.0/16, 2a04:4e42::/32. Empty, like the names: all that is public." />
-      <TextField {...props} of="allowNames" field="network.allowNames" label="Allowed names" hint="Such as pypi.org, *.pythonhosted.org. Only these are resolved then." />
-      <NumberField {...props} of="bandwidthMbit" field="network.bandwidthMbit" label="Bandwidth" unit="Mbit/s" hint="Of one runner, each way. 0: as much as the server gives." />
-      <TextField {...props} of="exposedPorts" field="network.exposedPorts" label="Exposed ports" hint="Ports that are mapped to the outside, for example 80, 8080. Empty: none." />
-      <Field label="Isolation" hint="How a runner is kept apart from the machine." error={wrongAt("isolation")}>
+      <NumberField {...props} of="memoryMiB" field="resources.memoryMiB" label="Memory" unit="MiB" hint="Of all processes together, without swap. Files in the workspace count too." />
+      <NumberField {...props} of="processes" field="resources.processes" label="Processes" unit="at a time" hint="Threads count too." />
+      <NumberField {...props} of="workspaceMiB" field="resources.workspaceMiB" label="Workspace" unit="MiB" hint="Space for files in /workspace, and the same again in /tmp." />
+      <NumberField {...props} of="defaultTimeLimit" field="defaultTimeLimit" label="Time limit" unit="seconds" hint="For programs started without their own limit. 0: no limit." />
+      <NumberField {...props} of="outputLimit" field="outputLimit" label="Output limit" unit="MiB" factor={1 << 20} hint={`Output after which a program is stopped${bytes}.`} />
+      <CheckField {...props} of="access" field="network.access" label="Allow network access" hint="Allows public addresses, but no private networks, not this machine and no other runners. Without it programs reach nothing." />
+      <TextField {...props} of="allow" field="network.allow" label="Allowed networks" hint="Only these networks and the allowed names are reachable: 151.101.0.0/16, 2a04:4e42::/32. Both empty: all public addresses." />
+      <TextField {...props} of="allowNames" field="network.allowNames" label="Allowed names" hint="For example pypi.org, *.pythonhosted.org. Only these names are then resolved." />
+      <NumberField {...props} of="bandwidthMbit" field="network.bandwidthMbit" label="Bandwidth" unit="Mbit/s" hint="Of one runner, in each direction. 0: the server's limit." />
+      <TextField {...props} of="exposedPorts" field="network.exposedPorts" label="Exposed ports" hint="Ports mapped to the outside, for example 80, 8080. Empty: none." />
+      <Field label="Isolation" hint="The isolation tier of the runners." error={wrongAt("isolation")}>
         {(tie) => (
           <select {...tie} className="select" value={draft.isolation} onChange={(event) => set("isolation", event.target.value as Draft["isolation"])}>
             <option value="NAMESPACES">Namespaces, cgroups and seccomp</option>
-            <option value="GVISOR">gVisor, a kernel of its own</option>
+            <option value="GVISOR">gVisor, a separate kernel</option>
             <option value="NONE">None, for trusted programs</option>
-            <option value="CLUSTER">What the cluster's driver gives</option>
+            <option value="CLUSTER">Isolation of the cluster's driver</option>
           </select>
         )}
       </Field>
       <TextField {...props} of="runtime" field="runtime" label="Runtime" hint="The name of another OCI runtime, from the server's settings. Empty: the built-in one." />
-      <Field label="Interpreter" hint="What each runner loads before it is idle. Its programs then start in a few milliseconds." error={wrongAt("warm.interpreter") ?? wrong.find(({ field }) => field === "warm")?.message}>
+      <Field label="Interpreter" hint="Loaded in each runner before it is idle. Programs then start in a few milliseconds." error={wrongAt("warm.interpreter") ?? wrong.find(({ field }) => field === "warm")?.message}>
         {(tie) => (
           <select {...tie} className="select" value={draft.interpreter} onChange={(event) => set("interpreter", event.target.value as Draft["interpreter"])}>
             <option value="NONE">None: each program starts its own</option>
@@ -85,8 +85,8 @@ export function Advanced({ draft, set, wrongAt, isNew, readOnly, tenants, machin
           </select>
         )}
       </Field>
-      {draft.interpreter !== "NONE" && <TextField {...props} of="modules" field="warm.modules" label="Modules" hint="That the interpreter has imported then: numpy, pandas. Their memory is part of the runner's." />}
-      <CheckField {...props} of="shared" field="shared" label="Share with all tenants" hint="Every tenant then sees it and claims its runners. Without it, its own tenant alone." />
+      {draft.interpreter !== "NONE" && <TextField {...props} of="modules" field="warm.modules" label="Modules" hint="Modules that the interpreter imports in advance: numpy, pandas. They use the runner's memory." />}
+      <CheckField {...props} of="shared" field="shared" label="Share with all tenants" hint="Every tenant can then see the environment and claim its runners. Otherwise only its own tenant can." />
       <Variables draft={draft} readOnly={readOnly} wrong={wrong} onChange={(variables) => set("variables", variables)} />
       {elsewhere && (
         <div className="wide">

@@ -5,15 +5,15 @@ const pool = { idle: 3, starting: 1, claimed: 2, size: 4 };
 
 test.each([
   [[], 4, ""],
-  [["memoryMiB"] as const, 4, "4 idle runners will be replaced by new ones. 2 claimed ones stay untouched."],
-  [["poolSize", "image"] as const, 9, "4 idle runners will be replaced by new ones. 2 claimed ones stay untouched."],
-  [["poolSize"] as const, 2, "1 idle runner will be removed. 2 claimed ones stay untouched."],
-  [["poolSize"] as const, 6, "2 more will be started. 2 claimed ones stay untouched."],
-  [["shared"] as const, 4, "No runner is started or removed. 2 claimed ones stay untouched."],
-  [["poolSize"] as const, 3, "No runner is started or removed. 2 claimed ones stay untouched."],
-])("what a change of %j does", (fields, size, want) => expect(consequence(fields, size, pool)).toBe(want));
+  [["memoryMiB"] as const, 4, "4 idle runners will be replaced by new ones. 2 claimed runners aren't affected."],
+  [["poolSize", "image"] as const, 9, "4 idle runners will be replaced by new ones. 2 claimed runners aren't affected."],
+  [["poolSize"] as const, 2, "1 idle runner will be removed. 2 claimed runners aren't affected."],
+  [["poolSize"] as const, 6, "2 more runners will be started. 2 claimed runners aren't affected."],
+  [["shared"] as const, 4, "No runner is started or removed. 2 claimed runners aren't affected."],
+  [["poolSize"] as const, 3, "No runner is started or removed. 2 claimed runners aren't affected."],
+])("the consequence of changing %j", (fields, size, want) => expect(consequence(fields, size, pool)).toBe(want));
 
-test("an input has what the form has", () => {
+test("the input has all values of the form", () => {
   const draft = { ...blank, id: " x ", exposedPorts: "80, 443 8080", variables: [{ name: "A", value: " b " }] };
   expect(inputOf(draft, 3)).toMatchObject({ id: "x", ifRevision: 3, poolSize: 2, network: { exposedPorts: [80, 443, 8080] }, variables: [{ name: "A", value: " b " }] });
 });
@@ -23,7 +23,7 @@ test("an interpreter is loaded with its modules, or none", () => {
   expect(inputOf({ ...blank, modules: "numpy" }, 0)).toMatchObject({ warm: { interpreter: "NONE", modules: [] } });
 });
 
-test("a copy is kept apart, and from the network, as what it was made from", () => {
+test("a copy keeps the isolation tier and the network settings", () => {
   const parts: Parts = {
     id: "a",
     tenant: "course-1",
@@ -44,7 +44,7 @@ test("a copy is kept apart, and from the network, as what it was made from", () 
   expect(inputOf({ ...draftOf(parts), id: "b" }, ifRevision)).toEqual({ ...rest, id: "b", tenant: null, ifRevision });
 });
 
-test("a new one belongs to the tenant that was chosen, or to the caller's own", () => {
+test("a new environment belongs to the chosen tenant, or to the caller's", () => {
   expect([inputOf({ ...blank, tenant: "a" }, 0), inputOf(blank, 0), inputOf({ ...blank, tenant: "a" }, 1)]).toMatchObject([{ tenant: "a" }, { tenant: null }, { tenant: null }]);
 });
 
@@ -52,16 +52,16 @@ test.each([
   ["memoryMiB", "", "resources.memoryMiB"],
   ["poolSize", "1.5", "poolSize"],
   ["exposedPorts", "80, http", "network.exposedPorts"],
-])("%s that is %j is no number", (key, value, field) => {
+])("%s with the value %j is rejected as a number", (key, value, field) => {
   expect(inputOf({ ...blank, [key]: value }, 0)).toEqual({ field, message: "must be a whole number" });
 });
 
-test("cores and MiB may have parts", () => {
+test("cores and MiB can have fractions", () => {
   expect(inputOf({ ...blank, cpuMHz: "one" }, 0)).toEqual({ field: "resources.cpuMHz", message: "must be a number" });
   expect(inputOf({ ...blank, outputLimit: "much" }, 0)).toEqual({ field: "outputLimit", message: "must be a number" });
 });
 
-test("what was changed", () => {
+test("changed names the changed fields", () => {
   expect(changed(blank, { ...blank })).toEqual([]);
   expect(changed(blank, { ...blank, image: "x", variables: [{ name: "A", value: "" }] })).toEqual(["image", "variables"]);
 });

@@ -52,10 +52,10 @@ export const PutMutation = graphql(
 );
 export type PutInput = VariablesOf<typeof PutMutation>["input"];
 
-/** What stands in the form: text, as it was typed. */
+/** Draft is the form's content as it was typed. */
 export interface Draft {
   id: string;
-  /** Of a new one; "" is the caller's own. */
+  /** The tenant of a new environment; "" is the caller's own. */
   tenant: string;
   shared: boolean;
   image: string;
@@ -78,7 +78,7 @@ export interface Draft {
   outputLimit: string;
 }
 
-/** The defaults that the schema tells. */
+/** blank has the defaults of the schema. */
 export const blank: Draft = {
   id: "",
   tenant: "",
@@ -135,10 +135,7 @@ export interface WrongField {
   message: string;
 }
 
-/**
- * What the form asks for, or the first field in which no number stands. The
- * ranges are the server's business.
- */
+/** inputOf converts the form, or returns the first field without a valid number. The server checks the ranges. */
 export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField {
   let wrong: WrongField | undefined;
   const whole = (field: string, text: string): number => {
@@ -148,7 +145,7 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
   const input: PutInput = {
     id: draft.id.trim(),
     ifRevision,
-    tenant: ifRevision > 0 || draft.tenant === "" ? null : draft.tenant, // it stays what it is
+    tenant: ifRevision > 0 || draft.tenant === "" ? null : draft.tenant, // an environment keeps its tenant
     shared: draft.shared,
     image: draft.image.trim(),
     poolSize: whole("poolSize", draft.poolSize),
@@ -175,27 +172,27 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
   return wrong ?? input;
 }
 
-/** What the form shows in cores and MiB, of which there can be parts. */
+/** The fields that the form shows in cores or MiB, where fractions are possible. */
 const inParts = new Set(["resources.cpuMHz", "outputLimit"]);
 
 const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
-/** The names of the fields in which two drafts differ. */
+/** changed returns the names of the fields that differ between two drafts. */
 export function changed(before: Draft, after: Draft): (keyof Draft)[] {
   return (Object.keys(before) as (keyof Draft)[]).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
 }
 
-/** What a change will do to the runners that there are, in words. "" where it changes nothing. */
+/** consequence describes what a change does to the existing runners; "" without a change. */
 export function consequence(fields: readonly (keyof Draft)[], poolSize: number, pool: { idle: number; starting: number; claimed: number; size: number }): string {
   if (fields.length === 0) return "";
   const sentences: string[] = [];
   const runners = (n: number) => `${n} idle ${n === 1 ? "runner" : "runners"}`;
   if (fields.some((field) => field !== "poolSize" && field !== "shared")) {
     const replaced = pool.idle + pool.starting;
-    sentences.push(replaced === 0 ? "No runner has to be replaced." : `${runners(replaced)} will be replaced by new ones.`);
+    sentences.push(replaced === 0 ? "No runner is replaced." : `${runners(replaced)} will be replaced by new ones.`);
   } else if (poolSize < pool.idle) sentences.push(`${runners(pool.idle - poolSize)} will be removed.`);
-  else if (poolSize > pool.idle + pool.starting) sentences.push(`${poolSize - pool.idle - pool.starting} more will be started.`);
+  else if (poolSize > pool.idle + pool.starting) sentences.push(`${poolSize - pool.idle - pool.starting} more ${poolSize - pool.idle - pool.starting === 1 ? "runner" : "runners"} will be started.`);
   else sentences.push("No runner is started or removed.");
-  if (pool.claimed > 0) sentences.push(`${pool.claimed} claimed ${pool.claimed === 1 ? "one stays" : "ones stay"} untouched.`);
+  if (pool.claimed > 0) sentences.push(`${pool.claimed} claimed ${pool.claimed === 1 ? "runner isn't" : "runners aren't"} affected.`);
   return sentences.join(" ");
 }

@@ -26,24 +26,24 @@ const theirs: Parts = { ...stored, revision: 2, image: "theirs" };
 const form = (parts: Parts) => <Edit stored={parts} pool={undefined} machine={unknownMachine} onSaved={() => {}} />;
 const value = (label: string) => (screen.getByLabelText(label) as HTMLInputElement).value;
 
-test("what is being typed outlives somebody else's change, and gives way when asked to", () => {
+test("unsaved edits survive a change by someone else until they are discarded", () => {
   const { rerender } = render(form(stored));
   fireEvent.change(screen.getByLabelText("Memory"), { target: { value: "512" } });
   rerender(form(theirs));
   expect([value("Memory"), value("Image")]).toEqual(["512", "host"]);
-  fireEvent.click(screen.getByRole("button", { name: /Load it/ }));
+  fireEvent.click(screen.getByRole("button", { name: /Reload/ }));
   expect([value("Memory"), value("Image")]).toEqual(["256", "theirs"]);
-  expect(screen.queryByRole("button", { name: /Load it/ })).toBeNull();
+  expect(screen.queryByRole("button", { name: /Reload/ })).toBeNull();
 });
 
-test("who may only look at it has nothing to press", () => {
+test("a read-only form has no buttons", () => {
   render(<Edit stored={{ ...stored, variables: [{ name: "A", value: "1" }] }} pool={undefined} machine={unknownMachine} readOnly onSaved={() => {}} />);
   expect(screen.queryByRole("button")).toBeNull();
   expect(screen.getByLabelText("Memory").closest("fieldset")!.disabled).toBe(true);
   expect(screen.getByLabelText("Memory").closest("details")!.open).toBe(true);
 });
 
-test("where nothing was typed, a change shows at once", () => {
+test("without edits a change by someone else shows immediately", () => {
   const { rerender } = render(form(stored));
   rerender(form(theirs));
   expect(value("Image")).toBe("theirs");

@@ -1,7 +1,7 @@
 import { useEffect, useEffectEvent, useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { owns } from "../../lib/access";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { useCaller } from "../../lib/caller";
 import { count, duration, plural } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
@@ -52,7 +52,7 @@ const EnvironmentQuery = graphql(
   [EnvironmentFragment],
 );
 
-/** One environment: its pool, live, and all that it is made of, to be changed. */
+/** Environment shows one environment: its pool, live, and the form with its configuration. */
 export default function Environment({ id }: { id: string }) {
   const { caller, may, showTenants } = useCaller();
   const { data, error, reload } = useQuery(EnvironmentQuery, { id }, { every: 10_000 });
@@ -73,10 +73,10 @@ export default function Environment({ id }: { id: string }) {
         <Failure error={error} retry={reload} />
         {!data && !error && <Loading what={id} />}
         {data && (
-          <Empty title="There is no such environment">
+          <Empty title="Environment not found">
             <p>It may have been deleted.</p>
             <Link href={may("change") ? "/new-environment" : "/"} className="button">
-              {may("change") ? "Create one" : "All environments"}
+              {may("change") ? "Create an environment" : "All environments"}
             </Link>
           </Empty>
         )}
@@ -109,7 +109,7 @@ export default function Environment({ id }: { id: string }) {
         </>
       }
     >
-      <Card title="Its pool" aside={pool && <PoolState pool={pool} alert={alert} />}>
+      <Card title="Pool" aside={pool && <PoolState pool={pool} alert={alert} />}>
         <div className="stack">
           {pool ? (
             <div className="stack tight">
@@ -127,19 +127,19 @@ export default function Environment({ id }: { id: string }) {
           />
           <Facts>
             {[
-              ["Claims", `${count(claims.claimed)}${claims.failed > 0 ? `, ${count(claims.failed)} without a runner` : ""}`],
+              ["Claims", `${count(claims.claimed)}${claims.failed > 0 ? `, ${count(claims.failed)} failed` : ""}`],
               ["Served warm", claims.claimed > 0 ? `${Math.floor((claims.warm / claims.claimed) * 100)} %` : "–"],
-              ["A claim takes", claims.claimed > 0 ? `${duration(claims.durations.p50Ms)}, p99 ${duration(claims.durations.p99Ms)}` : "–"],
+              ["Claim duration", claims.claimed > 0 ? `${duration(claims.durations.p50Ms)}, p99 ${duration(claims.durations.p99Ms)}` : "–"],
               ["Runners started", count(starts.count)],
-              ["A start takes", starts.count > 0 ? `${duration(starts.p50Ms)}, at most ${duration(starts.maxMs)}` : "–"],
+              ["Start duration", starts.count > 0 ? `${duration(starts.p50Ms)}, at most ${duration(starts.maxMs)}` : "–"],
               ["Revision", String(environment.revision)],
               ...(showTenants || !owns(caller, environment.tenant) ? [["Tenant", <Owner key="t" tenant={environment.tenant} shared={environment.shared} />] satisfies [string, ReactNode]] : []),
             ]}
           </Facts>
           <div className="row">
-            <Link href={`/runners?environment=${encodeURIComponent(id)}`}>Its runners</Link>
-            <Link href={`/executions?environment=${encodeURIComponent(id)}`}>Its executions</Link>
-            {may("cluster") && <Link href={`/operations?environment=${encodeURIComponent(id)}`}>Its scheduling</Link>}
+            <Link href={`/runners?environment=${encodeURIComponent(id)}`}>{`Runners of ${id}`}</Link>
+            <Link href={`/executions?environment=${encodeURIComponent(id)}`}>{`Executions of ${id}`}</Link>
+            {may("cluster") && <Link href={`/operations?environment=${encodeURIComponent(id)}`}>{`Scheduling of ${id}`}</Link>}
           </div>
         </div>
       </Card>
@@ -153,14 +153,14 @@ export interface EditProps {
   stored: Parts;
   pool: Pool | undefined;
   machine: Machine;
-  /** Whether the caller may only look at it. */
+  /** Whether the caller may only read it. */
   readOnly?: boolean;
   onSaved: () => void;
 }
 
 export function Edit({ stored, pool, machine, readOnly = false, onSaved }: EditProps) {
-  // What the form began with. What somebody else stores meanwhile takes its
-  // place only where nothing was changed here, which would be lost.
+  // The revision that the form is based on. A newer revision by someone else replaces it only while the form is
+  // unchanged, so that no edit is lost.
   const [base, setBase] = useState(stored);
   const [newer, setNewer] = useState(false);
   const initial = draftOf(base);
@@ -192,11 +192,11 @@ export function Edit({ stored, pool, machine, readOnly = false, onSaved }: EditP
       }}
     >
       <Unsaved changes={!readOnly && fields.length > 0} />
-      <Card title="What its runners are made from">
+      <Card title="Configuration">
         <div className="stack">
           {(newer || put.error?.code === "CONFLICT") && !put.busy && (
-            <Notice kind="warn" action={<button type="button" className="button small" onClick={() => take(stored)}>Load it without my changes</button>}>
-              Somebody else changed this environment: it isn't the revision {base.revision} any more that you are changing, so this can't be saved.
+            <Notice kind="warn" action={<button type="button" className="button small" onClick={() => take(stored)}>Reload without my changes</button>}>
+              Someone else changed this environment after revision {base.revision}, on which your changes are based. So they can't be saved.
             </Notice>
           )}
           <EnvironmentFields draft={draft} isNew={false} readOnly={readOnly} machine={machine} wrong={wrong} refused={refused} onChange={change} />
@@ -232,7 +232,7 @@ function Delete({ id, open, pool, onClose }: { id: string; open: boolean; pool: 
   const [endClaimed, setEndClaimed] = useState(false);
   const [, navigate] = useLocation();
   const remove = useAction(async () => {
-    await ask(DeleteMutation, { input: { id, endClaimed } });
+    await request(DeleteMutation, { input: { id, endClaimed } });
     navigate("/");
   });
   const idle = (pool?.idle ?? 0) + (pool?.starting ?? 0);
@@ -240,12 +240,12 @@ function Delete({ id, open, pool, onClose }: { id: string; open: boolean; pool: 
   return (
     <Dialog title={`Delete ${id}?`} open={open} onClose={onClose}>
       <p>
-        The environment goes, and {idle === 0 ? "no idle runner with it" : `${plural(idle, "idle runner")} with it`}, at once.{" "}
+        This immediately deletes the environment{idle > 0 && ` and ${plural(idle, "idle runner")}`}.{" "}
         {claimed === 0
-          ? "Nobody holds a runner of it."
+          ? "None of its runners is claimed."
           : endClaimed
-            ? `${plural(claimed, "claimed runner")} and all that runs in ${claimed === 1 ? "it" : "them"} will be ended too.`
-            : `${plural(claimed, "claimed runner")} will end as ${claimed === 1 ? "it" : "they"} would.`}{" "}
+            ? `${plural(claimed, "claimed runner")} and all programs in ${claimed === 1 ? "it" : "them"} will be ended too.`
+            : `${plural(claimed, "claimed runner")} will continue until released or expired.`}{" "}
         Executions and their output are kept.
       </p>
       {claimed > 0 && (

@@ -10,12 +10,13 @@ export interface DraftFieldProps<Key extends keyof Draft> {
   set: <K extends keyof Draft>(key: K, value: Draft[K]) => void;
   wrongAt: (field: string) => string | undefined;
   of: Key;
-  /** Its name in the API. */
+  /** The field's name in the API. */
   field: string;
   label: string;
   hint?: ReactNode;
 }
 
+/** TextField is a text of a draft. */
 export function TextField({ draft, set, wrongAt, of, field, label, hint }: DraftFieldProps<KeyOf<string>>) {
   return (
     <Field label={label} hint={hint} error={wrongAt(field)}>
@@ -26,11 +27,11 @@ export function TextField({ draft, set, wrongAt, of, field, label, hint }: Draft
 
 export interface NumberFieldProps extends DraftFieldProps<KeyOf<string>> {
   unit: string;
-  /** How many of what is stored one unit is. */
+  /** The stored amount that one unit is. */
   factor?: number;
 }
 
-/** A number with its unit. What is typed in a larger unit stays as it was typed. */
+/** NumberField is a number with its unit. A number typed in a larger unit stays as it was typed. */
 export function NumberField({ draft, set, wrongAt, of, field, label, hint, unit, factor = 1 }: NumberFieldProps) {
   const [typed, setTyped] = useState("");
   const shown = factor === 1 ? draft[of] : unscaled(typed, factor) === draft[of] ? typed : scaled(draft[of], factor);
@@ -56,7 +57,7 @@ export function NumberField({ draft, set, wrongAt, of, field, label, hint, unit,
   );
 }
 
-/** A checkbox whose label says what is so when it is checked. */
+/** CheckField is a checkbox. Its label says what the checked state means. */
 export function CheckField({ draft, set, wrongAt, of, field, label, hint }: DraftFieldProps<KeyOf<boolean>>) {
   return (
     <Field label={label} hint={hint} error={wrongAt(field)} check>

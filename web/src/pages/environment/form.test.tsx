@@ -6,7 +6,7 @@ import { unknownMachine, type Machine } from "./machine";
 
 afterEach(cleanup);
 
-test("a field that is wrong says so, and is tied to what it says", () => {
+test("a wrong field has its error as accessible description", () => {
   render(<EnvironmentFields draft={blank} isNew machine={unknownMachine} wrong={[{ field: "resources.memoryMiB", message: "must be 16 to 1048576 MiB, not 3" }]} onChange={() => {}} />);
   const memory = screen.getByLabelText("Memory");
   expect(memory.getAttribute("aria-invalid")).toBe("true");
@@ -15,7 +15,7 @@ test("a field that is wrong says so, and is tied to what it says", () => {
   expect(screen.getByLabelText("CPU").getAttribute("aria-invalid")).toBeNull();
 });
 
-test("a variable that is wrong is the one that is marked", () => {
+test("the wrong variable is marked", () => {
   const draft = { ...blank, variables: [{ name: "GOOD", value: "" }, { name: "1BAD", value: "" }] };
   render(<EnvironmentFields draft={draft} isNew={false} machine={unknownMachine} wrong={[{ field: "variables.1.name", message: "must be letters" }]} onChange={() => {}} />);
   expect(screen.getByLabelText("Name of variable 2").getAttribute("aria-invalid")).toBe("true");
@@ -23,7 +23,7 @@ test("a variable that is wrong is the one that is marked", () => {
   expect(screen.getByRole("alert").textContent).toBe("must be letters");
 });
 
-test("modules are asked for with an interpreter only", () => {
+test("modules are shown only with an interpreter", () => {
   let draft: Draft = blank;
   const fields = (wrong?: { field: string; message: string }) => <EnvironmentFields draft={draft} isNew={false} machine={unknownMachine} wrong={wrong ? [wrong] : []} onChange={(next) => (draft = next)} />;
   const { rerender } = render(fields());
@@ -38,14 +38,14 @@ test("modules are asked for with an interpreter only", () => {
   expect(screen.getByLabelText("Interpreter").getAttribute("aria-invalid")).toBe("true");
 });
 
-test("the slider and the number are one", () => {
+test("the slider and the number have one value", () => {
   let draft: Draft = blank;
   render(<EnvironmentFields draft={draft} isNew={false} machine={unknownMachine} wrong={[]} onChange={(next) => (draft = next)} />);
   fireEvent.change(screen.getByLabelText("Warm runners, as a slider"), { target: { value: "7" } });
   expect(draft.poolSize).toBe("7");
 });
 
-test("a tenant is chosen for a new one only, where there are several", () => {
+test("the tenant can be chosen only for a new environment and several tenants", () => {
   let draft: Draft = blank;
   const fields = (isNew: boolean, tenants: string[]) => <EnvironmentFields draft={draft} isNew={isNew} tenants={tenants} machine={unknownMachine} wrong={[]} onChange={(next) => (draft = next)} />;
   const { rerender } = render(fields(true, ["default"]));
@@ -77,7 +77,7 @@ const type = (label: string, value: string) => fireEvent.change(screen.getByLabe
 const text = (label: string) => (screen.getByLabelText(label) as HTMLInputElement).value;
 const advanced = () => screen.getByText("Advanced").closest("details")!.open;
 
-test("name, language, image and size come first, and the rest is folded away", () => {
+test("name, language, image and size come first, and the rest is under Advanced", () => {
   live(blank);
   const first = [...document.querySelectorAll("fieldset > .field > label")].map((label) => label.textContent);
   expect([first, advanced()]).toEqual([["Name", "Language", "Image", "Size"], false]);
@@ -94,18 +94,18 @@ test.each([
   expect(advanced()).toBe(want);
 });
 
-test("the field for which the form was refused gets the focus, in Advanced too", () => {
+test("the refused field gets the focus, also under Advanced", () => {
   const refused = { field: "resources.memoryMiB", message: "must be less" };
   live(blank, { wrong: [refused], refused });
   expect(document.activeElement).toBe(screen.getByLabelText("Memory"));
 });
 
-test("an error about no field that is shown is shown with its name", () => {
+test("an error of a field that isn't shown appears with the field's name", () => {
   live(blank, { wrong: [{ field: "surprise", message: "must be less" }] });
   expect(screen.getByRole("alert").textContent).toBe("surprise: must be less");
 });
 
-test("CPU is in cores where a core's clock is known, and says what is stored", () => {
+test("CPU is in cores if a core's clock is known, with the stored MHz", () => {
   const now = live(blank);
   expect([text("CPU"), screen.getByText(/One core is/).textContent]).toEqual(["0.8", "One core is 2,500 MHz; this is stored as 2,000 MHz."]);
   for (const typed of ["1.", "1.5"]) {
@@ -120,7 +120,7 @@ test("CPU is in cores where a core's clock is known, and says what is stored", (
   expect(text("CPU")).toBe("2000");
 });
 
-test("checked means access", () => {
+test("the checkbox allows network access", () => {
   const now = live(blank);
   const box = screen.getByRole("checkbox", { name: "Allow network access", hidden: true }) as HTMLInputElement;
   expect([box.checked, now.draft.access]).toEqual([false, false]);
@@ -128,7 +128,7 @@ test("checked means access", () => {
   expect([box.checked, now.draft.access]).toEqual([true, true]);
 });
 
-test("a language is the machine's own where it has it, and an image otherwise", () => {
+test("a language uses the host's programs if it has them, else an image", () => {
   const now = live(blank);
   type("Language", "Python");
   expect(now.draft).toMatchObject({ image: "host", interpreter: "PYTHON" });
@@ -143,10 +143,10 @@ test("a language is the machine's own where it has it, and an image otherwise", 
   expect(now.draft.image).toBe("eclipse-temurin:21");
 });
 
-test("a size sets all amounts, and a size of one's own is called so", () => {
+test("a size sets all amounts, and other amounts are Custom", () => {
   const now = live(blank);
   type("Size", "Large");
   expect(now.draft).toMatchObject({ cpuMHz: "4000", memoryMiB: "1024", processes: "256", workspaceMiB: "256" });
   type("Memory", "300");
-  expect((screen.getByLabelText("Size") as HTMLSelectElement).selectedOptions[0]!.textContent).toBe("Its own: 1.6 cores, 300 MiB");
+  expect((screen.getByLabelText("Size") as HTMLSelectElement).selectedOptions[0]!.textContent).toBe("Custom: 1.6 cores, 300 MiB");
 });

@@ -9,20 +9,20 @@ import { isAdvanced, lacking, languageNamed, languageOf, languages, sizeInWords,
 export interface FormProps {
   draft: Draft;
   isNew: boolean;
-  /** Whether it is only looked at. */
+  /** Whether the caller may only read it. */
   readOnly?: boolean;
-  /** Among which the tenant of a new one is chosen; fewer than two: there is no choice. */
+  /** The tenants to choose from for a new environment; fewer than two show no choice. */
   tenants?: readonly string[];
   machine: Machine;
   wrong: readonly WrongField[];
-  /** The one of them for which the form wasn't sent, or was refused: it gets the focus. */
+  /** The wrong field that stopped the form or that the server refused: it gets the focus. */
   refused?: WrongField | undefined;
   onChange: (draft: Draft) => void;
 }
 
 const inFirst = new Set(["id", "image"]);
 
-/** The fields of an environment, each with its unit, and with what the server said about it. */
+/** EnvironmentFields has the fields of an environment, with units and with the server's errors at their fields. */
 export function EnvironmentFields({ draft, isNew, readOnly = false, tenants = [], machine, wrong, refused, onChange }: FormProps) {
   const [picked, setPicked] = useState("");
   const language = languageOf(draft) || picked;
@@ -32,7 +32,7 @@ export function EnvironmentFields({ draft, isNew, readOnly = false, tenants = []
   useEffect(() => {
     const first = refused && fields.current?.querySelector<HTMLElement>("[aria-invalid=true]");
     const around = first?.closest("details");
-    if (around) around.open = true; // it may have been closed over an error
+    if (around) around.open = true; // the user may have closed it over an error
     first?.focus();
   }, [refused]);
 
@@ -43,9 +43,9 @@ export function EnvironmentFields({ draft, isNew, readOnly = false, tenants = []
   const missing = lacking(draft, chosen, machine);
   const size = sizeOf(draft);
   return (
-    <fieldset className="fields" ref={fields} disabled={readOnly} aria-label="What its runners are made from">
-      {isNew && <TextField {...props} of="id" field="id" label="Name" hint="Letters, digits, dots, dashes and underscores. Programs name the environment by it." />}
-      <Field label="Language" hint="Sets the image, and loads its interpreter where that makes programs start faster.">
+    <fieldset className="fields" ref={fields} disabled={readOnly} aria-label="Fields of the environment">
+      {isNew && <TextField {...props} of="id" field="id" label="Name" hint="Letters, digits, dots, dashes and underscores. Programs refer to the environment by this name." />}
+      <Field label="Language" hint="Sets the image, and loads the interpreter if that makes programs start faster.">
         {(tie) => (
           <select
             {...tie}
@@ -57,14 +57,14 @@ export function EnvironmentFields({ draft, isNew, readOnly = false, tenants = []
               onChange(next ? withLanguage(draft, next, machine) : { ...draft, interpreter: "NONE" });
             }}
           >
-            <option value="">Any that the image has</option>
+            <option value="">Any language in the image</option>
             {languages.map(({ name }) => (
               <option key={name}>{name}</option>
             ))}
           </select>
         )}
       </Field>
-      <TextField {...props} of="image" field="image" label="Image" hint="The programs to start with. host: this machine's own, read-only. Else a container image such as python:3.12, or file: and the name of an archive on the server; it is looked up, and pinned, when it is saved." />
+      <TextField {...props} of="image" field="image" label="Image" hint="The files of a runner. host: this machine's programs, read-only. Else a container image such as python:3.12, or file: and the name of an archive on the server. Saving resolves the image and pins it." />
       <Field label="Size">
         {(tie) => (
           <select
@@ -80,7 +80,7 @@ export function EnvironmentFields({ draft, isNew, readOnly = false, tenants = []
             {sizes.map(({ name, amounts }) => (
               <option key={name} value={name}>{`${name}: ${sizeInWords(amounts, machine)}`}</option>
             ))}
-            <option value="">{size === "" ? `Its own: ${sizeInWords(draft, machine)}` : "Another one, under Advanced"}</option>
+            <option value="">{size === "" ? `Custom: ${sizeInWords(draft, machine)}` : "Custom, under Advanced"}</option>
           </select>
         )}
       </Field>

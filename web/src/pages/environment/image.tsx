@@ -2,15 +2,15 @@ import { bytes, plural } from "../../lib/format";
 import type { Pool } from "../../lib/pools";
 import { Notice } from "../../ui/parts";
 
-/** How far the machine is with the image of an environment; nothing where that has none. */
+/** ImageState shows the progress of pulling an environment's image; nothing for environments without one. */
 export function ImageState({ image, served }: { image: Pool["image"]; served: boolean }) {
   if (!image) return null;
-  const instead = served ? " The revision before is served meanwhile." : "";
+  const instead = served ? " Meanwhile the pool uses the previous revision." : "";
   if (image.state === "FAILED") return <Notice kind="bad">{`The image is unavailable: ${image.reason}.${instead}`}</Notice>;
   if (image.state === "READY") {
     return (
       <p className="soft small">
-        Its image is here: <code>{image.digest}</code>, {plural(image.layers, "layer")}.
+        Image ready: <code>{image.digest}</code>, {plural(image.layers, "layer")}.
       </p>
     );
   }

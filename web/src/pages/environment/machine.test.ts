@@ -24,7 +24,7 @@ test.each([
 
 test("CPU in words", () => expect([cpu("2500", known), cpu("1250", known), cpu("1250", unknownMachine)]).toEqual(["1 core", "0.5 cores", "1250 MHz"]));
 
-test("what no runner can be given is refused at its field, with the limit", () => {
+test("a resource above the limit is refused at its field", () => {
   expect(misfits({ ...blank, cpuMHz: "5000", memoryMiB: "2000", processes: "1000", workspaceMiB: "2000" }, known)).toEqual([]);
   const all = misfits({ ...blank, cpuMHz: "5001", memoryMiB: "2001", processes: "1001", workspaceMiB: "2001" }, known);
   expect(all.map(({ field, message }) => [field, message.split(":")[0]])).toEqual([

@@ -19,37 +19,37 @@ const MachineQuery = graphql(`
   }
 `);
 
-/** What is known of where runners live. */
+/** Machine is the reported capacity for one runner. */
 export type Machine = ResultOf<typeof MachineQuery>["cluster"];
 
 export const unknownMachine: Machine = { kind: "", coreMHz: null, largestRunner: null, hostInterpreters: [] };
 
-/** What the server reports of the cluster; nothing is known to callers that may not see it. */
+/** useMachine returns what the server reports of the cluster, or unknownMachine for callers without that access. */
 export function useMachine(): Machine {
   const { may } = useCaller();
   const { data } = useQuery(MachineQuery, {}, { skip: !may("cluster") });
   return data?.cluster ?? unknownMachine;
 }
 
-/** A stored amount in a larger unit; a text that is no amount stays as it is. */
+/** scaled converts a stored amount to a larger unit. It returns other texts unchanged. */
 export function scaled(stored: string, factor: number): string {
   if (!/^-?\d+$/.test(stored)) return stored;
   const amount = Number(stored) / factor;
   return String(Math.abs(amount) >= 1 ? Math.round(amount * 1000) / 1000 : Number(amount.toPrecision(3)));
 }
 
-/** What is stored of an amount in a larger unit; a text that is no amount stays as it is. */
+/** unscaled converts an amount in a larger unit to the stored one. It returns other texts unchanged. */
 export function unscaled(typed: string, factor: number): string {
   return /^-?(\d+\.?\d*|\.\d+)$/.test(typed.trim()) ? String(Math.round(Number(typed) * factor)) : typed;
 }
 
-/** An amount of CPU in words: in cores where a core's clock is known. */
+/** cpu describes an amount of CPU, in cores if a core's clock is known, else in MHz. */
 export function cpu(mhz: string, { coreMHz }: Machine): string {
   const cores = coreMHz && scaled(mhz, coreMHz);
   return cores ? `${cores} ${cores === "1" ? "core" : "cores"}` : `${mhz} MHz`;
 }
 
-/** The fields that want more than any runner can be given. */
+/** misfits returns the fields that exceed the largest possible runner. */
 export function misfits(draft: Draft, machine: Machine): WrongField[] {
   const most = machine.largestRunner;
   if (!most) return [];
@@ -61,5 +61,5 @@ export function misfits(draft: Draft, machine: Machine): WrongField[] {
   ] as const;
   return resources
     .filter(([key]) => Number(draft[key]) > most[key])
-    .map(([key, limit]) => ({ field: `resources.${key}`, message: `must be at most ${limit}: the cluster has no more for one runner, so none would ever start` }));
+    .map(([key, limit]) => ({ field: `resources.${key}`, message: `must be at most ${limit}: a larger runner doesn't fit into the cluster and would never start` }));
 }

@@ -21,7 +21,7 @@ const CopyQuery = graphql(
   [EnvironmentFragment],
 );
 
-/** A new environment; `?from=` is the one that it begins as a copy of. */
+/** NewEnvironment creates an environment; `?from=` names one to copy. */
 export default function NewEnvironment() {
   const [search] = useSearchParams();
   const from = search.get("from") ?? "";
@@ -38,7 +38,7 @@ export default function NewEnvironment() {
   const initial = data?.environment ? { ...draftOf(data.environment), id: `${from}-copy`, tenant: "" } : blank;
   return (
     <Page title={title} above={above}>
-      {from !== "" && data?.environment === null && <Notice kind="warn">{from} isn't there any more; these are the defaults.</Notice>}
+      {from !== "" && data?.environment === null && <Notice kind="warn">{from} no longer exists. The form has the defaults instead.</Notice>}
       <Form initial={initial} />
     </Page>
   );
@@ -66,7 +66,7 @@ function Form({ initial }: { initial: Draft }) {
       <Card>
         <EnvironmentFields draft={draft} isNew tenants={tenants} machine={machine} wrong={wrong} refused={refused} onChange={change} />
       </Card>
-      {put.error?.code === "CONFLICT" ? <Notice kind="bad">There is an environment {draft.id} already: choose another name.</Notice> : <PutState silent={silent} error={put.error} retry={() => void create()} />}
+      {put.error?.code === "CONFLICT" ? <Notice kind="bad">An environment {draft.id} already exists. Choose another name.</Notice> : <PutState silent={silent} error={put.error} retry={() => void create()} />}
       <div className="row">
         <button type="submit" className="button primary" disabled={put.busy}>
           Create the environment

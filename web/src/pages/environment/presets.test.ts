@@ -13,7 +13,7 @@ test.each([
   ["file:node.tar", "NONE", ""],
 ] as const)("%s with %s is for %s", (image, interpreter, want) => expect(languageOf({ ...blank, image, interpreter })).toBe(want));
 
-test("Python is loaded only where it can be", () => {
+test("the interpreter is loaded only where that is possible", () => {
   const python = languageNamed("Python")!;
   expect(withLanguage(blank, python, known).interpreter).toBe("PYTHON");
   for (const [draft, machine] of [[{ ...blank, isolation: "GVISOR" }, known], [{ ...blank, runtime: "runc" }, known], [blank, { ...known, kind: "nomad" }], [blank, unknownMachine]] as const) {
@@ -22,7 +22,7 @@ test("Python is loaded only where it can be", () => {
   expect(withLanguage(blank, python, unknownMachine).image).toBe("python:3.13-slim");
 });
 
-test("what host lacks is known of host alone, and only where the server reports it", () => {
+test("lacking applies only to the image host and reported interpreters", () => {
   const java = languageNamed("Java");
   expect(lacking(blank, java, known)).toEqual(["java", "javac"]);
   expect(lacking({ ...blank, image: "java:1" }, java, known)).toEqual([]);

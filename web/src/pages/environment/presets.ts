@@ -3,11 +3,11 @@ import { cpu, type Machine } from "./machine";
 
 export interface Language {
   name: string;
-  /** What its programs are run with. */
+  /** The programs that it needs. */
   programs: readonly string[];
-  /** An image that has them. */
+  /** An image that contains them. */
   image: string;
-  /** The last names of images that are known to have them. */
+  /** The last path elements of images that are known to contain them. */
   images: readonly string[];
   interpreter?: Draft["interpreter"];
 }
@@ -23,20 +23,23 @@ export const languages: readonly Language[] = [
 
 export const languageNamed = (name: string): Language | undefined => languages.find((language) => language.name === name);
 
-/** The language that a draft is for, by its interpreter and its image; "" where these don't tell. */
+/** languageOf returns the language of a draft by its interpreter and image; "" if unknown. */
 export function languageOf({ image, interpreter }: Draft): string {
   const last = image.split("/").at(-1)!.split(/[:@]/)[0]!;
   return languages.find((language) => (interpreter !== "NONE" && language.interpreter === interpreter) || language.images.includes(last))?.name ?? "";
 }
 
-/** A draft for a language: the machine's own programs where it is known to have them, else an image that has. */
+/**
+ * withLanguage sets a language: with the host's programs if it is known to have them, else with the language's
+ * image.
+ */
 export function withLanguage(draft: Draft, language: Language, machine: Machine): Draft {
   const here = language.programs.every((program) => machine.hostInterpreters.includes(program));
   const warm = language.interpreter && machine.kind === "local" && draft.isolation === "NAMESPACES" && draft.runtime === "";
   return { ...draft, image: here ? "host" : language.image, interpreter: warm ? language.interpreter! : "NONE" };
 }
 
-/** What the image host lacks for a language. */
+/** lacking returns the programs of a language that the image host lacks. */
 export function lacking(draft: Draft, language: Language | undefined, { hostInterpreters }: Machine): string[] {
   if (draft.image.trim() !== "host" || hostInterpreters.length === 0) return [];
   const wanted = new Set([...(language?.programs ?? []), ...(draft.interpreter === "PYTHON" ? ["python3"] : [])]);
@@ -51,17 +54,17 @@ export const sizes: readonly { name: string; amounts: Amounts }[] = [
   { name: "Large", amounts: { cpuMHz: "4000", memoryMiB: "1024", processes: "256", workspaceMiB: "256" } },
 ];
 
-/** The size that a draft has; "": one of its own. */
+/** sizeOf returns the name of a draft's size; "" for a custom one. */
 export function sizeOf(draft: Draft): string {
   return sizes.find(({ amounts }) => (Object.keys(amounts) as (keyof Amounts)[]).every((key) => draft[key].trim() === amounts[key]))?.name ?? "";
 }
 
-/** A size in words. */
+/** sizeInWords describes a size: "2 cores, 256 MiB". */
 export const sizeInWords = (amounts: Amounts, machine: Machine): string => `${cpu(amounts.cpuMHz, machine)}, ${amounts.memoryMiB} MiB`;
 
 const first = new Set<keyof Draft>(["id", "tenant", "image", "interpreter", "cpuMHz", "memoryMiB", "processes", "workspaceMiB"]);
 
-/** Whether a draft has more than a name, a language or an image, and a size. */
+/** isAdvanced reports whether a draft changes more than the name, the language, the image or the size. */
 export function isAdvanced(draft: Draft): boolean {
   return sizeOf(draft) === "" || changed(blank, draft).some((key) => !first.has(key));
 }

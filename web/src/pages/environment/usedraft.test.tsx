@@ -28,13 +28,13 @@ test.each([
   act(() => void vi.advanceTimersByTime(2));
   expect(result.current.silent).toBe(want);
   await act(async () => {
-    answer(answered({ errors: [{ message: "the registry r.example can't be reached", extensions: { code: "CLUSTER_UNAVAILABLE", retryable: true } }] }));
+    answer(answered({ errors: [{ message: "the registry r.example is unreachable", extensions: { code: "CLUSTER_UNAVAILABLE", retryable: true } }] }));
     await sent;
   });
-  expect([result.current.silent, result.current.put.error?.message]).toEqual(["", "the registry r.example can't be reached"]);
+  expect([result.current.silent, result.current.put.error?.message]).toEqual(["", "the registry r.example is unreachable"]);
 });
 
-test("what can never fit isn't sent", async () => {
+test("a resource above the limit isn't sent", async () => {
   const sent = vi.fn();
   vi.stubGlobal("fetch", sent);
   const machine = { ...unknownMachine, largestRunner: { cpuMHz: 4000, memoryMiB: 100, processes: 1000, workspaceMiB: 1000 } };

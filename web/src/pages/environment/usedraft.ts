@@ -1,13 +1,13 @@
 import { useState } from "react";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { useAction } from "../../lib/hooks";
 import { inputOf, PutMutation, type Draft, type Parts, type WrongField } from "./draft";
 import { misfits, type Machine } from "./machine";
 
-/** ms without an answer of an image's registry after which the form says so. */
+/** silence is the time in ms without a response from an image's registry after which the form says so. */
 export const silence = 2_000;
 
-/** A form's state: the draft, sending it, which fields are wrong, and the image whose registry doesn't answer. */
+/** useDraft is a form's state: the draft, its saving, the wrong fields, and the image with a silent registry. */
 export function useDraft(initial: Draft, ifRevision: number, machine: Machine) {
   const [draft, setDraft] = useState(initial);
   const [refused, setRefused] = useState<WrongField>();
@@ -27,7 +27,7 @@ export function useDraft(initial: Draft, ifRevision: number, machine: Machine) {
     const image = input.image ?? "";
     const timer = image === "host" || image.startsWith("file:") ? undefined : setTimeout(() => setSilent(image), silence);
     try {
-      return (await ask(PutMutation, { input })).putEnvironment.environment;
+      return (await request(PutMutation, { input })).putEnvironment.environment;
     } catch (error) {
       if (error instanceof ServerError && error.code === "INVALID_INPUT" && error.field !== "") {
         setRefused({ field: error.field.replace(/^input\./, ""), message: error.message });

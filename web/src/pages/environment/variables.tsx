@@ -7,10 +7,10 @@ export interface VariablesProps {
   onChange: (variables: Draft["variables"]) => void;
 }
 
-/** Variables that every command has. */
+/** Variables edits the environment variables of every command. */
 export function Variables({ draft, readOnly, wrong, onChange }: VariablesProps) {
-  const said = wrong.find(({ field }) => field.startsWith("variables"));
-  const at = said ? Number(said.field.split(".")[1] ?? -1) : -2;
+  const problem = wrong.find(({ field }) => field.startsWith("variables"));
+  const at = problem ? Number(problem.field.split(".")[1] ?? -1) : -2;
   const set = (index: number, change: Partial<{ name: string; value: string }>) =>
     onChange(draft.variables.map((variable, i) => (i === index ? { ...variable, ...change } : variable)));
   return (
@@ -19,7 +19,7 @@ export function Variables({ draft, readOnly, wrong, onChange }: VariablesProps) 
         Environment variables
       </legend>
       {draft.variables.map((variable, index) => (
-        // A row has no other name than its place.
+        // The index is the only key that a row has.
         <div className="row" key={index}>
           <input className="input mono" style={{ flex: "1 1 8rem" }} aria-label={`Name of variable ${index + 1}`} aria-invalid={at === index || undefined} placeholder="NAME" value={variable.name} spellCheck={false} onChange={(event) => set(index, { name: event.target.value })} />
           <input className="input mono" style={{ flex: "2 1 10rem" }} aria-label={`Value of variable ${index + 1}`} placeholder="value" value={variable.value} spellCheck={false} onChange={(event) => set(index, { value: event.target.value })} />
@@ -32,11 +32,11 @@ export function Variables({ draft, readOnly, wrong, onChange }: VariablesProps) 
       ))}
       {at !== -2 && (
         <span className="wrong small" role="alert" style={{ color: "var(--bad)" }}>
-          {said?.message}
+          {problem?.message}
         </span>
       )}
       <div className="row spread">
-        <span className="soft small">They reach programs verbatim: nothing in them is expanded.</span>
+        <span className="soft small">Programs get the values unchanged: nothing in them is expanded.</span>
         {!readOnly && (
           <button type="button" className="button small" onClick={() => onChange([...draft.variables, { name: "", value: "" }])}>
             Add a variable

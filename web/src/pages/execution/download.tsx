@@ -1,4 +1,4 @@
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { visible } from "../../lib/visible";
@@ -11,10 +11,13 @@ const OutputURLQuery = graphql(`
   }
 `);
 
-/** Fetches all that was printed, byte for byte. The address holds for minutes only, so it is asked for on the click. */
+/**
+ * DownloadButton downloads the whole output, byte for byte. Its address expires after minutes, so each click
+ * requests one.
+ */
 export function DownloadButton({ id }: { id: string }) {
   const download = useAction(async () => {
-    const { execution } = await ask(OutputURLQuery, { id });
+    const { execution } = await request(OutputURLQuery, { id });
     if (execution) save(execution.outputUrl, `${id}.txt`);
   });
   return (

@@ -15,7 +15,7 @@ import { Feed } from "./feed";
 import { ShareButton } from "./sharebutton";
 import { Usage, UsageFragment } from "./usage";
 import { Waterfall, WaterfallFragment } from "./waterfall";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 const ExecutionQuery = graphql(
   `
@@ -48,7 +48,7 @@ const ExecutionQuery = graphql(
 );
 type Details = NonNullable<ResultOf<typeof ExecutionQuery>["execution"]>;
 
-/** One execution: what it prints, how it ended and where its time went. */
+/** Execution shows one execution: its output log, outcome, usage and timeline. */
 export default function Execution({ id }: { id: string }) {
   const { may, showTenants } = useCaller();
   const { data, error, reload } = useQuery(ExecutionQuery, { id });
@@ -65,8 +65,8 @@ export default function Execution({ id }: { id: string }) {
     return (
       <Page title={`Execution ${short(id)}`} above={above}>
         {error?.code === "EXECUTION_NOT_FOUND" ? (
-          <Empty title="There is no such execution (any more)">
-            <p>Ended ones are kept for a while only.</p>
+          <Empty title="Execution not found">
+            <p>It doesn't exist, or it ended and is no longer kept.</p>
             <Link href="/executions" className="button">
               All executions
             </Link>
@@ -79,7 +79,7 @@ export default function Execution({ id }: { id: string }) {
       </Page>
     );
   }
-  // What it prints can be here before it is asked anew.
+  // The log can report the start and the end before the query is repeated.
   const now = { ...execution, ...(followed.started && execution.state === "PENDING" && { state: "RUNNING" as const }), ...followed.end };
   const { tone, text } = verdict(now);
   const running = now.state === "RUNNING";
@@ -122,13 +122,13 @@ export default function Execution({ id }: { id: string }) {
         <LogView
           {...searched}
           own={{ id, began: execution.marks.startedAt }}
-          label="What it printed"
+          label="Output log"
           tools={<DownloadButton id={id} />}
           nothing={<NothingPrinted on={followed.stream} ended={ended} />}
         />
       </Card>
       {running && may("use") && <Feed id={id} />}
-      <Card title="Where the time went">
+      <Card title="Timeline">
         <Waterfall marks={execution.marks} ended={ended} />
       </Card>
     </Page>
@@ -137,7 +137,7 @@ export default function Execution({ id }: { id: string }) {
 
 function Details({ of, tenant }: { of: Details; tenant: boolean }) {
   const batch: [string, ReactNode][] = of.batchId
-    ? [["Batch", <Link key="b" href={`/batches/${of.batchId}`}>{of.caseIndex === null ? "its build" : `case ${of.caseIndex}`}</Link>]]
+    ? [["Batch", <Link key="b" href={`/batches/${of.batchId}`}>{of.caseIndex === null ? "Build" : `Case ${of.caseIndex}`}</Link>]]
     : [];
   return (
     <Facts>
@@ -147,7 +147,7 @@ function Details({ of, tenant }: { of: Details; tenant: boolean }) {
         ...batch,
         ...(tenant ? [["Tenant", of.tenant] satisfies [string, string]] : []),
         ...(of.labels.length > 0 ? [["Labels", <Labels key="l" labels={of.labels} path="/executions" />] satisfies [string, ReactNode]] : []),
-        ["Interpreter", of.startedWarm == null ? "–" : of.startedWarm ? "Loaded before" : `Not the loaded one: ${of.coldReason}`],
+        ["Interpreter", of.startedWarm == null ? "–" : of.startedWarm ? "Preloaded" : `Not preloaded: ${of.coldReason}`],
       ]}
     </Facts>
   );
@@ -170,7 +170,7 @@ function Control({ execution, running }: { execution: Details; running: boolean 
       <button type="button" className="button danger" onClick={() => setCancelling(true)}>
         Cancel …
       </button>
-      {send.error && <Notice kind="bad"><Told text={send.error.message} /></Notice>}
+      {send.error && <Notice kind="bad"><SafeText text={send.error.message} /></Notice>}
       <CancelDialog execution={cancelling ? execution : undefined} onClose={() => setCancelling(false)} />
     </>
   );

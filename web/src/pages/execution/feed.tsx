@@ -1,9 +1,9 @@
 import { useState } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { Card, Notice } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 export const WriteStdinMutation = graphql(`
   mutation WriteStdin($input: WriteStdinInput!) {
@@ -13,11 +13,11 @@ export const WriteStdinMutation = graphql(`
   }
 `);
 
-/** Feeds a program line by line. */
+/** Feed writes lines to a program's standard input. */
 export function Feed({ id }: { id: string }) {
   const [text, setText] = useState("");
   const send = useAction(async (input: { text?: string; close?: boolean }) => {
-    await ask(WriteStdinMutation, { input: { executionId: id, ...input } });
+    await request(WriteStdinMutation, { input: { executionId: id, ...input } });
     if (input.text !== undefined) setText("");
   });
   return (
@@ -29,7 +29,7 @@ export function Feed({ id }: { id: string }) {
           void send.run({ text: `${text}\n` });
         }}
       >
-        <input className="input mono grow" aria-label="A line of input" placeholder="A line for its standard input" value={text} onChange={(event) => setText(event.target.value)} autoComplete="off" spellCheck={false} />
+        <input className="input mono grow" aria-label="A line of input" placeholder="A line for standard input" value={text} onChange={(event) => setText(event.target.value)} autoComplete="off" spellCheck={false} />
         <button type="submit" className="button" disabled={send.busy}>
           Send
         </button>
@@ -39,7 +39,7 @@ export function Feed({ id }: { id: string }) {
       </form>
       {send.error && (
         <div style={{ marginTop: "0.75rem" }}>
-          <Notice kind={send.error.code === "CONFLICT" ? "warn" : "bad"}><Told text={send.error.message} /></Notice>
+          <Notice kind={send.error.code === "CONFLICT" ? "warn" : "bad"}><SafeText text={send.error.message} /></Notice>
         </div>
       )}
     </Card>

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { moment } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
@@ -24,17 +24,17 @@ const lives = [
   [7 * 86_400, "After a week"],
 ] as const;
 
-/** Makes a link to an execution, for those who have no token: they may watch it, and nothing else. */
+/** ShareButton creates a link that lets people without a token watch an execution, and nothing else. */
 export function ShareButton({ id, small = false }: { id: string; small?: boolean }) {
   const [open, setOpen] = useState(false);
   const [made, setMade] = useState<{ link: string; until: string }>();
   const share = useAction(async (expiresIn: number) => {
-    const { createGrant } = await ask(GrantMutation, { input: { executionId: id, rights: ["WATCH"], expiresIn } });
+    const { createGrant } = await request(GrantMutation, { input: { executionId: id, rights: ["WATCH"], expiresIn } });
     setMade({ link: shareLink(window.location.origin, id, createGrant.token), until: createGrant.grant.expiresAt });
   });
   const close = () => {
     setOpen(false);
-    setMade(undefined); // a link is shown once: another one can be made
+    setMade(undefined); // a link is shown once; another can be created
     share.clear();
   };
   return (
@@ -46,7 +46,7 @@ export function ShareButton({ id, small = false }: { id: string; small?: boolean
         {made ? (
           <>
             <Copy label="The link" text={made.link} hint={`It works until ${moment(made.until)}.`} />
-            <Notice>Anybody with this link sees the command and the output, live, and can do nothing else. To end it earlier, revoke the token that made it.</Notice>
+            <Notice>Anyone with this link can watch the command and its output, live, and nothing else. To end it earlier, revoke the token that created it.</Notice>
             <div className="row">
               <button type="button" className="button" onClick={close}>
                 Close
@@ -62,7 +62,7 @@ export function ShareButton({ id, small = false }: { id: string; small?: boolean
             }}
           >
             <p>A link lets people watch this one execution without a token.</p>
-            <Field label="It ends">
+            <Field label="Expires">
               {(tie) => (
                 <select {...tie} name="life" className="select" defaultValue={lives[0][0]}>
                   {lives.map(([seconds, text]) => (
@@ -79,7 +79,7 @@ export function ShareButton({ id, small = false }: { id: string; small?: boolean
                 Cancel
               </button>
               <button type="submit" className="button primary" disabled={share.busy}>
-                Make the link
+                Create the link
               </button>
             </div>
           </form>

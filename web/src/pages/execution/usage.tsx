@@ -44,7 +44,10 @@ const NowQuery = graphql(`
 type NowParts = NonNullable<NonNullable<ResultOf<typeof NowQuery>["execution"]>["usageNow"]>;
 type Limits = { memoryLimit: number; processLimit: number };
 
-/** What an execution uses, once a second while it runs and this is seen; then what it used. */
+/**
+ * Usage shows an execution's resource usage: each second while it runs and the page is visible, then the final
+ * usage.
+ */
 export function Usage({ id, running, final }: { id: string; running: boolean; final: UsageParts | null }) {
   const { data } = useQuery(NowQuery, { id }, { every: 1_000, skip: !running, whileSeen: true });
   const [last, setLast] = useState<{ now: NowParts; limits: Limits | undefined; cpu: Measured }>();
@@ -66,15 +69,15 @@ interface CardProps {
 function UsageCard({ now, final, limits, share, running }: CardProps) {
   const used = final ?? now;
   return (
-    <Card title={running ? "What it uses" : "What it used"}>
+    <Card title="Resource usage">
       <Facts>
         {[
-          [running ? "Elapsed" : "Took", used ? duration(running ? Math.floor(used.wallMs / 1000) * 1000 : used.wallMs) : "–"],
+          [running ? "Elapsed" : "Duration", used ? duration(running ? Math.floor(used.wallMs / 1000) * 1000 : used.wallMs) : "–"],
           ["Processor time", used ? cpu(used, share, running) : "–"],
-          ["Memory", beside(now?.memory, used?.peakMemory, limits?.memoryLimit, bytes)],
-          ["Processes", beside(now?.processes, used?.peakProcesses, limits?.processLimit, count)],
-          ["Disks", final?.bytesRead != null && final.bytesWritten != null ? `${bytes(final.bytesRead)} read, ${bytes(final.bytesWritten)} written` : "–"],
-          ["Printed", used ? bytes(used.outputBytes) : "–"],
+          ["Memory", withPeak(now?.memory, used?.peakMemory, limits?.memoryLimit, bytes)],
+          ["Processes", withPeak(now?.processes, used?.peakProcesses, limits?.processLimit, count)],
+          ["Disk I/O", final?.bytesRead != null && final.bytesWritten != null ? `${bytes(final.bytesRead)} read, ${bytes(final.bytesWritten)} written` : "–"],
+          ["Output size", used ? bytes(used.outputBytes) : "–"],
         ]}
       </Facts>
     </Card>
@@ -86,9 +89,9 @@ function cpu(used: { userMs: number; systemMs: number }, share: number | undefin
   return running && share !== undefined ? `${percent(share)} now, ${all}` : all;
 }
 
-/** "100 MiB of 256 MiB, at most 120 MiB"; once it has ended the last part alone. */
-function beside(now: number | null | undefined, peak: number | null | undefined, limit: number | undefined, say: (n: number) => string): string {
-  const most = peak == null ? undefined : `at most ${say(peak)}`;
+/** withPeak describes a usage, "100 MiB of 256 MiB, peak 120 MiB"; after the end only its peak. */
+function withPeak(now: number | null | undefined, peak: number | null | undefined, limit: number | undefined, format: (n: number) => string): string {
+  const most = peak == null ? undefined : `peak ${format(peak)}`;
   if (now == null) return most ?? "–";
-  return [limit === undefined ? say(now) : `${say(now)} of ${say(limit)}`, most].filter(Boolean).join(", ");
+  return [limit === undefined ? format(now) : `${format(now)} of ${format(limit)}`, most].filter(Boolean).join(", ");
 }

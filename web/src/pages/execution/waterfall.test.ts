@@ -11,8 +11,8 @@ test("the steps follow one another", () => {
   ]);
 });
 
-test("what didn't happen has no step", () => {
+test("a phase that didn't happen has no step", () => {
   expect(steps({ queuedAt: at(0), startedAt: null, firstOutputAt: null, finishedAt: null })).toEqual([]);
-  expect(steps({ queuedAt: at(0), startedAt: at(5), firstOutputAt: null, finishedAt: at(9) }).map((step) => step.name)).toEqual(["Until it started", "Until its end"]);
-  expect(steps({ queuedAt: at(0), startedAt: null, firstOutputAt: null, finishedAt: at(9) }).map((step) => step.name)).toEqual(["Until it started"]);
+  expect(steps({ queuedAt: at(0), startedAt: at(5), firstOutputAt: null, finishedAt: at(9) }).map((step) => step.name)).toEqual(["Queued", "Start to end"]);
+  expect(steps({ queuedAt: at(0), startedAt: null, firstOutputAt: null, finishedAt: at(9) }).map((step) => step.name)).toEqual(["Queued"]);
 });

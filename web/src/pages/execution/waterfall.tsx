@@ -13,28 +13,29 @@ export type Marks = ResultOf<typeof WaterfallFragment>;
 
 export interface Step {
   name: string;
-  /** Milliseconds since it was asked for. */
+  /** Milliseconds since the execution was queued. */
   from: number;
   took: number;
 }
 
-/** What happened one after the other, as far as it has. */
+/** steps returns the completed phases of an execution in their order. */
 export function steps(marks: Marks): Step[] {
   const { queuedAt, startedAt, firstOutputAt, finishedAt } = marks;
   const out: Step[] = [];
   const add = (name: string, from: string | null, to: string | null) => {
     if (from && to) out.push({ name, from: between(queuedAt, from), took: Math.max(0, between(from, to)) });
   };
-  add("Until it started", queuedAt, startedAt ?? finishedAt);
-  add("To its first byte", startedAt, firstOutputAt);
-  add(firstOutputAt ? "From there to its end" : "Until its end", firstOutputAt ?? startedAt, finishedAt);
+  add("Queued", queuedAt, startedAt ?? finishedAt);
+  add("Start to first output", startedAt, firstOutputAt);
+  add(firstOutputAt ? "First output to end" : "Start to end", firstOutputAt ?? startedAt, finishedAt);
   return out;
 }
 
+/** Waterfall draws the phases of an execution over time. */
 export function Waterfall({ marks, ended }: { marks: Marks; ended: boolean }) {
   const all = steps(marks);
   const whole = Math.max(...all.map((step) => step.from + step.took), 0.001);
-  if (all.length === 0) return <p className="soft">It hasn't started yet.</p>;
+  if (all.length === 0) return <p className="soft">Not started yet.</p>;
   return (
     <div className="waterfall">
       {all.map((step) => (
@@ -46,7 +47,7 @@ export function Waterfall({ marks, ended }: { marks: Marks; ended: boolean }) {
           <span className="num">{duration(step.took)}</span>
         </div>
       ))}
-      {!ended && <p className="soft small">It isn't over yet.</p>}
+      {!ended && <p className="soft small">Not ended yet.</p>}
     </div>
   );
 }

@@ -50,24 +50,24 @@ function serve(role: Role | null, rows: unknown[]) {
   return asked;
 }
 
-test("who may cancel has a checkbox for each that hasn't ended", async () => {
+test("callers with the access have a checkbox for each unfinished execution", async () => {
   serve("CLIENT", [row("a", "RUNNING"), row("b", "FINISHED"), row("c", "PENDING")]);
   await screen.findByText("python3 a.py");
-  expect(screen.getAllByRole("checkbox").map((box) => box.getAttribute("aria-label"))).toEqual(["Choose all that are shown", "Choose python3 a.py", "Choose python3 c.py"]);
-  fireEvent.click(screen.getByLabelText("Choose python3 c.py"));
-  expect(screen.getByLabelText<HTMLInputElement>("Choose all that are shown").indeterminate).toBe(true);
+  expect(screen.getAllByRole("checkbox").map((box) => box.getAttribute("aria-label"))).toEqual(["Select all loaded rows", "Select python3 a.py", "Select python3 c.py"]);
+  fireEvent.click(screen.getByLabelText("Select python3 c.py"));
+  expect(screen.getByLabelText<HTMLInputElement>("Select all loaded rows").indeterminate).toBe(true);
   fireEvent.click(screen.getByRole("button", { name: "Cancel 1 …" }));
   expect(screen.getByText("Cancel 1 execution?")).toBeTruthy();
 });
 
-test.each(["OBSERVER", null] as const)("who may not has none: %s", async (role) => {
+test.each(["OBSERVER", null] as const)("callers without the access have no checkboxes: %s", async (role) => {
   serve(role, [row("a", "RUNNING")]);
   await screen.findByText("python3 a.py");
   expect(screen.queryAllByRole("checkbox")).toEqual([]);
   expect(screen.queryByRole("button", { name: /^Cancel/ })).toBeNull();
 });
 
-test("a click on a label asks for it, and going back does not any more", async () => {
+test("a click on a label filters by it, and going back removes the filter", async () => {
   const asked = serve("OBSERVER", [row("a", "RUNNING")]);
   fireEvent.click(await screen.findByText("user=ada"));
   await waitFor(() => expect(asked.at(-1)).toMatchObject({ labels: [{ name: "user", value: "ada" }] }));
@@ -82,11 +82,11 @@ test("a click on a label asks for it, and going back does not any more", async (
 test("an unusable filter in the address is reported and ignored", async () => {
   window.history.replaceState(null, "", "/executions?state=NO&outcome=TIME_LIMIT&label=%3D&label=user&from=x");
   const asked = serve("OBSERVER", []);
-  await screen.findByText(/so it is ignored.*state=NO.*label==.*from=x/);
+  await screen.findByText(/which are ignored.*state=NO.*label==.*from=x/);
   expect(asked[0]).toMatchObject({ states: [], outcomes: ["TIME_LIMIT"], labels: [{ name: "user", value: null }], from: null });
-  await screen.findByText("None matches these filters: time limit, label user.");
+  await screen.findByText("No matches for these filters: time limit, label user.");
   fireEvent.click(screen.getByText("Remove from the address"));
   expect(window.location.search).toBe("?outcome=TIME_LIMIT&label=user");
   fireEvent.click(screen.getByText("Clear the filters"));
-  await screen.findByText(/What is run shows here/);
+  await screen.findByText(/Executions appear here/);
 });

@@ -6,7 +6,7 @@ import { commandText, dated, duration, loadedOf, plural, short } from "../../lib
 import { verdict } from "../../lib/outcome";
 import { BulkDialog } from "../../ui/bulk";
 import { cancelOne, CancelDialog, SignalDialog } from "../../ui/control";
-import { Choice, EnvironmentFilter, Ignored, LabelFilter, Narrowed, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
+import { Choice, EnvironmentFilter, IgnoredFilters, LabelFilter, ActiveFilter, NoMatches, Search, TimeFilter, useFilters } from "../../ui/filters";
 import { Labels } from "../../ui/labels";
 import { Offer } from "../../ui/offer";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
@@ -47,7 +47,7 @@ function columnsOf(params: URLSearchParams): readonly Column<ExecutionRow>[] {
     },
     { name: "Labels", width: "minmax(10rem, 2fr)", card: 2, cell: (row) => (row.labels.length > 0 ? <Labels labels={row.labels} path="/executions" params={params} /> : <span className="soft">–</span>) },
     {
-      name: "Began",
+      name: "Queued",
       width: "8.5rem",
       card: 1,
       cell: (row) => (
@@ -56,7 +56,7 @@ function columnsOf(params: URLSearchParams): readonly Column<ExecutionRow>[] {
         </time>
       ),
     },
-    { name: "Took", width: "5.5rem", cell: (row) => <span className="num">{row.usage ? duration(row.usage.wallMs) : "–"}</span> },
+    { name: "Duration", width: "5.5rem", cell: (row) => <span className="num">{row.usage ? duration(row.usage.wallMs) : "–"}</span> },
     {
       name: "Environment",
       width: "minmax(6rem, 1fr)",
@@ -69,7 +69,7 @@ function columnsOf(params: URLSearchParams): readonly Column<ExecutionRow>[] {
 
 type Asked = { row: ExecutionRow; what: "signal" | "cancel" } | undefined;
 
-/** Every execution that is kept, the latest first. */
+/** Executions lists all kept executions, newest first. */
 export default function Executions() {
   const [params, set] = useFilters();
   const read = readFilters(params, states, outcomes);
@@ -114,7 +114,7 @@ export default function Executions() {
       }
     >
       <div className="filters">
-        <Search label="A text in a label or a command" value={read.text} onChange={(text) => set({ text })} placeholder="Label or command: ada" />
+        <Search label="Text in a label or a command" value={read.text} onChange={(text) => set({ text })} placeholder="Label or command: ada" />
         <button type="button" className="button" aria-pressed={read.outcome === "failed"} onClick={() => set({ outcome: read.outcome === "failed" ? "" : "failed" })}>
           Failed
         </button>
@@ -123,9 +123,9 @@ export default function Executions() {
         <TimeFilter read={read} set={set} />
         <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
         <LabelFilter read={read} set={set} />
-        {runner && <Narrowed to={`runner ${short(runner)}`} all="show all runners" onClear={() => set({ runner: "" })} />}
+        {runner && <ActiveFilter to={`runner ${short(runner)}`} all="show all runners" onClear={() => set({ runner: "" })} />}
       </div>
-      <Ignored read={read} set={set} />
+      <IgnoredFilters read={read} set={set} />
       <Failure error={error} retry={again} />
       <Table
         label="Executions"
@@ -147,10 +147,10 @@ export default function Executions() {
           loading ? (
             error ? null : <Loading what="executions" />
           ) : read.words.length > 0 ? (
-            <NoneFound what="executions" read={read} path="/executions" />
+            <NoMatches what="executions" read={read} path="/executions" />
           ) : (
-            <Empty title="No executions here">
-              <p>What is run shows here, and is kept for a while.</p>
+            <Empty title="No executions yet">
+              <p>Executions appear here, and are kept for a limited time.</p>
               {may("use") && (
                 <Link className="button" href="/playground">
                   Run a program
@@ -174,7 +174,7 @@ export default function Executions() {
         onClose={() => setCancelling(undefined)}
         onDone={again}
       >
-        They end, with every process that they started. What they printed is kept, and their runners stay.
+        This ends the executions and every process that they started. Their output and their runners are kept.
       </BulkDialog>
     </Page>
   );

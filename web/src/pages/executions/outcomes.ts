@@ -3,7 +3,7 @@ import type { Filter } from "./useexecutions";
 type Outcome = NonNullable<Filter["outcomes"]>[number];
 
 const ended: Record<Outcome, string> = {
-  EXITED: "Exited by itself",
+  EXITED: "Exited",
   SIGNALED: "Ended by a signal",
   TIME_LIMIT: "Time limit",
   CPU_LIMIT: "CPU limit",
@@ -16,10 +16,10 @@ const ended: Record<Outcome, string> = {
   FAILED: "Not started",
 };
 
-/** Ways to have ended, by what stands in the address. */
+/** outcomes lists the choices of the outcome filter, by their value in the address. */
 export const outcomes: readonly (readonly [value: string, text: string])[] = [["failed", "Failed"], ["succeeded", "Succeeded"], ...Object.entries(ended)];
 
-/** The same, as it is asked for. */
+/** outcomeFilter returns the query arguments for a choice. */
 export function outcomeFilter(value: string): Pick<Filter, "outcomes" | "failed"> {
   if (value === "failed" || value === "succeeded") return { failed: value === "failed", outcomes: null };
   return { failed: null, outcomes: value === "" ? null : [value as Outcome] };

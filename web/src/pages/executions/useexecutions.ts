@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { timesAt } from "../../lib/filter";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { OutcomeFragment } from "../../lib/outcome";
@@ -84,19 +84,19 @@ const OneQuery = graphql(
 export type Filter = Omit<VariablesOf<typeof ExecutionsQuery>, "first" | "after"> & { since?: number | null };
 
 const every = 2_000;
-const atMost = 20_000; // rows that are kept: a page can stay open for days
-const atOnce = 10; // unfinished ones beyond the first page that are asked for one by one
+const atMost = 20_000; // rows kept in memory: a page can stay open for days
+const atOnce = 10; // unfinished executions beyond the first page that are queried one by one
 
 /**
- * Executions, the latest first. One that has ended doesn't change: a refresh
- * asks for the first page and for some beyond it that may have changed; where
- * more came than fits in a page, or than is kept, it begins anew. Where it depends
- * on their ends which are listed, all of them are asked for again.
+ * executionsOf returns a Source of executions, newest first. Ended executions never change, so a refresh queries the
+ * first page and at most 10 unfinished executions beyond it. If more new rows came than a page holds, or more than
+ * 20,000 are loaded, the list starts again from the first page. With a filter by state or outcome a refresh queries all
+ * loaded pages.
  */
 export function executionsOf(filter: Filter): Source<ExecutionRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<ExecutionRow>> => {
     const { since, from, to, ...rest } = filter;
-    const { executions } = await ask(ExecutionsQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
+    const { executions } = await request(ExecutionsQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
     return { rows: executions.nodes, total: executions.totalCount, end: executions.pageInfo.endCursor, more: executions.pageInfo.hasNextPage };
   };
   if (filter.states?.length || filter.outcomes?.length || filter.failed != null) return { page, refresh: everyPage(page) };
@@ -116,14 +116,14 @@ export function executionsOf(filter: Filter): Source<ExecutionRow> {
 
 async function one(id: string, signal: AbortSignal): Promise<ExecutionRow | null> {
   try {
-    return (await ask(OneQuery, { id }, signal)).execution;
+    return (await request(OneQuery, { id }, signal)).execution;
   } catch (error) {
     if (error instanceof ServerError && error.code === "EXECUTION_NOT_FOUND") return null;
     throw error;
   }
 }
 
-/** The executions that are kept, live. */
+/** useExecutions returns the kept executions, live. */
 export function useExecutions(filter: Filter) {
   const key = JSON.stringify(filter);
   const source = useMemo(() => executionsOf(JSON.parse(key) as Filter), [key]);

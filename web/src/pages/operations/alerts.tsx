@@ -1,11 +1,11 @@
 import { useState } from "react";
 import { Link } from "wouter";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { count, lasting, moment } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import type { Alert } from "../../lib/pools";
 import { Card, Empty, Failure, Tag } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 export const AlertHistoryQuery = graphql(`
   query AlertHistory {
@@ -26,14 +26,14 @@ const few = 10;
 
 export interface AlertsProps {
   standing: ReadonlyMap<string, Alert>;
-  /** What was raised and resolved, the newest first; undefined where it is unknown. */
+  /** Raised and resolved alerts, newest first; undefined while unknown. */
   history: readonly Past[] | undefined;
-  /** Why the history can't be shown, or isn't new. */
+  /** Why the history is missing or out of date. */
   error?: ServerError | undefined;
   retry?: () => void;
 }
 
-/** The alerts that stand, and those that were raised and resolved before. */
+/** Alerts shows the active alerts and the history. */
 export function Alerts({ standing, history, error, retry }: AlertsProps) {
   const [all, setAll] = useState(false);
   const stands = ({ environmentId, since }: Past) => standing.get(environmentId)?.since === since;
@@ -48,7 +48,7 @@ export function Alerts({ standing, history, error, retry }: AlertsProps) {
           <p>A pool alerts when too few of its runners have been idle for too long.</p>
         </Empty>
       )}
-      <ul className="pool-list" aria-label="Alerts, the newest first">
+      <ul className="pool-list" aria-label="Alerts, newest first">
         {now.map((alert) => (
           <Row key={alert.environmentId} alert={alert} stands />
         ))}
@@ -82,7 +82,7 @@ function Row({ alert, stands = false }: { alert: Past; stands?: boolean }) {
         {count(alert.idle)} of {count(alert.size)} idle
       </span>
       <p className="reason small soft">
-        <Told text={alert.reason} />
+        <SafeText text={alert.reason} />
       </p>
     </li>
   );

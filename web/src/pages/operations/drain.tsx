@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { moment, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
@@ -26,19 +26,19 @@ const DrainMutation = graphql(`
   }
 `);
 
-/** Drains the cluster, or ends that, and calls done then. */
+/** useDrain drains the cluster or ends the drain, and then calls done. */
 function useDrain(draining: boolean, done: () => void) {
   return useAction(async () => {
-    await ask(DrainMutation, { draining });
+    await request(DrainMutation, { draining });
     done();
   });
 }
 
-/** How far a drain has come. */
+/** Progress shows what a drain still waits for. */
 export function Progress({ draining }: { draining: Draining }) {
   const left: [string, ReactNode][] = [
     [draining.claimed, "Claimed", <Link key="c" href="/runners?state=CLAIMED">{plural(draining.claimed, "runner")}</Link>] as const,
-    [draining.leaving, "Leaving", plural(draining.leaving, "runner")] as const,
+    [draining.leaving, "Stopping", plural(draining.leaving, "runner")] as const,
     [draining.executions, "Executions", plural(draining.executions, "execution")] as const,
   ]
     .filter(([n]) => n > 0)
@@ -80,8 +80,8 @@ export function DrainDialog({ open, onClose, onDone }: DrainDialogProps) {
   });
   return (
     <Dialog title="Drain the cluster" open={open} onClose={onClose}>
-      <Notice kind="warn">New claims wait, then fail.</Notice>
-      <p>Idle runners stop at once. Claimed runners continue until they are released. The drain continues after a restart, until you end it.</p>
+      <Notice kind="warn">New claims wait and then fail.</Notice>
+      <p>Idle runners stop immediately. Claimed runners continue until they are released. The drain continues after a restart, until you end it.</p>
       <Failure error={drain.error} />
       <div className="row">
         <button type="button" className="button" onClick={onClose}>

@@ -1,6 +1,6 @@
 import { cleanup, render, screen } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { ask, ServerError, textOf } from "../../lib/ask";
+import { request, ServerError, textOf } from "../../lib/request";
 import { useActivity } from "../../lib/activity";
 import { link } from "../../lib/link";
 import { Alerts, type Past } from "./alerts";
@@ -11,13 +11,13 @@ vi.mock("../../lib/activity", async (actual) => {
   const module = await actual<{ useActivity: () => unknown }>();
   return { ...module, useActivity: vi.fn(module.useActivity) };
 });
-vi.mock("../../lib/ask", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
+vi.mock("../../lib/request", async (actual) => ({ ...(await actual<object>()), request: vi.fn() }));
 
 afterEach(cleanup);
 
 const past = (environmentId: string, state: Past["state"], since: string): Past => ({ environmentId, state, since, idle: 0, size: 2, threshold: 0.5, reason: `${environmentId} says why` });
 
-test("a drain says what is left, without zeros", () => {
+test("a drain lists what it waits for, without zeros", () => {
   const { container, rerender } = render(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 1, leaving: 0, executions: 2 }} />);
   expect([...container.querySelectorAll("dl > div")].map((fact) => fact.textContent)).toEqual(["Claimed1 runner", "Executions2 executions"]);
   expect(screen.getByText("1 runner").getAttribute("href")).toBe("/runners?state=CLAIMED");
@@ -27,7 +27,7 @@ test("a drain says what is left, without zeros", () => {
   screen.getByText(/No runner is left/);
 });
 
-test("an alert that stands is listed once, before what came and went", () => {
+test("an active alert is listed once, before the history", () => {
   const standing = past("a", "RAISED", "2026-11-21T00:00:03Z");
   const history = [standing, past("b", "RESOLVED", "2026-11-21T00:00:02Z"), past("b", "RAISED", "2026-11-21T00:00:01Z")];
   const { container } = render(<Alerts standing={new Map([["a", standing]])} history={history} />);
@@ -41,7 +41,7 @@ test("only the latest of many alerts are shown at first", () => {
   screen.getByText("Show all 30");
 });
 
-test("alerts that stand are sorted by when they were raised, the newest first", () => {
+test("active alerts are sorted newest first", () => {
   const [a, b, c] = [past("a", "RAISED", "2026-11-21T00:00:01Z"), past("b", "RAISED", "2026-11-21T00:00:03Z"), past("c", "RAISED", "2026-11-21T00:00:02.5Z")];
   const { container } = render(<Alerts standing={new Map([["a", a], ["b", b], ["c", c]])} history={[]} />);
   expect([...container.querySelectorAll("li > a")].map((link) => link.textContent)).toEqual(["b", "c", "a"]);
@@ -49,7 +49,7 @@ test("alerts that stand are sorted by when they were raised, the newest first", 
 
 /** Answers each query of the page by its name. */
 function answers(by: Record<string, unknown>) {
-  vi.mocked(ask).mockImplementation((document) => {
+  vi.mocked(request).mockImplementation((document) => {
     const [, name = ""] = /query (\w+)/.exec(textOf(document)) ?? [];
     const answer = by[name];
     return answer instanceof Error ? Promise.reject(answer) : answer ? Promise.resolve(answer) : new Promise(() => {});
@@ -59,7 +59,7 @@ function answers(by: Record<string, unknown>) {
 
 const capacity = { cpuMHz: 1, cpuMHzPromisable: 1, cpuMHzUsed: 0, memoryMiB: 1, memoryMiBPromisable: 1, memoryMiBUsed: 0 };
 
-test("where the alerts' history fails the rest of the page stands", async () => {
+test("the page shows its other parts if the alerts' history fails", async () => {
   answers({ OperationsNow: { cluster: { kind: "local", capacity, draining: null } }, Environments: { environments: [] }, AlertHistory: new ServerError("no history here") });
   render(<Operations />);
   const failed = await screen.findByText("no history here");
@@ -68,7 +68,7 @@ test("where the alerts' history fails the rest of the page stands", async () => 
   expect(screen.queryByText("No alerts since the server started")).toBeNull(); // that isn't known
 });
 
-test.each([true, false])("a drain that the activity doesn't know is asked for, known: %s", async (known) => {
+test.each([true, false])("the activity is reloaded if it doesn't know of a drain, known: %s", async (known) => {
   const reload = vi.fn();
   vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining: known }, error: undefined, reload });
   answers({ OperationsNow: { cluster: { kind: "local", capacity, draining: { since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 } } } });

@@ -3,7 +3,7 @@ import { useActivity } from "../../lib/activity";
 import { graphql } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { useAlerts, useEnvironments } from "../../lib/pools";
-import { CapacityFragment, Figures, Meaning, Promised } from "../../ui/now";
+import { CapacityFragment, Figures, CapacityNote, Allocated } from "../../ui/now";
 import { Offer } from "../../ui/offer";
 import { Card, Failure, Loading, Page } from "../../ui/parts";
 import { Alerts, AlertHistoryQuery } from "./alerts";
@@ -28,7 +28,7 @@ const ClusterQuery = graphql(
   [CapacityFragment, DrainingFragment],
 );
 
-/** What an operator looks at first: what is wrong, how much room there is, and what waits for it. */
+/** Operations shows the cluster's capacity, its pools by problem, the alerts and the scheduler. */
 export default function Operations() {
   const activity = useActivity();
   const alerts = useAlerts();
@@ -37,7 +37,7 @@ export default function Operations() {
   const history = useQuery(AlertHistoryQuery, {}, { every: 5_000 });
   const [draining, setDraining] = useState(false);
   const now = cluster.data?.cluster;
-  // The pools and the notice above show what the activity says, which is asked for less often.
+  // The pools and the maintenance banner use the activity, which is polled less often.
   const agree = useEffectEvent((draining: boolean) => {
     if (activity.data && activity.data.draining !== draining) activity.reload();
   });
@@ -45,7 +45,7 @@ export default function Operations() {
     if (now) agree(now.draining !== null);
   }, [now]);
   const failed = cluster.error ?? pools.error ?? activity.error;
-  // Together: what comes later would move what is below it.
+  // Show all parts together: a part that arrives later would move those below it.
   const all = now && pools.environments && (history.data || history.error) && { ...now, environments: pools.environments };
   const changed = () => {
     cluster.reload();
@@ -81,9 +81,9 @@ export default function Operations() {
             <div className="stack">
               <div className="summary">
                 <Figures activity={activity.data} />
-                <Promised capacity={all.capacity} />
+                <Allocated capacity={all.capacity} />
               </div>
-              <Meaning capacity={all.capacity} machine={all.kind === "local" ? "This machine" : `The ${all.kind} cluster`} />
+              <CapacityNote capacity={all.capacity} machine={all.kind === "local" ? "This machine" : `The ${all.kind} cluster`} />
             </div>
           </Card>
           <Pools environments={all.environments} alerts={alerts} />

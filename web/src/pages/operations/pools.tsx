@@ -14,17 +14,17 @@ export interface PoolsProps {
   alerts: ReadonlyMap<string, Alert>;
 }
 
-/** All pools, those with a problem first; a text in the address narrows them. */
+/** Pools lists all pools, those with a problem first, filtered by the text in the address. */
 export function Pools({ environments, alerts }: PoolsProps) {
   const [search, setSearch] = useFilter("search");
   const [all, setAll] = useState(false);
   const found = problemsFirst(environments, alerts, search);
   const shown = all ? found : found.slice(0, few);
   return (
-    <Card title="Pools" bare aside={<Search label="Environment, a part of its id" placeholder="Environment" value={search} onChange={setSearch} />}>
+    <Card title="Pools" bare aside={<Search label="Part of an environment's id" placeholder="Environment" value={search} onChange={setSearch} />}>
       {found.length === 0 && (
-        <Empty title="No pools here">
-          <p>{search ? "No environment's id has this text." : "An environment keeps a pool of runners."}</p>
+        <Empty title={search ? "No matching pools" : "No pools yet"}>
+          <p>{search ? "No environment's id contains this text." : "Each environment has a pool of runners."}</p>
         </Empty>
       )}
       <ul className="pool-list" aria-label="Pools, those with a problem first">

@@ -3,7 +3,7 @@ import { bytes, count, duration, moment, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
-import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
+import { ClusterLink, RunnerEventsDialog, RunnerName } from "../../ui/runnerevents";
 import { Card, Empty, Failure, Loading, Notice, Tag, type Tone } from "../../ui/parts";
 import { visible } from "../../lib/visible";
 
@@ -65,25 +65,25 @@ type Shortage = Cluster["blocked"]["nodes"][number]["shortages"][number];
 
 const tones: Record<Evaluation["status"], Tone> = { PENDING: "busy", BLOCKED: "warn", COMPLETE: "good", FAILED: "bad", CANCELLED: "quiet" };
 const statuses = [
-  ["PENDING", "Waiting for its turn"],
+  ["PENDING", "Pending"],
   ["BLOCKED", "Blocked"],
   ["COMPLETE", "Done"],
   ["FAILED", "Failed"],
-  ["CANCELLED", "Replaced by a newer one"],
+  ["CANCELLED", "Superseded"],
 ] as const;
 const words = Object.fromEntries(statuses) as Record<Evaluation["status"], string>;
 const types: Record<Evaluation["type"], string> = { PLACE: "Place a runner", STOP: "Stop a runner", COLLECT: "Clean up" };
 const triggers: Record<Evaluation["trigger"], string> = {
-  REGISTER: "a runner is wanted",
-  DEREGISTER: "a runner isn't wanted any more",
-  RESTORE: "the server came back",
-  ALLOCATION_LOST: "its place was lost",
-  NO_ROOM: "there was no room",
+  REGISTER: "a runner is needed",
+  DEREGISTER: "a runner is no longer needed",
+  RESTORE: "the server restarted",
+  ALLOCATION_LOST: "its allocation was lost",
+  NO_ROOM: "resources were missing",
   FAILED_FOLLOW_UP: "an earlier evaluation failed",
   INTERVAL: "periodic check",
   NODE_CHANGED: "a node changed",
-  PREEMPTED: "one of a higher priority took its place",
-  OTHER: "something else",
+  PREEMPTED: "preempted by a higher priority",
+  OTHER: "another cause",
 };
 const dimensions: Record<Shortage["dimension"], (n: number) => string> = {
   CPU: (n) => `${count(n)} MHz of CPU`,
@@ -92,7 +92,7 @@ const dimensions: Record<Shortage["dimension"], (n: number) => string> = {
   WORKSPACE: (n) => `${bytes(n * 2 ** 20)} of workspace`,
 };
 
-/** What the cluster's scheduler does, and what it can't place and why. */
+/** Scheduler shows the scheduler's evaluations, the runners that it can't place, and the missing resources. */
 export function Scheduler() {
   const [environment, setEnvironment] = useFilter("environment");
   const [status, setStatus] = useFilter("status");
@@ -134,7 +134,7 @@ export function Scheduler() {
         {cluster && <Evaluations nodes={cluster.evaluations.nodes} onShow={setShown} />}
         {cluster && cluster.evaluations.totalCount > 0 && <div className="table-foot num">{plural(cluster.evaluations.totalCount, "evaluation")}, the latest first</div>}
       </Card>
-      <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
+      <RunnerEventsDialog runner={shown} onClose={() => setShown(undefined)} />
     </>
   );
 }
@@ -149,15 +149,15 @@ function Of({ evaluation, onShow }: { evaluation: Pick<Evaluation, "runnerId" | 
 
 function Blocked({ of, onShow }: { of: Cluster["blocked"]; onShow: (id: string) => void }) {
   return (
-    <Card title="Waiting for room" bare aside={<span className="soft small num">{plural(of.totalCount, "runner")}</span>}>
-      <div className="list-scroll" tabIndex={0} role="region" aria-label="Runners that wait for room">
+    <Card title="Waiting for resources" bare aside={<span className="soft small num">{plural(of.totalCount, "runner")}</span>}>
+      <div className="list-scroll" tabIndex={0} role="region" aria-label="Runners waiting for resources">
         <table className="list">
           <thead>
             <tr>
               <th>Runner</th>
               <th>Environment</th>
-              <th>Lacks</th>
-              <th>Waits</th>
+              <th>Missing</th>
+              <th>Waiting for</th>
               <th>Priority</th>
             </tr>
           </thead>
@@ -192,7 +192,7 @@ function Lack({ of }: { of: Shortage }) {
   const unit = dimensions[of.dimension];
   return (
     <span>
-      {unit(of.wanted)} wanted, {unit(of.free)} free{of.kept > 0 && `, ${unit(of.kept)} reserved for runners ahead of it`} <span className="soft">(of the {unit(of.capacity)} that can be promised)</span>
+      {unit(of.wanted)} needed, {unit(of.free)} free{of.kept > 0 && `, ${unit(of.kept)} reserved for runners ahead of it`} <span className="soft">(of {unit(of.capacity)} allocatable)</span>
     </span>
   );
 }
@@ -201,7 +201,7 @@ function Evaluations({ nodes, onShow }: { nodes: readonly Evaluation[]; onShow: 
   if (nodes.length === 0) {
     return (
       <Empty title="No evaluations">
-        <p>They are made when a runner is wanted or not wanted any more, and kept for some minutes.</p>
+        <p>The scheduler creates evaluations when a runner is needed or no longer needed, and keeps them for some minutes.</p>
       </Empty>
     );
   }
@@ -210,10 +210,10 @@ function Evaluations({ nodes, onShow }: { nodes: readonly Evaluation[]; onShow: 
       <table className="list">
         <thead>
           <tr>
-            <th>Made</th>
+            <th>Created</th>
             <th>Status</th>
-            <th>What</th>
-            <th>Because</th>
+            <th>Type</th>
+            <th>Trigger</th>
             <th>Environment</th>
             <th>Runner</th>
             <th>Waited</th>

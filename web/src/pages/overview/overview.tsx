@@ -6,7 +6,7 @@ import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { problemsFirst, useAlerts, useEnvironments } from "../../lib/pools";
 import { Search, useFilter } from "../../ui/filters";
-import { CapacityFragment, Figure, Figures, Promised, type Capacity } from "../../ui/now";
+import { CapacityFragment, Figure, Figures, Allocated, type Capacity } from "../../ui/now";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
 import { PoolRow } from "./poolrow";
@@ -25,7 +25,7 @@ const ClusterQuery = graphql(
   [CapacityFragment],
 );
 
-// By itself: how the cluster is matters most where it can't be asked how much room it has.
+// A separate query: health matters most when the cluster's capacity is unavailable.
 const HealthQuery = graphql(`
   query HealthNow {
     health {
@@ -48,11 +48,11 @@ const HealthQuery = graphql(`
   }
 `);
 
-/** All environments, live, and how the cluster is. */
+/** Overview shows all environments, live, and the server's health. */
 export function Overview() {
   const { caller, error: unknown, may, showTenants } = useCaller();
   const { environments: loaded, error, reload } = useEnvironments();
-  // Rows name tenants or not: they wait until that is known, and don't change then.
+  // Rows wait until it is known whether they show tenants, so that they don't change afterwards.
   const environments = caller || unknown ? loaded : undefined;
   const alerts = useAlerts();
   const activity = useActivity();
@@ -91,17 +91,17 @@ export function Overview() {
           {!environments && <Loading what="the environments" />}
           {environments?.length === 0 && (
             <Empty title="No environments yet">
-              <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
+              <p>An environment defines the image, the limits and the number of warm runners.</p>
               {may("change") && (
                 <Link href="/new-environment" className="button">
-                  Create one
+                  Create an environment
                 </Link>
               )}
             </Empty>
           )}
           {found?.length === 0 && search !== "" && (
-            <Empty title="No environments here">
-              <p>No environment's id has this text.</p>
+            <Empty title="No matching environments">
+              <p>No environment's id contains this text.</p>
             </Empty>
           )}
           {found?.map((environment) => (
@@ -113,11 +113,11 @@ export function Overview() {
   );
 }
 
-/** How many there are; where they are many, also which are shown. */
+/** Aside shows the number of pools; with more than 8 it is a search. */
 function Aside({ environments, search, onSearch }: { environments: number | undefined; search: string; onSearch: (text: string) => void }) {
   if (environments === undefined) return null;
   if (environments <= 8 && search === "") return <span className="soft small">{plural(environments, "pool")}</span>;
-  return <Search label="Environment, a part of its id" placeholder={`Of ${plural(environments, "environment")}`} value={search} onChange={onSearch} />;
+  return <Search label="Part of an environment's id" placeholder={`Of ${plural(environments, "environment")}`} value={search} onChange={onSearch} />;
 }
 
 type Health = ResultOf<typeof HealthQuery>["health"];
@@ -125,14 +125,14 @@ type Health = ResultOf<typeof HealthQuery>["health"];
 interface SummaryProps {
   environments: { pool: { idle: number; claimed: number } }[] | undefined;
   activity: Activity | undefined;
-  /** Undefined where it isn't for the caller. */
+  /** Undefined for callers without access to it. */
   capacity: { now: Capacity | undefined } | undefined;
   health: Health | undefined;
 }
 
 export function Summary({ environments, activity, capacity: room, health }: SummaryProps) {
   const sum = (of: "idle" | "claimed") => environments?.reduce((n, environment) => n + environment.pool[of], 0);
-  // What is wrong with a pool stands in its row.
+  // Problems of a pool are shown in its row.
   const wrong = health?.components.filter((part) => part.status !== "OK" && !part.name.startsWith("pool ")) ?? [];
   return (
     <>
@@ -140,18 +140,18 @@ export function Summary({ environments, activity, capacity: room, health }: Summ
         <div className="summary">
           <div className="stack tight">
             <div className="small soft">Health</div>
-            <div>{health ? <Verdict health={health} /> : <Tag tone="quiet">Asking</Tag>}</div>
+            <div>{health ? <Verdict health={health} /> : <Tag tone="quiet">Checking</Tag>}</div>
             {health?.attacks && <Attacks attacks={health.attacks} />}
           </div>
           <Figures activity={activity} />
           <Figure name="Idle runners" value={sum("idle")} />
           <Figure name="Claimed runners" value={sum("claimed")} />
-          {room && <Promised capacity={room.now} />}
+          {room && <Allocated capacity={room.now} />}
         </div>
       </Card>
       {wrong.map((part) => (
         <Notice key={part.name} kind={part.status === "DOWN" ? "bad" : "warn"}>
-          <b>{part.name}</b> {part.status === "DOWN" ? "doesn't work" : "has a problem"}
+          <b>{part.name}</b> {part.status === "DOWN" ? "is down" : "is degraded"}
           {part.message && visible(`: ${part.message}`)}
         </Notice>
       ))}
@@ -159,21 +159,21 @@ export function Summary({ environments, activity, capacity: room, health }: Summ
   );
 }
 
-/** What came of the last attacks on this machine's runners. */
+/** Attacks shows the result of the last `rockpool doctor --attack`. */
 export function Attacks({ attacks }: { attacks: NonNullable<Health["attacks"]> }) {
   const { held, tried, failed, isolation, version, at } = attacks;
-  const title = [`rockpool doctor --attack, ${at}, version ${version}`, ...failed.map((name) => `not held off: ${visible(name)}`)].join("\n");
+  const title = [`rockpool doctor --attack, ${at}, version ${version}`, ...failed.map((name) => `not blocked: ${visible(name)}`)].join("\n");
   return (
     <div className="small soft" title={title}>
-      {count(held)} of {count(tried)} attacks held off, {isolation}, {at.slice(0, 10)}
+      {count(held)} of {count(tried)} attacks blocked, {isolation}, {at.slice(0, 10)}
     </div>
   );
 }
 
 export function Verdict({ health }: { health: Pick<Health, "status" | "components"> }) {
   const wrong = health.components.filter((part) => part.status !== "OK");
-  if (health.status === "OK" || wrong.length === 0) return <Tag tone="good">All parts work</Tag>;
-  // Whatever doesn't work at all comes first.
+  if (health.status === "OK" || wrong.length === 0) return <Tag tone="good">Healthy</Tag>;
+  // Components that are down come first.
   const names = [...wrong.filter((part) => part.status === "DOWN"), ...wrong.filter((part) => part.status !== "DOWN")].map((part) => part.name);
   const named = names.length > 2 ? `${names[0]} and ${count(names.length - 1)} more` : names.join(", ");
   return (

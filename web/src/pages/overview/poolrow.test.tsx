@@ -24,31 +24,31 @@ const environment: EnvironmentRow = {
 };
 const alert: Alert = { environmentId: "python", state: "RAISED", since: "2026-11-21T00:09:30Z", idle: 0, size: 2, threshold: 0.5, reason: "memory exhausted: 512 MiB wanted, 130 MiB free" };
 
-test("a pool that is well says so, and how claims went", () => {
+test("a healthy pool shows Ready and its claim statistics", () => {
   const { container } = render(<PoolRow environment={environment} alert={undefined} />);
   screen.getByText("Ready");
   expect(container.querySelector(".claims")!.textContent).toBe("300 claims, 99 % warm400 µs, p99 7 ms");
 });
 
-test("an alert says since when and why", () => {
+test("an alert shows its age and reason", () => {
   render(<PoolRow environment={{ ...environment, pool: { ...pool, idle: 0 } }} alert={alert} />);
   screen.getByText("Too few idle");
-  screen.getByText(/Too few for 30 s: memory exhausted/);
+  screen.getByText(/Too few idle for 30 s: memory exhausted/);
 });
 
-test("an id is an address, whatever is in it", () => {
+test("any id is escaped in the link", () => {
   render(<PoolRow environment={{ ...environment, id: "a b/c" }} alert={undefined} />);
   expect(screen.getByRole("link").getAttribute("href")).toBe("/environments/a%20b%2Fc");
 });
 
-test("a tenant is named where it is worth saying", () => {
+test("the tenant is shown on request", () => {
   const { container, rerender } = render(<PoolRow environment={environment} alert={undefined} />);
   expect(container.textContent).not.toContain("course-1");
   rerender(<PoolRow environment={environment} alert={undefined} tenant />);
   expect(container.querySelector(".owner")!.textContent).toBe("course-1, shared");
 });
 
-test("claims per minute end now", () => {
+test("the last minute of claims ends now", () => {
   expect(perMinute([1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2], 10)).toEqual([6, 12]);
   expect(perMinute([5, 1, 1, 1, 1, 1, 1], 10)).toEqual([5, 6]);
   expect(perMinute([], 10)).toEqual([]);

@@ -6,7 +6,7 @@ import { slotsFor, Spark } from "../../ui/chart";
 import { PoolBar, PoolCounts } from "../../ui/pool";
 import { PoolReason, PoolState } from "../../ui/poolstate";
 
-/** One environment: what its pool does, and whether that is well. */
+/** PoolRow shows one environment with the state of its pool. */
 export function PoolRow({ environment, alert, tenant = false }: { environment: EnvironmentRow; alert: Alert | undefined; tenant?: boolean }) {
   const { pool, claimStats: claims, poolHistory: history } = environment;
   const slots = slotsFor(history.idle.length);
@@ -25,7 +25,7 @@ export function PoolRow({ environment, alert, tenant = false }: { environment: E
           </span>
         )}
         <span className="soft small clip">
-          {environment.image === "host" ? "this machine's programs" : environment.image}
+          {environment.image === "host" ? "host programs" : environment.image}
         </span>
       </div>
       <div className="pool stack tight">
@@ -50,7 +50,7 @@ export function PoolRow({ environment, alert, tenant = false }: { environment: E
   );
 }
 
-/** Sums of whole minutes, the last one up to now. */
+/** perMinute sums values to minutes that end now. */
 export function perMinute(values: readonly number[], stepSeconds: number): number[] {
   const steps = Math.max(1, Math.round(60 / stepSeconds));
   const out: number[] = [];
@@ -62,7 +62,7 @@ export function perMinute(values: readonly number[], stepSeconds: number): numbe
 
 function Trend({ name, values, slots }: { name: string; values: readonly number[]; slots: number }) {
   const now = values.at(-1) ?? 0;
-  const label = name === "Idle" ? `Idle runners of late, now ${now}` : `Claims per minute of late, now ${now}`;
+  const label = name === "Idle" ? `Idle runners over time, now ${now}` : `Claims per minute over time, now ${now}`;
   return (
     <div title={label}>
       <span className="small soft">{name === "Idle" ? "Idle" : "Claims/min"}</span>

@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 afterEach(cleanup);
 
-/** The bench with a program from a link, beside one of the reader's own. */
+/** The bench with a program from a link, which replaced the reader's program. */
 function Shown({ args = "" }) {
   const [draft, setDraft] = useState<Draft>({ program: { ...sample, command: "cat &", args }, kept: [{ ...sample, stdin: "mine" }] });
   const onDraft = (change: (draft: Draft) => Draft) => {
@@ -35,7 +35,7 @@ function Shown({ args = "" }) {
 }
 const run = () => act(async () => void fireEvent.click(screen.getByRole("button", { name: "Run" })));
 
-test("a program is saved before it runs, and its result is brought into sight", async () => {
+test("a program is saved before it runs, and its result is scrolled into view", async () => {
   render(<Shown />);
   await run();
   expect(done).toEqual(["show the result", "save", "claim"]);
@@ -45,12 +45,12 @@ test("arguments that would become a command aren't run", async () => {
   render(<Shown args="x" />);
   await run();
   expect(done).toEqual(["show the result"]);
-  expect(screen.getAllByText(/takes no arguments at its end/)).toHaveLength(2); // beside the field, and as the answer
+  expect(screen.getAllByText(/can't be added at the end of this command/)).toHaveLength(2); // at the field, and as the error of the run
 });
 
 test("a program is from a link until the reader restores another one", () => {
   render(<Shown />);
   screen.getByText("Loaded from a link. Not run yet.");
   fireEvent.click(screen.getByRole("button", { name: "Restore it" }));
-  screen.getByText("It hasn't been run yet.");
+  screen.getByText("Not run yet.");
 });

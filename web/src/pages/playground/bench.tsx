@@ -1,10 +1,10 @@
 import { useRef, useState } from "react";
-import { described, inWords, needs } from "../../lib/access";
+import { describeCaller, describeNeed, needs } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { ChangeToken } from "../../ui/changetoken";
 import { Card, Dialog, Failure, Field, Notice } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { CallsView } from "./callsview";
 import { back, opened, type Draft } from "./draft";
 import { Files } from "./files";
@@ -16,16 +16,16 @@ import { useRun } from "./userun";
 
 export interface BenchProps {
   draft: Draft;
-  /** Whether a link brought the program. */
+  /** Whether the program was loaded from a link. */
   linked: boolean;
-  /** Changes the draft as it is by then, and returns it. */
+  /** Changes the latest draft, and returns the result. */
   onDraft: (change: (draft: Draft) => Draft) => Draft;
   /** Called before a run. */
   onRun: () => void;
   environments: readonly Place[];
 }
 
-/** Where a program is written, run and watched. */
+/** Bench is where a program is written, run and watched. */
 export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProps) {
   const { program, kept } = draft;
   const { caller, may } = useCaller();
@@ -33,7 +33,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
   const [problem, setProblem] = useState<string>();
   const [asked, setAsked] = useState<Preset>();
   const result = useRef<HTMLDivElement>(null);
-  const [swapped, setSwapped] = useState(0); // another program has other editors
+  const [swapped, setSwapped] = useState(0); // a replaced program gets new editors
   const place = environments.find(({ id }) => id === program.environment);
 
   const edit = (change: (program: Program) => Program) => {
@@ -49,7 +49,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
   const from = (where: Place, preset?: Preset): Program => ({ ...begin(where, preset), args: program.args, stdin: program.stdin });
   const choose = (id: string) => {
     const chosen = environments.find((one) => one.id === id);
-    // What was not touched yet is the new language's.
+    // An unchanged sample is replaced by one in the language of the new environment.
     if (chosen && untouched(program)) replace((before) => opened(before, from(chosen)));
     else set({ environment: id });
   };
@@ -63,7 +63,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
     const { program: latest } = onDraft((before) => before);
     const wrong = problemOf(latest);
     setProblem(wrong);
-    result.current?.scrollIntoView({ block: "nearest" }); // on a narrow screen it is far below
+    result.current?.scrollIntoView({ block: "nearest" }); // on a narrow screen the result is below the editor
     if (wrong) return;
     onRun();
     run(latest);
@@ -97,7 +97,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
         <label>
           <span className="hidden-text">Environment</span>
           <select className="select" value={program.environment} onChange={(event) => choose(event.target.value)}>
-            {!place && <option value={program.environment}>{program.environment} (not here)</option>}
+            {!place && <option value={program.environment}>{program.environment} (not available)</option>}
             {environments.map(({ id }) => (
               <option key={id}>{id}</option>
             ))}
@@ -105,7 +105,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
         </label>
         {place && (
           <label>
-            <span className="hidden-text">Begin with a sample</span>
+            <span className="hidden-text">Load a sample</span>
             <select
               className="select"
               value=""
@@ -133,21 +133,21 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
           </button>
         )}
         <LinkButton program={program} />
-        {may("use") && <span className="small soft">Ctrl-Enter runs it, too.</span>}
+        {may("use") && <span className="small soft">Or press Ctrl-Enter.</span>}
       </div>
       {caller && !may("use") && (
         <Notice kind="warn" action={<ChangeToken />}>
-          You can read and change this program here, but not run it: that needs {inWords(needs.use)}, and you are <Told text={described(caller)} />.
+          You can read and edit this program but not run it. Running needs {describeNeed(needs.use)}; you are <SafeText text={describeCaller(caller)} />.
         </Notice>
       )}
       <div className="playground">
         <Card bare>
           <Files key={swapped} program={program} onChange={edit} onRun={go} />
           <div className="card-body stack run-facts">
-            <Field label="Command" hint="A shell's syntax works, too.">
+            <Field label="Command" hint="Shell syntax is supported.">
               {(tie) => <input {...tie} className="input mono" value={program.command} spellCheck={false} autoComplete="off" onChange={(event) => set({ command: event.target.value })} />}
             </Field>
-            <Field label="Arguments" error={wrongArguments(program)} hint={`Separated by blanks; quotes group words. They are added at the end of the command, or where it has "$@".`}>
+            <Field label="Arguments" error={wrongArguments(program)} hint={`Separated by spaces; quotes group words. They are added at the end of the command, or in place of "$@".`}>
               {(tie) => <input {...tie} className="input mono" value={program.args} placeholder="None" spellCheck={false} autoComplete="off" onChange={(event) => set({ args: event.target.value })} />}
             </Field>
             <Field label="Standard input">
@@ -163,14 +163,14 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
           <CallsView program={program} />
         </div>
       </div>
-      <Dialog title={`Begin with the sample for ${asked?.name}?`} open={asked !== undefined} onClose={() => setAsked(undefined)}>
-        <p>It replaces your program. You can restore yours.</p>
+      <Dialog title={`Load the sample for ${asked?.name}?`} open={asked !== undefined} onClose={() => setAsked(undefined)}>
+        <p>The sample replaces your program. You can restore your program afterwards.</p>
         <div className="row">
           <button type="button" className="button" onClick={() => setAsked(undefined)}>
             Keep my program
           </button>
           <button type="button" className="button primary" onClick={() => asked && start(asked)}>
-            Begin with the sample
+            Load the sample
           </button>
         </div>
       </Dialog>

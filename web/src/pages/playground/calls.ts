@@ -1,4 +1,4 @@
-import { textOf } from "../../lib/ask";
+import { textOf } from "../../lib/request";
 import { RunMutation, WatchSubscription } from "../../lib/calls";
 import { graphql, type VariablesOf } from "../../lib/graphql";
 import { commandOf, shownOf, type Program } from "./program";
@@ -18,7 +18,7 @@ const ResultDocument = graphql(`
   }
 `);
 
-/** The run of a program in one call. A line that is a shell's is given as such. */
+/** runVariables returns the variables of a run in one call. A shell command is passed as `shell`. */
 export function runVariables(program: Program): VariablesOf<typeof RunMutation> {
   const command = commandOf(program);
   const shell = command.length === 3 && command[0] === "sh" && command[1] === "-c" ? command[2] : undefined;
@@ -37,7 +37,7 @@ export function filesOf({ files }: Program) {
   return files.map(({ name, text }) => ({ path: name.trim(), text }));
 }
 
-/** The calls that a run is made of, as documents and variables. */
+/** asGraphQL returns the calls of a run as documents and variables. */
 export function asGraphQL(program: Program): string {
   return [
     "# Run it",
@@ -45,14 +45,14 @@ export function asGraphQL(program: Program): string {
     "# with the variables",
     JSON.stringify(runVariables(program), null, 2),
     "",
-    "# Watch it, from its beginning or after the last cursor that came",
+    "# Watch it, from the beginning or after the last received cursor",
     textOf(WatchSubscription),
   ].join("\n");
 }
 
-/** The same with nothing but a shell, curl and jq. */
+/** asCurl returns the calls of a run as a shell script that needs only curl and jq. */
 export function asCurl(program: Program, origin: string, token: boolean): string {
-  const shown = token ? ` -H "Authorization: Bearer $ROCKPOOL_TOKEN"` : ""; // its name: what is copied is shown around
+  const shown = token ? ` -H "Authorization: Bearer $ROCKPOOL_TOKEN"` : ""; // the variable's name, because copied scripts get shared
   const post = (body: string) => `curl -s ${quoted(`${origin}/graphql`)}${shown} -H 'Content-Type: application/json' -d ${body}`;
   const run = JSON.stringify({ query: flat(textOf(RunMutation)), variables: runVariables(program) });
   const result = JSON.stringify({ query: flat(textOf(ResultDocument)), variables: { id: "ID" } });
@@ -60,7 +60,7 @@ export function asCurl(program: Program, origin: string, token: boolean): string
     "# Run it",
     `id=$(${post(quoted(run))} | jq -r .data.run.execution.id)`,
     "",
-    "# and wait for its end",
+    "# and wait until it ends",
     post(quoted(result).replace('"ID"', `"'"$id"'"`)),
   ].join("\n");
 }
@@ -69,7 +69,7 @@ function flat(document: string): string {
   return document.replace(/\s+/g, " ").trim();
 }
 
-/** A word for a POSIX shell, whatever is in it. */
+/** quoted quotes any text as one word for a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

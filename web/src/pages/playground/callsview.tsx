@@ -4,12 +4,12 @@ import { Card } from "../../ui/parts";
 import { asCurl, asGraphQL } from "./calls";
 import type { Program } from "./program";
 
-/** The run of a program as calls of the API. */
+/** CallsView shows the run of a program as API calls. */
 export function CallsView({ program }: { program: Program }) {
   const [as, setAs] = useState<"GraphQL" | "curl">();
   return (
     <Card
-      title="As calls of the API"
+      title="API calls"
       bare
       aside={
         <div className="segments" role="group" aria-label="Show the calls as">
@@ -26,7 +26,7 @@ export function CallsView({ program }: { program: Program }) {
           {as === "GraphQL" ? asGraphQL(program) : asCurl(program, window.location.origin, session.token() !== "")}
         </pre>
       ) : (
-        <p className="card-body soft small">The same run, to be copied into a program of yours.</p>
+        <p className="card-body soft small">The same run as API calls, to copy into your own program.</p>
       )}
     </Card>
   );

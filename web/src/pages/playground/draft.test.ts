@@ -1,7 +1,7 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import { back, load, opened, save, Saver } from "./draft";
 import { begin } from "./presets";
-import { wished } from "./playground";
+import { draftFor } from "./playground";
 
 const environments = [{ id: "python", image: "host" }, { id: "shell", image: "host" }];
 const sample = begin(environments[0]!);
@@ -13,7 +13,7 @@ beforeEach(() => {
   localStorage.clear();
 });
 
-test("a draft is kept, first in this tab, then in this browser", () => {
+test("the tab's draft takes precedence over the browser's", () => {
   expect(load()).toBeUndefined();
   expect(save({ program: mine, kept: [theirs] })).toBe(true);
   expect(load()).toEqual({ program: mine, kept: [theirs] });
@@ -23,20 +23,20 @@ test("a draft is kept, first in this tab, then in this browser", () => {
   expect(load()).toBeUndefined();
 });
 
-test("what a browser doesn't keep is said", () => {
+test("a failed save is reported", () => {
   vi.stubGlobal("localStorage", { setItem: () => expect.fail("full") });
   expect(save({ program: mine, kept: [] })).toBe(false);
   vi.unstubAllGlobals();
 });
 
-test("a draft that would leave no room for others isn't kept", () => {
+test("a draft over 1,000,000 characters isn't stored", () => {
   const sized = (size: number) => ({ program: { ...sample, stdin: "x".repeat(size) }, kept: [] });
   expect(save(sized(1_000_000))).toBe(false);
   expect(load()).toBeUndefined();
   expect(save(sized(990_000))).toBe(true);
 });
 
-test("while somebody writes nothing is stored, and then the latest", () => {
+test("only the latest draft is stored, after a pause", () => {
   vi.useFakeTimers();
   const said: boolean[] = [];
   const saver = new Saver((kept) => said.push(kept));
@@ -58,7 +58,7 @@ test("while somebody writes nothing is stored, and then the latest", () => {
   vi.useRealTimers();
 });
 
-test("another program never takes the place of one's own without a way back", () => {
+test("a replaced program can be restored, unless it is an unchanged sample", () => {
   const first = opened({ program: mine, kept: [] }, theirs);
   expect(first).toEqual({ program: theirs, kept: [mine] });
   expect(opened(first, theirs)).toEqual(first);
@@ -68,10 +68,10 @@ test("another program never takes the place of one's own without a way back", ()
   expect(opened(undefined, theirs)).toEqual({ program: theirs, kept: [] });
 });
 
-test("an address with an environment has the draft for it, or a sample", () => {
-  expect(wished(undefined, environments, "")?.program).toEqual(sample);
-  expect(wished(undefined, environments, "?environment=shell")?.program.environment).toBe("shell");
-  expect(wished({ program: mine, kept: [] }, environments, "?environment=python")?.program).toEqual(mine);
-  expect(wished({ program: mine, kept: [] }, environments, "?environment=nonesuch")?.program).toEqual(mine);
-  expect(wished({ program: mine, kept: [] }, environments, "?environment=shell")?.kept).toEqual([mine]);
+test("an address with an environment loads its draft or a sample", () => {
+  expect(draftFor(undefined, environments, "")?.program).toEqual(sample);
+  expect(draftFor(undefined, environments, "?environment=shell")?.program.environment).toBe("shell");
+  expect(draftFor({ program: mine, kept: [] }, environments, "?environment=python")?.program).toEqual(mine);
+  expect(draftFor({ program: mine, kept: [] }, environments, "?environment=nonesuch")?.program).toEqual(mine);
+  expect(draftFor({ program: mine, kept: [] }, environments, "?environment=shell")?.kept).toEqual([mine]);
 });

@@ -2,29 +2,29 @@ import { draftKey, store } from "../../lib/store";
 import { untouched } from "./presets";
 import { programFrom, same, type Program } from "./program";
 
-/** What is written, and the programs that something else took the place of. */
+/** Draft is the edited program, and the programs that it replaced. */
 export interface Draft {
   program: Program;
-  /** The latest is the last. */
+  /** Replaced programs, newest last; at most 5. */
   kept: Program[];
 }
 
 const mostKept = 5;
-const largest = 1_000_000; // characters: GraphiQL and the token need room, too
+const largest = 1_000_000; // characters: GraphiQL and the token use the same storage
 const pause = 300;
 
-/** The draft of this tab, or else the last one of this browser. */
+/** load returns the draft of this tab, or else the last one of this browser. */
 export function load(): Draft | undefined {
   return read(sessionStorage) ?? read(localStorage);
 }
 
-/** Keeps a draft for as long as the browser does; it returns whether that worked. */
+/** save stores a draft in this browser; it returns whether that worked. */
 export function save(draft: Draft): boolean {
   const text = JSON.stringify(draft);
   return text.length <= largest && [sessionStorage, localStorage].every((storage) => store(storage, draftKey, text));
 }
 
-/** Saves the latest of many drafts, once there was no other for a moment. */
+/** Saver saves the latest draft after 300 ms without a change. */
 export class Saver {
   private waiting: Draft | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -40,7 +40,7 @@ export class Saver {
     this.timer = setTimeout(this.flush, pause);
   }
 
-  /** Saves what waits at once. */
+  /** Saves a pending draft immediately. */
   flush = () => {
     if (!this.waiting) return;
     clearTimeout(this.timer);
@@ -62,7 +62,7 @@ function read(storage: Storage): Draft | undefined {
   }
 }
 
-/** Another program takes the place of the one that is there, which is kept if anybody wrote it. */
+/** opened replaces the program with another one. It keeps the replaced one, unless that is an unchanged sample. */
 export function opened(draft: Draft | undefined, program: Program): Draft {
   if (!draft) return { program, kept: [] };
   const kept = draft.kept.filter((one) => !same(one, program) && !same(one, draft.program));
@@ -70,7 +70,7 @@ export function opened(draft: Draft | undefined, program: Program): Draft {
   return { program, kept: kept.slice(-mostKept) };
 }
 
-/** Goes back to the program that was kept last; the one that is there is kept behind the others. */
+/** back restores the program that was replaced last. The current one becomes the oldest of the kept ones. */
 export function back({ program, kept }: Draft): Draft {
   const last = kept.at(-1);
   if (!last) return { program, kept };

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Echoes } from "./echoes";
 
-test("a text that comes back late isn't set again", () => {
+test("a reported text that comes back late isn't set again", () => {
   const echoes = new Echoes();
   for (const text of ["", "e", "ec"]) echoes.report(text);
   expect(echoes.has("")).toBe(true);
@@ -9,7 +9,7 @@ test("a text that comes back late isn't set again", () => {
   expect(echoes.has("e")).toBe(false);
 });
 
-test("what others set is no echo", () => {
+test("texts set by others are no echoes", () => {
   const echoes = new Echoes();
   echoes.report("mine");
   expect(echoes.has("theirs")).toBe(false);

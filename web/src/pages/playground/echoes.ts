@@ -1,23 +1,23 @@
 /**
- * Tells what an editor reported itself from what others set. A page under load can show a text that
- * the editor reported a while ago: to set that would take back what was typed since.
+ * Echoes distinguishes texts that an editor reported from texts that others set. Under load a page can pass back a text
+ * that the editor reported a while ago. Setting it would undo the typing since then.
  */
 export class Echoes {
   private reported: string[] = [];
 
-  /** The editor reports this text. */
+  /** Records a text that the editor reported. */
   report(text: string) {
     this.reported.push(text);
   }
 
-  /** Whether a text that the editor is given is one that it reported. Older ones won't come any more. */
+  /** Returns whether the editor reported the text, and forgets older reports, which can't arrive later. */
   has(text: string): boolean {
     const at = this.reported.lastIndexOf(text);
     this.reported = this.reported.slice(at + 1);
     return at >= 0;
   }
 
-  /** Others have set another text. */
+  /** Forgets all reports, after others set a text. */
   clear() {
     this.reported = [];
   }

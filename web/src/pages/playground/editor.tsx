@@ -49,7 +49,7 @@ const look = EditorView.theme({
 
 export interface EditorProps {
   text: string;
-  /** The end of the file's name. */
+  /** The language by the file's ending, as languageOf returns it. */
   language: string;
   label: string;
   onChange: (text: string) => void;
@@ -58,9 +58,8 @@ export interface EditorProps {
 }
 
 /**
- * A text editor. It stands in a shadow tree, since only there its styles come
- * without style elements, which the page's policy forbids. Escape, then Tab
- * leaves it.
+ * Editor is a text editor. It is in a shadow tree, because only there its styles need no style elements, which the
+ * page's policy forbids. Escape and then Tab leaves it.
  */
 export default function Editor({ text, language, label, onChange, onRun }: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
@@ -106,7 +105,7 @@ export default function Editor({ text, language, label, onChange, onRun }: Edito
       }),
     });
     return () => view.current?.destroy();
-    // The text is only what it begins with; later it is set below.
+    // The effect uses only the first text; the effect below sets later ones.
   }, [label]);
 
   useEffect(() => {

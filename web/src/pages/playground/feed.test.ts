@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { feed, longest, type Write } from "./feed";
 
 beforeEach(() => void vi.useFakeTimers());
@@ -25,7 +25,7 @@ function input(...failures: [ServerError, number][]) {
 const limit = new ServerError("it doesn't read", "LIMIT_EXCEEDED");
 const unreachable = new ServerError("no answer", "UNREACHABLE", "", true);
 
-test("a large input goes in parts, which cut no character", async () => {
+test("a large input is sent in parts without splitting characters", async () => {
   const stdin = "é\u{1f600}".repeat(longest);
   const { write, calls, text, closed } = input();
   await feed(stdin, write);
@@ -34,7 +34,7 @@ test("a large input goes in parts, which cut no character", async () => {
   expect(closed()).toBe(true);
 });
 
-test("a part that failed for now is sent again after a pause, and nothing arrives twice", async () => {
+test("a part is retried after a temporary error, and nothing arrives twice", async () => {
   const stdin = "a".repeat(longest) + "b".repeat(9);
   const { write, calls, text, closed } = input([unreachable, 0], [limit, 5], [unreachable, longest], [unreachable, longest]);
   const fed = feed(stdin, write);
@@ -47,7 +47,7 @@ test("a part that failed for now is sent again after a pause, and nothing arrive
   expect(closed()).toBe(true);
 });
 
-test.each(["CONFLICT", "EXECUTION_NOT_FOUND", "RUNNER_GONE"])("a program that has ended wants no more: %s", async (code) => {
+test.each(["CONFLICT", "EXECUTION_NOT_FOUND", "RUNNER_GONE"])("a program that has ended gets no more input: %s", async (code) => {
   const { write, calls } = input([new ServerError("it has ended", code), 0]);
   await feed("a", write);
   expect(calls).toEqual([0]);
@@ -58,7 +58,7 @@ test("any other error is thrown", async () => {
   await expect(feed("a", write)).rejects.toMatchObject({ code: "FORBIDDEN" });
 });
 
-test("an empty input is written by nobody", async () => {
+test("an empty input causes no call", async () => {
   const { write, calls } = input();
   await feed("", write);
   expect(calls).toEqual([]);

@@ -6,15 +6,15 @@ const Editor = lazy(() => import("./editor"));
 
 export interface FilesProps {
   program: Program;
-  /** Changes the program as it is by then. */
+  /** Changes the latest program. */
   onChange: (change: (program: Program) => Program) => void;
   onRun: () => void;
 }
 
-/** The files of a program, one of them in an editor. */
+/** Files edits the files of a program, one at a time. */
 export function Files({ program, onChange, onRun }: FilesProps) {
   const { files } = program;
-  const [shown, setShown] = useState({ at: 0, opened: 0 }); // each opening has an editor of its own, which undoes only what was done in it
+  const [shown, setShown] = useState({ at: 0, opened: 0 }); // each opening creates a new editor with its own undo history
   const [removing, setRemoving] = useState(false);
   const show = (at: number) => setShown((before) => ({ at, opened: before.opened + 1 }));
   const at = Math.min(shown.at, files.length - 1);
@@ -71,7 +71,7 @@ export function Files({ program, onChange, onRun }: FilesProps) {
         </Suspense>
       </div>
       <Dialog title={`Remove ${file.name}?`} open={removing} onClose={() => setRemoving(false)}>
-        <p>Its text is lost.</p>
+        <p>The file's text will be lost.</p>
         <div className="row">
           <button type="button" className="button" onClick={() => setRemoving(false)}>
             Keep it
@@ -88,11 +88,11 @@ export function Files({ program, onChange, onRun }: FilesProps) {
 interface FileNameProps {
   files: readonly File[];
   at: number;
-  /** Gives the file another name in place of the last right one. */
+  /** Renames the file; `from` is its last valid name. */
   onName: (name: string, from: string) => void;
 }
 
-/** The name of a file. It is the file's once it is written: what is typed on the way is in no command. */
+/** FileName edits a file's name. It applies on Enter or blur, so that half-typed names don't get into the command. */
 function FileName({ files, at, onName }: FileNameProps) {
   const given = files[at]!.name;
   const [typed, setTyped] = useState(given);

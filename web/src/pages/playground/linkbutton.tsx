@@ -5,7 +5,7 @@ import { Dialog, Notice } from "../../ui/parts";
 import type { Program } from "./program";
 import { linkTo, longest } from "./programlink";
 
-/** Makes a link that holds the program. */
+/** LinkButton creates a link that contains the program. */
 export function LinkButton({ program }: { program: Program }) {
   const [link, setLink] = useState<string>();
   const close = () => setLink(undefined);
@@ -14,15 +14,15 @@ export function LinkButton({ program }: { program: Program }) {
       <button type="button" className="button" onClick={async () => setLink(await linkTo(program, window.location.origin))}>
         Link …
       </button>
-      <Dialog title="A link to this program" open={link !== undefined} onClose={close}>
+      <Dialog title="Link to this program" open={link !== undefined} onClose={close}>
         {link && link.length > longest ? (
           <Notice kind="warn">
-            The program is too large for a link: it would have {count(link.length)} characters, and {count(longest)} is the most. Send the files instead.
+            The program is too large for a link: the link would have {count(link.length)} characters, of at most {count(longest)}. Send the files instead.
           </Notice>
         ) : (
           <>
             <Copy label="The link" text={link ?? ""} hint="Opening it loads the program and doesn't run it." />
-            <p>It holds the files, the command, the arguments and the input. It contains no output. It isn't stored on a server.</p>
+            <p>The link contains the files, the command, the arguments and the input, but no output. No server stores it.</p>
           </>
         )}
         <div className="row">

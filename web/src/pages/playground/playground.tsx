@@ -19,7 +19,7 @@ const ChoicesQuery = graphql(`
   }
 `);
 
-/** A program is written, run and watched. What is written is kept in this browser, and a link reproduces it. */
+/** Playground edits and runs a program. The program is kept in this browser, and a link reproduces it. */
 export default function Playground() {
   const { data, error, reload } = useQuery(ChoicesQuery, {});
   const { may } = useCaller();
@@ -28,17 +28,17 @@ export default function Playground() {
   return (
     <Page title="Playground">
       <Failure error={error} retry={reload} />
-      {broken && <Notice kind="warn">The link holds no program: a part of it may be missing.</Notice>}
-      {unsaved && <Notice kind="warn">The latest changes aren't saved: the program has more than 1 MB, or this browser's storage is full. A reload loses them.</Notice>}
+      {broken && <Notice kind="warn">The link contains no valid program. Part of it may be missing: copy the whole link.</Notice>}
+      {unsaved && <Notice kind="warn">The latest changes aren't saved: the program is larger than 1 MB, or this browser's storage is full. A reload loses them.</Notice>}
       {!draft && !error && <Loading what="the environments" />}
       {environments?.length === 0 && (
-        <Empty title="There is nothing to run programs in yet">
+        <Empty title="No environments yet">
           {may("change") ? (
             <Link href="/new-environment" className="button primary">
               Create an environment
             </Link>
           ) : (
-            <Link href="/">To the overview</Link>
+            <Link href="/">Go to the overview</Link>
           )}
         </Empty>
       )}
@@ -47,19 +47,19 @@ export default function Playground() {
   );
 }
 
-/** The program of the address if it has one, else the draft, else a sample; each change is kept. */
+/** useDraft returns the program of the address, or else the draft, or else a sample. It saves each change. */
 function useDraft(environments: readonly Place[] | undefined) {
   const [draft, setDraft] = useState<Draft>();
-  const latest = useRef<Draft>(undefined); // what is shown can be older
-  const [version, setVersion] = useState(0); // counts the programs that an address brought
-  const [linked, setLinked] = useState(false); // the latest address brought one
+  const latest = useRef<Draft>(undefined); // the rendered state can be older
+  const [version, setVersion] = useState(0); // counts the programs loaded from links
+  const [linked, setLinked] = useState(false); // whether the latest address contained a program
   const [broken, setBroken] = useState(false);
   const [unsaved, setUnsaved] = useState(false);
   const [saver] = useState(() => new Saver((kept) => setUnsaved(!kept)));
   const { flush } = saver;
   useEffect(() => {
     window.addEventListener("pagehide", flush);
-    const unlisten = session.listen(flush); // a token that is forgotten takes with it what is saved by then
+    const unlisten = session.listen(flush); // forgetting a token deletes the saved drafts, so save pending ones first
     return () => {
       flush();
       unlisten();
@@ -77,13 +77,13 @@ function useDraft(environments: readonly Place[] | undefined) {
   };
   const arrive = useEffectEvent(async () => {
     const { search } = window.location;
-    const hash = window.location.hash.replace(/^#main$/, ""); // of the link to the content, in a new tab
+    const hash = window.location.hash.replace(/^#main$/, ""); // from the skip link, opened in a new tab
     if (hash === "" && draft) return;
     const brought = await unpack(hash.slice(1));
     setBroken(hash.length > 1 && !brought);
-    if (window.location.hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
+    if (window.location.hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload then shows the draft
     const before = latest.current ?? load();
-    const next = brought ? opened(before, brought) : wished(before, environments ?? [], search);
+    const next = brought ? opened(before, brought) : draftFor(before, environments ?? [], search);
     if (next) change(() => next);
     if (!brought) return;
     setLinked(true);
@@ -100,8 +100,8 @@ function useDraft(environments: readonly Place[] | undefined) {
   return { draft, version, linked, broken, unsaved, change, flush };
 }
 
-/** The draft, in the environment that an address names, if it does. */
-export function wished(draft: Draft | undefined, environments: readonly Place[], search: string): Draft | undefined {
+/** draftFor returns the draft, or a sample if the address names another environment. */
+export function draftFor(draft: Draft | undefined, environments: readonly Place[], search: string): Draft | undefined {
   const id = new URLSearchParams(search).get("environment");
   const named = environments.find((environment) => environment.id === id);
   if (draft && (!named || draft.program.environment === named.id)) return draft;

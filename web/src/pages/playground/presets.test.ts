@@ -15,9 +15,9 @@ test.each([
   ["shell", "host", ["Shell"]],
 ])("%s with %s has %j", (id, image, want) => expect(names(id, image)).toEqual(want));
 
-test("where nothing tells what there is, all are offered", () => expect(names("10")).toHaveLength(presets.length));
+test("an unknown environment offers all samples", () => expect(names("10")).toHaveLength(presets.length));
 
-test.each(presets.map((preset) => [preset.name, preset] as const))("%s is untouched until somebody writes", (_, preset) => {
+test.each(presets.map((preset) => [preset.name, preset] as const))("%s is untouched until it is edited", (_, preset) => {
   const program = begin({ id: "x", image: "host" }, preset);
   expect(untouched(program)).toBe(true);
   expect(untouched({ ...program, stdin: "in", args: "a" })).toBe(true);

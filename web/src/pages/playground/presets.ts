@@ -1,13 +1,13 @@
 import type { Program } from "./program";
 
-// What a program begins as, in each language.
+// The samples of the playground, by language.
 
 export interface Preset {
   name: string;
   file: string;
   command: string;
   text: string;
-  /** Words in an environment's id or image that say that it has the language. */
+  /** Words in an environment's id or image that suggest that it has the language. */
   words: readonly string[];
 }
 
@@ -145,8 +145,8 @@ export interface Place {
 }
 
 /**
- * What an environment is likely to have, by the words of its id and image: the likeliest
- * first, and always a shell. Nothing tells what an image of one's own has: then it is all.
+ * presetsFor returns the samples that an environment can probably run, by the words of its id and image, always with
+ * a shell. For an unknown image it returns all samples.
  */
 export function presetsFor({ id, image }: Place): readonly Preset[] {
   const found = new Set(`${id} ${image}`.toLowerCase().split(/[^a-z0-9+]+/).map((word) => word.replace(/\d+$/, "").replace(/\+\+$/, "pp")));
@@ -156,12 +156,12 @@ export function presetsFor({ id, image }: Place): readonly Preset[] {
   return plain ? [presets.at(-1)!] : [presets.at(-1)!, ...presets.slice(0, -1)];
 }
 
-/** What a program in an environment begins as. */
+/** begin returns a new program from a sample. */
 export function begin(place: Place, preset: Preset = presetsFor(place)[0]!): Program {
   return { environment: place.id, files: [{ name: preset.file, text: preset.text }], command: preset.command, args: "", stdin: "" };
 }
 
-/** Whether nobody has written anything yet: a preset is as it was. */
+/** untouched reports whether a program is an unchanged sample. */
 export function untouched({ files, command }: Program): boolean {
   return files.length === 1 && presets.some((preset) => preset.file === files[0]!.name && preset.text === files[0]!.text && preset.command === command);
 }

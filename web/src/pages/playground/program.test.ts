@@ -26,20 +26,20 @@ test.each([
   ["a\n| b", "ä".repeat(2044), `a\n| b ${"ä".repeat(2044)}`],
 ])("the command %j with the arguments %j is shown as it was typed", (command, args, want) => expect(shownOf(of({ command, args }))).toBe(want));
 
-test("the call has a shell's line as it was typed", () => {
+test("a shell command is passed as it was typed", () => {
   expect(runVariables(of({ command: " a | b " })).input).toMatchObject({ shell: "a | b" });
   expect(runVariables(python).input).toMatchObject({ command: ["python3", "main.py"] });
   expect(runVariables(of({ command: "a | b", args: "c" })).input).toMatchObject({ command: ["sh", "-c", 'a | b "$@"', "sh", "c"], commandLine: "a | b c" });
 });
 
-test("what can't be run says why", () => {
+test("a program that can't run has a reason", () => {
   expect(problemOf(python)).toBeUndefined();
   expect(problemOf(of({ args: "'" }))).toBe("A quote in the arguments has no end");
-  const closed = 'The command takes no arguments at its end: write "$@" in it, where they belong';
+  const closed = "Arguments can't be added at the end of this command: write \"$@\" where they belong";
   expect(["a;", "a &", "a |", "a &&"].map((command) => problemOf(of({ command, args: "b" })))).toEqual([closed, closed, closed, closed]);
   expect(problemOf(of({ command: "a &" }))).toBeUndefined();
   expect(problemOf(of({ command: 'a "$@" &', args: "b" }))).toBeUndefined();
-  expect(problemOf(of({ command: " " }))).toMatch(/^Give the command/);
+  expect(problemOf(of({ command: " " }))).toMatch(/^Enter the command/);
   expect(problemOf(of({ files: [{ name: "a", text: "" }, { name: "a ", text: "" }] }))).toBe("Two files have the name a");
   expect(problemOf(of({ files: [{ name: " ", text: "" }] }))).toBe("A file needs a name");
 });
@@ -55,7 +55,7 @@ test("the main file is the one that the command names", () => {
   expect(freshName([{ name: "main.py", text: "" }, { name: "file3.py", text: "" }], "main.py")).toBe("file4.py");
 });
 
-test("after a wrong name the command follows the next right one", () => {
+test("after an invalid name the command follows the next valid one", () => {
   const two = of({ files: [{ name: "util.py", text: "" }, ...python.files] });
   for (const wrong of ["", "util.py"]) {
     const between = rename(two, 1, wrong, "main.py");
@@ -64,9 +64,9 @@ test("after a wrong name the command follows the next right one", () => {
   }
 });
 
-test("a file's name tells the language", () => expect(["a/b.mjs", "x.HPP", "y.go", "none"].map(languageOf)).toEqual(["js", "c", "go", "none"]));
+test("the file's ending determines the language", () => expect(["a/b.mjs", "x.HPP", "y.go", "none"].map(languageOf)).toEqual(["js", "c", "go", "none"]));
 
-test("the curl is a shell's, whatever the program is", () => {
+test("the curl command is quoted for a shell", () => {
   expect(quoted("it's $HOME `x`")).toBe(`'it'\\''s $HOME \`x\`'`);
   expect(asCurl(python, "http://127.0.0.1:1", false)).toContain(`"id":"'"$id"'"`);
   expect(asCurl(python, "http://127.0.0.1:1", true).match(/-H "Authorization: Bearer \$ROCKPOOL_TOKEN"/g)).toHaveLength(2);

@@ -1,13 +1,13 @@
 import { split } from "./words";
 
-// A program to run: what a person wrote, and what a runner gets of it.
+// A program as the user wrote it, and its form for a runner.
 
 export interface File {
   name: string;
   text: string;
 }
 
-/** What a shell's text ends with so that the arguments after it come to its last command. */
+/** Appended to a shell text so that its last command gets the arguments. */
 const forArguments = ' "$@"';
 
 export interface Program {
@@ -15,12 +15,12 @@ export interface Program {
   files: File[];
   /** A command line, as it was typed. */
   command: string;
-  /** The arguments as they were typed, to be split as a shell does. */
+  /** The arguments as they were typed. They are split as a shell does. */
   args: string;
   stdin: string;
 }
 
-/** The command of a program. Arguments are never part of a shell's text. */
+/** commandOf returns the command as argv. Arguments are never put into a shell's text. */
 export function commandOf({ command, args }: Program): string[] {
   const line = command.trim();
   const values = split(args)?.words ?? [];
@@ -30,7 +30,10 @@ export function commandOf({ command, args }: Program): string[] {
   return ["sh", "-c", parsed?.places ? line : line + forArguments, "sh", ...values];
 }
 
-/** What to show as the command line, where the command is a script; undefined: it is none, or the server can't take it. */
+/**
+ * shownOf returns the command line to show for a shell script; undefined for other commands, or if the server
+ * rejects it.
+ */
 export function shownOf(program: Program): string | undefined {
   if (commandOf(program)[1] !== "-c") return undefined;
   const line = `${program.command.trim()} ${program.args.trim()}`.trim();
@@ -38,15 +41,15 @@ export function shownOf(program: Program): string | undefined {
   return takes ? line : undefined;
 }
 
-/** What keeps a program from being run, in words. */
+/** problemOf says why a program can't be run; undefined if it can. */
 export function problemOf(program: Program): string | undefined {
   const wrong = program.files.map((_, at) => wrongName(program.files, at)).find(Boolean);
   if (wrong) return wrong;
-  if (program.command.trim() === "") return "Give the command that runs the program";
+  if (program.command.trim() === "") return "Enter the command that runs the program";
   return wrongArguments(program);
 }
 
-/** Why a file can't have its name. The server knows more reasons. */
+/** wrongName says why a file can't have its name. The server checks more. */
 export function wrongName(files: readonly File[], at: number): string | undefined {
   const name = files[at]?.name.trim();
   if (!name) return "A file needs a name";
@@ -59,10 +62,10 @@ export function wrongArguments({ command, args }: Program): string | undefined {
   if (!values) return "A quote in the arguments has no end";
   const line = split(command);
   if (values.length === 0 || !line?.closed || line.places) return undefined;
-  return 'The command takes no arguments at its end: write "$@" in it, where they belong';
+  return `Arguments can't be added at the end of this command: write "$@" where they belong`;
 }
 
-/** The place of the main file, the first that the command names; undefined: it names none. */
+/** mainOf returns the index of the main file, the first that the command names; undefined if it names none. */
 export function mainOf({ files, command }: Program): number | undefined {
   for (const word of split(command)?.words ?? []) {
     const at = files.findIndex((file) => file.name === word || `./${file.name}` === word);
@@ -71,7 +74,9 @@ export function mainOf({ files, command }: Program): number | undefined {
   return undefined;
 }
 
-/** Renames a file, also where the command names it as `from`. A wrong name doesn't change the command: a right one can follow it. */
+/**
+ * rename renames a file, also in the command, which names it as `from`. An invalid name doesn't change the command.
+ */
 export function rename(program: Program, at: number, name: string, from: string): Program {
   const as = (own: string) => program.files.map((file, other) => (other === at ? { ...file, name: own } : file));
   const files = as(name);
@@ -79,14 +84,14 @@ export function rename(program: Program, at: number, name: string, from: string)
   return { ...program, files, command: follows ? named(program.command, from, name) : program.command };
 }
 
-/** Makes another file the main one: the command names it instead. */
+/** withMain makes another file the main one: the command then names it. */
 export function withMain(program: Program, at: number): Program {
   const main = mainOf(program);
   if (main === undefined) return program;
   return { ...program, command: named(program.command, program.files[main]!.name, program.files[at]!.name) };
 }
 
-/** A command that names another file. Java's also names the class, as the file without its ending. */
+/** named replaces a file's name in a command. For Java it also replaces the class, the name without its ending. */
 function named(command: string, from: string, to: string): string {
   const java = /^(.+)\.java$/;
   const classes = [java.exec(from)?.[1], java.exec(to)?.[1]];
@@ -100,7 +105,7 @@ function named(command: string, from: string, to: string): string {
     .join("");
 }
 
-/** A name that no file has yet, like that of another one. */
+/** freshName returns an unused name with the ending of another file. */
 export function freshName(files: readonly File[], like: string): string {
   const end = /\.[^./]+$/.exec(like)?.[0] ?? "";
   for (let n = files.length + 1; ; n++) {
@@ -109,7 +114,7 @@ export function freshName(files: readonly File[], like: string): string {
   }
 }
 
-/** The end of its file's name, by which its language is known. */
+/** languageOf returns the editor's language for a file, by its ending. */
 export function languageOf(file: string): string {
   const end = file.slice(file.lastIndexOf(".") + 1).toLowerCase();
   return { mjs: "js", cjs: "js", ts: "js", h: "c", cc: "c", cpp: "c", hpp: "c", bash: "sh" }[end] ?? end;
@@ -120,7 +125,9 @@ export function same(one: Program, other: Program): boolean {
   return facts(one) === facts(other);
 }
 
-/** What others made, as a program; undefined: it is none. Links of earlier versions had one file. */
+/**
+ * programFrom validates an untrusted value; undefined if it is no program. Links of earlier versions have one file.
+ */
 export function programFrom(value: unknown): Program | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { environment, files, file, text, command, args, stdin } = value as Record<string, unknown>;

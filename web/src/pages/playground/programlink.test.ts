@@ -17,7 +17,7 @@ test("a link of an earlier version has one file", async () => {
   expect(await unpack(await pack(old as never))).toEqual({ environment: "python", files: [{ name: "a.py", text: "1" }], command: "python3 a.py", args: "", stdin: "" });
 });
 
-test("what is no program is none", async () => {
+test("invalid data is no program", async () => {
   expect(await unpack("")).toBeUndefined();
   expect(await unpack("!!")).toBeUndefined();
   expect(await unpack("AAAA")).toBeUndefined();

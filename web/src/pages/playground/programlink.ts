@@ -1,16 +1,18 @@
 import { limited } from "../../lib/limited";
 import { programFrom, type Program } from "./program";
 
-/** Characters that a link may have: more than this is cut off by what people send links with. */
+/** longest is the number of characters in a link: messengers and mail programs cut off longer ones. */
 export const longest = 30_000;
-const largest = 2_000_000; // a small address can hold a large program
+const largest = 2_000_000; // characters: a short link can decompress to a large program
 
-/** The link that loads a program. It holds all of it in its fragment, which browsers send to no server. */
+/**
+ * linkTo returns a link that loads a program. The fragment contains the program; browsers don't send it to a server.
+ */
 export async function linkTo(program: Program, origin: string): Promise<string> {
   return `${origin}/playground#${await pack(program)}`;
 }
 
-/** A program as a part of an address, compressed. */
+/** pack compresses a program for an address. */
 export async function pack(program: Program): Promise<string> {
   const json = new Blob([JSON.stringify(program)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(json).arrayBuffer());
@@ -19,7 +21,7 @@ export async function pack(program: Program): Promise<string> {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** The program of an address; undefined for what is none. */
+/** unpack returns the program of an address; undefined if it contains none. */
 export async function unpack(text: string): Promise<Program | undefined> {
   try {
     const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));

@@ -1,12 +1,12 @@
 import { expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { begin } from "./presets";
 import { Run, type Calls, type Phase } from "./run";
 
 const limit = 100_000; // ms, which only ends a test that would hang
 const program = begin({ id: "python", image: "host" });
 
-/** A server on which each call is noted, and answered when the test wants. */
+/** A fake server that records calls, and responds when the test says so. */
 function fake(change: Partial<Calls> = {}) {
   const said: string[] = [];
   const phases: Phase[] = [];
@@ -36,7 +36,7 @@ function fake(change: Partial<Calls> = {}) {
 const ticket = { id: "t", position: 2, estimatedWaitMs: null };
 const waits: Partial<Calls> = { claim: async () => ({ runnerId: undefined, ticket }) };
 
-test("it claims, writes, starts, feeds, and releases once", async () => {
+test("a run claims, writes, starts, feeds, and releases once", async () => {
   const { run, said, phases } = fake();
   await run.begin(program);
   expect(said).toEqual(["claim python", "write r", "start r", "feed x"]);
@@ -45,7 +45,7 @@ test("it claims, writes, starts, feeds, and releases once", async () => {
   expect(said.filter((one) => one === "release r")).toHaveLength(1);
 });
 
-test("it waits for its turn, and says where it is", async () => {
+test("a waiting run reports its position", async () => {
   const { run, said, phases, at, on } = fake(waits);
   const begun = run.begin(program);
   await vi.waitFor(() => expect(at()).toBe("waiting"), limit);
@@ -56,7 +56,7 @@ test("it waits for its turn, and says where it is", async () => {
   expect(said).toEqual(["unfollow", "write r2", "start r2", "feed x"]);
 });
 
-test("stopped while it waits, it leaves the queue", async () => {
+test("a run stopped while waiting cancels its ticket", async () => {
   const { run, said, at } = fake(waits);
   const begun = run.begin(program);
   await vi.waitFor(() => expect(at()).toBe("waiting"), limit);
@@ -66,7 +66,7 @@ test("stopped while it waits, it leaves the queue", async () => {
   expect(said).toEqual(["unfollow", "leave t"]);
 });
 
-test("a runner that comes as it is stopped is released", async () => {
+test("a runner claimed during the stop is released", async () => {
   const { run, said, at } = fake({ ...waits, leave: async () => "r3" });
   const begun = run.begin(program);
   await vi.waitFor(() => expect(at()).toBe("waiting"), limit);
@@ -93,7 +93,7 @@ test.each<[keyof Calls, string[]]>([
   expect(of.at()).toBe("stopped");
 });
 
-test("stopped while it runs, it is cancelled, and its runner released after its end", async () => {
+test("stopping a running program cancels it and then releases its runner", async () => {
   const { run, said, at } = fake();
   await run.begin(program);
   said.length = 0;
@@ -105,14 +105,14 @@ test("stopped while it runs, it is cancelled, and its runner released after its 
 test.each<[string, Partial<Calls>, string[]]>([
   ["no runner", { claim: () => Promise.reject(new ServerError("none", "QUOTA_EXCEEDED")) }, []],
   ["no room for its files", { write: () => Promise.reject(new ServerError("full")) }, ["claim python", "release r"]],
-])("that there is %s is said, and nothing is left behind", async (_, change, want) => {
+])("with %s the run fails and leaves nothing behind", async (_, change, want) => {
   const { run, said, at } = fake(change);
   await run.begin(program);
   expect(at()).toBe("failed");
   expect(said).toEqual(want);
 });
 
-test("an input that doesn't get through is reported, and the program goes on", async () => {
+test("a failed input is reported, and the program continues", async () => {
   const { run, said, phases, at } = fake({ feed: () => Promise.reject(new ServerError("refused", "FORBIDDEN")) });
   await run.begin(program);
   await vi.waitFor(() => expect(phases.at(-1)).toMatchObject({ at: "started", executionId: "x", unfed: { message: "refused" } }), limit);

@@ -1,25 +1,28 @@
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import type { Program } from "./program";
 import type { Turn } from "./waiting";
 
-/** What a run asks of the server; each throws a ServerError. */
+/** Calls are a run's requests to the server; each throws a ServerError. */
 export interface Calls {
   claim: (environmentId: string) => Promise<{ runnerId: string | undefined; ticket: ({ id: string } & Turn) | undefined }>;
-  /** Follows a ticket, until the function that it returns is called. */
+  /** Follows a ticket until the returned function is called. */
   watch: (ticketId: string, on: { turn: (turn: Turn) => void; claimed: (runnerId: string) => void; failed: (error: ServerError) => void }) => () => void;
-  /** Cancels a ticket, and returns the runner that it has got by then. */
+  /** Cancels a ticket; returns its runner if it was claimed before. */
   leave: (ticketId: string) => Promise<string | undefined>;
   write: (runnerId: string, program: Program) => Promise<void>;
   start: (runnerId: string, program: Program) => Promise<string>;
-  /** Gives an execution all of its standard input, unless that ends before. */
+  /** Writes an execution's whole standard input, unless the execution ends before. */
   feed: (executionId: string, program: Program) => Promise<void>;
   cancel: (executionId: string) => Promise<void>;
-  /** Waits for the end of an execution, for a while. */
+  /** Waits for the end of an execution, for at most 30 s. */
   ended: (executionId: string) => Promise<void>;
   release: (runnerId: string) => Promise<void>;
 }
 
-/** Where a run is. It moves forward only; the last three are ends, of which "started" has the execution's own. `unfed`: why its input is incomplete. */
+/**
+ * Phase is the state of a run, which only moves forward. The last three are final; after "started" the execution has
+ * its own state. `unfed` says why its input is incomplete.
+ */
 export type Phase =
   | { at: "preparing" }
   | { at: "waiting"; turn: Turn }
@@ -28,8 +31,8 @@ export type Phase =
   | { at: "failed"; error: ServerError };
 
 /**
- * One run of a program: it claims a runner, writes the files and starts the command. It can be
- * stopped at any moment, and then leaves neither a claim nor a program behind.
+ * Run is one run of a program: it claims a runner, writes the files and starts the command. stop ends it at any moment,
+ * and then neither a claim nor a program stays behind.
  */
 export class Run {
   private readonly calls: Calls;
@@ -44,7 +47,7 @@ export class Run {
     this.report = report;
   }
 
-  /** Carries the run out, and returns once the program has started, or never will. */
+  /** Runs the program; it returns when the program has started or won't start. */
   async begin(program: Program): Promise<void> {
     this.report({ at: "preparing" });
     try {
@@ -61,23 +64,23 @@ export class Run {
       this.calls.feed(this.executionId, program).catch((unfed: ServerError) => this.report({ ...started, unfed }));
     } catch (error) {
       if (!this.left()) this.report({ at: "failed", error: error as ServerError });
-      await this.release().catch(() => {}); // it ends by its timeout
+      await this.release().catch(() => {}); // the runner ends by its inactivity timeout
     }
   }
 
-  /** Goes on with a run that began before the page was loaded. */
+  /** Continues a run that began before the page was loaded. */
   resume(executionId: string, runnerId: string) {
     this.executionId = executionId;
     this.runnerId = runnerId;
     this.report({ at: "started", executionId, runnerId });
   }
 
-  /** Whether its program has started. */
+  /** Whether the program has started. */
   get started(): boolean {
     return this.executionId !== undefined;
   }
 
-  /** Stops it: a program that has started is cancelled, and any other one never starts. */
+  /** Stops the run: it cancels a started program, and doesn't start another. */
   async stop(): Promise<void> {
     if (this.executionId !== undefined) return this.end();
     if (this.left()) return;
@@ -94,7 +97,7 @@ export class Run {
 
   private async end() {
     await this.calls.cancel(this.executionId!);
-    await this.calls.ended(this.executionId!); // else its outcome could be that of a runner that went
+    await this.calls.ended(this.executionId!); // otherwise the outcome could be RUNNER_GONE
     await this.release();
   }
 

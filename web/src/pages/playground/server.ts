@@ -1,4 +1,4 @@
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { follow } from "../../lib/follow";
 import { graphql } from "../../lib/graphql";
 import { filesOf } from "./calls";
@@ -103,14 +103,14 @@ const ReleaseMutation = graphql(`
   }
 `);
 
-/** Seconds after its end for which a runner may stay, where nobody is left to release it. */
+/** spare is the runner's inactivity timeout in seconds, for pages closed before they release it. */
 const spare = 60;
 
-/** What a run asks of the server. */
+/** server implements the requests of a run. */
 export const server: Calls = {
   async claim(environmentId) {
     const labels = [{ name: "by", value: "playground" }];
-    const { runner, ticket } = (await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: spare, labels, wait: "TICKET" } })).claimRunner;
+    const { runner, ticket } = (await request(ClaimMutation, { input: { environmentId, inactivityTimeout: spare, labels, wait: "TICKET" } })).claimRunner;
     return { runnerId: runner?.id, ticket: ticket ?? undefined };
   },
   watch(ticketId, on) {
@@ -119,30 +119,30 @@ export const server: Calls = {
       next: ({ ticketEvents: ticket }) => {
         if (ticket.state === "WAITING") on.turn(ticket);
         else if (ticket.state === "CLAIMED" && ticket.runner) on.claimed(ticket.runner.id);
-        else on.failed(new ServerError(ticket.message ?? "the claim has ended without a runner", ticket.code ?? ""));
+        else on.failed(new ServerError(ticket.message ?? "the claim ended without a runner", ticket.code ?? ""));
       },
       failed: on.failed,
     });
   },
   async leave(ticketId) {
-    return (await ask(LeaveMutation, { id: ticketId })).cancelTicket.ticket.runner?.id;
+    return (await request(LeaveMutation, { id: ticketId })).cancelTicket.ticket.runner?.id;
   },
   async write(runnerId, program) {
-    const [failed] = (await ask(WriteMutation, { input: { runnerId, write: filesOf(program) } })).updateFiles.failed;
+    const [failed] = (await request(WriteMutation, { input: { runnerId, write: filesOf(program) } })).updateFiles.failed;
     if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
   },
   async start(runnerId, program) {
     const input = { runnerId, command: commandOf(program), commandLine: shownOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
-    return (await ask(StartMutation, { input })).startExecution.execution.id;
+    return (await request(StartMutation, { input })).startExecution.execution.id;
   },
-  feed: (executionId, { stdin }) => feed(stdin, async (input) => (await ask(FeedMutation, { input: { executionId, ...input } })).writeStdin.offset),
+  feed: (executionId, { stdin }) => feed(stdin, async (input) => (await request(FeedMutation, { input: { executionId, ...input } })).writeStdin.offset),
   async cancel(executionId) {
-    await ask(CancelMutation, { id: executionId });
+    await request(CancelMutation, { id: executionId });
   },
   async ended(executionId) {
-    await ask(EndQuery, { id: executionId });
+    await request(EndQuery, { id: executionId });
   },
   async release(runnerId) {
-    await ask(ReleaseMutation, { id: runnerId });
+    await request(ReleaseMutation, { id: runnerId });
   },
 };

@@ -1,13 +1,13 @@
 import { act, cleanup, renderHook } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { begin } from "./presets";
 import { server } from "./server";
 import { useRun } from "./userun";
 
 const program = begin({ id: "python", image: "host" });
 let cancelled: string[];
-/** Answers the calls that cancel, in their order; undefined: at once. */
+/** Completes the cancel calls in their order; undefined completes them immediately. */
 let answers: ((error?: ServerError) => void)[] | undefined;
 
 beforeEach(() => {
@@ -28,7 +28,7 @@ beforeEach(() => {
 });
 afterEach(cleanup);
 
-test("a run can be stopped while the one before is being stopped, and has an error of its own", async () => {
+test("a run can be stopped while the previous one stops, with its own error", async () => {
   answers = [];
   const { result } = renderHook(() => useRun());
   await act(async () => result.current.run(program));
@@ -44,7 +44,7 @@ test("a run can be stopped while the one before is being stopped, and has an err
   expect(result.current).toMatchObject({ stopping: false, stopError: { message: "the second one's" } });
 });
 
-test("another run cancels the one before, also after another view of the same page", async () => {
+test("a new run cancels the previous one, also after navigation within the page", async () => {
   const first = renderHook(() => useRun());
   await act(async () => first.result.current.run(program));
   first.unmount();
@@ -54,7 +54,7 @@ test("another run cancels the one before, also after another view of the same pa
   expect(cancelled).toEqual(["x1"]);
 });
 
-test("a run that another page began is shown, and only Stop cancels it", async () => {
+test("a run of another page is shown, and only Stop cancels it", async () => {
   sessionStorage.setItem("rockpool.playground.run", JSON.stringify(["theirs", "r", "another page"])); // as in a copy of a tab
   renderHook(() => useRun()).unmount();
   const { result } = renderHook(() => useRun());
@@ -69,7 +69,7 @@ test("a run that another page began is shown, and only Stop cancels it", async (
   expect(cancelled).toEqual(["x1", "theirs"]);
 });
 
-test("beside a program that a link brought, no run from before is shown", async () => {
+test("with a program from a link no earlier run is shown", async () => {
   const first = renderHook(() => useRun());
   await act(async () => first.result.current.run(program));
   first.unmount();

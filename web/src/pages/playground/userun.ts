@@ -1,31 +1,31 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { store } from "../../lib/store";
 import type { Program } from "./program";
 import { Run, type Phase } from "./run";
 import { server } from "./server";
 
-const key = "rockpool.playground.run"; // of this tab: it is found again after a reload, and in a copy of the tab
-const page = String(performance.timeOrigin); // other pages, also of this tab's, have loaded at another time
+const key = "rockpool.playground.run"; // in the tab's storage: it survives a reload and is copied with the tab
+const page = String(performance.timeOrigin); // identifies this page load
 
 interface State {
   /** Counts the runs. */
   number: number;
   environment: string;
   phase: Phase | undefined;
-  /** Whether its program has ended. */
+  /** Whether the program has ended. */
   over: boolean;
   stopping: boolean;
-  /** Why it could not be stopped. */
+  /** Why stopping failed. */
   stopError: ServerError | undefined;
 }
 
 const fresh = { phase: undefined, over: false, stopping: false, stopError: undefined };
 
 /**
- * The run of this tab, if any. Another run stops the one before, if this page began it: other pages may show the same
- * one. One that hasn't started is stopped when the page is left.
- * Without `resumes` a run from before isn't shown, and stays as it is.
+ * useRun is the run of this tab, if any. A new run stops the one before if this page started it, because other pages
+ * may show the same one. Leaving the page stops a run that hasn't started. Without `resumes` an earlier run isn't shown
+ * and continues.
  */
 export function useRun(resumes = true) {
   const current = useRef<Run>(undefined);
@@ -59,7 +59,7 @@ export function useRun(resumes = true) {
   const stop = useCallback(async () => {
     const run = current.current;
     const show = (change: Partial<State>) => {
-      if (run === current.current) setState((before) => ({ ...before, ...change })); // else another one is shown
+      if (run === current.current) setState((before) => ({ ...before, ...change })); // otherwise the page shows another run
     };
     show({ stopping: true, stopError: undefined });
     await run?.stop().catch((stopError: ServerError) => show({ stopError }));
@@ -67,7 +67,7 @@ export function useRun(resumes = true) {
   }, []);
   const run = useCallback(
     (program: Program) => {
-      if (own.current) void current.current?.stop().catch(() => {}); // it has its time limit
+      if (own.current) void current.current?.stop().catch(() => {}); // on failure its time limit ends it
       own.current = true;
       sessionStorage.removeItem(key);
       void make(program.environment).begin(program);
@@ -77,9 +77,9 @@ export function useRun(resumes = true) {
   /** Called when the program has ended. */
   const ended = useCallback(() => {
     setState((before) => ({ ...before, over: true }));
-    current.current?.release().catch(() => {}); // it ends by its timeout
+    current.current?.release().catch(() => {}); // on failure the inactivity timeout ends the runner
   }, []);
-  /** Called when the program isn't known any more. */
+  /** Called when the server no longer has the execution. */
   const forget = useCallback(() => {
     sessionStorage.removeItem(key);
     current.current = undefined;

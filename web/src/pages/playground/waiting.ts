@@ -17,25 +17,25 @@ export const WaitedForSubscription = graphql(`
 `);
 export type WaitedFor = ResultOf<typeof WaitedForSubscription>["poolStatus"];
 
-/** Where a claim is among those that wait. */
+/** Turn is a claim's position in the queue. */
 export interface Turn {
   position: number | null;
   estimatedWaitMs: number | null;
 }
 
-/** Why no runner is there yet, and how long that may last. */
+/** whyWaiting says why no runner is available yet, and how long that may last. */
 export function whyWaiting(pool: WaitedFor | undefined, turn: Turn): string {
   return [`${reason(pool)}.`, place(turn)].filter(Boolean).join(" ");
 }
 
 function reason(pool: WaitedFor | undefined): string {
-  if (!pool) return "None is idle";
+  if (!pool) return "No runner is idle";
   if (pool.reason) return pool.reason.replace(/\.$/, "");
-  if (pool.image?.state === "PULLING") return "The environment's image is being fetched";
-  if (pool.starting > 0) return `${plural(pool.starting, "runner")} ${pool.starting === 1 ? "is" : "are"} being started${pool.size === 0 ? ": the pool keeps no warm runner" : ""}`;
-  if (pool.size === 0) return "The pool keeps no warm runner; one must be started";
-  if (pool.claimed > 0) return `None is idle: ${plural(pool.claimed, "runner")} ${pool.claimed === 1 ? "is" : "are"} in use`;
-  return "None is idle";
+  if (pool.image?.state === "PULLING") return "The environment's image is being pulled";
+  if (pool.starting > 0) return `${plural(pool.starting, "runner")} ${pool.starting === 1 ? "is" : "are"} being started${pool.size === 0 ? ": the pool keeps no warm runners" : ""}`;
+  if (pool.size === 0) return "The pool keeps no warm runners; one must be started";
+  if (pool.claimed > 0) return `No runner is idle: ${plural(pool.claimed, "runner")} ${pool.claimed === 1 ? "is" : "are"} in use`;
+  return "No runner is idle";
 }
 
 function place({ position, estimatedWaitMs }: Turn): string {

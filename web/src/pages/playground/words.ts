@@ -1,14 +1,14 @@
 export interface Words {
   words: string[];
-  /** Whether a shell would do no more with the text than split it, and start the program that it names. */
+  /** Whether a shell would only split the text and start the program that it names. */
   plain: boolean;
-  /** Whether the text has a place for a script's arguments, as `"$@"` or `$1`. */
+  /** Whether the text has a placeholder for arguments, such as `"$@"` or `$1`. */
   places: boolean;
-  /** Whether nothing that follows the text is an argument: it ends with an operator, the end of a block, or a comment. */
+  /** Whether no argument can follow: the text ends with an operator, the end of a block, or a comment. */
   closed: boolean;
 }
 
-// What a shell does itself. What is also a program, as echo, stays one.
+// The builtins of a shell that aren't programs too. echo, for example, is also a program.
 const builtins = new Set(
   ". : alias bg break cd command continue eval exec exit export fc fg getopts hash jobs local read readonly return set shift source times trap type ulimit umask unalias unset wait".split(" "),
 );
@@ -16,8 +16,8 @@ const place = /\$(?:[@*#1-9]|\{[#!]?[@*1-9]|\{#\})/;
 const block = /[;&\n)}]\s*(?:\}|(?:done|fi|esac)(?:\s+(?:\}|done|fi|esac))*)$/;
 
 /**
- * Splits a text as a POSIX shell does: at blanks, with quotes and backslashes. It expands
- * nothing. It returns undefined if a quote has no end.
+ * split splits a text as a POSIX shell does: at blanks, with quotes and backslashes. It expands nothing. It returns
+ * undefined if a quote has no end.
  */
 export function split(text: string): Words | undefined {
   const words: string[] = [];
@@ -25,7 +25,7 @@ export function split(text: string): Words | undefined {
   let places = false;
   let comment = false;
   let operator = -1; // where the last one is
-  const open: boolean[] = []; // the parentheses: whether they are a substitution's, which is a word
+  const open: boolean[] = []; // open parentheses: whether each belongs to a substitution, which is part of a word
   let word: string | undefined;
   for (let at = 0; at < text.length; at++) {
     const char = text[at]!;
@@ -57,7 +57,7 @@ export function split(text: string): Words | undefined {
   return { words, plain: plain && words.length > 0 && !builtins.has(words[0]!), places, closed };
 }
 
-/** Where the quote that begins there ends; negative: nowhere. */
+/** endOf returns the index of a quote's end, or -1. */
 function endOf(text: string, from: number): number {
   if (text[from] === "'") return text.indexOf("'", from + 1);
   for (let at = from + 1; at < text.length; at++) {

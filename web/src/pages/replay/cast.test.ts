@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { happened, momentOf, positionOf, readCast, readMoment, type Size } from "./cast";
+import { eventsUntil, momentOf, positionOf, readCast, readMoment, type Size } from "./cast";
 import { Painter } from "./painter";
 import { Player } from "./player";
 
@@ -15,15 +15,15 @@ const text = [
   "",
 ].join("\n");
 
-test("a recording is read", () => {
+test("a recording is parsed", () => {
   expect(readCast(text)).toEqual({ columns: 50, rows: 20, duration: 10, events: [{ at: 0.5, text: "a" }, { at: 0.5, text: "b" }, { at: 1, columns: 80, rows: 24 }, { at: 10, text: "c" }], recorded: [0.5, 0.5, 1, 10] });
   expect(readCast(text, 2).events.map((event) => event.at)).toEqual([0.5, 0.5, 1, 3]);
   expect(readCast(`{"version":2}\n[1,"m","bytes missing here: \\u001b]0;7"]`).events).toEqual([{ at: 1, text: "\r\n\x1b[33m[bytes missing here: ]\x1b[0m\r\n" }]);
-  expect(() => readCast(`{"version":1}`)).toThrow("no recording");
+  expect(() => readCast(`{"version":1}`)).toThrow("asciicast");
   expect(readCast(`{"version":2,"width":1e9}`)).toMatchObject({ columns: 120, rows: 32, duration: 0 });
 });
 
-test("a moment of the execution is found where pauses are shorter", () => {
+test("times are converted with shortened pauses", () => {
   const brief = readCast(text, 2); // 0.5, 0.5, 1, and 3 for 10
   const moments = [0, 0.2, 0.5, 0.75, 1, 2, 7, 10, 99];
   expect(moments.map((moment) => positionOf(brief, moment))).toEqual([0, 0.2, 0.5, 0.75, 1, 2, 3, 3, 3]);
@@ -33,16 +33,16 @@ test("a moment of the execution is found where pauses are shorter", () => {
   expect(positionOf(readCast(`{"version":2}`), 5)).toBe(0);
 });
 
-test("a link is to a moment", () => {
+test("a fragment contains a time", () => {
   expect(["#t=12.5", "#t=0", "#t=", "#t=-1", "#t=1e9", "", "#L3"].map(readMoment)).toEqual([12.5, 0, undefined, undefined, undefined, undefined, undefined]);
 });
 
-test("what has happened by then", () => {
+test("eventsUntil counts the events up to a time", () => {
   const { events } = readCast(text);
-  expect([0, 0.4, 0.5, 9, 10, 99].map((at) => happened(events, at))).toEqual([0, 0, 2, 3, 4, 4]);
+  expect([0, 0.4, 0.5, 9, 10, 99].map((at) => eventsUntil(events, at))).toEqual([0, 0, 2, 3, 4, 4]);
 });
 
-test("seeking draws what is to be seen then, in its size, and nothing twice", () => {
+test("seeking draws the screen of that position, in its size, without duplicates", () => {
   let screen = "";
   const sized = ({ columns, rows }: Size) => `<${columns}x${rows}>`;
   let resets = 0;
@@ -67,7 +67,7 @@ test("seeking draws what is to be seen then, in its size, and nothing twice", ()
   expect([screen, player.position]).toEqual(["<50x20>", 0]);
 });
 
-test("what is drawn waits for what was before it, and no longer than for a piece", () => {
+test("a reset waits for at most one write", () => {
   const steps: string[] = [];
   const waiting: (() => void)[] = [];
   const painter = new Painter({

@@ -1,16 +1,16 @@
 import { bare, clean } from "../../lib/ansi";
 
-// Recordings as the server makes them: asciicast, version 2.
+// Reads the server's recordings: asciicast, version 2.
 
 export interface Cast extends Size {
   events: readonly CastEvent[];
-  /** When each event was recorded, in seconds: pauses are as long as they were. */
+  /** The original time of each event in seconds, with unshortened pauses. */
   recorded: readonly number[];
-  /** Seconds until its last event. */
+  /** The time of the last event in seconds. */
   duration: number;
 }
 
-/** What is drawn at a moment, in seconds since the start, or the size that the screen has from then on. */
+/** CastEvent is a text to draw or a new size of the screen, at a time in seconds since the start. */
 export type CastEvent = { at: number; text: string } | ({ at: number } & Size);
 
 export interface Size {
@@ -18,11 +18,11 @@ export interface Size {
   rows: number;
 }
 
-/** Reads a recording; pauses that are longer than `longest` seconds are shortened to it. */
+/** readCast parses a recording. It shortens pauses to at most `longest` seconds. */
 export function readCast(text: string, longest = Infinity): Cast {
   const [first = "", ...rest] = text.split("\n");
   const header = JSON.parse(first) as { version?: unknown; width?: unknown; height?: unknown };
-  if (header.version !== 2) throw new Error("this is no recording");
+  if (header.version !== 2) throw new Error("The file isn't an asciicast, version 2");
   const events: CastEvent[] = [];
   const recorded: number[] = [];
   let before = 0;
@@ -43,7 +43,7 @@ export function readCast(text: string, longest = Infinity): Cast {
 
 function drawn(kind: unknown, data: string): { text: string } | Size | undefined {
   if (kind === "o") return { text: data };
-  // The server marks nothing but where bytes are missing.
+  // The server's only markers say where output is missing.
   if (kind === "m") return { text: `\r\n\x1b[33m[${bare(clean(data))}]\x1b[0m\r\n` };
   const [, columns, rows] = (kind === "r" && /^(\d{1,4})x(\d{1,4})$/.exec(data)) || [];
   if (!columns || !rows || size(Number(columns), 0) === 0 || size(Number(rows), 0) === 0) return undefined;
@@ -54,27 +54,27 @@ function size(value: unknown, otherwise: number): number {
   return typeof value === "number" && value >= 1 && value <= 4096 ? Math.floor(value) : otherwise;
 }
 
-/** Where a moment of the execution is in the recording, whose pauses can be shorter. */
+/** positionOf converts a time of the execution to a position in the recording, whose pauses can be shorter. */
 export function positionOf({ events, recorded, duration }: Cast, moment: number): number {
   const next = recorded.findLastIndex((at) => at <= moment) + 1;
   if (next === 0) return Math.min(moment, events[0]?.at ?? 0);
   return Math.min(events[next - 1]!.at + moment - recorded[next - 1]!, events[next]?.at ?? duration);
 }
 
-/** The moment of the execution that is shown at a position: positionOf of it is that position. */
+/** momentOf converts a position to the time of the execution; it is the inverse of positionOf. */
 export function momentOf({ events, recorded }: Cast, position: number): number {
-  const next = happened(events, position);
+  const next = eventsUntil(events, position);
   return next === 0 ? position : recorded[next - 1]! + position - events[next - 1]!.at;
 }
 
-/** The moment that a link is to: `#t=12.5`, in seconds. */
+/** readMoment parses the time in a link: `#t=12.5`, in seconds. */
 export function readMoment(hash: string): number | undefined {
   const [, seconds] = /^#t=(\d{1,9}(?:\.\d{1,6})?)$/.exec(hash) ?? [];
   return seconds === undefined ? undefined : Number(seconds);
 }
 
-/** The number of events that have happened by then. */
-export function happened(events: readonly CastEvent[], at: number): number {
+/** eventsUntil returns the number of events up to a time. */
+export function eventsUntil(events: readonly CastEvent[], at: number): number {
   let low = 0;
   let high = events.length;
   while (low < high) {

@@ -1,20 +1,19 @@
 import type { Size } from "./cast";
 import type { Canvas } from "./player";
 
-/** A screen, which takes in text later, and tells when, but everything else at once. */
+/** Easel is a screen that draws text asynchronously, with a callback, and does everything else immediately. */
 export interface Easel {
   reset: () => void;
   resize: (size: Size) => void;
   write: (text: string, done: () => void) => void;
 }
 
-type Step = { text: string } | { size: Size; anew: boolean };
+type Step = { text: string } | { size: Size; reset: boolean };
 
-// So much is on its way to the screen at once: what was sought meanwhile waits
-// for no more.
+// Characters in one write. A seek waits for at most one write.
 const piece = 1 << 16;
 
-/** Draws text and sizes in their order, and nothing more of what came before a reset. */
+/** Painter draws texts and sizes in order. A reset drops the pending ones. */
 export class Painter implements Canvas {
   private readonly easel: Easel;
   private steps: Step[] = [];
@@ -27,11 +26,11 @@ export class Painter implements Canvas {
 
   reset(size: Size) {
     this.steps = [];
-    this.add({ size, anew: true });
+    this.add({ size, reset: true });
   }
 
   resize(size: Size) {
-    this.add({ size, anew: false });
+    this.add({ size, reset: false });
   }
 
   write(text: string) {
@@ -59,7 +58,7 @@ export class Painter implements Canvas {
           this.go();
         });
       } else {
-        if (step.anew) this.easel.reset();
+        if (step.reset) this.easel.reset();
         this.easel.resize(step.size);
       }
     }

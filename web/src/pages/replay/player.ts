@@ -1,14 +1,14 @@
-import { happened, type Cast, type Size } from "./cast";
+import { eventsUntil, type Cast, type Size } from "./cast";
 
-/** Where a recording is drawn, in the order of the calls. */
+/** Canvas draws a recording in the order of the calls. */
 export interface Canvas {
-  /** Begins anew: empty, and of that size. */
+  /** Clears the canvas and sets its size. */
   reset: (size: Size) => void;
   resize: (size: Size) => void;
   write: (text: string) => void;
 }
 
-/** Plays a recording by a clock that somebody else drives. */
+/** Player plays a recording. Its owner drives the clock with advance and seek. */
 export class Player {
   /** Seconds into the recording. */
   position = 0;
@@ -25,10 +25,10 @@ export class Player {
     return this.position >= this.cast.duration;
   }
 
-  /** Goes to a moment; backwards it draws all of it again. */
+  /** Goes to a position; going backwards redraws from the beginning. */
   seek(position: number) {
     this.position = Math.min(this.cast.duration, Math.max(0, position));
-    const until = happened(this.cast.events, this.position);
+    const until = eventsUntil(this.cast.events, this.position);
     if (until < this.drawn) {
       this.canvas.reset(this.cast);
       this.drawn = 0;
@@ -49,7 +49,7 @@ export class Player {
     this.drawn = until;
   }
 
-  /** Lets time pass. */
+  /** Advances the position. */
   advance(seconds: number) {
     this.seek(this.position + seconds);
   }

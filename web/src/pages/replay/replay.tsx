@@ -1,7 +1,8 @@
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { bytes, short } from "../../lib/format";
 import { limited } from "../../lib/limited";
+import { noExecution } from "../../lib/loglines";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { Empty, Failure, Loading, Notice, Page } from "../../ui/parts";
@@ -22,18 +23,18 @@ const RecordingQuery = graphql(`
   }
 `);
 
-// More can be downloaded, but not be played in a page.
+// The most bytes that a page plays. Larger recordings can only be downloaded.
 const largest = 32 * 2 ** 20;
-const largestText = 4 * largest; // with the times, and what JSON makes of it
+const largestText = 4 * largest; // with the times and JSON's escapes
 const longestPause = 2;
 
 async function address(id: string): Promise<string> {
-  const { execution } = await ask(RecordingQuery, { id });
-  if (!execution) throw new ServerError("There is no such execution (any more).");
+  const { execution } = await request(RecordingQuery, { id });
+  if (!execution) throw noExecution();
   return `${execution.outputUrl}&format=asciicast`;
 }
 
-/** What an execution printed, as it was printed. */
+/** Replay replays an execution's output with its timing. */
 export default function Replay({ id }: { id: string }) {
   const [text, setText] = useState<string>();
   const [live, setLive] = useState(false);
@@ -45,14 +46,14 @@ export default function Replay({ id }: { id: string }) {
     return () => window.removeEventListener("hashchange", read);
   }, []);
   const load = useAction(async () => {
-    const { execution } = await ask(RecordingQuery, { id });
-    if (!execution) throw new ServerError("There is no such execution (any more).");
+    const { execution } = await request(RecordingQuery, { id });
+    if (!execution) throw noExecution();
     const printed = execution.usage?.outputBytes ?? 0;
-    if (printed > largest) throw new ServerError(`It printed ${bytes(printed)}, which is too much to be played here. The asciicast can be downloaded.`);
+    if (printed > largest) throw new ServerError(`The output has ${bytes(printed)}, which is too much to play here. Download the asciicast instead.`);
     const response = await fetch(`${execution.outputUrl}&format=asciicast`);
-    if (!response.ok) throw new ServerError(`The recording can't be read: ${response.status}`);
+    if (!response.ok) throw new ServerError(`The recording couldn't be loaded: the server responded with ${response.status}`);
     setLive(execution.state !== "FINISHED");
-    setText(await limited(response.body!, largestText)); // one that runs has printed who knows how much
+    setText(await limited(response.body!, largestText)); // the size of a running program's output is unknown
   });
   const download = useAction(async () => save(await address(id), `${id}.cast`));
   const { run } = load;
@@ -62,7 +63,7 @@ export default function Replay({ id }: { id: string }) {
   return (
     <Page
       title={`Replay of ${short(id)}`}
-      above={{ title: "The execution", href: `/executions/${id}` }}
+      above={{ title: "Execution", href: `/executions/${id}` }}
       actions={
         <>
           <label className="check">
@@ -76,9 +77,9 @@ export default function Replay({ id }: { id: string }) {
       }
     >
       <Failure error={load.error ?? download.error} retry={load.error?.retryable ? () => void load.run() : undefined} />
-      {live && <Notice>It still runs: this is what it had printed when the page was loaded.</Notice>}
+      {live && <Notice>The program is still running. The replay has its output up to when the page was loaded.</Notice>}
       {!cast && !load.error && <Loading what="the recording" />}
-      {cast && !printed && <Empty title="It printed nothing" />}
+      {cast && !printed && <Empty title="No output" />}
       {cast && printed && (
         <Suspense fallback={<Loading what="the player" />}>
           <Stage key={moment} cast={cast} moment={moment} />

@@ -8,8 +8,8 @@ import { Player } from "./player";
 
 const speeds = [0.5, 1, 2, 4, 8];
 
-/** A recording on a screen, with what is needed to play it. */
-export default function Stage({ cast, moment }: { cast: Cast; /** Where it begins, in seconds of the execution, and stands still. */ moment?: number | undefined }) {
+/** Stage shows a recording on a screen, with the controls of the player. */
+export default function Stage({ cast, moment }: { cast: Cast; /** The time of the execution in seconds at which it begins, paused. */ moment?: number | undefined }) {
   const host = useRef<HTMLDivElement>(null);
   const player = useRef<Player>(undefined);
   const [playing, setPlaying] = useState(moment === undefined);
@@ -39,7 +39,7 @@ export default function Stage({ cast, moment }: { cast: Cast; /** Where it begin
 
   useEffect(() => {
     if (!playing) return;
-    let last: number | undefined; // a frame's time can be before the present
+    let last: number | undefined; // the first frame's time can be before the effect's
     let frame = 0;
     const step = (now: number) => {
       player.current?.advance(((now - (last ?? now)) / 1000) * speed);
@@ -62,7 +62,7 @@ export default function Stage({ cast, moment }: { cast: Cast; /** Where it begin
   };
   const copy = async () => {
     const address = new URL(window.location.href);
-    address.hash = `t=${Math.ceil(momentOf(cast, position) * 1000) / 1000}`; // not before what is shown
+    address.hash = `t=${Math.ceil(momentOf(cast, position) * 1000) / 1000}`; // rounded up, so that the link includes everything shown
     try {
       await copyText(address.href);
       setSaid("Copied");
@@ -108,7 +108,7 @@ export default function Stage({ cast, moment }: { cast: Cast; /** Where it begin
           {said}
         </span>
       </div>
-      <div className="replay-box" tabIndex={0} role="region" aria-label="The recording">
+      <div className="replay-box" tabIndex={0} role="region" aria-label="Recording">
         <div ref={host} />
       </div>
     </div>

@@ -7,7 +7,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** Answers the list of environments; a claim never. */
+/** Responds to the list of environments, and never to a claim. */
 function server() {
   const claims = vi.fn();
   vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {
@@ -22,11 +22,11 @@ function server() {
 const button = () => screen.getByRole("button", { name: "Claim it", hidden: true });
 const described = () => document.getElementById(button().getAttribute("aria-describedby")!)!.textContent;
 
-test("the dialog says why it can't claim, and leads to what is missing", async () => {
+test("the dialog says why it can't claim, and focuses the missing choice", async () => {
   const claims = server();
   render(<ClaimDialog open environment="" onClose={() => {}} />);
   expect(button().getAttribute("aria-disabled")).toBe("true");
-  expect(button().hasAttribute("disabled")).toBe(false); // so that a keyboard and a screen reader come to the reason
+  expect(button().hasAttribute("disabled")).toBe(false); // so that keyboard and screen reader users reach the reason
   expect(described()).toBe("Choose the environment first.");
   fireEvent.click(button());
   expect(document.activeElement).toBe(screen.getByLabelText("Environment"));
@@ -37,7 +37,7 @@ test("the dialog says why it can't claim, and leads to what is missing", async (
   expect(button().hasAttribute("aria-disabled")).toBe(false);
   expect(described()).toBe("");
   fireEvent.click(button());
-  expect(described()).toContain("is being claimed");
+  expect(described()).toContain("Claiming a runner");
   expect(button().getAttribute("aria-disabled")).toBe("true");
   fireEvent.click(button());
   await waitFor(() => expect(claims).toHaveBeenCalledOnce());

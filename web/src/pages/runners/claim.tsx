@@ -1,5 +1,5 @@
 import { useCallback, useId, useRef, useState } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { ReleaseMutation } from "../../lib/calls";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
@@ -16,16 +16,16 @@ const ClaimMutation = graphql(`
   }
 `);
 
-/** Claims a runner. As long as it can't, it says why beside the button, which can be reached nevertheless. */
+/** ClaimDialog claims a runner. While it can't, it says why; the button stays focusable. */
 export function ClaimDialog({ open, environment, onClose }: { open: boolean; environment: string; onClose: () => void }) {
   const [chosen, setChosen] = useState("");
   const closings = useRef(0);
   const claim = useAction(async (environmentId: string, minutes: number) => {
     const before = closings.current;
     const labels = [{ name: "by", value: "dashboard" }];
-    const { claimRunner } = await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
+    const { claimRunner } = await request(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
     if (closings.current === before) onClose();
-    else if (claimRunner.runner) await ask(ReleaseMutation, { id: claimRunner.runner.id }); // it was cancelled meanwhile
+    else if (claimRunner.runner) await request(ReleaseMutation, { id: claimRunner.runner.id }); // the dialog was closed meanwhile
   });
   const close = useCallback(() => {
     closings.current++;
@@ -35,7 +35,7 @@ export function ClaimDialog({ open, environment, onClose }: { open: boolean; env
   const value = chosen || environment;
   const why = useId();
   const form = useRef<HTMLFormElement>(null);
-  const reason = claim.busy ? "A runner is being claimed. That can take 10 seconds where none is idle." : value === "" ? "Choose the environment first." : undefined;
+  const reason = claim.busy ? "Claiming a runner. This can take up to 10 seconds if none is idle." : value === "" ? "Choose the environment first." : undefined;
   return (
     <Dialog title="Claim a runner" open={open} onClose={close}>
       <form
@@ -47,7 +47,7 @@ export function ClaimDialog({ open, environment, onClose }: { open: boolean; env
           else void claim.run(value, Number(new FormData(event.currentTarget).get("minutes")));
         }}
       >
-        <p className="soft">It is yours alone until you release it, or until nobody has used it for a while.</p>
+        <p className="soft">The runner is reserved for you until you release it, or until it has been unused for this time.</p>
         <div className="row" style={{ justifyContent: "flex-start" }}>
           <EnvironmentFilter value={value} onChange={setChosen} all="Choose an environment" />
           <label className="row tight">

@@ -1,12 +1,12 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { readFilters, written } from "../../lib/filter";
+import { readFilters, labelText } from "../../lib/filter";
 import { bytes, dated, loadedOf, plural, short } from "../../lib/format";
 import { percent } from "../../lib/usage";
 import { BulkDialog } from "../../ui/bulk";
-import { Choice, EnvironmentFilter, Ignored, LabelFilter, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
-import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
+import { Choice, EnvironmentFilter, IgnoredFilters, LabelFilter, NoMatches, Search, TimeFilter, useFilters } from "../../ui/filters";
+import { ClusterLink, RunnerEventsDialog, RunnerName } from "../../ui/runnerevents";
 import { Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
 import { ReleaseDialog, releaseOne } from "../../ui/release";
@@ -26,7 +26,7 @@ const states = (Object.entries(words) as [State, string][]).filter(([name]) => n
 
 const claimed = (runner: RunnerRow) => runner.state === "CLAIMED";
 
-/** Every runner that there is, live. */
+/** Runners lists all runners, live. */
 export default function Runners() {
   const [params, set] = useFilters();
   const read = readFilters(params, states);
@@ -81,7 +81,7 @@ export default function Runners() {
     },
     { name: "CPU", width: "4.5rem", cell: (runner) => <span className="num">{percent(usage.get(runner.id)?.cpu.share)}</span> },
     { name: "Memory", width: "10.5rem", cell: (runner) => <Memory of={usage.get(runner.id)} /> },
-    { name: "Held by, or waits for", width: "minmax(17rem, 3fr)", card: 2, cell: (runner) => <Holder runner={runner} params={params} /> },
+    { name: "Holder or status", width: "minmax(17rem, 3fr)", card: 2, cell: (runner) => <Holder runner={runner} params={params} /> },
     {
       name: "Actions",
       width: "13.5rem",
@@ -120,13 +120,13 @@ export default function Runners() {
       }
     >
       <div className="filters">
-        <Search label="Held by, a part of a holder or a label" placeholder="Held by: ada" value={heldBy} onChange={(value) => set({ "held-by": value })} />
+        <Search label="Part of a holder or a label" placeholder="Held by: ada" value={heldBy} onChange={(value) => set({ "held-by": value })} />
         <Choice label="State" value={state} onChange={(value) => set({ state: value })} all="Any state" options={states} />
         <TimeFilter read={read} set={set} />
         <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
         <LabelFilter read={read} set={set} />
       </div>
-      <Ignored read={read} set={set} />
+      <IgnoredFilters read={read} set={set} />
       <Failure error={error} retry={again} />
       <Table
         label="Runners"
@@ -149,33 +149,33 @@ export default function Runners() {
           loading ? (
             error ? null : <Loading what="runners" />
           ) : read.words.length > 0 ? (
-            <NoneFound what="runners" read={read} path="/runners" />
+            <NoMatches what="runners" read={read} path="/runners" />
           ) : (
             <Empty title="No runners yet">
-              <p>An environment with warm runners fills its pool by itself.</p>
+              <p>An environment with warm runners fills its pool automatically.</p>
               <Link className="button" href="/">
-                Look at the environments
+                Show environments
               </Link>
             </Empty>
           )
         }
       />
       <ClaimDialog open={claiming} environment={environment} onClose={() => setClaiming(false)} />
-      <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
+      <RunnerEventsDialog runner={shown} onClose={() => setShown(undefined)} />
       <ReleaseDialog runner={releasing} onClose={() => setReleasing(undefined)} />
       <BulkDialog
         rows={several}
         title={`Release ${plural(several?.length ?? 0, "runner")}?`}
         agree={`Release ${several?.length ?? 0}`}
         keep="Keep them"
-        nameOf={(runner) => [short(runner.id), runner.environmentId, runner.claim?.holder ?? "", ...(runner.claim?.labels.map(written) ?? [])].filter((text) => text !== "").join("  ")}
+        nameOf={(runner) => [short(runner.id), runner.environmentId, runner.claim?.holder ?? "", ...(runner.claim?.labels.map(labelText) ?? [])].filter((text) => text !== "").join("  ")}
         act={({ id }) => releaseOne(id)}
         did="released"
         had="were already gone"
         onClose={() => setSeveral(undefined)}
         onDone={again}
       >
-        They end, with all that runs in them and all of their files. What was printed is kept.
+        This ends the runners with all their programs, and deletes their files. Output is kept.
       </BulkDialog>
     </Page>
   );

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { timesAt } from "../../lib/filter";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { useFollow } from "../../lib/hooks";
@@ -25,7 +25,7 @@ const RunnerRowFragment = graphql(`
     }
   }
 `);
-/** A runner, and its place in the list. */
+/** RunnerRow is a runner with its cursor in the list. */
 export type RunnerRow = ResultOf<typeof RunnerRowFragment> & { cursor: string };
 
 const RunnersQuery = graphql(
@@ -58,19 +58,19 @@ const ChangesSubscription = graphql(`
   }
 `);
 
-const every = 5_000; // a claim that is renewed changes no pool
+const every = 5_000; // ms: renewed claims cause no pool event
 
-/** Runners, the latest first: each refresh asks for all of the pages that are loaded. */
+/** runnersOf returns a Source of runners, newest first. Each refresh queries all loaded pages. */
 export function runnersOf(filter: Filter): Source<RunnerRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<RunnerRow>> => {
     const { since, from, to, ...rest } = filter;
-    const { runners } = await ask(RunnersQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
+    const { runners } = await request(RunnersQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
     return { rows: runners.edges.map(({ cursor, node }) => ({ ...node, cursor })), total: runners.totalCount, end: runners.pageInfo.endCursor, more: runners.pageInfo.hasNextPage };
   };
   return { page, refresh: everyPage(page) };
 }
 
-/** The runners that there are, live: whenever a pool's counts change they are asked for again. */
+/** useRunners returns the runners, live: every change of a pool causes a refresh. */
 export function useRunners(filter: Filter) {
   const key = JSON.stringify(filter);
   const source = useMemo(() => runnersOf(JSON.parse(key) as Filter), [key]);

@@ -4,7 +4,7 @@ import { next } from "./useusage";
 const answer = (...nodes: { id: string; usage: { cpuMs: number; memory: number | null; memoryLimit: number; at: string } | null }[]) => ({ runners: { nodes } });
 const at = (second: number, cpuMs: number) => ({ cpuMs, memory: 5, memoryLimit: 10, at: `2026-11-21T00:00:0${second}Z` });
 
-test("a runner's share is known from its second answer on, and one that isn't seen is forgotten", () => {
+test("CPU share is known from the second response, and unseen runners are dropped", () => {
   const first = next(new Map(), answer({ id: "a", usage: at(0, 100) }, { id: "b", usage: null }));
   expect([...first.keys()]).toEqual(["a"]);
   expect(first.get("a")!.cpu.share).toBeUndefined();

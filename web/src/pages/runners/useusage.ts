@@ -27,24 +27,24 @@ export interface RunnerUsage {
   cpu: Measured;
 }
 
-/** So many rows are asked for at once, so that scrolling asks for others now and then only. */
+/** block is the number of rows in one request, so that scrolling rarely causes another. */
 const block = 25;
 
-/** What the runners use whose rows are seen, once a second while the page is. */
+/** useUsage returns the usage of the visible rows' runners, each second while the page is visible. */
 export function useUsage(filter: Filter, rows: readonly RunnerRow[]) {
   const [seen, setSeen] = useState({ first: 0, last: 0 });
   const onSeen = useCallback((first: number, last: number) => setSeen({ first, last }), []);
   const from = Math.floor(seen.first / block) * block;
   const first = (Math.floor(seen.last / block) + 1) * block - from;
   const after = rows[from - 1]?.cursor ?? null;
-  const { environmentId, states, heldBy, labels, to } = filter; // of those before the first of them the last row is asked for
+  const { environmentId, states, heldBy, labels, to } = filter; // the page begins after the row before the block
   const { data } = useQuery(UsageQuery, { environmentId, states, heldBy, labels, to, first, after }, { every: 1_000, skip: rows.length === 0, whileSeen: true });
   const [known, setKnown] = useState<{ data?: Answer; usage: ReadonlyMap<string, RunnerUsage> }>({ usage: new Map() });
   if (data && data !== known.data) setKnown({ data, usage: next(known.usage, data) });
   return { usage: known.usage, onSeen };
 }
 
-/** What is known after an answer. Runners that aren't in it are forgotten. */
+/** next returns the usage after a response, only of runners in it. */
 export function next(before: ReadonlyMap<string, RunnerUsage>, { runners }: Answer): Map<string, RunnerUsage> {
   const after = new Map<string, RunnerUsage>();
   for (const { id, usage } of runners.nodes) {

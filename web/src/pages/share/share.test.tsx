@@ -1,6 +1,6 @@
 import { cleanup, render, screen } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { Rows } from "../../lib/loglines";
 import { SharedPage, type SharedPageProps } from "./share";
 
@@ -14,7 +14,7 @@ const expired = new ServerError("the grant has expired: ask for a new one with c
 const shown = (props: Partial<SharedPageProps>) =>
   render(<SharedPage usable execution={running as never} until="2026-11-22T00:00:00Z" searched={searched} error={undefined} retry={() => {}} tools={<i>download</i>} {...props} />).container;
 
-test("it shows the execution, and leads nowhere", () => {
+test("the shared page shows the execution and has no links", () => {
   const container = shown({});
   expect(container.textContent).toContain("Running");
   expect(container.textContent).toContain("'<img src=x>'");
@@ -23,10 +23,10 @@ test("it shows the execution, and leads nowhere", () => {
 });
 
 test.each([
-  ["expired", expired, "This link has ended"],
-  ["revoked", new ServerError("the token that made the grant has ended, and the grant with it", "UNAUTHENTICATED"), "This link has ended"],
-  ["of another execution", new ServerError("no execution", "EXECUTION_NOT_FOUND"), "This link is for no execution that is kept"],
-  ["without the right", new ServerError("needs WATCH", "FORBIDDEN"), "This link isn't for watching"],
+  ["expired", expired, "This link is no longer valid"],
+  ["revoked", new ServerError("the token that made the grant has ended, and the grant with it", "UNAUTHENTICATED"), "This link is no longer valid"],
+  ["of another execution", new ServerError("no execution", "EXECUTION_NOT_FOUND"), "The execution of this link is no longer kept"],
+  ["without the right", new ServerError("needs WATCH", "FORBIDDEN"), "This link doesn't allow watching"],
 ])("a link that is %s says so", (_, error, says) => {
   const container = shown({ execution: undefined, error });
   expect(container.textContent).toContain(says);
@@ -34,19 +34,19 @@ test.each([
   expect(screen.queryByRole("button")).toBeNull();
 });
 
-test("one that ends while it is watched keeps what was printed", () => {
+test("a link that ends while watched keeps the shown output", () => {
   const container = shown({ error: expired });
-  expect(screen.getByRole("alert").textContent).toContain("This link has ended");
+  expect(screen.getByRole("alert").textContent).toContain("This link is no longer valid");
   expect(container.querySelector("[role=log]")).toBeTruthy();
   expect(container.textContent).not.toContain("download");
-  expect(container.textContent).toContain("Nothing was printed while the link worked");
+  expect(container.textContent).toContain("No output while the link was valid");
 });
 
-test("one without a grant says so, and nothing is asked", () => {
+test("a link without a grant is reported, and nothing is requested", () => {
   expect(shown({ usable: false, execution: undefined }).textContent).toContain("This link is incomplete");
 });
 
-test("a server that doesn't answer can be asked again", () => {
+test("an unreachable server offers a retry", () => {
   shown({ execution: undefined, error: new ServerError("The server doesn't answer.", "UNREACHABLE", "", true) });
   expect(screen.getByRole("button", { name: "Try again" })).toBeTruthy();
 });

@@ -1,6 +1,6 @@
 import { useEffect, type ReactNode } from "react";
 import icon from "../../icon.svg";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { bytes, commandText, duration, moment } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
@@ -9,7 +9,7 @@ import { useSearchedLog, type SearchedLog } from "../../lib/uselog";
 import { LinkBanner } from "../../ui/frame";
 import { LogView, NothingPrinted } from "../../ui/logview";
 import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { DownloadButton } from "../execution/download";
 
 const SharedQuery = graphql(
@@ -33,7 +33,10 @@ const SharedQuery = graphql(
 );
 type Shared = NonNullable<ResultOf<typeof SharedQuery>["execution"]>;
 
-/** The page of a shared link: what one execution prints, and how it ended. It uses the grant of the link and no other token. */
+/**
+ * Share is the page of a shared link: an execution's output log and outcome. It uses the link's grant and no other
+ * token.
+ */
 export default function Share({ id, grant }: { id: string; grant: string }) {
   const usable = id !== "" && grant !== "";
   const { data, error, reload } = useQuery(SharedQuery, { id }, { skip: !usable });
@@ -61,7 +64,7 @@ export interface SharedPageProps {
   /** Whether the link has an id and a grant. */
   usable: boolean;
   execution: Shared | undefined;
-  /** When the link ends. */
+  /** When the link expires. */
   until: string | undefined;
   searched: SearchedLog;
   error: ServerError | undefined;
@@ -79,10 +82,10 @@ export function SharedPage({ usable, execution, until, searched, error, retry, t
           <Empty title={over}>
             {error && (
               <p>
-                The server says: <Told text={error.message} />.
+                Server message: <SafeText text={error.message} />.
               </p>
             )}
-            <p>Ask for a new link where you got this one.</p>
+            <p>Ask the sender of this link for a new one.</p>
           </Empty>
         ) : error ? (
           <Failure error={error} retry={retry} />
@@ -99,7 +102,7 @@ export function SharedPage({ usable, execution, until, searched, error, retry, t
     <Page title={title}>
       {over ? (
         <Notice kind="bad">
-          {over}: <Told text={error!.message} />. What was printed since isn't shown. Ask for a new link where you got this one.
+          {over}: <SafeText text={error!.message} />. Later output isn't shown. Ask the sender of this link for a new one.
         </Notice>
       ) : (
         <Failure error={error} retry={retry} />
@@ -113,31 +116,31 @@ export function SharedPage({ usable, execution, until, searched, error, retry, t
           <Facts>
             {[
               ["Command", <span key="c" className="mono">{commandText(execution.commandLine, 500)}</span>],
-              ["Began", execution.marks.startedAt ? moment(execution.marks.startedAt) : "–"],
-              ["Took", now.usage ? duration(now.usage.wallMs) : "–"],
-              ["Printed", now.usage ? bytes(now.usage.outputBytes) : "–"],
-              ["This link ends", until ? <span key="u" title={until}>{moment(until)}</span> : "–"],
+              ["Started", execution.marks.startedAt ? moment(execution.marks.startedAt) : "–"],
+              ["Duration", now.usage ? duration(now.usage.wallMs) : "–"],
+              ["Output size", now.usage ? bytes(now.usage.outputBytes) : "–"],
+              ["Link expires", until ? <span key="u" title={until}>{moment(until)}</span> : "–"],
             ]}
           </Facts>
         </div>
       </Card>
       <Card title="Output" bare>
-        <LogView {...searched} label="What it printed" tools={over ? undefined : tools} nothing={over ? <Empty title="Nothing was printed while the link worked" /> : <NothingPrinted on={stream} ended={end !== undefined} />} />
+        <LogView {...searched} label="Output log" tools={over ? undefined : tools} nothing={over ? <Empty title="No output while the link was valid" /> : <NothingPrinted on={stream} ended={end !== undefined} />} />
       </Card>
     </Page>
   );
 }
 
-/** Why a link shows nothing (any more); undefined while it does. */
+/** ending says why a link doesn't work; undefined if it works. */
 function ending(usable: boolean, error: ServerError | undefined): string | undefined {
   if (!usable) return "This link is incomplete";
   switch (error?.code) {
     case "UNAUTHENTICATED":
-      return "This link has ended";
+      return "This link is no longer valid";
     case "FORBIDDEN":
-      return "This link isn't for watching";
+      return "This link doesn't allow watching";
     case "EXECUTION_NOT_FOUND":
-      return "This link is for no execution that is kept";
+      return "The execution of this link is no longer kept";
     default:
       return undefined;
   }

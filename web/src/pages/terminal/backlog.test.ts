@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Backlog, type Fetch } from "./backlog";
 
-/** A server that has so many chunks, and more with each one that is drawn. */
+/** A server with n chunks, and more with each one drawn. */
 function printer(chunks: number, chunk = 32 << 10) {
   const server = {
     chunks,
@@ -17,7 +17,7 @@ function printer(chunks: number, chunk = 32 << 10) {
   return server;
 }
 
-test("all is drawn in its order, however much there is", async () => {
+test("all output is drawn in order", async () => {
   const server = printer(1000);
   const backlog = new Backlog(server.fetch);
   let screen = "";
@@ -32,7 +32,7 @@ test("all is drawn in its order, however much there is", async () => {
   expect(server.asked.every(([bytes, text]) => text && bytes <= 1 << 20)).toBe(true);
 });
 
-test("who is in a hurry sees the last of it, and what is printed by then", async () => {
+test("hurry skips to the end, and draws what is printed meanwhile", async () => {
   const server = printer(10_000);
   const backlog = new Backlog(server.fetch);
   const drawn: number[] = [];
@@ -54,7 +54,7 @@ test("who is in a hurry sees the last of it, and what is printed by then", async
   expect(server.asked.length).toBeLessThan(200);
 });
 
-test("who is in a hurry sees the last of it, however long the chunks and what is left of a step", async () => {
+test("hurry skips to the end for all sizes of chunks and steps", async () => {
   for (let chunks = 3_000; chunks < 4_500; chunks += 7) {
     const server = printer(chunks, 8 << 10);
     const backlog = new Backlog(server.fetch);
@@ -72,7 +72,7 @@ test("who is in a hurry sees the last of it, however long the chunks and what is
   }
 });
 
-test("who was in a hurry before it began sees the last of it, once", async () => {
+test("hurry before drain skips once", async () => {
   const server = printer(1000);
   const backlog = new Backlog(server.fetch);
   let drawn = 0;
@@ -92,7 +92,7 @@ test("who was in a hurry before it began sees the last of it, once", async () =>
   expect([skips, drawn]).toEqual([1, 1000]);
 });
 
-test("a hurry when little is left leaves out nothing", async () => {
+test("hurry with little output left skips nothing", async () => {
   const server = printer(3);
   const backlog = new Backlog(server.fetch, "1");
   const drawn: string[] = [];
@@ -107,7 +107,7 @@ test("a hurry when little is left leaves out nothing", async () => {
   expect(drawn).toEqual(["1 ", "2 "]);
 });
 
-test("what was stopped draws no more", async () => {
+test("a stopped backlog draws nothing more", async () => {
   const server = printer(1000);
   const backlog = new Backlog(server.fetch);
   let drawn = 0;

@@ -1,9 +1,8 @@
-// What a program has printed and the screen hasn't drawn yet: it stays on the
-// server, and is fetched as fast as it is drawn.
+// Output that the screen hasn't drawn yet stays on the server. It is fetched as fast as the screen draws.
 
 import type { LossCause } from "../../lib/loss";
 
-/** A page of output; more may be there already if it is full. */
+/** Printed is a page of output. If it is full, there can be more. */
 export interface Printed {
   chunks: readonly { text?: string }[];
   lostBytes: number;
@@ -11,18 +10,18 @@ export interface Printed {
   cursor: string;
 }
 
-/** Asks for the output after a cursor, of about so many bytes; with its text, or only for how much it is. */
+/** Fetch queries about maxBytes of output after a cursor; without `text` only its amount. */
 export type Fetch = (after: string | null, maxBytes: number, text: boolean) => Promise<Printed | undefined>;
 
 const pageBytes = 128 << 10;
-// Steps over what nobody wants to see; the last of them is drawn.
+// Steps in bytes over output to skip. The last step is drawn.
 const strides = [8 << 20, 1 << 20, 128 << 10];
-// No chunk is larger. Many are smaller, so a page that looks full may be the last.
+// The largest chunk. Many are smaller, so a page that looks full can be the last.
 const chunkBytes = 33_000;
 
 const full = (page: Printed, maxBytes: number) => page.chunks.length >= Math.floor(maxBytes / chunkBytes);
 
-/** How far the output has been drawn. */
+/** Backlog draws output up to the present, and knows how far it has come. */
 export class Backlog {
   cursor: string | null;
   private readonly fetch: Fetch;
@@ -34,7 +33,7 @@ export class Backlog {
     this.cursor = cursor;
   }
 
-  /** Leaves out what is there, but the last of it, until all is drawn. */
+  /** Skips existing output except the end, until the screen has caught up. */
   hurry() {
     this.hurried = true;
   }
@@ -43,12 +42,12 @@ export class Backlog {
     this.stopped = true;
   }
 
-  /** Has all drawn that was printed until it comes back; `skipped` hears that something was left out. */
+  /** Draws all output that exists when it returns. It calls `skipped` once if it left out some. */
   async drain(draw: (text: string) => Promise<void>, lost: (bytes: number, cause: LossCause) => void, skipped: () => void): Promise<void> {
-    let told = false;
+    let reported = false;
     while (!this.stopped) {
-      if (this.hurried && (await this.skip()) && !told) {
-        told = true;
+      if (this.hurried && (await this.skip()) && !reported) {
+        reported = true;
         skipped();
       }
       const page = await this.fetch(this.cursor, pageBytes, true);
@@ -67,7 +66,7 @@ export class Backlog {
   private async skip(): Promise<boolean> {
     const from = this.cursor;
     for (const stride of strides) {
-      // From the last full page on, since it may be the very last.
+      // Continues at the last full page, which can be the end.
       let at = this.cursor;
       while (!this.stopped) {
         const page = await this.fetch(at, stride, false);

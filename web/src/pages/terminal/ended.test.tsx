@@ -15,7 +15,7 @@ function show(props: Partial<EndedProps>) {
   return { text: container.textContent, onRelease, onShell };
 }
 
-test("after the end it says until when the runner is claimed, and offers both ways on", () => {
+test("after the end the claim's expiry, Release and New shell are shown", () => {
   const { text, onRelease, onShell } = show({});
   expect(text).toContain("exit status 3");
   expect(text).toContain(`If unused, it is released at ${moment(expiresAt)}.`);
@@ -25,11 +25,11 @@ test("after the end it says until when the runner is claimed, and offers both wa
   expect(onShell).toHaveBeenCalledExactlyOnceWith("r1");
 });
 
-test("a claim without an end says so", () => {
-  expect(show({ runner: { id: "r1", claim: { expiresAt: null } } }).text).toContain("until somebody releases it");
+test("a claim without expiry says so", () => {
+  expect(show({ runner: { id: "r1", claim: { expiresAt: null } } }).text).toContain("until it is released");
 });
 
-test("without its runner nothing is offered", () => {
+test("without the runner no action is offered", () => {
   expect(show({ runner: undefined }).text).not.toContain("claimed");
   expect(screen.queryAllByRole("button")).toEqual([]);
 });

@@ -5,14 +5,14 @@ import type { End } from "./session";
 
 export interface EndedProps {
   end: End;
-  /** Undefined once it isn't claimed any more. */
+  /** Undefined once it is no longer claimed. */
   runner: { id: string; claim: { expiresAt: string | null } | null } | undefined;
   busy: boolean;
   onRelease: () => void;
   onShell: (runnerId: string) => void;
 }
 
-/** How the shell ended, and that its runner is held nevertheless: until when, and what can be done. */
+/** Ended shows the outcome of the shell. Its runner stays claimed: it shows until when, and offers what to do. */
 export function Ended({ end, runner, busy, onRelease, onShell }: EndedProps) {
   const until = runner?.claim?.expiresAt;
   return (
@@ -31,7 +31,7 @@ export function Ended({ end, runner, busy, onRelease, onShell }: EndedProps) {
         )
       }
     >
-      {sentence(end)} {runner && (until ? `Its runner is still claimed. If unused, it is released at ${moment(until)}.` : "Its runner is still claimed, until somebody releases it.")}
+      {sentence(end)} {runner && (until ? `The runner is still claimed. If unused, it is released at ${moment(until)}.` : "The runner is still claimed, until it is released.")}
     </Notice>
   );
 }

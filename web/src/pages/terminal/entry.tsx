@@ -2,7 +2,7 @@ import type { ResultOf } from "../../lib/graphql";
 import { graphql } from "../../lib/graphql";
 import { bytes } from "../../lib/format";
 import { visible } from "../../lib/visible";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { nameOf } from "./paths";
 
 export const EntryFragment = graphql(`
@@ -20,7 +20,7 @@ const editable = 512 * 1024;
 export interface EntryProps {
   file: File;
   chosen: boolean;
-  /** With range where Shift was held. */
+  /** Called with true if Shift was held, for a range. */
   onChoose: (range: boolean) => void;
   onOpen: () => void;
   onDownload: () => void;
@@ -28,7 +28,7 @@ export interface EntryProps {
   onDelete: () => void;
 }
 
-/** A row of the files panel. */
+/** Entry is a row of the files panel. */
 export function Entry({ file, chosen, onChoose, onOpen, onDownload, onRename, onDelete }: EntryProps) {
   const written = nameOf(file.path);
   const name = visible(written);
@@ -39,16 +39,16 @@ export function Entry({ file, chosen, onChoose, onOpen, onDownload, onRename, on
       <input type="checkbox" aria-label={`Select ${name}`} checked={chosen} onChange={(event) => onChoose((event.nativeEvent as MouseEvent).shiftKey)} />
       {opens ? (
         <button type="button" className="button plain small clip grow" style={{ justifyContent: "flex-start", display: "block", textAlign: "left" }} onClick={onOpen} title={file.type === "FILE" ? `Edit ${name}` : name}>
-          <Told text={written} />
+          <SafeText text={written} />
           {file.type === "DIRECTORY" && "/"}
         </button>
       ) : (
         <span className="clip grow" style={{ padding: "0 0.5rem" }} title={target ? `${name} → ${target}` : name}>
-          <Told text={written} />
+          <SafeText text={written} />
           {file.linkTarget && (
             <span className="soft">
               {" → "}
-              <Told text={file.linkTarget} />
+              <SafeText text={file.linkTarget} />
             </span>
           )}
         </span>

@@ -1,4 +1,4 @@
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
 
 const FileQuery = graphql(`
@@ -14,36 +14,36 @@ const FileQuery = graphql(`
   }
 `);
 
-/** A file as it was at a moment. */
-export interface Look {
+/** FileState is a file's metadata at one moment. */
+export interface FileState {
   size: number;
   modifiedAt: string;
   mode: string;
   downloadUrl: string;
 }
 
-/** Looks at a file; it fails where there is none. */
-export async function look(runnerId: string, path: string): Promise<Look> {
-  const found = await glance(runnerId, path);
-  if (!found) throw new ServerError(`${path} isn't there any more, or is no file.`);
+/** fileState returns a file's state. It throws if there is no file. */
+export async function fileState(runnerId: string, path: string): Promise<FileState> {
+  const found = await findFile(runnerId, path);
+  if (!found) throw new ServerError(`${path} no longer exists or isn't a file.`);
   return found;
 }
 
-/** Looks at what may be a file. */
-export async function glance(runnerId: string, path: string): Promise<Look | undefined> {
-  const { runner } = await ask(FileQuery, { runnerId, path });
-  if (!runner) throw new ServerError("The runner is gone, and its files with it.", "RUNNER_GONE");
+/** findFile returns a file's state; undefined if there is no file. It throws RUNNER_GONE without the runner. */
+export async function findFile(runnerId: string, path: string): Promise<FileState | undefined> {
+  const { runner } = await request(FileQuery, { runnerId, path });
+  if (!runner) throw new ServerError("The runner and its files are gone.", "RUNNER_GONE");
   const { file } = runner;
   return file?.downloadUrl ? { ...file, downloadUrl: file.downloadUrl } : undefined;
 }
 
-/** Whether anything is at a path, a directory for example. */
-export async function taken(runnerId: string, path: string): Promise<boolean> {
-  return (await ask(FileQuery, { runnerId, path })).runner?.file != null;
+/** exists reports whether a path exists, also as a directory. */
+export async function exists(runnerId: string, path: string): Promise<boolean> {
+  return (await request(FileQuery, { runnerId, path })).runner?.file != null;
 }
 
-/** Whether a file is, as far as can be seen, what it was. */
-export function same(before: Look, now: Look | undefined): boolean {
+/** same reports whether a file seems unchanged, by size and time of modification. */
+export function same(before: FileState, now: FileState | undefined): boolean {
   return now !== undefined && now.size === before.size && now.modifiedAt === before.modifiedAt;
 }
 
@@ -60,9 +60,9 @@ const UpdateMutation = graphql(`
 
 export type Write = { path: string; mode: string } & ({ text: string } | { directory: true });
 
-/** Writes and deletes files; it fails with the first that could not be. */
+/** update writes and deletes files. It throws the first failure. */
 export async function update(input: { runnerId: string; delete?: string[]; write?: Write[] }) {
-  const { updateFiles } = await ask(UpdateMutation, { input });
+  const { updateFiles } = await request(UpdateMutation, { input });
   const failed = updateFiles.failed[0];
   if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
 }
@@ -77,7 +77,7 @@ const MoveMutation = graphql(`
   }
 `);
 
-/** Gives an entry another path. It replaces nothing. */
+/** move moves an entry. It never replaces another one. */
 export async function move(runnerId: string, from: string, to: string) {
-  await ask(MoveMutation, { input: { runnerId, from, to } });
+  await request(MoveMutation, { input: { runnerId, from, to } });
 }

@@ -1,10 +1,10 @@
 import { useState, type FormEvent } from "react";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { plural } from "../../lib/format";
 import { useAction } from "../../lib/hooks";
 import { Dialog, Failure, Field } from "../../ui/parts";
-import { Told } from "../../ui/told";
-import { move, taken, update } from "./file";
+import { SafeText } from "../../ui/safetext";
+import { move, exists, update } from "./file";
 import { deletesAll, join, nameOf, wrongName } from "./paths";
 
 interface NameProps {
@@ -14,11 +14,11 @@ interface NameProps {
   initial?: string;
   action: string;
   onClose: () => void;
-  /** Does it, with the name. */
+  /** Called with a valid name. */
   onName: (name: string) => Promise<void>;
 }
 
-/** Asks for a name. What is wrong with it is said at the field. */
+/** NameDialog asks for a name. Errors are shown at the field. */
 function NameDialog({ title, label, hint, initial = "", action, onClose, onName }: NameProps) {
   const [name, setName] = useState(initial);
   const [wrong, setWrong] = useState<string>();
@@ -73,18 +73,18 @@ export interface NewProps {
   onMade: (path: string) => void;
 }
 
-/** Makes an empty file or directory, which the programs in the runner may change. */
+/** NewDialog creates an empty file or directory, writable for the programs in the runner. */
 export function NewDialog({ runnerId, directory, kind, onClose, onMade }: NewProps) {
   return (
     <NameDialog
       title={`New ${kind}`}
       label="Name"
-      hint={`It is made in ${directory}. A name with slashes makes the directories above it, too.`}
-      action={`Make the ${kind}`}
+      hint={`Created in ${directory}. A name with slashes also creates the parent directories.`}
+      action={`Create the ${kind}`}
       onClose={onClose}
       onName={async (name) => {
         const path = join(directory, name);
-        if (await taken(runnerId, path)) throw new ServerError(`${name} is there already.`);
+        if (await exists(runnerId, path)) throw new ServerError(`${name} already exists.`);
         await update({ runnerId, write: [kind === "file" ? { path, text: "", mode: "0666" } : { path, directory: true, mode: "0777" }] });
         onMade(path);
       }}
@@ -100,13 +100,13 @@ export interface RenameProps {
   onRenamed: () => void;
 }
 
-/** Gives a file or a directory another name, or another place. */
+/** RenameDialog renames or moves a file or a directory. */
 export function RenameDialog({ runnerId, directory, path, onClose, onRenamed }: RenameProps) {
   return (
     <NameDialog
       title="Rename"
       label="New name"
-      hint="A path moves it: sub/name into the directory sub here, /tmp/name to there."
+      hint="A path moves it: sub/name into the subdirectory sub, /tmp/name into /tmp."
       initial={nameOf(path)}
       action="Rename"
       onClose={onClose}
@@ -126,9 +126,9 @@ export interface DeleteProps {
   onDeleted: () => void;
 }
 
-const named = 10; // as many are listed
+const named = 10; // entries listed by name
 
-/** Deletes files and directories, once that was meant. */
+/** DeleteDialog deletes files and directories after a confirmation. */
 export function DeleteDialog({ runnerId, paths, onClose, onDeleted }: DeleteProps) {
   const remove = useAction(async () => {
     if (paths.some(deletesAll)) throw new ServerError("A file named * can't be deleted here, because * means all files. Rename it first.");
@@ -141,7 +141,7 @@ export function DeleteDialog({ runnerId, paths, onClose, onDeleted }: DeleteProp
       <ul className="break mono small named">
         {paths.slice(0, named).map((path) => (
           <li key={path}>
-            <Told text={path} />
+            <SafeText text={path} />
           </li>
         ))}
         {paths.length > named && <li>and {plural(paths.length - named, "more", "more")}</li>}

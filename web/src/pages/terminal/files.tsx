@@ -5,11 +5,11 @@ import { useAction, useQuery } from "../../lib/hooks";
 import { upload } from "../../lib/upload";
 import { visible } from "../../lib/visible";
 import { Card, Failure, Loading, Notice } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { save } from "../execution/download";
 import { EditDialog } from "./edit";
 import { Entry, EntryFragment, type File } from "./entry";
-import { glance, look } from "./file";
+import { fileState, findFile } from "./file";
 import { DeleteDialog, NewDialog, RenameDialog } from "./filedialogs";
 import { choose, join, nameOf, parent } from "./paths";
 
@@ -32,11 +32,14 @@ const FilesQuery = graphql(
 );
 
 const home = "/workspace";
-const every = 4_000; // ms between two looks; each counts as a use of the runner
+const every = 4_000; // ms between two queries; each counts as a use of the runner
 
 type Asked = { what: "new"; kind: "file" | "directory" } | { what: "edit" | "rename"; path: string } | { what: "delete"; paths: string[] };
 
-/** The files of a runner: list, make, upload, edit, rename, download, delete. Only a live panel looks by itself, since that keeps the claim. */
+/**
+ * FilePanel manages a runner's files. Only a live panel refreshes automatically, because each query prolongs the
+ * claim.
+ */
 export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: string; live?: boolean; gone?: boolean }) {
   const [directory, setDirectory] = useState(home);
   const { data, error, reload } = useQuery(FilesQuery, { runnerId, path: directory }, { skip: gone, ...(live && { every }) });
@@ -63,7 +66,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
       for (let next = queue.current.shift(); next; next = queue.current.shift()) {
         const { path, file } = next;
         setProgress({ name: file.name, share: 0 });
-        const before = await glance(runnerId, path);
+        const before = await findFile(runnerId, path);
         await upload(runnerId, path, file, (share) => setProgress({ name: file.name, share }));
         sent.push({ name: visible(file.name), replaced: before !== undefined });
       }
@@ -83,7 +86,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
     void send.run();
   };
   const download = useAction(async (paths: readonly string[]) => {
-    for (const path of paths) save((await look(runnerId, path)).downloadUrl, nameOf(path));
+    for (const path of paths) save((await fileState(runnerId, path)).downloadUrl, nameOf(path));
   });
   const drop = (event: DragEvent) => {
     event.preventDefault();
@@ -93,9 +96,9 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
   const files = data?.runner?.files;
   const shown = files?.nodes.filter((file) => nameOf(file.path).toLowerCase().includes(wanted.toLowerCase())) ?? [];
   const paths = shown.map((file) => pathOf(directory, file));
-  const chosen = paths.filter((path) => selected.has(path)); // what isn't seen is never acted upon
+  const chosen = paths.filter((path) => selected.has(path)); // actions never affect hidden entries
   const downloadable = chosen.filter((path) => shown[paths.indexOf(path)]!.type === "FILE");
-  /** Closes a dialog, unless another one is open by now. */
+  /** Closes a dialog, unless another one has replaced it. */
   const close = (mine: Asked, next?: Asked) => setAsked((now) => (now === mine ? next : now));
   const changed = () => {
     setDid("");
@@ -105,7 +108,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
   if (gone) {
     return (
       <>
-        <Notice>The runner is gone, and its files with it.</Notice>
+        <Notice>The runner and its files are gone.</Notice>
         {edit}
       </>
     );
@@ -132,7 +135,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
               hidden
               onChange={(event) => {
                 add(event.target.files ?? []);
-                event.target.value = ""; // else the same file, chosen again, changes nothing
+                event.target.value = ""; // so that choosing the same file again is a change
               }}
             />
             <button type="button" className="button small" onClick={() => setAsked({ what: "new", kind: "file" })}>
@@ -148,11 +151,11 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
         }
       >
         <div className="row files-bar" style={{ flexWrap: "nowrap" }}>
-          <button type="button" className="button small" aria-label="The directory above" disabled={directory === "/"} onClick={() => enter(parent(directory))}>
+          <button type="button" className="button small" aria-label="Parent directory" disabled={directory === "/"} onClick={() => enter(parent(directory))}>
             ↑
           </button>
           <span className="mono clip grow" title={visible(directory)}>
-            <Told text={directory} />
+            <SafeText text={directory} />
           </span>
           {!live && (
             <button type="button" className="button small" onClick={reload}>
@@ -191,7 +194,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
         {progress && (
           <div className="files-bar">
             <div className="small clip">
-              <Told text={progress.name} />: {Math.round(progress.share * 100)} %
+              <SafeText text={progress.name} />: {Math.round(progress.share * 100)} %
             </div>
             <progress value={progress.share} style={{ width: "100%" }} aria-label={`Uploading ${visible(progress.name)}`} />
           </div>
@@ -201,11 +204,11 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
         </p>
         <Failure error={error ?? send.error ?? download.error} />
         {!files && !error && <Loading what="the files" />}
-        {files?.nodes.length === 0 && <p className="soft small" style={{ padding: "1rem 0.75rem" }}>Nothing here. Drop files here to upload them.</p>}
+        {files?.nodes.length === 0 && <p className="soft small" style={{ padding: "1rem 0.75rem" }}>This directory is empty. Drop files here to upload them.</p>}
         {files && files.nodes.length > 0 && shown.length === 0 && (
           <div className="row files-bar" role="status">
             <span className="small break grow">
-              None of the {plural(files.nodes.length, "name")} in <Told text={directory} /> contains “<Told text={wanted} />”.
+              None of the {plural(files.nodes.length, "name")} in <SafeText text={directory} /> contains “<SafeText text={wanted} />”.
             </span>
             <button type="button" className="button small" onClick={() => setWanted("")}>
               Show all
@@ -232,7 +235,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
             );
           })}
         </ul>
-        {files?.pageInfo.hasNextPage && <p className="small soft files-bar">Only the first thousand are shown, and searched.</p>}
+        {files?.pageInfo.hasNextPage && <p className="small soft files-bar">Only the first 1,000 entries are shown and searched.</p>}
       </Card>
       {asked?.what === "new" && (
         <NewDialog
@@ -253,7 +256,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
   );
 }
 
-/** Paths come as they were asked for: below the directory, or absolute. */
+/** pathOf returns an entry's absolute path. The API returns it relative to the directory, or absolute. */
 function pathOf(directory: string, file: File): string {
   return file.path.startsWith("/") ? file.path : join(directory, file.path);
 }

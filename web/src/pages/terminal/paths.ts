@@ -1,6 +1,6 @@
-// Paths in a runner, as the files panel uses them.
+// Paths in a runner, for the files panel.
 
-/** A path below a directory; an absolute one stays what it is. */
+/** join resolves a name in a directory; an absolute name stays unchanged. */
 export function join(directory: string, name: string): string {
   if (name.startsWith("/")) return name;
   return directory === "/" ? `/${name}` : `${directory}/${name}`;
@@ -14,14 +14,17 @@ export function nameOf(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-/** Why a name can't be a new entry's; undefined where it can. */
+/** wrongName says why a new entry can't have this name; undefined if it can. */
 export function wrongName(name: string): string | undefined {
-  if (name === "") return "Give it a name.";
+  if (name === "") return "Enter a name.";
   if (name.split("/").some((part) => part === "." || part === "..") || name.endsWith("/")) return "A name can't be . or .., or end with a slash.";
   return undefined;
 }
 
-/** What is chosen after a click on a path. With a range everything from the last click on becomes what the path becomes. */
+/**
+ * choose returns the selection after a click on a path. With `from` it gives all paths in between the clicked one's
+ * new state.
+ */
 export function choose(chosen: ReadonlySet<string>, paths: readonly string[], path: string, from?: string): Set<string> {
   const after = new Set(chosen);
   const ends = [paths.indexOf(from ?? path), paths.indexOf(path)];
@@ -33,7 +36,7 @@ export function choose(chosen: ReadonlySet<string>, paths: readonly string[], pa
   return after;
 }
 
-/** A path that deletes more than the entry it names: the API takes a * at its end for everything in the directory. */
+/** deletesAll reports whether deleting a path would empty its directory: the API reads a final * as all entries. */
 export function deletesAll(path: string): boolean {
   return nameOf(path) === "*";
 }

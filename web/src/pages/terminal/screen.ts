@@ -6,11 +6,10 @@ import { withoutInlineStyles } from "./styles";
 
 const theme: ITheme = { background: "#0c1113", foreground: "#e3e9e8", cursor: "#64c4cc", selectionBackground: "#1f5961" };
 
-// OSC: titles, links, colours of the page's, the clipboard. What a program
-// prints is nobody's wish, so none of it leaves the screen.
+// OSC codes for titles, links, colours and the clipboard. A program's output must have no effect outside the screen.
 const refused = [0, 1, 2, 8, 9, 52, 133, 777, 1337];
 
-/** A terminal's screen on which programs can do nothing but draw. */
+/** Screen is a terminal's screen on which programs can only draw. */
 export class Screen {
   readonly terminal: Terminal;
   private readonly fitter = new FitAddon();
@@ -32,7 +31,7 @@ export class Screen {
     this.terminal.loadAddon(this.fitter);
     this.terminal.loadAddon(this.serializer);
     let pressed = "";
-    this.terminal.onKey(({ key }) => (pressed = key)); // its data comes next
+    this.terminal.onKey(({ key }) => (pressed = key)); // onData follows with the same text
     this.terminal.onData((text) => {
       const typed = text === pressed;
       pressed = "";
@@ -40,13 +39,13 @@ export class Screen {
     });
     this.terminal.attachCustomKeyEventHandler((event) => {
       if (event.type !== "keydown" || !event.ctrlKey || !event.shiftKey || event.code !== "KeyC") return true;
-      navigator.clipboard?.writeText(this.terminal.getSelection()).catch(() => {}); // without TLS there is none
+      navigator.clipboard?.writeText(this.terminal.getSelection()).catch(() => {}); // browsers have no clipboard API without TLS
       event.preventDefault();
       return false;
     });
   }
 
-  /** Puts it on the page, in the size that it has or in that of its place. */
+  /** Shows the screen in an element, with its own size or, if `fits`, the element's. */
   open(host: HTMLElement, fits = true) {
     this.terminal.open(host);
     if (fits) this.fit();
@@ -64,7 +63,7 @@ export class Screen {
     this.terminal.write(text, done);
   }
 
-  /** Writes what was printed before: questions in it were answered then. What is typed meanwhile counts. */
+  /** Draws earlier output without answering its terminal queries again. Typed keys are still sent. */
   replay(text: string): Promise<void> {
     this.muted++;
     return new Promise((resolve) =>
@@ -75,7 +74,7 @@ export class Screen {
     );
   }
 
-  /** What brings the screen back when it is replayed. */
+  /** Returns a text that restores the screen with replay. */
   save(): string {
     return this.serializer.serialize({ scrollback: 1_000 });
   }

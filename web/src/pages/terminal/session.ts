@@ -1,4 +1,4 @@
-import { ask, type ServerError } from "../../lib/ask";
+import { request, type ServerError } from "../../lib/request";
 import { follow } from "../../lib/follow";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { type LossCause, missing } from "../../lib/loss";
@@ -66,8 +66,7 @@ export interface Watcher {
 
 const screens = "rockpool.screen.";
 
-// Characters that wait for the screen. More, and the server is asked for no more
-// until they are drawn: a flood stays there.
+// Characters that may wait for the screen. Beyond that the session requests no more output until they are drawn.
 const mostWaiting = 1 << 19;
 const retryAfter = 500; // ms: the server may be restarting
 
@@ -76,7 +75,7 @@ interface Saved {
   screen: string;
 }
 
-/** One terminal on the page: it shows what is printed, and sends what is typed. */
+/** TerminalSession connects a screen to an execution: it draws the output and sends typed keys. */
 export class TerminalSession {
   readonly screen: Screen;
   private readonly id: string;
@@ -96,7 +95,7 @@ export class TerminalSession {
     this.id = id;
     this.watcher = watcher;
     this.typist = new Typist(
-      async (text, offset) => (await ask(WriteStdinMutation, { input: { executionId: id, text, offset: offset ?? null } })).writeStdin,
+      async (text, offset) => (await request(WriteStdinMutation, { input: { executionId: id, text, offset: offset ?? null } })).writeStdin,
       (error) => {
         if (error.code !== "CONFLICT") watcher.onError(error);
       },
@@ -105,7 +104,7 @@ export class TerminalSession {
       if (!this.over) this.typist.type(text);
     });
     this.screen.terminal.onResize(() => this.resized());
-    // Who presses a key wants to see what comes of it.
+    // A key press skips the backlog, so that its effect shows soon.
     this.screen.terminal.onKey(() => {
       if (this.behind) this.backlog.hurry();
     });
@@ -121,18 +120,18 @@ export class TerminalSession {
       await this.screen.replay(saved.screen);
       this.backlog.cursor = this.drawn = saved.cursor;
     }
-    // What was printed before: questions in it were answered then.
+    // Terminal queries in earlier output were answered before.
     await this.catchUp((text) => this.screen.replay(text));
   }
 
-  /** Draws what is on the server, at the screen's pace, and then follows. */
+  /** Draws the server's output at the screen's pace, and then follows it. */
   private async catchUp(draw: (text: string) => Promise<void>) {
     this.behind = true;
     try {
       await this.backlog.drain(
         draw,
         (bytes, cause) => this.missing(bytes, cause),
-        () => this.note("what was printed meanwhile was left out here"),
+        () => this.note("output was skipped here"),
       );
     } catch (error) {
       if (!this.closed) this.watcher.onError(error as ServerError);
@@ -147,7 +146,7 @@ export class TerminalSession {
     this.stopFollowing = follow(EventsSubscription, {
       variables: () => ({ executionId: this.id, after: this.backlog.cursor }),
       next: ({ executionEvents: event }) => {
-        if (this.behind) return; // it comes again
+        if (this.behind) return; // catchUp fetches it again
         this.backlog.cursor = event.cursor;
         if (event.__typename === "ExecutionOutput") this.show(event.text, event.cursor);
         if (event.__typename === "ExecutionOutputLost") this.missing(event.bytes, event.cause);
@@ -176,7 +175,7 @@ export class TerminalSession {
   private async printed(after: string | null, maxBytes: number, text: boolean): Promise<Printed | undefined> {
     for (;;) {
       try {
-        const { execution } = await ask(PrintedQuery, { id: this.id, after, maxBytes, text });
+        const { execution } = await request(PrintedQuery, { id: this.id, after, maxBytes, text });
         return execution?.output;
       } catch (error) {
         if (!(error as ServerError).retryable || this.closed) throw error;
@@ -197,8 +196,8 @@ export class TerminalSession {
     clearTimeout(this.resizing);
     this.resizing = setTimeout(() => {
       const { columns, rows } = this.screen.size;
-      // What isn't on a terminal, or has ended, has no size.
-      if (!this.over) ask(ResizeMutation, { input: { executionId: this.id, columns, rows } }).catch(() => {});
+      // Executions without a terminal or that have ended refuse a size.
+      if (!this.over) request(ResizeMutation, { input: { executionId: this.id, columns, rows } }).catch(() => {});
     }, 80);
   }
 
@@ -209,11 +208,11 @@ export class TerminalSession {
   private save = () => {
     if (!this.drawn) return;
     try {
-      // A screen is large, and there is room for some: only the latest is kept.
+      // Screens are large and storage is limited, so only the latest is kept.
       for (const key of Object.keys(sessionStorage)) if (key.startsWith(screens) && key !== this.key) sessionStorage.removeItem(key);
       sessionStorage.setItem(this.key, JSON.stringify({ cursor: this.drawn, screen: this.screen.save() } satisfies Saved));
     } catch {
-      // Without room for it, the screen is drawn from the beginning.
+      // Without storage the screen is drawn from the beginning.
     }
   };
 

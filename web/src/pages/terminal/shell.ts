@@ -1,4 +1,4 @@
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
 
 const ClaimMutation = graphql(`
@@ -21,21 +21,20 @@ const StartMutation = graphql(`
   }
 `);
 
-// The best shell that there is, as rockpool runner shell starts it. Bash
-// controls its jobs through standard error.
+// Starts bash, or sh without it, as `rockpool runner shell` does. Bash does job control on standard error.
 const anyShell = "if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi";
 
-/** Claims a runner for a shell. */
+/** claim claims a runner for a shell, and returns its id. */
 export async function claim(environmentId: string): Promise<string> {
   const labels = [{ name: "by", value: "dashboard" }];
-  const { claimRunner } = await ask(ClaimMutation, { input: { environmentId, waitFor: 15, inactivityTimeout: 600, labels } });
-  if (!claimRunner.runner) throw new Error("the answer has no runner"); // only one that asked for a ticket has none
+  const { claimRunner } = await request(ClaimMutation, { input: { environmentId, waitFor: 15, inactivityTimeout: 600, labels } });
+  if (!claimRunner.runner) throw new Error("the server's response has no runner"); // only claims with a ticket have none
   return claimRunner.runner.id;
 }
 
-/** Starts a shell in a claimed runner, and returns its execution. */
+/** startShell starts a shell in a claimed runner, and returns the execution's id. */
 export async function startShell(runnerId: string): Promise<string> {
-  const { startExecution } = await ask(StartMutation, {
+  const { startExecution } = await request(StartMutation, {
     input: { runnerId, command: ["sh", "-c", anyShell], commandLine: "shell", timeLimit: 0, terminal: { columns: 80, rows: 24 } },
   });
   return startExecution.execution.id;

@@ -1,10 +1,10 @@
 import { expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { Typist, type Written } from "./stdin";
 
 const limit = 100_000; // ms, which only ends a test that would hang
 
-test("keys go in their order, those that wait together", async () => {
+test("keys are sent in order, waiting ones together", async () => {
   const calls: [string, number | undefined, (written: Written) => void][] = [];
   const typist = new Typist((text, offset) => new Promise((resolve) => calls.push([text, offset, resolve])), () => {});
   for (const key of "abc") typist.type(key);
@@ -14,7 +14,7 @@ test("keys go in their order, those that wait together", async () => {
   expect(calls[1]!.slice(0, 2)).toEqual(["bc", undefined]);
 });
 
-test("what got no answer is sent again with the same offset", async () => {
+test("a call without a response is repeated with the same offset", async () => {
   vi.useFakeTimers();
   const calls: [string, number | undefined][] = [];
   let broken = false;
@@ -40,7 +40,7 @@ test("what got no answer is sent again with the same offset", async () => {
   vi.useRealTimers();
 });
 
-test("an error that no retry mends is shown, and typing goes on", async () => {
+test("a final error is shown, and typing continues", async () => {
   const failures: string[] = [];
   let refuse = true;
   const sent: string[] = [];

@@ -1,19 +1,19 @@
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 
 export interface Written {
   offset: number;
 }
 
-/** Bytes; those of a repetition with the offset at which they belong, so that none is written twice. */
+/** Write writes text. A retry names the offset of the text, so that no byte is written twice. */
 export type Write = (text: string, offset: number | undefined) => Promise<Written>;
 
 const firstDelay = 200;
 const longestDelay = 3_000;
 
 /**
- * Feeds keys to a program in their order: what is typed while a call is on its
- * way goes with the next. A call that got no answer is repeated, and only that
- * names an offset: where others type too, what comes at an old one is left out.
+ * Typist sends keys to a program in order. Keys typed during a call go with the next one. It repeats a call without a
+ * response. Only the repetition names an offset, because the server drops bytes at an old offset, also when others
+ * type too.
  */
 export class Typist {
   private waiting = "";
@@ -40,7 +40,7 @@ export class Typist {
   private async go() {
     if (this.busy) return;
     this.busy = true;
-    let failures = 0; // since the last answer
+    let failures = 0; // since the last success
     while (this.waiting !== "" && !this.stopped) {
       const text = this.waiting;
       this.waiting = "";
@@ -49,7 +49,7 @@ export class Typist {
         failures = 0;
       } catch (error) {
         const { retryable } = error as ServerError;
-        // Without an offset nobody knows whether it was written.
+        // Without an offset it is unknown whether the text was written.
         if (!retryable || this.offset === undefined) {
           this.failed(error as ServerError);
           failures = 0;

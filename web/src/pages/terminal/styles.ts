@@ -1,6 +1,5 @@
-// xterm writes its styles into style elements and style attributes, both of
-// which the page's policy forbids: a program's output stands beside them. The
-// same styles are allowed where a script sets them one by one.
+// xterm writes its styles into style elements and style attributes. The page's policy forbids both, because the page
+// shows the output of programs. The policy allows the same styles if a script sets them one by one.
 
 function create(this: Document, name: string, options?: ElementCreationOptions): HTMLElement {
   if (name === "style") return adopting();
@@ -9,7 +8,7 @@ function create(this: Document, name: string, options?: ElementCreationOptions):
   return element;
 }
 
-/** Stands for a style element, and holds its text in a style sheet that the page adopts. */
+/** adopting returns a replacement for a style element. It puts the text into a style sheet that the page adopts. */
 function adopting(): HTMLElement {
   const element = Document.prototype.createElement.call(document, "template") as HTMLElement;
   const sheet = new CSSStyleSheet();
@@ -37,8 +36,8 @@ function setAttribute(this: HTMLElement, name: string, value: string) {
 let users = 0;
 
 /**
- * Has the page's elements made so, until the function that it returns is
- * called: xterm makes spans whenever it draws.
+ * withoutInlineStyles replaces document.createElement until the returned function is called. xterm creates spans
+ * whenever it draws.
  */
 export function withoutInlineStyles(): () => void {
   if (users++ === 0) document.createElement = create as typeof document.createElement;

@@ -1,6 +1,6 @@
 import { lazy, Suspense, useEffect, useState } from "react";
 import { Link, useLocation } from "wouter";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { short } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery, useShown } from "../../lib/hooks";
@@ -31,9 +31,9 @@ const TerminalQuery = graphql(`
   }
 `);
 
-const every = 3_000; // ms between two looks at the claim, once nothing here prolongs it
+const every = 3_000; // ms between two queries of the claim, after the shell has ended
 
-/** An execution on a terminal, beside the files of its runner. */
+/** Terminal shows an execution on a terminal, with the files of its runner. */
 export default function Terminal({ id }: { id: string }) {
   const [end, setEnd] = useState<End>();
   const [gone, setGone] = useState(false);
@@ -55,7 +55,7 @@ export default function Terminal({ id }: { id: string }) {
     return (
       <Page title="Terminal" above={above}>
         {error?.code === "EXECUTION_NOT_FOUND" ? (
-          <Empty title="There is no such execution (any more)">
+          <Empty title="Execution not found">
             <Link href="/terminal" className="button">
               Open a shell
             </Link>
@@ -76,7 +76,7 @@ export default function Terminal({ id }: { id: string }) {
       actions={
         <>
           <Link className="button" href={`/executions/${id}`}>
-            All about it
+            Open execution
           </Link>
           {runner && !end && (
             <button type="button" className="button danger" onClick={() => setReleasing(true)}>

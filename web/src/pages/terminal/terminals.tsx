@@ -1,7 +1,7 @@
 import { useEffect } from "react";
 import { Link, useLocation, useSearchParams } from "wouter";
 import { useHistoryState } from "wouter/use-browser-location";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { ReleaseMutation } from "../../lib/calls";
 import { plural, short } from "../../lib/format";
 import { useAction, useShown } from "../../lib/hooks";
@@ -9,17 +9,17 @@ import { useEnvironments } from "../../lib/pools";
 import { Empty, Failure, Loading, Page } from "../../ui/parts";
 import { claim, startShell } from "./shell";
 
-/** Where a shell is to be: in a runner of an environment, or in one that is claimed already. */
+/** Terminals opens a shell in a new runner of an environment, or in a claimed runner. */
 export default function Terminals() {
   const { environments, error, reload } = useEnvironments();
   const [search] = useSearchParams();
   const [, navigate] = useLocation();
   const runner = search.get("runner");
-  const clicked = useHistoryState<{ start: boolean } | null>()?.start ?? false; // an address alone starts nothing
+  const clicked = useHistoryState<{ start: boolean } | null>()?.start ?? false; // opening the address alone starts nothing
   const shown = useShown();
   const open = useAction(async (where: { environment: string } | { runner: string }) => {
     const id = "runner" in where ? where.runner : await claim(where.environment);
-    if (!shown() && "environment" in where) return void (await ask(ReleaseMutation, { id }));
+    if (!shown() && "environment" in where) return void (await request(ReleaseMutation, { id }));
     const shell = await startShell(id);
     if (shown()) navigate(`/terminal/${shell}`, { replace: "runner" in where });
   });
@@ -42,12 +42,12 @@ export default function Terminals() {
               </button>
             </p>
           )}
-          <p className="soft">A shell in a runner of its own, claimed for you. It is released when nobody has used it for ten minutes.</p>
+          <p className="soft">Open a shell in a new runner, claimed for you. The runner is released after 10 minutes without use.</p>
           {!environments && !error && <Loading what="the environments" />}
           {environments?.length === 0 && (
-            <Empty title="There is no environment yet">
+            <Empty title="No environments yet">
               <Link href="/new-environment" className="button primary">
-                Create one
+                Create an environment
               </Link>
             </Empty>
           )}
@@ -56,7 +56,7 @@ export default function Terminals() {
               <div className="card" key={environment.id}>
                 <div>
                   <h2 className="break">{environment.id}</h2>
-                  <span className="soft small num">{environment.pool.idle > 0 ? `${plural(environment.pool.idle, "warm runner")}` : "None is warm; one will be started"}</span>
+                  <span className="soft small num">{environment.pool.idle > 0 ? `${plural(environment.pool.idle, "warm runner")}` : "No warm runner; one will be started"}</span>
                 </div>
                 <div>
                   <button type="button" className="button" disabled={open.busy} aria-label={`Open a shell in ${environment.id}`} onClick={() => void run({ environment: environment.id })}>

@@ -1,5 +1,5 @@
 import { useEffect, useEffectEvent, useRef } from "react";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { TerminalSession, type End } from "./session";
 
 export interface TerminalViewProps {
@@ -8,7 +8,7 @@ export interface TerminalViewProps {
   onError: (error: ServerError) => void;
 }
 
-/** The screen of an execution. */
+/** TerminalView shows the terminal of an execution. */
 export default function TerminalView({ id, onEnd, onError }: TerminalViewProps) {
   const host = useRef<HTMLDivElement>(null);
   const ended = useEffectEvent(onEnd);

@@ -3,8 +3,8 @@ import { graphql, type ResultOf } from "../lib/graphql";
 import { useQuery } from "../lib/hooks";
 import { Dialog, Failure, Loading, Tag, type Tone } from "./parts";
 
-const HappenedQuery = graphql(`
-  query Happened($id: ID!) {
+const RunnerEventsQuery = graphql(`
+  query RunnerEvents($id: ID!) {
     runner(id: $id) {
       clusterUrl
     }
@@ -18,7 +18,7 @@ const HappenedQuery = graphql(`
     }
   }
 `);
-type TaskEvent = ResultOf<typeof HappenedQuery>["cluster"]["taskEvents"][number];
+type TaskEvent = ResultOf<typeof RunnerEventsQuery>["cluster"]["taskEvents"][number];
 
 const marks: Record<TaskEvent["kind"], readonly [Tone, string]> = {
   PLACED: ["busy", "Placed"],
@@ -44,35 +44,35 @@ export interface RunnerNameProps {
   onShow: (id: string) => void;
 }
 
-/** A runner's id, which shows what happened to it. */
+/** RunnerName is a runner's short id as a button that shows its events. */
 export function RunnerName({ id, onShow }: RunnerNameProps) {
   return (
-    <button type="button" className="button plain small mono" title={id} aria-label={`What happened to runner ${short(id)}`} onClick={() => onShow(id)}>
+    <button type="button" className="button plain small mono" title={id} aria-label={`Events of runner ${short(id)}`} onClick={() => onShow(id)}>
       {short(id)}
     </button>
   );
 }
 
-/** A way to where the cluster's own pages show something, where they do. */
+/** ClusterLink links to an object in the cluster's web UI, if there is one. */
 export function ClusterLink({ url, what }: { url: string | null | undefined; what: string }) {
   if (!url) return null;
   return (
-    <a className="small nowrap" href={url} target="_blank" rel="noopener noreferrer" aria-label={`${what} in the cluster's own pages (opens a new tab)`}>
+    <a className="small nowrap" href={url} target="_blank" rel="noopener noreferrer" aria-label={`${what} in the cluster's web UI (opens a new tab)`}>
       Nomad ↗
     </a>
   );
 }
 
-/** What happened to a runner; also to one that is gone, as long as the server remembers. */
-export function HappenedDialog({ runner, onClose }: { runner: string | undefined; onClose: () => void }) {
-  const { data, error, reload } = useQuery(HappenedQuery, { id: runner ?? "" }, { every: 2_000, skip: runner === undefined });
+/** RunnerEventsDialog shows a runner's events, also of one that is gone as long as the server keeps them. */
+export function RunnerEventsDialog({ runner, onClose }: { runner: string | undefined; onClose: () => void }) {
+  const { data, error, reload } = useQuery(RunnerEventsQuery, { id: runner ?? "" }, { every: 2_000, skip: runner === undefined });
   return (
-    <Dialog title={`What happened to runner ${short(runner ?? "")}`} open={runner !== undefined} onClose={onClose}>
+    <Dialog title={`Events of runner ${short(runner ?? "")}`} open={runner !== undefined} onClose={onClose}>
       <Failure error={error} retry={reload} />
-      {!data && !error && <Loading what="its events" />}
-      {data && <Happened events={data.cluster.taskEvents} />}
+      {!data && !error && <Loading what="the events" />}
+      {data && <EventList events={data.cluster.taskEvents} />}
       <div className="row">
-        <ClusterLink url={data?.runner?.clusterUrl} what="Its job" />
+        <ClusterLink url={data?.runner?.clusterUrl} what="The runner's job" />
         <button type="button" className="button" onClick={onClose}>
           Close
         </button>
@@ -81,12 +81,12 @@ export function HappenedDialog({ runner, onClose }: { runner: string | undefined
   );
 }
 
-export function Happened({ events }: { events: readonly TaskEvent[] }) {
+export function EventList({ events }: { events: readonly TaskEvent[] }) {
   if (events.length === 0) {
-    return <p className="soft">Nothing is known of it: it waits for its place, or it is gone for so long that the server has forgotten it.</p>;
+    return <p className="soft">No events. The runner isn't placed yet, or it ended so long ago that the server no longer keeps its events.</p>;
   }
   return (
-    <ol className="happened" aria-label="What happened, the oldest first">
+    <ol className="event-list" aria-label="Events, oldest first">
       {events.map((event) => (
         <li key={`${event.at} ${event.kind}`}>
           <time className="num small soft nowrap" dateTime={event.at} title={event.at}>

@@ -1,8 +1,8 @@
 import { Component, type ReactNode } from "react";
 import { Notice, Page } from "./parts";
 
-/** Stands for a page that failed to show itself. */
-export class Failed extends Component<{ children: ReactNode }, { error?: Error }> {
+/** ErrorBoundary is an error boundary. It replaces a page that failed to render. */
+export class ErrorBoundary extends Component<{ children: ReactNode }, { error?: Error }> {
   override state: { error?: Error } = {};
 
   static getDerivedStateFromError(error: Error) {
@@ -12,16 +12,16 @@ export class Failed extends Component<{ children: ReactNode }, { error?: Error }
   override render() {
     if (!this.state.error) return this.props.children;
     return (
-      <Page title="This page failed">
+      <Page title="Page error">
         <Notice
           kind="bad"
           action={
             <button type="button" className="button small" onClick={() => window.location.reload()}>
-              Load it again
+              Reload
             </button>
           }
         >
-          {this.state.error.message}. If the server was updated meanwhile, loading it again helps.
+          The page couldn't be shown: {this.state.error.message}. Reload it; this helps if the server was updated.
         </Notice>
       </Page>
     );

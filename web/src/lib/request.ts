@@ -2,7 +2,7 @@ import { print, type DocumentNode } from "@0no-co/graphql.web";
 import type { TadaDocumentNode } from "gql.tada";
 import { credentials, session } from "./session";
 
-/** An error that the server answered. */
+/** ServerError is an error of the API, or of the connection to it (code UNREACHABLE). */
 export class ServerError extends Error {
   readonly code: string;
   /** The field of the input that is wrong, for example `input.poolSize`; "" where none is. */
@@ -26,23 +26,23 @@ export interface RawError {
 export function serverError(errors: readonly RawError[]): ServerError {
   const first = errors[0];
   const { code, field, retryable } = first?.extensions ?? {};
-  if (code === "UNAUTHENTICATED") session.want();
+  if (code === "UNAUTHENTICATED") session.requireToken();
   return new ServerError(
-    first?.message ?? "the server answered nothing",
+    first?.message ?? "the server reported an error without a message",
     typeof code === "string" ? code : "",
     typeof field === "string" ? field : "",
     retryable === true,
   );
 }
 
-/** The error of whoever can't reach the server at all. */
+/** unreachable returns the error for a request that got no response at all. It is retryable. */
 export function unreachable(): ServerError {
-  return new ServerError("The server doesn't answer. Is it running?", "UNREACHABLE", "", true);
+  return new ServerError("The server doesn't respond. Check that it is running.", "UNREACHABLE", "", true);
 }
 
 const texts = new WeakMap<object, string>();
 
-/** The text of a document, made once. */
+/** textOf returns a document as text, from a cache. */
 export function textOf(document: object): string {
   let text = texts.get(document);
   if (text === undefined) {
@@ -57,17 +57,23 @@ interface Answer<T> {
   errors?: readonly RawError[];
 }
 
-/** Sends a query or a mutation. It throws a ServerError. */
-export async function ask<Result, Variables>(
+/**
+ * request sends a query or a mutation and returns its data. It throws a ServerError, or the fetch error after an
+ * abort.
+ */
+export async function request<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
   signal?: AbortSignal,
 ): Promise<Result> {
-  return answer<Result>(() => send(document, variables, signal), signal);
+  return readResponse<Result>(() => send(document, variables, signal), signal);
 }
 
-/** Sends a query of which the server can answer data and an error beside it. Without data it throws a ServerError. */
-export async function askBoth<Result, Variables>(
+/**
+ * requestBoth is request for queries that can return data together with an error. It throws a ServerError if there
+ * is no data.
+ */
+export async function requestBoth<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
   signal?: AbortSignal,
@@ -78,12 +84,12 @@ export async function askBoth<Result, Variables>(
 function send<Result, Variables>(document: TadaDocumentNode<Result, Variables>, variables: Variables, signal?: AbortSignal): Promise<Response> {
   const headers = { "Content-Type": "application/json", Accept: "application/graphql-response+json, application/json", ...credentials() };
   const body = JSON.stringify({ query: textOf(document), variables });
-  const cookies = session.borrows() ? "omit" : "same-origin"; // a page that acts with a grant shows nothing else
+  const cookies = session.hasGrant() ? "omit" : "same-origin"; // a page that acts with a grant shows nothing else
   return fetch("/graphql", { method: "POST", headers, body, credentials: cookies, signal: signal ?? null });
 }
 
-/** Reads an answer, of whichever request. It throws a ServerError. */
-export async function answer<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<Result> {
+/** readResponse reads the response of any request to the API. It throws a ServerError. */
+export async function readResponse<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<Result> {
   const { data, error } = await both<Result>(send, signal);
   if (error) throw error;
   return data;
@@ -98,14 +104,14 @@ async function both<Result>(send: () => Promise<Response>, signal?: AbortSignal)
     if (signal?.aborted) throw error;
     throw unreachable();
   }
-  if (response.status === 401) session.want();
+  if (response.status === 401) session.requireToken();
   try {
     body = (await response.json()) as Answer<Result>;
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ServerError(`The server answered ${response.status} ${response.statusText}`, "", "", response.status >= 500);
+    throw new ServerError(`The server responded with ${response.status} ${response.statusText}`, "", "", response.status >= 500);
   }
   const error = body.errors && body.errors.length > 0 ? serverError(body.errors) : undefined;
-  if (body.data == null) throw error ?? new ServerError(`The server answered ${response.status} without data`);
+  if (body.data == null) throw error ?? new ServerError(`The server responded with ${response.status} and no data`);
   return { data: body.data, error };
 }

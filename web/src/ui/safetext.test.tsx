@@ -1,11 +1,11 @@
 import { render } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { visible } from "../lib/visible";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
-const shown = (text: string) => render(<Told text={text} />).container;
+const shown = (text: string) => render(<SafeText text={text} />).container;
 
-test("what turns other characters around, or hides, is shown", () => {
+test("direction-changing and invisible characters are marked", () => {
   const container = shown("safe\u202etxt.exe");
   expect(container.textContent).toBe("safeU+202Etxt.exe");
   expect(container.querySelector(".unseen")!.textContent).toBe("U+202E");
@@ -20,7 +20,7 @@ test("what turns other characters around, or hides, is shown", () => {
   }
 });
 
-test("what scripts and pictures need is left alone", () => {
+test("joiners in scripts and emoji are kept", () => {
   for (const text of ["👩\u200d💻 é", "می\u200cخواهم", "שלום עולם", "日本語", "a\tb\nc", "<b>&amp;</b>", ""]) {
     expect(visible(text)).toBe(text);
     expect(shown(text).innerHTML).toBe(text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"));

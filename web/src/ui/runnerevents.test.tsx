@@ -1,12 +1,12 @@
 import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { ClusterLink, Happened, RunnerName } from "./happened";
+import { ClusterLink, EventList, RunnerName } from "./runnerevents";
 
 afterEach(cleanup);
 
-test("events are told in their order, with times", () => {
+test("events are listed in order with their times", () => {
   render(
-    <Happened
+    <EventList
       events={[
         { at: "2026-11-22T01:00:00Z", kind: "PLACED", message: "It got its place." },
         { at: "2026-11-22T01:00:01.5Z", kind: "START_FAILED", message: "It could not be started: its driver couldn't start it." },
@@ -19,20 +19,20 @@ test("events are told in their order, with times", () => {
   expect(within(items[1]!).getByText("Start failed").className).toContain("bad");
 });
 
-test("nothing known is said", () => {
-  render(<Happened events={[]} />);
+test("an empty list of events shows an explanation", () => {
+  render(<EventList events={[]} />);
   expect(screen.queryByRole("list")).toBeNull();
-  expect(screen.getByText(/Nothing is known of it/)).toBeTruthy();
+  expect(screen.getByText(/No events/)).toBeTruthy();
 });
 
-test("a runner's id asks for its events", () => {
+test("a click on a runner's id requests its events", () => {
   const show = vi.fn();
   render(<RunnerName id="01a200fc-f2d6-70ac-823e-d76ebac6dd62" onShow={show} />);
-  fireEvent.click(screen.getByRole("button", { name: /What happened to runner/ }));
+  fireEvent.click(screen.getByRole("button", { name: /Events of runner/ }));
   expect(show).toHaveBeenCalledWith("01a200fc-f2d6-70ac-823e-d76ebac6dd62");
 });
 
-test("the cluster's own page opens beside this one, and learns nothing of it", () => {
+test("the cluster's web UI opens in a new tab without a referrer", () => {
   const { container, rerender } = render(<ClusterLink url="https://nomad.example.org/ui/jobs/a@default" what="Its job" />);
   const link = screen.getByRole("link", { name: /Its job/ }) as HTMLAnchorElement;
   expect([link.href, link.target, link.rel]).toEqual(["https://nomad.example.org/ui/jobs/a@default", "_blank", "noopener noreferrer"]);

@@ -1,7 +1,7 @@
 import { parse } from "@0no-co/graphql.web";
 import type { TadaDocumentNode } from "gql.tada";
 import { afterEach, expect, test, vi } from "vitest";
-import { ask, askBoth, ServerError } from "./ask";
+import { request, requestBoth, ServerError } from "./request";
 import { session } from "./session";
 
 const document = parse("query Q { version }") as unknown as TadaDocumentNode<{ version: string }, object>;
@@ -17,26 +17,26 @@ afterEach(() => {
   sessionStorage.clear();
 });
 
-test("data is returned, the token sent", async () => {
+test("the token is sent, and data is returned", async () => {
   session.set("sesame", false);
   const fetch = answers(200, { data: { version: "1" } });
-  expect(await ask(document, {})).toEqual({ version: "1" });
+  expect(await request(document, {})).toEqual({ version: "1" });
   expect(fetch.mock.calls[0]![1].headers).toMatchObject({ Authorization: "Bearer sesame" });
 });
 
 test("an error has its code and field", async () => {
   answers(200, { errors: [{ message: "must be less", extensions: { code: "INVALID_INPUT", field: "input.poolSize", retryable: false } }] });
-  await expect(ask(document, {})).rejects.toMatchObject({ message: "must be less", code: "INVALID_INPUT", field: "input.poolSize", retryable: false });
+  await expect(request(document, {})).rejects.toMatchObject({ message: "must be less", code: "INVALID_INPUT", field: "input.poolSize", retryable: false });
 });
 
-test("an error beside data is an error, unless both are asked for", async () => {
+test("an error with data is thrown, except by requestBoth", async () => {
   const errors = [{ message: "some are missing", extensions: { code: "CLUSTER_UNAVAILABLE" } }];
   answers(200, { data: { version: "1" }, errors });
-  await expect(ask(document, {})).rejects.toMatchObject({ code: "CLUSTER_UNAVAILABLE" });
+  await expect(request(document, {})).rejects.toMatchObject({ code: "CLUSTER_UNAVAILABLE" });
   answers(200, { data: { version: "1" }, errors });
-  expect(await askBoth(document, {})).toMatchObject({ data: { version: "1" }, error: { code: "CLUSTER_UNAVAILABLE" } });
+  expect(await requestBoth(document, {})).toMatchObject({ data: { version: "1" }, error: { code: "CLUSTER_UNAVAILABLE" } });
   answers(200, { data: null, errors });
-  await expect(askBoth(document, {})).rejects.toMatchObject({ message: "some are missing" });
+  await expect(requestBoth(document, {})).rejects.toMatchObject({ message: "some are missing" });
 });
 
 test.each([
@@ -45,16 +45,16 @@ test.each([
 ])("%s asks for a token", async (_, status, body) => {
   session.set("old", false);
   answers(status, body);
-  await expect(ask(document, {})).rejects.toBeInstanceOf(ServerError);
-  expect(session.wanted()).toBe(true);
+  await expect(request(document, {})).rejects.toBeInstanceOf(ServerError);
+  expect(session.tokenRequired()).toBe(true);
 });
 
-test("a server that isn't there can be asked again", async () => {
+test("an unreachable server is a retryable error", async () => {
   vi.stubGlobal("fetch", () => Promise.reject(new TypeError("failed")));
-  await expect(ask(document, {})).rejects.toMatchObject({ code: "UNREACHABLE", retryable: true });
+  await expect(request(document, {})).rejects.toMatchObject({ code: "UNREACHABLE", retryable: true });
 });
 
-test("what isn't JSON is an error too", async () => {
+test("a response that isn't JSON is an error", async () => {
   answers(502, "<html>bad gateway</html>");
-  await expect(ask(document, {})).rejects.toMatchObject({ message: expect.stringContaining("502"), retryable: true });
+  await expect(request(document, {})).rejects.toMatchObject({ message: expect.stringContaining("502"), retryable: true });
 });
