@@ -66,7 +66,7 @@ func TestE2EAgentKilledForMemoryIsReported(t *testing.T) {
 	}
 	wait.For(t, "its agent has shown that it lives, for which it has 2 s at each end of a command", func() bool {
 		b.Shell(t, killed, "exit 1")
-		return strings.Contains(bed.SharedServer.Log.String(), "outlived what the kernel killed for memory\t{\"runner\": \""+killed)
+		return strings.Contains(bed.SharedServer.Log.String(), "agent survived\t{\"runner\": \""+killed)
 	})
 	for _, end := range []struct {
 		runner, reason, event string
