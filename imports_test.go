@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/rockpool/rockpool"
 
-// mayImport lists which of our packages each package imports; docs/architecture.md draws it. Every
-// package has a row, and every entry is used. Tests may import more.
+// mayImport lists the packages of this module that each package may import; docs/architecture.md
+// draws it. Every package has a row, and every entry is used. Tests may import more.
 var mayImport = map[string][]string{
 	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime", "runtime/engine", "runtime/language", "server", "server/private"},
 
@@ -228,7 +228,7 @@ var mayImport = map[string][]string{
 	"test/words":                 {},
 }
 
-// onlyIn lists where a heavy dependency may be imported.
+// onlyIn lists which packages may import a heavy dependency.
 var onlyIn = map[string][]string{
 	"github.com/hashicorp/nomad":             {"nomad/...", "test/bench/bare", "test/nomadtest/..."},
 	"github.com/opencontainers/runc":         {"local/sandbox/..."},
@@ -260,7 +260,7 @@ var onlyIn = map[string][]string{
 	"github.com/google/jsonschema-go":        {"doors/mcp"},
 }
 
-// A listed package is an entry of `go list` for one of our packages.
+// A listed package is an entry of `go list` for a package of this module.
 type listed struct {
 	ImportPath string
 	Imports    []string
@@ -304,7 +304,7 @@ func TestImportsFollowTheArchitecture(t *testing.T) {
 			dead[name] = slices.DeleteFunc(dead[name], func(allowed string) bool { return allowed == relative(imported) })
 		}
 		if len(dead[name]) > 0 {
-			t.Errorf("%s doesn't import %q, as mayImport says", name, dead[name])
+			t.Errorf("mayImport allows %s to import %q, which it doesn't", name, dead[name])
 		}
 		delete(dead, name)
 	}
@@ -313,7 +313,7 @@ func TestImportsFollowTheArchitecture(t *testing.T) {
 	}
 }
 
-// Every row of onlyIn is used.
+// TestHeavyDependenciesAreImportedOnlyWhereAllowed, and every row of onlyIn is used.
 func TestHeavyDependenciesAreImportedOnlyWhereAllowed(t *testing.T) {
 	all := list(t)
 	for dependency, rooms := range onlyIn {
@@ -328,7 +328,7 @@ func TestHeavyDependenciesAreImportedOnlyWhereAllowed(t *testing.T) {
 	}
 }
 
-// relative returns the import path of one of our packages below the module.
+// relative returns a package's import path below the module.
 func relative(path string) string {
 	if path == module {
 		return "."
@@ -336,7 +336,7 @@ func relative(path string) string {
 	return strings.TrimPrefix(path, module+"/")
 }
 
-// forbidden returns why a package may not import another; "" if it may.
+// forbidden says why a package may not import another; "" if it may.
 func forbidden(pkg, imported string) string {
 	for dependency, rooms := range onlyIn {
 		if within(imported, dependency) && !matches(rooms, pkg) {
@@ -355,7 +355,7 @@ func forbidden(pkg, imported string) string {
 	return ""
 }
 
-// forTests reports whether only tests, the bench and the chaos use a package.
+// forTests reports whether only tests, the bench and chaos use a package.
 func forTests(pkg string) bool {
 	return within(pkg, "test") || strings.HasSuffix(pkg, "test") || strings.Contains(pkg, "test/")
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/rockpool/rockpool/test/pages"
 )
 
-// placeholder is a word of a command line that stands for others.
+// placeholder matches a word of a command line that stands for others.
 var placeholder = regexp.MustCompile(`^\[|…|^[A-Z]{2}|^\$`)
 
-// checkCommand returns why there is no such command line.
+// checkCommand returns an error if a command line doesn't exist.
 func checkCommand(node *kong.Node, arguments []string) error {
 	for i := 0; i < len(arguments); i++ {
 		word := arguments[i]
@@ -89,7 +89,7 @@ func targetsOf(t *testing.T) []string {
 	return strings.Fields(targets)
 }
 
-// checkTargets returns why make has no such targets.
+// checkTargets returns an error if make lacks one of the targets.
 func checkTargets(targets, arguments []string) error {
 	for _, word := range arguments {
 		switch {
@@ -114,7 +114,7 @@ func TestPagesNameCommandsAndSettingsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scripts := slices.DeleteFunc(page.Code, func(c pages.Located) bool { return strings.HasPrefix(c.Text, "rockpool is ready") }) // its first line
+		scripts := slices.DeleteFunc(page.Code, func(c pages.Located) bool { return strings.HasPrefix(c.Text, "rockpool is ready") }) // the server's first line
 		for _, b := range page.Blocks {
 			switch {
 			case b.Language == "sh":
@@ -164,8 +164,9 @@ func TestTargetsThatDoNotExistAreFound(t *testing.T) {
 	}
 }
 
-// The pages' server, which package test/e2e/pages starts, is that of make run.
-func TestMakeRunServesAsThePagesAreTested(t *testing.T) {
+// TestMakeRunUsesTheFlagsOfThePagesTests: package test/e2e/pages starts its server with the flags
+// of make run.
+func TestMakeRunUsesTheFlagsOfThePagesTests(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,8 @@ A TIME is a number of seconds, or has units as in 90s, 1h30m, 2d. A SIZE is a nu
 
 docs/reference/settings.md explains the same settings. This file is generated: make generate.`
 
-// The pages agree with the settings, the commands, the metrics and the schema. `make generate` writes them.
+// TestReferenceIsCurrent: the pages match the settings, commands, metrics and schema. `make
+// generate` writes them.
 func TestReferenceIsCurrent(t *testing.T) {
 	book := book(t)
 	for _, name := range []string{"settings", "cli", "errors", "graphql", "metrics"} {
@@ -52,7 +53,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 	current(t, "docs/config.example.yaml", book.Example(exampleHead))
 }
 
-// current compares a file with what it should be, or writes it.
+// current compares a file with its generated content, or writes it.
 func current(t *testing.T, path, want string) {
 	t.Helper()
 	is, err := os.ReadFile(path)

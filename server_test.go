@@ -17,8 +17,8 @@ import (
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// parseServe returns the settings that a command line, the variables and the
-// file come to. No file of this machine is looked at.
+// parseServe returns the settings that a command line, variables and a file give together. It reads
+// no file of this machine.
 func parseServe(t *testing.T, arguments ...string) (serveCommand, error) {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -61,7 +61,7 @@ parallel:
 	if diff := cmp.Diff(want, got.Config, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
-	// The same for a flag that has a variable, and a flag that says what is the default.
+	// The same for a flag with a variable, and for a flag that repeats the default.
 	got, err = parseServe(t, "--config", path, "--no-introspection=false", "--log-level=info")
 	if err != nil || got.NoIntrospection || got.LogLevel != "info" || got.MaxBody != 4096 {
 		t.Errorf("%+v %v", got.Config, err)
@@ -100,7 +100,7 @@ func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 		{"listen: a\nlisten: b\n", "listen"},
 		{"listen: {\n", "config.yaml"},
 		{"parallel: 1\n---\nparallel: 2\n", "a single YAML document"},
-		// Of the right kind, but out of range: refused by Check, with the place.
+		// Of the right kind, but out of range: Check refuses it and names the place.
 		{"data: /tmp/x\n\nparallel: 65\n", `config.yaml:3: parallel is "65", but must be 0 to 64`},
 		{"log-format: xml\n", `config.yaml:1: log-format is "xml"`},
 		{"listen: 0.0.0.0:80\n", `config.yaml:1: listen is "0.0.0.0:80"`},
@@ -111,7 +111,7 @@ func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 			t.Errorf("%q: %d %q", test.text, code, errs.String())
 		}
 	}
-	// Elsewhere than in the file, it isn't the file that is named.
+	// The error doesn't name the file if the value comes from elsewhere.
 	path := writeSettings(t, "log-format: json\n")
 	var out, errs bytes.Buffer
 	t.Setenv("ROCKPOOL_LOG_FORMAT", "xml")
@@ -120,8 +120,8 @@ func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 	}
 }
 
-// An error names the place of the wrong setting, before anything is opened.
-func TestServeReportsWhereAWrongSettingStands(t *testing.T) {
+// TestServeNamesThePlaceOfAWrongSetting, before it opens anything.
+func TestServeNamesThePlaceOfAWrongSetting(t *testing.T) {
 	t.Setenv("ROCKPOOL_LOG_FORMAT", "xml")
 	for _, test := range []struct {
 		arguments []string
@@ -157,8 +157,8 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 	}
 }
 
-// TestUnitsCommandLines: the units for systemd have flags that the commands know, and a
-// server stops before systemd kills it.
+// TestUnitsCommandLines: commands know the flags that systemd's units pass, and a server stops
+// before systemd kills it.
 func TestUnitsCommandLines(t *testing.T) {
 	for _, name := range []string{"rockpool.service", "rockpool-helper.service", "rockpool-unprivileged.conf"} {
 		text, err := os.ReadFile(filepath.Join("packaging", name))
@@ -183,7 +183,7 @@ func TestUnitsCommandLines(t *testing.T) {
 			}
 			_, after, is := strings.Cut(string(text), "\nTimeoutStopSec=")
 			if !is {
-				continue // the other file has it
+				continue // it belongs to the other file
 			}
 			patience, err := time.ParseDuration(strings.Fields(after)[0])
 			if err != nil || command.StopWithin >= 5*time.Second || patience < command.StopWithin+time.Second {
@@ -193,9 +193,9 @@ func TestUnitsCommandLines(t *testing.T) {
 	}
 }
 
-// A time or a size may be written as people do, and one that is out of range is
-// named with what is allowed.
-func TestSettingsAreTimesAndSizes(t *testing.T) {
+// TestSettingsAcceptUnitsAndNameTheirRange: times and sizes have units, and the error for one out
+// of range names the allowed range.
+func TestSettingsAcceptUnitsAndNameTheirRange(t *testing.T) {
 	path := writeSettings(t, "keep-executions: 7d\nmax-body: 8MiB\nstop-within: 5\ndisk-read: 64\nnomad-direct-timeout: 2s\n")
 	t.Setenv("ROCKPOOL_KEEP_AUDIT", "365d")
 	got, err := parseServe(t, "--config", path, "--image-cache-bytes", "1G")
@@ -228,7 +228,7 @@ func TestSettingsAreTimesAndSizes(t *testing.T) {
 			}
 			continue
 		}
-		if seen++; flag.Name == "nomad-direct-timeout" { // package nomad bounds it
+		if seen++; flag.Name == "nomad-direct-timeout" { // package nomad defines its range
 			continue
 		}
 		for _, value := range []string{"-1", "99999999999999999999"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 )
 
-// TestASecondSignalSaysWhatIsLeft ends a program that is stopping, which this test is once more.
+// TestASecondSignalSaysWhatIsLeft ends a program that is stopping: this test binary, run again.
 func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 	const stopping = "ROCKPOOL_TEST_ON_STOP"
 	if onStop := os.Getenv(stopping); onStop != "" {

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestTroubleshootingQuotesMessages checks that docs/guides/troubleshooting.md quotes messages as the program has
-// them. A quoted message is code in the first column of a table that has a space. "…" stands for any text.
+// TestTroubleshootingQuotesMessages checks that docs/guides/troubleshooting.md quotes messages as
+// the program has them. A quoted message is code with a space in the first column of a table. "…"
+// stands for any text.
 func TestTroubleshootingQuotesMessages(t *testing.T) {
 	page, err := os.ReadFile("docs/guides/troubleshooting.md")
 	if err != nil {
@@ -22,7 +23,7 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 	for line := range strings.Lines(string(page)) {
 		cells := strings.SplitN(line, "|", 3)
 		if len(cells) < 3 || strings.TrimSpace(cells[0]) != "" {
-			continue // it is no row of a table
+			continue // not a row of a table
 		}
 		for _, message := range code.FindAllStringSubmatch(cells[1], -1) {
 			if !strings.Contains(message[1], " ") || strings.HasPrefix(message[1], "rockpool ") {
@@ -37,11 +38,11 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 		}
 	}
 	if quoted < 20 {
-		t.Errorf("the page quotes %d messages", quoted)
+		t.Errorf("the page quotes only %d messages", quoted)
 	}
 }
 
-// program returns the Go source of the program, without its tests.
+// program returns the program's Go source, without its tests.
 func program(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

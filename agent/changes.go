@@ -12,42 +12,44 @@ const MaxChanges = 1000
 // maxChangePath bounds a change's path, in bytes: a directory's path and a name.
 const maxChangePath = 4096 + 256
 
-// Watch asks for the changes in a directory.
+// Watch requests reports of the changes in a directory.
 type Watch struct {
 	Path      string `json:"path"` // "": the workspace
 	Recursive bool   `json:"recursive,omitempty"`
 }
 
-// Changes are what happened in a directory, in the order of the first change of each path. A path has one at
-// most, that of its end: what was made and deleted between two frames is removed. Only a directory that was
-// removed and made again has two: what was below it is gone.
+// Changes are the changes in a directory, ordered by the first change of each path. A path occurs
+// at most once, with its last change: an entry that was created and deleted between two frames is
+// reported as removed. The exception is a directory that was removed and created again. It occurs
+// twice, because everything below it was removed.
 type Changes struct {
 	Changes []Change `json:"changes,omitempty"`
-	Lost    bool     `json:"lost,omitempty"` // earlier changes were dropped: list the directory
+	Lost    bool     `json:"lost,omitempty"` // earlier changes were dropped; the receiver must list the directory again
 }
 
-// A Change is one entry's. What is renamed is removed, and created.
+// A Change is the change of one entry. A rename is reported as a removed and a created path.
 type Change struct {
 	Path []byte     `json:"path"` // relative to the directory
 	Kind ChangeKind `json:"kind"`
 }
 
-// A ChangeKind is what happened.
+// A ChangeKind says how an entry changed.
 type ChangeKind string
 
 // The kinds.
 const (
-	ChangeCreated ChangeKind = "created" // it was made, or moved there, perhaps in place of another one
-	ChangeChanged ChangeKind = "changed" // its content, mode or owner
-	ChangeRemoved ChangeKind = "removed" // it was deleted or moved away, with all below it
+	ChangeCreated ChangeKind = "created" // created, or moved to this path; it may have replaced another entry
+	ChangeChanged ChangeKind = "changed" // content, mode or owner changed
+	ChangeRemoved ChangeKind = "removed" // deleted or moved away, with everything below it
 )
 
-// A Watching receives the changes in a directory. It is for one goroutine.
+// A Watching receives the changes in a directory. One goroutine may use it at a time.
 type Watching struct{ x *exchange }
 
-// WatchFiles returns once everything that happens in a directory from then on is reported. Ctx
-// bounds the whole. An [*Error] is the agent's: ErrIncompatible says that it is too old, ErrTooMany that
-// the runner is watched too often, or that there is too much to be watched. Conn is closed with the Watching, or on an error.
+// WatchFiles starts to watch a directory. All changes after its return are reported by Next. Ctx
+// bounds the whole watch: its end closes conn, and Next returns its cause. Conn is closed with the
+// Watching, or on an error. An [*Error] comes from the agent: ErrIncompatible means that the agent
+// is too old, ErrTooMany that the runner has too many watches or the directory too many entries.
 func WatchFiles(ctx context.Context, conn net.Conn, watch Watch) (*Watching, error) {
 	if err := checkPath(conn, watch.Path); err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func WatchFiles(ctx context.Context, conn net.Conn, watch Watch) (*Watching, err
 	return &Watching{x}, nil
 }
 
-// Next waits for changes. After an error no more come; an [*Error] says why the agent ended it.
+// Next waits for changes. Every error is final. An [*Error] says why the agent ended the watch.
 func (w *Watching) Next() (Changes, error) {
 	kind, body, err := w.x.next()
 	if err != nil {
@@ -73,10 +75,10 @@ func (w *Watching) Next() (Changes, error) {
 		}
 	case KindEnd:
 		if err = parseEnd(body); err == nil {
-			err = fmt.Errorf("%w: an end without a reason", ErrProtocol)
+			err = fmt.Errorf("%w: the watch ended without a reason", ErrProtocol)
 		}
 	default:
-		err = fmt.Errorf("%w: kind %d among changes", ErrProtocol, kind)
+		err = fmt.Errorf("%w: unexpected frame of kind %d in a watch", ErrProtocol, kind)
 	}
 	if err != nil {
 		return Changes{}, w.x.fail(err)
@@ -84,7 +86,7 @@ func (w *Watching) Next() (Changes, error) {
 	return changes, nil
 }
 
-// Close ends it.
+// Close ends the watch and closes its stream.
 func (w *Watching) Close() { w.x.close() }
 
 func (c Changes) check() error {
@@ -93,12 +95,12 @@ func (c Changes) check() error {
 	}
 	for _, change := range c.Changes {
 		if n := len(change.Path); n == 0 || n > maxChangePath {
-			return fmt.Errorf("%w: a change of a path of %d bytes", ErrProtocol, n)
+			return fmt.Errorf("%w: a change has a path of %d bytes", ErrProtocol, n)
 		}
 		switch change.Kind {
 		case ChangeCreated, ChangeChanged, ChangeRemoved:
 		default:
-			return fmt.Errorf("%w: a change of an unknown kind", ErrProtocol)
+			return fmt.Errorf("%w: a change has an unknown kind", ErrProtocol)
 		}
 	}
 	return nil

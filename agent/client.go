@@ -12,13 +12,12 @@ import (
 	"unicode/utf8"
 )
 
-// writeTimeout bounds the write of one frame, so that an agent that doesn't
-// read can't hold a goroutine. An agent always reads: what it has no room for
-// isn't sent to it.
+// writeTimeout bounds the write of one piece of a frame, so that an agent that doesn't read can't
+// block a goroutine. A working agent always reads: clients send only as much as it has buffers for.
 const writeTimeout = 10 * time.Second
 
-// PingAgent asks an agent what it is and what it runs. It closes conn. An
-// error that the agent answered is an [*Error].
+// PingAgent returns the agent's protocol versions, build and executions. It closes conn. An
+// [*Error] is the agent's answer; every other error is the stream's, or ctx's cause.
 func PingAgent(ctx context.Context, conn net.Conn) (Response, error) {
 	x, response, err := open(ctx, conn, Request{Ping: &Ping{}})
 	if err != nil {
@@ -28,8 +27,8 @@ func PingAgent(ctx context.Context, conn net.Conn) (Response, error) {
 	return response, nil
 }
 
-// WarmAgent has an agent load an interpreter. It returns when that is loaded, and closes conn. An
-// error that the agent answered is an [*Error]: ErrIncompatible says that the agent is too old.
+// WarmAgent makes an agent load an interpreter, and returns when it is loaded. It closes conn. An
+// [*Error] is the agent's answer: ErrIncompatible means that the agent is too old.
 func WarmAgent(ctx context.Context, conn net.Conn, warm Warm) (Warmed, error) {
 	x, response, err := open(ctx, conn, Request{Warm: &warm})
 	if err != nil {
@@ -37,15 +36,15 @@ func WarmAgent(ctx context.Context, conn net.Conn, warm Warm) (Warmed, error) {
 	}
 	x.close()
 	if response.Warmed == nil {
-		return Warmed{}, fmt.Errorf("%w: no answer about the interpreter", ErrProtocol)
+		return Warmed{}, fmt.Errorf("%w: the response doesn't describe the loaded interpreter", ErrProtocol)
 	}
 	return *response.Warmed, nil
 }
 
-// StartExecution starts a command, or attaches to the one that was started
-// with this id before, from output offset 0. Ctx bounds the opening only. Conn
-// belongs to the session, and is closed on an error, which is an [*Error] if
-// the agent answered it.
+// StartExecution starts a command, or attaches from output offset 0 to the execution that was
+// started with this id before. It is therefore safe to repeat. Ctx bounds only the opening of the
+// session. Conn belongs to the session and is closed on an error. An [*Error] is the agent's
+// answer.
 func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, error) {
 	for _, s := range slices.Concat([]string{start.ID, start.Dir}, start.Argv, start.Env) {
 		if !utf8.ValidString(s) {
@@ -56,39 +55,39 @@ func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, 
 	return openSession(ctx, conn, Request{Start: &start}, &Session{resizes: start.Resizes})
 }
 
-// AttachExecution goes on with an execution that was started before, from
-// output offset attach.Offset; what is before it, and the sizes that were set
-// until attach.Resized, count as acknowledged. Ctx,
-// conn and errors are as for [StartExecution]; ErrNotFound says that the agent
-// doesn't know the execution.
+// AttachExecution continues an execution that was started before, from output offset attach.Offset.
+// It acknowledges the output before that offset and the sizes set up to attach.Resized. Ctx, conn
+// and errors are as for [StartExecution]; ErrNotFound means that the agent doesn't know the
+// execution.
 func AttachExecution(ctx context.Context, conn net.Conn, attach Attach) (*Session, error) {
 	return openSession(ctx, conn, Request{Attach: &attach}, &Session{resizes: attach.Resizes, offset: attach.Offset, acked: attach.Offset, resized: attach.Resized})
 }
 
-// An exchange is one request on its stream.
+// An exchange is one request and its response on a stream. One goroutine uses it, apart from ctx's
+// end, which closes conn.
 type exchange struct {
-	ctx    context.Context // of the call that the exchange lives in
+	ctx    context.Context // bounds the exchange, which ends with the call or the reader that owns it
 	conn   net.Conn
 	frames *FrameReader
 	stop   func() bool // stops ctx from closing conn
 }
 
-// open sends a request and reads its response. On an error conn is closed.
+// open sends a request and reads its response. It closes conn on an error.
 func open(ctx context.Context, conn net.Conn, request Request) (*exchange, Response, error) {
-	if ctx.Err() != nil { // what AfterFunc does to the stream may come after the answer
+	if ctx.Err() != nil { // AfterFunc would close conn in a goroutine, perhaps only after the response
 		_ = conn.Close()
 		return nil, Response{}, context.Cause(ctx)
 	}
 	x := &exchange{ctx: ctx, conn: conn, frames: NewFrameReader(conn, ClientSide)}
 	x.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
-	response, err := x.ask(request)
+	response, err := x.roundTrip(request)
 	if err != nil {
 		return nil, Response{}, x.fail(err)
 	}
 	return x, response, nil
 }
 
-func (x *exchange) ask(request Request) (Response, error) {
+func (x *exchange) roundTrip(request Request) (Response, error) {
 	request.Protocol = request.version()
 	frame, err := AppendJSON(nil, KindRequest, request)
 	if err != nil {
@@ -104,7 +103,7 @@ func (x *exchange) ask(request Request) (Response, error) {
 	return parseResponse(body)
 }
 
-// version returns the oldest version that has all that is asked for.
+// version returns the oldest version of the protocol that supports the request.
 func (r Request) version() int {
 	if r.Search != nil || r.Watch != nil {
 		return 6
@@ -138,13 +137,13 @@ func parseResponse(body []byte) (Response, error) {
 	}
 	if response.Protocol < Oldest || response.Protocol > Protocol {
 		return Response{}, &Error{Code: ErrIncompatible,
-			Message: fmt.Sprintf("the agent speaks protocol %d, this side %d to %d", response.Protocol, Oldest, Protocol)}
+			Message: fmt.Sprintf("the agent speaks protocol %d, but the server supports %d to %d", response.Protocol, Oldest, Protocol)}
 	}
 	response.Speaks = max(response.Speaks, response.Protocol)
 	return response, nil
 }
 
-// Shorten bounds a text that a hostile agent may have made.
+// Shorten truncates a text from an agent, which may be hostile, to 1 KiB of valid UTF-8.
 func Shorten(s string) string {
 	const most = 1 << 10
 	if len(s) <= most {
@@ -153,7 +152,7 @@ func Shorten(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + " …"
 }
 
-// next reads a frame, where the stream must not end.
+// next reads a frame. An end of the stream is an error, io.ErrUnexpectedEOF.
 func (x *exchange) next() (Kind, []byte, error) {
 	kind, body, err := x.frames.Next()
 	if err == io.EOF {
@@ -162,20 +161,20 @@ func (x *exchange) next() (Kind, []byte, error) {
 	return kind, body, err
 }
 
-// expect reads a frame that must be of this kind.
+// expect reads a frame of the given kind. Every other kind violates the protocol.
 func (x *exchange) expect(kind Kind) ([]byte, error) {
 	got, body, err := x.next()
 	if err != nil {
 		return nil, err
 	}
 	if got != kind {
-		return nil, fmt.Errorf("%w: kind %d where %d was due", ErrProtocol, got, kind)
+		return nil, fmt.Errorf("%w: got a frame of kind %d, expected kind %d", ErrProtocol, got, kind)
 	}
 	return body, nil
 }
 
 func writeFrame(conn net.Conn, frame []byte) error {
-	// A large request goes out in pieces, each with its own time.
+	// Each piece of a large request has its own deadline: only a stream without progress fails.
 	const piece = 64 << 10
 	for len(frame) > 0 {
 		_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -188,8 +187,8 @@ func writeFrame(conn net.Conn, frame []byte) error {
 	return nil
 }
 
-// fail closes the stream and returns what to tell the caller: the end of its
-// context rather than what that did to the stream.
+// fail closes the stream and returns the error for the caller. If ctx's end closed the stream, that
+// is ctx's cause, unless the agent answered with an [*Error].
 func (x *exchange) fail(err error) error {
 	ended := !x.stop() && x.ctx.Err() != nil
 	_ = x.conn.Close()

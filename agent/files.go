@@ -11,9 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// ListFiles calls each with the entries of a directory, in the order in which
-// the agent sends them: by path, element by element. An error of each ends the
-// list and is returned. Ctx bounds the whole. It closes conn.
+// ListFiles calls each with the entries of a directory, sorted by path, element by element. An
+// error of each ends the list and is returned. Ctx bounds the whole call. It closes conn.
 func ListFiles(ctx context.Context, conn net.Conn, list ListDir, each func(FileInfo) error) error {
 	if err := checkPath(conn, list.Path); err != nil {
 		return err
@@ -38,7 +37,7 @@ func ListFiles(ctx context.Context, conn net.Conn, list ListDir, each func(FileI
 	}
 }
 
-// nextFile reads a KindFile or KindEnd frame.
+// nextFile reads a KindFile frame, or the KindEnd that ends a list.
 func (x *exchange) nextFile() (info FileInfo, end bool, err error) {
 	kind, body, err := x.next()
 	if err != nil {
@@ -53,13 +52,13 @@ func (x *exchange) nextFile() (info FileInfo, end bool, err error) {
 	case KindEnd:
 		return FileInfo{}, true, parseEnd(body)
 	default:
-		return FileInfo{}, false, fmt.Errorf("%w: kind %d in a transfer", ErrProtocol, kind)
+		return FileInfo{}, false, fmt.Errorf("%w: unexpected frame of kind %d in a transfer", ErrProtocol, kind)
 	}
 }
 
 func (i FileInfo) check() error {
 	if i.Size < 0 || i.Mode > 0o7777 {
-		return fmt.Errorf("%w: file of %d bytes and mode %o", ErrProtocol, i.Size, i.Mode)
+		return fmt.Errorf("%w: a file of %d bytes and mode %o", ErrProtocol, i.Size, i.Mode)
 	}
 	return nil
 }
@@ -72,8 +71,8 @@ func parseEnd(body []byte) error {
 	return err
 }
 
-// StatFile returns what an entry of any type is; a link is followed. The path
-// may be any bytes. Ctx bounds the whole. It closes conn.
+// StatFile describes an entry of any type. It follows a link. The path may be any bytes. Ctx bounds
+// the whole call. It closes conn.
 func StatFile(ctx context.Context, conn net.Conn, path string) (FileInfo, error) {
 	x, info, err := openFile(ctx, conn, path, ReadFile{InfoOnly: true})
 	if err != nil {
@@ -83,17 +82,17 @@ func StatFile(ctx context.Context, conn net.Conn, path string) (FileInfo, error)
 	return info, nil
 }
 
-// OpenFile returns a regular file's description and its bytes from offset on.
-// Reading ends with io.EOF after exactly FileInfo.Size bytes less the offset,
-// and with another error if fewer came. The path may be any bytes. Ctx bounds
-// the whole, reading too. Conn is closed with the reader, or on an error.
+// OpenFile returns a regular file's description and a reader of its bytes from offset on. The
+// reader returns io.EOF after exactly FileInfo.Size-offset bytes, and another error if the agent
+// sent fewer. So a download is complete or fails. The path may be any bytes. Ctx bounds the call
+// and all reads. Conn is closed with the reader, or on an error.
 func OpenFile(ctx context.Context, conn net.Conn, path string, offset int64) (FileInfo, io.ReadCloser, error) {
 	x, info, err := openFile(ctx, conn, path, ReadFile{Offset: offset})
 	if err != nil {
 		return FileInfo{}, nil, err
 	}
 	if offset < 0 || offset > info.Size {
-		return FileInfo{}, nil, x.fail(fmt.Errorf("%w: bytes from %d on of a file of %d", ErrProtocol, offset, info.Size))
+		return FileInfo{}, nil, x.fail(fmt.Errorf("%w: bytes from %d on of a file of %d bytes", ErrProtocol, offset, info.Size))
 	}
 	return info, &fileReader{x: x, left: info.Size - offset}, nil
 }
@@ -102,12 +101,12 @@ func openFile(ctx context.Context, conn net.Conn, path string, read ReadFile) (*
 	if utf8.ValidString(path) {
 		read.Path = path
 	} else {
-		read.Name = []byte(path) // JSON would change it on its way
+		read.Name = []byte(path) // a JSON string would replace the invalid bytes
 	}
 	return oneFile(ctx, conn, Request{Read: &read})
 }
 
-// oneFile sends a request, and reads the description that answers it.
+// oneFile sends a request whose answer is one KindFile frame, and reads that.
 func oneFile(ctx context.Context, conn net.Conn, request Request) (*exchange, FileInfo, error) {
 	x, _, err := open(ctx, conn, request)
 	if err != nil {
@@ -115,7 +114,7 @@ func oneFile(ctx context.Context, conn net.Conn, request Request) (*exchange, Fi
 	}
 	info, end, err := x.nextFile()
 	if err == nil && end {
-		err = fmt.Errorf("%w: no file in the answer", ErrProtocol)
+		err = fmt.Errorf("%w: the answer describes no file", ErrProtocol)
 	}
 	if err != nil {
 		return nil, FileInfo{}, x.fail(err)
@@ -123,9 +122,9 @@ func oneFile(ctx context.Context, conn net.Conn, request Request) (*exchange, Fi
 	return x, info, nil
 }
 
-// MoveFile gives an entry another path, and returns what is there then. It replaces nothing. An
-// [*Error] means that nothing was changed: ErrIncompatible that the agent is too old; after any
-// other error nobody knows. Ctx bounds the whole. It closes conn.
+// MoveFile moves an entry to another path and returns its new description. It never replaces an
+// entry. An [*Error] means that nothing was changed; ErrIncompatible means that the agent is too
+// old. After any other error the result is unknown. Ctx bounds the whole call. It closes conn.
 func MoveFile(ctx context.Context, conn net.Conn, move Move) (FileInfo, error) {
 	for field, path := range map[string]string{"from": move.From, "to": move.To} {
 		if err := checkPath(conn, path); err != nil {
@@ -140,7 +139,7 @@ func MoveFile(ctx context.Context, conn net.Conn, move Move) (FileInfo, error) {
 	return info, nil
 }
 
-// checkPath refuses a path that JSON would change on its way.
+// checkPath rejects a path that a JSON string can't carry unchanged. It closes conn then.
 func checkPath(conn net.Conn, path string) error {
 	if utf8.ValidString(path) {
 		return nil
@@ -149,10 +148,10 @@ func checkPath(conn net.Conn, path string) error {
 	return &Error{Code: ErrInvalid, Path: path, Message: "a path must be valid UTF-8"}
 }
 
-// A fileReader reads the KindData frames of one file.
+// A fileReader reads the KindData frames of one file. Like most readers, it is for one goroutine.
 type fileReader struct {
 	x    *exchange
-	left int64  // bytes that are still to come, data included
+	left int64  // bytes of the file that weren't read, including data
 	data []byte // of the last frame
 	err  error
 }
@@ -184,15 +183,15 @@ func (r *fileReader) next() error {
 			return r.x.fail(err)
 		}
 		if r.left > 0 {
-			return r.x.fail(fmt.Errorf("%w: file ended %d bytes early", ErrProtocol, r.left))
+			return r.x.fail(fmt.Errorf("%w: the file ended %d bytes early", ErrProtocol, r.left))
 		}
 		return io.EOF
 	default:
-		return r.x.fail(fmt.Errorf("%w: kind %d of %d bytes in a file", ErrProtocol, kind, len(body)))
+		return r.x.fail(fmt.Errorf("%w: unexpected frame of kind %d and %d bytes in a file", ErrProtocol, kind, len(body)))
 	}
 }
 
-// Close may be called before the end, and again.
+// Close ends the transfer and closes its stream. It may be called before the end, and repeatedly.
 func (r *fileReader) Close() error {
 	r.x.close()
 	if r.err == nil {
@@ -201,10 +200,10 @@ func (r *fileReader) Close() error {
 	return nil
 }
 
-// UpdateFiles deletes and writes files. Content is called once for each file
-// of update.Write that isn't a directory, in order, for a reader of exactly
-// its Size bytes, or for a Size of -1 of any number. An [*Error] means that nothing was touched; after any other
-// error nobody knows. Ctx bounds the whole. It closes conn.
+// UpdateFiles deletes and writes files. It calls content once for each file of update.Write that
+// isn't a directory, in order. The reader must return exactly Size bytes, or any number if Size is
+// -1. An [*Error] means that no file was changed. After any other error the result is unknown. Ctx
+// bounds the whole call. It closes conn.
 func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func(i int) io.Reader) (Updated, error) {
 	for i, path := range update.Delete {
 		if err := checkPath(conn, path); err != nil {
@@ -257,20 +256,20 @@ func inUpdate(err error, field string, index int) error {
 	return err
 }
 
-// A ContentError is in the chain of an UpdateFiles error that says that a
-// content could not be read, or ended early.
+// A ContentError is in the chain of an UpdateFiles error if a content's reader failed or ended
+// early. It is the caller's failure, not the agent's.
 type ContentError struct{ Err error }
 
 func (e *ContentError) Error() string { return "read content: " + e.Err.Error() }
 
 func (e *ContentError) Unwrap() error { return e.Err }
 
-// gatherTime is how long what has come of a slow content waits for the rest of
-// its frame: the agent gives up a stream on which nothing comes.
+// gatherTime is how long send waits to fill a frame from a slow content. The agent gives up a
+// stream after 60 s without a frame, so bytes that arrived must not wait longer.
 const gatherTime = time.Second
 
-// gather fills p, unless content is slow. An error comes with what was read
-// before it, and not with a full p.
+// gather fills p, or as much of it as content returns within gatherTime. It returns an error
+// together with the bytes before it, and never with a full p.
 func gather(content io.Reader, p []byte) (n int, err error) {
 	for began := time.Now(); n < len(p) && err == nil; {
 		var more int
@@ -285,8 +284,8 @@ func gather(content io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// send writes size bytes of content as KindData frames, or for -1 all of it
-// and KindEnd.
+// send writes size bytes of content as KindData frames. If size is -1 it writes all of content,
+// then KindEnd.
 func (x *exchange) send(buffer []byte, content io.Reader, size int64) error {
 	left := size
 	if size < 0 {

@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// ErrProtocol is in the chain of every error that says that the peer broke
-// the protocol. The stream is of no more use then.
+// ErrProtocol is in the chain of every error that says that the peer violated the protocol. The
+// stream can't be used after it.
 var ErrProtocol = errors.New("protocol violation")
 
-// A Side is one end of a stream. Its reader takes only the kinds of frames
-// that the other side may send.
+// A Side is one end of a stream: the set of the kinds of frames that it may receive.
 type Side uint32
 
 // The sides.
@@ -26,20 +25,20 @@ const (
 )
 
 const (
-	headerSize = 5 // length and kind
-	maxJSON    = 1 << 20
+	headerSize = 5       // bytes: length and kind
+	maxJSON    = 1 << 20 // bytes of a control frame's body, except for Request and Updated
 
 	outputHeader = 1 + 8 + 8
 	stdinHeader  = 8
 	resizedBody  = 8 + 8 + 2 + 2
 
-	// A reader starts small, since most streams carry a few hundred bytes, and
-	// keeps what it grew to up to two data frames.
+	// A reader's buffer starts small, since most streams carry a few hundred bytes. It grows, and
+	// shrinks to keptBuffer (about four data frames) after a large frame.
 	firstBuffer = 1 << 10
 	keptBuffer  = 128 << 10
 )
 
-// bounds returns how short and how long the body of such a frame may be.
+// bounds returns the minimum and maximum length of the body of such a frame, in bytes.
 func (k Kind) bounds() (least, most int) {
 	switch k {
 	case KindRequest, KindUpdated:
@@ -67,16 +66,15 @@ func (k Kind) bounds() (least, most int) {
 	}
 }
 
-// A FrameReader reads the frames that one side of a stream receives. It
-// allocates at most twice what has arrived of the frame that is being read,
-// and nothing for a frame that is longer than its kind allows. It is for one
-// goroutine.
+// A FrameReader reads the frames that one side of a stream receives. It allocates at most twice the
+// bytes that have arrived of the current frame. For a frame that is longer than its kind allows it
+// allocates nothing. One goroutine may use it at a time.
 type FrameReader struct {
 	src  io.Reader
 	side Side
 	buf  []byte
-	r, w int // buf[r:w] has arrived and wasn't handed out
-	last int // size of the frame that was handed out, which begins at r
+	r, w int // buf[r:w] has arrived and wasn't returned by Next
+	last int // size of the frame that Next returned last, which begins at r
 }
 
 // NewFrameReader returns a reader for the given side of src.
@@ -84,9 +82,9 @@ func NewFrameReader(src io.Reader, side Side) *FrameReader {
 	return &FrameReader{src: src, side: side}
 }
 
-// Next returns the next frame. The body is valid until the next call. The
-// error is io.EOF between frames, io.ErrUnexpectedEOF within one, ErrProtocol
-// for a frame that this side doesn't take, or the stream's own.
+// Next returns the next frame. The body is valid until the next call. The error is io.EOF between
+// frames, io.ErrUnexpectedEOF within one, ErrProtocol for a frame that this side may not receive,
+// or the stream's own.
 func (f *FrameReader) Next() (Kind, []byte, error) {
 	f.r += f.last
 	f.last = 0
@@ -99,10 +97,10 @@ func (f *FrameReader) Next() (Kind, []byte, error) {
 	length := int64(binary.BigEndian.Uint32(f.buf[f.r:]))
 	kind := Kind(f.buf[f.r+4])
 	if kind > 31 || f.side&(1<<kind) == 0 {
-		return 0, nil, fmt.Errorf("%w: frame of kind %d", ErrProtocol, kind)
+		return 0, nil, fmt.Errorf("%w: unexpected frame of kind %d", ErrProtocol, kind)
 	}
 	if least, most := kind.bounds(); length-1 < int64(least) || length-1 > int64(most) {
-		return 0, nil, fmt.Errorf("%w: frame of kind %d with %d bytes", ErrProtocol, kind, length)
+		return 0, nil, fmt.Errorf("%w: a frame of kind %d may not have %d bytes", ErrProtocol, kind, length)
 	}
 	size := 4 + int(length)
 	if err := f.need(size); err != nil {
@@ -115,10 +113,11 @@ func (f *FrameReader) Next() (Kind, []byte, error) {
 	return kind, f.buf[f.r+headerSize : f.r+size : f.r+size], nil
 }
 
-// Buffered reports whether something after the last frame has arrived already that isn't a frame of the kind beside.
-func (f *FrameReader) Buffered(beside Kind) bool {
+// Buffered reports whether part of another frame has arrived, without counting frames of the ignored
+// kind.
+func (f *FrameReader) Buffered(ignored Kind) bool {
 	rest := f.buf[f.r+f.last : f.w]
-	for len(rest) >= headerSize && Kind(rest[4]) == beside {
+	for len(rest) >= headerSize && Kind(rest[4]) == ignored {
 		size := 4 + int64(binary.BigEndian.Uint32(rest))
 		if size >= int64(len(rest)) {
 			return false
@@ -128,7 +127,7 @@ func (f *FrameReader) Buffered(beside Kind) bool {
 	return len(rest) > 0
 }
 
-// need reads until n bytes are there.
+// need reads until buf holds n bytes that weren't returned.
 func (f *FrameReader) need(n int) error {
 	for f.w-f.r < n {
 		f.room(n)
@@ -144,7 +143,7 @@ func (f *FrameReader) need(n int) error {
 	return nil
 }
 
-// room makes free bytes behind what has arrived, for a frame of n bytes.
+// room makes space in buf behind the received bytes, for a frame of n bytes.
 func (f *FrameReader) room(n int) {
 	if f.r == f.w {
 		f.r, f.w = 0, 0
@@ -166,21 +165,21 @@ func (f *FrameReader) room(n int) {
 	}
 }
 
-// AppendFrame appends a frame with this body to b.
+// AppendFrame appends a frame with this body to b. The caller keeps to the bounds of the kind.
 func AppendFrame(b []byte, kind Kind, body []byte) []byte {
 	b = appendHeader(b, kind, len(body))
 	return append(b, body...)
 }
 
-// AppendJSON appends a control frame with v as its body to b. It returns an
-// error, and b as it was, if the body is longer than its kind allows.
+// AppendJSON appends a control frame with v as its body to b. If the body is longer than its kind
+// allows, it returns an error and b unchanged.
 func AppendJSON(b []byte, kind Kind, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return b, err
 	}
 	if _, most := kind.bounds(); len(body) > most {
-		return b, fmt.Errorf("frame of kind %d would have %d bytes, of at most %d", kind, len(body), most)
+		return b, fmt.Errorf("a frame of kind %d would have %d bytes; the limit is %d", kind, len(body), most)
 	}
 	return AppendFrame(b, kind, body), nil
 }
@@ -234,17 +233,18 @@ func appendHeader(b []byte, kind Kind, body int) []byte {
 	return append(b, byte(kind))
 }
 
-// OutputFrameSize is the number of bytes that a KindOutput frame takes beside
-// its data; ResizedFrameSize is that of a whole KindResized frame.
+// OutputFrameSize is the size of a KindOutput frame without its data, and ResizedFrameSize that of
+// a whole KindResized frame, in bytes.
 const (
 	OutputFrameSize  = headerSize + outputHeader
 	ResizedFrameSize = headerSize + resizedBody
 )
 
-// ParseOutput takes the body of a KindOutput frame apart.
+// ParseOutput decodes the body of a KindOutput frame. Data is a part of body. The error is
+// ErrProtocol.
 func ParseOutput(body []byte) (stream byte, offset int64, at time.Duration, data []byte, err error) {
 	if len(body) <= outputHeader || body[0] != 1 && body[0] != 2 {
-		return 0, 0, 0, nil, fmt.Errorf("%w: output frame", ErrProtocol)
+		return 0, 0, 0, nil, fmt.Errorf("%w: malformed output frame", ErrProtocol)
 	}
 	offset, err = parseOffset(body[1:])
 	if err != nil {
@@ -256,10 +256,10 @@ func ParseOutput(body []byte) (stream byte, offset int64, at time.Duration, data
 	return body[0], offset, at, body[outputHeader:], nil
 }
 
-// ParseResized takes the body of a KindResized frame apart.
+// ParseResized decodes the body of a KindResized frame. The error is ErrProtocol.
 func ParseResized(body []byte) (offset int64, at time.Duration, size Size, err error) {
 	if len(body) != resizedBody {
-		return 0, 0, Size{}, fmt.Errorf("%w: resized frame", ErrProtocol)
+		return 0, 0, Size{}, fmt.Errorf("%w: malformed resized frame", ErrProtocol)
 	}
 	if offset, err = parseOffset(body); err != nil {
 		return 0, 0, Size{}, err
@@ -271,27 +271,28 @@ func ParseResized(body []byte) (offset int64, at time.Duration, size Size, err e
 	return offset, at, size, size.Check()
 }
 
-// ParseResizedAck takes the body of a KindResizedAck frame apart.
+// ParseResizedAck decodes the body of a KindResizedAck frame. The error is ErrProtocol.
 func ParseResizedAck(body []byte) (at time.Duration, err error) {
 	if len(body) != 8 {
-		return 0, fmt.Errorf("%w: ack of a size", ErrProtocol)
+		return 0, fmt.Errorf("%w: malformed acknowledgement of a size", ErrProtocol)
 	}
 	return parseTime(body)
 }
 
-// ParseStdin takes the body of a KindStdin frame apart.
+// ParseStdin decodes the body of a KindStdin frame. Data is a part of body. The error is
+// ErrProtocol.
 func ParseStdin(body []byte) (offset int64, data []byte, err error) {
 	if len(body) <= stdinHeader {
-		return 0, nil, fmt.Errorf("%w: stdin frame", ErrProtocol)
+		return 0, nil, fmt.Errorf("%w: malformed stdin frame", ErrProtocol)
 	}
 	offset, err = parseOffset(body)
 	return offset, body[stdinHeader:], err
 }
 
-// ParseStdinWindow takes the body of a KindStdinWindow frame apart.
+// ParseStdinWindow decodes the body of a KindStdinWindow frame. The error is ErrProtocol.
 func ParseStdinWindow(body []byte) (received, limit int64, err error) {
 	if len(body) != 16 {
-		return 0, 0, fmt.Errorf("%w: stdin window frame", ErrProtocol)
+		return 0, 0, fmt.Errorf("%w: malformed stdin window frame", ErrProtocol)
 	}
 	if received, err = parseOffset(body); err != nil {
 		return 0, 0, err
@@ -300,15 +301,15 @@ func ParseStdinWindow(body []byte) (received, limit int64, err error) {
 	return received, limit, err
 }
 
-// ParseAck takes the body of a KindAck frame apart.
+// ParseAck decodes the body of a KindAck frame. The error is ErrProtocol.
 func ParseAck(body []byte) (offset int64, err error) {
 	if len(body) != 8 {
-		return 0, fmt.Errorf("%w: ack frame", ErrProtocol)
+		return 0, fmt.Errorf("%w: malformed acknowledgement", ErrProtocol)
 	}
 	return parseOffset(body)
 }
 
-// maxOffset leaves room for adding a frame's length without overflow.
+// maxOffset leaves room to add a frame's length without an overflow.
 const maxOffset = 1 << 62
 
 func parseOffset(b []byte) (int64, error) {
@@ -327,15 +328,16 @@ func parseTime(b []byte) (time.Duration, error) {
 	return time.Duration(micros) * time.Microsecond, nil
 }
 
-// Check returns ErrProtocol for a size that no terminal may have.
+// Check returns ErrProtocol unless both sides of the size are 1 to MaxSize.
 func (s Size) Check() error {
 	if s.Columns < 1 || s.Columns > MaxSize || s.Rows < 1 || s.Rows > MaxSize {
-		return fmt.Errorf("%w: a terminal of %d by %d", ErrProtocol, s.Columns, s.Rows)
+		return fmt.Errorf("%w: a terminal of %d by %d characters", ErrProtocol, s.Columns, s.Rows)
 	}
 	return nil
 }
 
-// ParseJSON takes the body of a control frame apart.
+// ParseJSON decodes the body of a control frame into v and ignores unknown members. The error is
+// ErrProtocol.
 func ParseJSON(body []byte, v any) error {
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("%w: %w", ErrProtocol, err)

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seeds are one frame of each shape, and some that are broken.
+// seeds are one frame of each shape, and some malformed ones.
 func seeds(t testing.TB) (frames [][]byte) {
 	t.Helper()
 	for kind, v := range map[Kind]any{
@@ -65,7 +65,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// readAll reads frames to the end and puts them together again.
+// readAll reads all frames and encodes them again.
 func readAll(t *testing.T, frames *FrameReader) (all []byte) {
 	t.Helper()
 	for {
@@ -118,7 +118,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzResponse is what a hostile agent may answer to any client.
+// FuzzResponse feeds every kind of client an arbitrary answer, as a hostile agent may send.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range seeds(f) {
 		f.Add(seed)
@@ -155,7 +155,8 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// FuzzFinderAnswers is what a hostile agent may answer to a search and to a watch: what is passed on is in bounds.
+// FuzzFinderAnswers feeds a search and a watch arbitrary answers: all values that the caller sees
+// are within bounds.
 func FuzzFinderAnswers(f *testing.F) {
 	found, err := AppendJSON(nil, KindResponse, Response{Protocol: 6, Found: &Found{Matches: []Match{{File: FileInfo{Path: []byte("a")}, Line: 1}}, Limit: LimitTime}})
 	if err != nil {
@@ -182,7 +183,7 @@ func FuzzFinderAnswers(f *testing.F) {
 	})
 }
 
-// answered is a connection that has its answer already.
+// answered is a connection that already holds its answer.
 type answered struct {
 	discard
 	*bytes.Reader
@@ -220,7 +221,7 @@ func TestFrameBounds(t *testing.T) {
 			t.Errorf("%s: %d bytes", test.name, len(body))
 		}
 	}
-	// A length that never comes takes no memory.
+	// A frame whose body never arrives takes no memory, whatever its length says.
 	huge := binary.BigEndian.AppendUint32(nil, MaxFrame)
 	r := NewFrameReader(bytes.NewReader(append(huge, byte(KindRequest), 1, 2)), AgentSide)
 	if _, _, err := r.Next(); err != io.ErrUnexpectedEOF || len(r.buf) > firstBuffer {
@@ -248,7 +249,8 @@ func BenchmarkFrameReader(b *testing.B) {
 	}
 }
 
-// TestBuffered: a stdin window after the last output brings no event, so output that is here isn't kept back for it.
+// A stdin window after the last output isn't an event. So Buffered must not make the caller wait
+// for another one.
 func TestBuffered(t *testing.T) {
 	output, window := AppendOutput(nil, 1, 0, 0, []byte("x")), AppendStdinWindow(nil, 1, 2)
 	for name, c := range map[string]struct {

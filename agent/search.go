@@ -7,47 +7,48 @@ import (
 	"net"
 )
 
-// MaxMatches bounds the matches of a Search.
+// MaxMatches is the most matches that a Search may request.
 const MaxMatches = 1000
 
-// Search asks for the entries below a directory whose names match a pattern, and for the lines of regular
-// files that contain a text. At least one of Name and Text is set. With both, only files whose
-// names match are read.
+// Search requests the entries below a directory whose names match a pattern, and the lines of
+// regular files that contain a text. At least one of Name and Text is set. With both, only files
+// whose names match are searched for the text.
 type Search struct {
 	Path string `json:"path"`           // "": the workspace
-	Name string `json:"name,omitempty"` // a pattern of path.Match, for the last element of a path
-	Text []byte `json:"text,omitempty"` // without a line feed and NUL
-	Most int    `json:"most"`           // matches, 1 to MaxMatches
+	Name string `json:"name,omitempty"` // a pattern of path.Match for the last element of a path
+	Text []byte `json:"text,omitempty"` // must not contain a line feed or NUL
+	Most int    `json:"most"`           // the most matches to return, 1 to MaxMatches
 }
 
 // Found are the matches of a Search, sorted by path, element by element, then by line.
 type Found struct {
 	Matches []Match `json:"matches,omitempty"`
-	Limit   string  `json:"limit,omitempty"`   // the bound at which the search ended early; "": all was searched
-	Skipped int     `json:"skipped,omitempty"` // files that weren't read to their end, and directories that weren't read: binary, not readable, or views of the kernel
+	Limit   string  `json:"limit,omitempty"`   // the bound at which the search ended early; "": it is complete
+	Skipped int     `json:"skipped,omitempty"` // files and directories not read to their end: binary, unreadable, or file systems of the kernel
 }
 
 // A Match is an entry, or a line of a file. Its path is relative to the directory.
 type Match struct {
 	File FileInfo `json:"file"`
-	Line int      `json:"line,omitempty"` // from 1 on; 0: its name matches
+	Line int      `json:"line,omitempty"` // line number, from 1; 0: the name matches
 	Text []byte   `json:"text,omitempty"` // the line, or 512 bytes of it that contain the text
 }
 
-// The bounds of a Search.
+// The values of Found.Limit.
 const (
-	LimitMatches = "matches" // Search.Most, or the size of the answer
+	LimitMatches = "matches" // Search.Most, or the size of the response
 	LimitEntries = "entries" // 65536 entries of directories
 	LimitBytes   = "bytes"   // 64 MiB read
 	LimitTime    = "time"    // 5 s
-	LimitDepth   = "depth"   // directories 128 deep, or whose path has more than 4096 bytes
+	LimitDepth   = "depth"   // directories 128 levels deep, or with a path of more than 4096 bytes
 )
 
-// mostFound bounds the frame that answers a Search.
+// mostFound is the maximum size of the frame that answers a Search, in bytes.
 const mostFound = maxJSON + headerSize
 
-// SearchFiles returns what a search finds. There are no more matches than asked for. An [*Error] is the
-// agent's: ErrIncompatible says that it is too old. Ctx bounds the whole. It closes conn.
+// SearchFiles returns the matches of a search, never more than search.Most. An [*Error] is the
+// agent's answer: ErrIncompatible means that the agent is too old. Ctx bounds the whole call. It
+// closes conn.
 func SearchFiles(ctx context.Context, conn net.Conn, search Search) (Found, error) {
 	if err := checkPath(conn, search.Path); err != nil {
 		return Found{}, err
@@ -58,23 +59,23 @@ func SearchFiles(ctx context.Context, conn net.Conn, search Search) (Found, erro
 	}
 	x.close()
 	if response.Found == nil {
-		return Found{}, fmt.Errorf("%w: no answer to a search", ErrProtocol)
+		return Found{}, fmt.Errorf("%w: the response has no matches", ErrProtocol)
 	}
 	return *response.Found, response.Found.check(search.Most)
 }
 
 func (f Found) check(most int) error {
 	if len(f.Matches) > most || f.Skipped < 0 {
-		return fmt.Errorf("%w: %d matches of at most %d, %d skipped", ErrProtocol, len(f.Matches), most, f.Skipped)
+		return fmt.Errorf("%w: the response has %d matches (at most %d were requested) and %d skipped files", ErrProtocol, len(f.Matches), most, f.Skipped)
 	}
 	switch f.Limit {
 	case "", LimitMatches, LimitEntries, LimitBytes, LimitTime, LimitDepth:
 	default:
-		return fmt.Errorf("%w: a search with an unknown limit", ErrProtocol)
+		return fmt.Errorf("%w: the response names an unknown limit of the search", ErrProtocol)
 	}
 	for _, m := range f.Matches {
 		if m.Line < 0 {
-			return fmt.Errorf("%w: line %d", ErrProtocol, m.Line)
+			return fmt.Errorf("%w: a match has the line number %d", ErrProtocol, m.Line)
 		}
 		if err := m.File.check(); err != nil {
 			return err

@@ -10,48 +10,48 @@ import (
 	"time"
 )
 
-// A Session is a stream that follows one execution. One goroutine calls Next
-// and Buffered; the other methods are safe for concurrent use. After an error
-// the session is of no more use, but the execution goes on: attach again.
+// A Session is a stream that follows one execution. Only one goroutine may call Next and Buffered;
+// the other methods are safe for concurrent use. Every error is final for the session. The
+// execution continues: attach again with [AttachExecution].
 type Session struct {
 	conn    net.Conn
 	frames  *FrameReader
-	speaks  int           // the newest version that the agent speaks
-	resizes bool          // KindResized was asked for
-	offset  int64         // of the next output byte; for Next only
-	resized time.Duration // when the last size was set; for Next only
-	started bool          // for Next only
-	exited  bool          // for Next only
+	speaks  int           // the newest version that the agent supports
+	resizes bool          // the client requested KindResized
+	offset  int64         // of the next output byte; only Next uses it
+	resized time.Duration // time of the last size; only Next uses it
+	started bool          // only Next uses it
+	exited  bool          // only Next uses it
 
-	writing sync.Mutex  // held while one frame is written; guards what follows
-	acked   int64       // the last offset that was acknowledged
-	due     int64       // what Ack was last called with
-	later   *time.Timer // sends due; nil: none ever waited
-	waits   bool        // later is set
+	writing  sync.Mutex  // held while a frame is written; guards the fields below it, up to stdin
+	acked    int64       // the last offset that was acknowledged
+	due      int64       // the last offset that Ack was called with
+	later    *time.Timer // sends due after ackDelay; nil until it is first needed
+	laterSet bool        // later is running
 
 	stdin stdinWindow
 }
 
-// How long an Ack waits at most, and for how many bytes: a quarter of what an agent
-// holds of an execution.
+// Acknowledgements are combined for ackDelay or ackBytes, whichever is reached first. ackBytes is a
+// quarter of the output that an agent holds for an execution.
 const (
 	ackDelay = 20 * time.Millisecond
 	ackBytes = 256 << 10
 )
 
-// An Event is what a session received.
+// An Event is one message from the agent about the execution.
 type Event struct {
 	Kind    Kind          // KindStarted, KindOutput, KindResized or KindExited
 	Started Started       // with KindStarted
 	Stream  byte          // with KindOutput: 1 stdout, 2 stderr
-	Offset  int64         // with KindOutput: of the first byte of Data; with KindResized: of what comes after it
+	Offset  int64         // with KindOutput: of the first byte of Data; with KindResized: of the next output byte
 	Time    time.Duration // with KindOutput and KindResized: since the start
 	Data    []byte        // with KindOutput; valid until the next call of Next
-	Size    Size          // with KindResized: what the terminals have from here on
+	Size    Size          // with KindResized: the terminals' new size
 	Exit    Exit          // with KindExited
 }
 
-// openSession opens a session that goes on from s.
+// openSession sends the request that opens s, and completes s. It closes conn on an error.
 func openSession(ctx context.Context, conn net.Conn, request Request, s *Session) (*Session, error) {
 	x, response, err := open(ctx, conn, request)
 	if err != nil {
@@ -66,12 +66,11 @@ func openSession(ctx context.Context, conn net.Conn, request Request, s *Session
 	return s, nil
 }
 
-// Next returns the next event: KindStarted first, then output without a gap
-// from the offset that was asked for, with KindResized in between where that was
-// asked for too, each once, and KindExited last; then io.EOF. When
-// the stream breaks before, the error is io.ErrUnexpectedEOF or the stream's
-// own; it is no evidence that the execution ended. An agent that breaks the
-// protocol gives ErrProtocol.
+// Next returns the next event: first KindStarted, then output without a gap from the requested
+// offset, then KindExited, then io.EOF. KindResized events, if requested, come in between. Each
+// event comes once. If the stream breaks earlier, the error is io.ErrUnexpectedEOF or the stream's
+// own; this doesn't mean that the execution ended. ErrProtocol means that the agent violated the
+// protocol.
 func (s *Session) Next() (Event, error) {
 	if s.exited {
 		return Event{}, io.EOF
@@ -101,7 +100,7 @@ func (s *Session) Next() (Event, error) {
 func (s *Session) event(kind Kind, body []byte) (Event, error) {
 	event := Event{Kind: kind}
 	if s.started == (kind == KindStarted) {
-		return Event{}, fmt.Errorf("%w: kind %d at the wrong time", ErrProtocol, kind)
+		return Event{}, fmt.Errorf("%w: a frame of kind %d, but KindStarted must come first and once", ErrProtocol, kind)
 	}
 	switch kind {
 	case KindStarted:
@@ -114,7 +113,7 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 			return Event{}, err
 		}
 		if event.Offset != s.offset {
-			return Event{}, fmt.Errorf("%w: output at offset %d where %d was due", ErrProtocol, event.Offset, s.offset)
+			return Event{}, fmt.Errorf("%w: output at offset %d, expected %d", ErrProtocol, event.Offset, s.offset)
 		}
 		s.offset += int64(len(event.Data))
 		return event, nil
@@ -122,7 +121,7 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 		var err error
 		event.Offset, event.Time, event.Size, err = ParseResized(body)
 		if err == nil && (!s.resizes || event.Offset != s.offset || event.Time <= s.resized) {
-			err = fmt.Errorf("%w: a size at offset %d after %v, where %d after %v was the last", ErrProtocol, event.Offset, event.Time, s.offset, s.resized)
+			err = fmt.Errorf("%w: a size at offset %d and time %v, expected offset %d and a time after %v", ErrProtocol, event.Offset, event.Time, s.offset, s.resized)
 		}
 		s.resized = event.Time
 		return event, err
@@ -131,13 +130,13 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 			return Event{}, err
 		}
 		if event.Exit.Output != s.offset {
-			return Event{}, fmt.Errorf("%w: exit after %d bytes of output, of which %d came", ErrProtocol, event.Exit.Output, s.offset)
+			return Event{}, fmt.Errorf("%w: the exit reports %d bytes of output, but %d were received", ErrProtocol, event.Exit.Output, s.offset)
 		}
 		s.exited = true
 		s.stdin.fail(errExited)
 		return event, nil
 	default:
-		return Event{}, fmt.Errorf("%w: kind %d in an execution", ErrProtocol, kind)
+		return Event{}, fmt.Errorf("%w: unexpected frame of kind %d in an execution", ErrProtocol, kind)
 	}
 }
 
@@ -149,14 +148,14 @@ func (s *Session) window(body []byte) error {
 	return s.stdin.open(received, limit)
 }
 
-// Buffered reports whether some of another event has arrived already. Frames that Next keeps to itself don't count: after
-// them it may wait.
+// Buffered reports whether part of another event has arrived. It ignores frames that Next doesn't
+// return, so that Next may still block when it returns true.
 func (s *Session) Buffered() bool { return s.frames.Buffered(KindStdinWindow) }
 
-// Ack schedules the message that all output before offset is kept, so that the agent
-// can forget it. It must not be beyond what Next returned. It is sent after 20 ms or
-// 256 KiB, whichever is first, because each one wakes both sides. Settled replaces one
-// that waits; Close drops it.
+// Ack acknowledges all output before offset, so that the agent can free it. The caller must have
+// stored that output. Offset must not be beyond the events that Next returned. The frame is sent
+// after 20 ms or 256 KiB of output, whichever is first, because each frame wakes both sides.
+// Settled replaces a pending Ack; Close drops it.
 func (s *Session) Ack(offset int64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -165,56 +164,55 @@ func (s *Session) Ack(offset int64) error {
 	case s.due <= s.acked:
 	case s.due-s.acked >= ackBytes:
 		return s.sendAck()
-	case s.waits:
+	case s.laterSet:
 	case s.later == nil:
-		s.waits, s.later = true, time.AfterFunc(ackDelay, s.ackLate)
+		s.laterSet, s.later = true, time.AfterFunc(ackDelay, s.ackLate)
 	default:
-		s.waits = true
+		s.laterSet = true
 		s.later.Reset(ackDelay)
 	}
 	return nil
 }
 
-// ackLate sends the acknowledgement that waited, if none was sent since.
+// ackLate sends the pending acknowledgement, unless a newer one was sent.
 func (s *Session) ackLate() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.waits = false
+	s.laterSet = false
 	if s.due > s.acked {
-		_ = s.sendAck() // a broken stream shows at the next read
+		_ = s.sendAck() // the next read reports a broken stream
 	}
 }
 
-// sendAck sends the acknowledgement that is due; s.writing is held.
+// sendAck sends the acknowledgement that is due. The caller holds s.writing.
 func (s *Session) sendAck() error {
 	s.acked = s.due
 	return s.writeLocked(AppendAck(nil, s.due))
 }
 
-// AckResized says that all sizes that were set until then are kept, likewise.
+// AckResized acknowledges all sizes that were set up to the given time since the start.
 func (s *Session) AckResized(at time.Duration) error { return s.write(AppendResizedAck(nil, at)) }
 
-// Kill ends the execution and everything that it started: with SIGTERM, and
-// with SIGKILL after grace. The end comes as KindExited.
+// Kill ends the execution and everything that it started, with SIGTERM and, after grace, SIGKILL.
+// It doesn't wait: the end is reported as KindExited.
 func (s *Session) Kill(grace time.Duration) error {
-	return s.tell(KindKill, Kill{Grace: grace}, 1)
+	return s.sendControl(KindKill, Kill{Grace: grace}, 1)
 }
 
-// Resize gives both terminals another size; those who have them open get
-// SIGWINCH. An execution without a terminal, or that has ended, ignores it. The
-// error is ErrIncompatible for an agent of version 1; nothing was sent then.
-func (s *Session) Resize(size Size) error { return s.tell(KindResize, size, 2) }
+// Resize gives both terminals another size. Processes in the foreground get SIGWINCH. An execution
+// without a terminal, or that has ended, ignores it. For an agent of version 1 the error is
+// ErrIncompatible, and the session remains usable.
+func (s *Session) Resize(size Size) error { return s.sendControl(KindResize, size, 2) }
 
-// Signal sends a signal ("SIGTERM") to the command's process group and, on a
-// terminal, to the group in the foreground there. An execution that has ended
-// ignores it. Errors are as for Resize; the name must be one that the agent
-// knows.
-func (s *Session) Signal(name string) error { return s.tell(KindSignal, Signal{Name: name}, 2) }
+// Signal sends a signal ("SIGTERM") to the command's process group and, on a terminal, to its
+// foreground group. An execution that has ended ignores it. Errors are as for Resize. The agent
+// breaks the session if it doesn't know the name.
+func (s *Session) Signal(name string) error { return s.sendControl(KindSignal, Signal{Name: name}, 2) }
 
-// tell sends a control frame that there is since a version.
-func (s *Session) tell(kind Kind, v any, since int) error {
+// sendControl sends a control frame that agents support since a version.
+func (s *Session) sendControl(kind Kind, v any, since int) error {
 	if s.speaks < since {
-		return &Error{Code: ErrIncompatible, Message: "the runner's agent is older than the server and can't do this"}
+		return &Error{Code: ErrIncompatible, Message: "the runner's agent is older than the server and doesn't support this: release the runner and claim another one"}
 	}
 	frame, err := AppendJSON(nil, kind, v)
 	if err != nil {
@@ -223,37 +221,34 @@ func (s *Session) tell(kind Kind, v any, since int) error {
 	return s.write(frame)
 }
 
-// Settled says that the exit is stored, so that the agent can forget the
-// execution.
+// Settled reports that the server stored the exit, so that the agent can forget the execution.
 func (s *Session) Settled() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.due = s.acked // it says all that an acknowledgement would
+	s.due = s.acked // Settled includes every pending acknowledgement
 	return s.writeLocked(AppendFrame(nil, KindSettled, nil))
 }
 
-// Close ends the session. The execution goes on.
+// Close ends the session: calls that wait return net.ErrClosed. The execution continues.
 func (s *Session) Close() error {
 	s.stdin.fail(net.ErrClosed)
 	return s.conn.Close()
 }
 
-// StdinOffset returns how far the stdin has been sent, by this session or
-// those before it; 0 until the agent told.
+// StdinOffset returns the number of stdin bytes that this session and earlier ones have sent. It is
+// 0 until the agent reports it.
 func (s *Session) StdinOffset() int64 { return s.stdin.offset() }
 
-// WriteStdin sends data, whose first byte is at the given offset of the stdin,
-// and returns the offset up to which the stdin has been sent. It blocks while
-// the program doesn't read and the agent has no more room, until ctx ends. What
-// the agent has already is skipped; a gap is an error. Next must be called
-// meanwhile, since it learns how much room there is. Data for an execution
-// without stdin, or that closed it, is thrown away by the agent.
+// WriteStdin sends data, whose first byte is at the given offset of stdin. It returns the offset up
+// to which stdin has been sent. It blocks while the agent's buffer is full because the program
+// doesn't read, until ctx ends. Bytes that the agent already has are skipped; a gap is an error.
+// Another goroutine must call Next meanwhile, because Next receives the agent's window. The agent
+// discards data for an execution that has no stdin or has closed it.
 func (s *Session) WriteStdin(ctx context.Context, offset int64, data []byte) (int64, error) {
 	return s.feed(ctx, offset, data, false)
 }
 
-// CloseStdin says that no more stdin comes, after what is being written. It
-// may be called again.
+// CloseStdin ends stdin, after writes that are in progress. It may be called repeatedly.
 func (s *Session) CloseStdin() error {
 	_, err := s.feed(context.Background(), 0, nil, true)
 	if errors.Is(err, errExited) {
@@ -262,7 +257,7 @@ func (s *Session) CloseStdin() error {
 	return err
 }
 
-// feed writes stdin, or its end, while it has the turn.
+// feed writes data, or the end of stdin, after earlier calls have returned.
 func (s *Session) feed(ctx context.Context, offset int64, data []byte, end bool) (int64, error) {
 	if err := s.stdin.take(ctx); err != nil {
 		return s.stdin.offset(), err
@@ -277,11 +272,11 @@ func (s *Session) feed(ctx context.Context, offset int64, data []byte, end bool)
 			return at, err
 		}
 		if offset > at {
-			return at, fmt.Errorf("stdin at offset %d would leave a gap after %d", offset, at)
+			return at, fmt.Errorf("stdin at offset %d would leave a gap: %d bytes have been sent", offset, at)
 		}
 		data, offset = data[at-offset:], at
 		n := min(int64(len(data)), room, MaxData)
-		// Before the write, since the agent's answer may come before it returns.
+		// Advance before the write: the agent's next window may arrive before write returns.
 		s.stdin.advance(n)
 		if err := s.write(AppendStdin(nil, at, data[:n])); err != nil {
 			return at, err
@@ -289,7 +284,7 @@ func (s *Session) feed(ctx context.Context, offset int64, data []byte, end bool)
 	}
 }
 
-// write sends one frame. A frame that wasn't written whole ends the session.
+// write sends one frame. If the frame wasn't written completely, it closes the session.
 func (s *Session) write(frame []byte) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// discard is a stream that nobody reads and nothing comes from.
+// discard is a stream whose peer neither reads nor writes.
 type discard struct{ net.Conn }
 
 func (*discard) Close() error                     { return nil }
 func (*discard) Write(b []byte) (int, error)      { return len(b), nil }
 func (*discard) SetWriteDeadline(time.Time) error { return nil }
 
-// play is an agent that reads one request and answers with what it is told.
-// It then reads and throws away what comes.
+// play is an agent that reads one request, writes the given answer, and then discards what it
+// receives.
 func play(t testing.TB, answer ...[]byte) net.Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -90,8 +90,8 @@ func TestHostileAgent(t *testing.T) {
 	}
 }
 
-// TestSizesThatNobodyAskedFor are a breach of the protocol.
-func TestSizesThatNobodyAskedFor(t *testing.T) {
+// A KindResized frame that the client didn't request violates the protocol.
+func TestUnrequestedSizesViolateTheProtocol(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		s, err := StartExecution(t.Context(), play(t, ok(t), frame(t, KindStarted, Started{}), AppendResized(nil, 0, time.Millisecond, Size{Columns: 80, Rows: 24})), Start{ID: "a", Resizes: asked})
 		if err != nil {
@@ -143,7 +143,7 @@ func TestOpening(t *testing.T) {
 
 func TestSessionWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// This agent answers, and then reads nothing.
+		// This agent answers and then stops reading.
 		ours, theirs := net.Pipe()
 		go func() {
 			_, _, _ = NewFrameReader(theirs, AgentSide).Next()
@@ -168,7 +168,7 @@ func TestSessionWrites(t *testing.T) {
 	})
 }
 
-func TestAcknowledgementsWait(t *testing.T) {
+func TestAcknowledgementsAreCombined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		type frame struct {
@@ -256,7 +256,7 @@ func TestStdinEnds(t *testing.T) {
 			_, err := s.Next()
 			next <- err
 		}()
-		synctest.Wait() // two bytes went, the third waits for room
+		synctest.Wait() // two bytes were sent; the third waits for the window
 		if at := s.StdinOffset(); at != 12 {
 			t.Errorf("sent %d", at)
 		}

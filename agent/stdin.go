@@ -9,16 +9,16 @@ import (
 
 var errExited = errors.New("the execution has ended")
 
-// A stdinWindow is what a session knows about the stdin that its agent takes.
+// A stdinWindow tracks how much stdin a session has sent and how much more its agent accepts.
 type stdinWindow struct {
-	turn chan struct{} // holds a token while someone writes stdin
+	turn chan struct{} // capacity 1; holds a token while a goroutine writes stdin
 
-	mu      sync.Mutex // guards what is below
-	known   bool       // the agent told how much it has
-	sent    int64
-	limit   int64
-	failed  error
-	changed chan struct{} // closed and replaced when any of them changes
+	mu      sync.Mutex    // guards the fields below
+	known   bool          // the agent has reported its window
+	sent    int64         // offset up to which stdin was sent
+	limit   int64         // offset up to which the agent accepts stdin
+	failed  error         // why no more can be sent; the first error
+	changed chan struct{} // closed and replaced when a field above changes
 }
 
 func (w *stdinWindow) init() {
@@ -26,7 +26,8 @@ func (w *stdinWindow) init() {
 	w.changed = make(chan struct{})
 }
 
-// take waits for the turn to write stdin.
+// take waits for the exclusive right to write stdin. The caller must call release if there is no
+// error.
 func (w *stdinWindow) take(ctx context.Context) error {
 	select {
 	case w.turn <- struct{}{}:
@@ -47,9 +48,9 @@ func (w *stdinWindow) take(ctx context.Context) error {
 
 func (w *stdinWindow) release() { <-w.turn }
 
-// wait returns where the stdin has been sent to and how much more the agent
-// takes, as soon as that is more than nothing or the stdin was sent as far as
-// wanted: then it is of no matter that the execution has ended since.
+// wait returns the offset up to which stdin was sent and how many more bytes the agent accepts. It
+// waits until that is more than 0, or stdin was sent up to wanted. In the second case it succeeds
+// even if the execution has ended since.
 func (w *stdinWindow) wait(ctx context.Context, wanted int64) (sent, room int64, err error) {
 	for {
 		w.mu.Lock()
@@ -72,7 +73,7 @@ func (w *stdinWindow) wait(ctx context.Context, wanted int64) (sent, room int64,
 	}
 }
 
-// open takes in what the agent told.
+// open applies a window that the agent reported.
 func (w *stdinWindow) open(received, limit int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +83,7 @@ func (w *stdinWindow) open(received, limit int64) error {
 	case received > w.sent, limit < w.limit:
 		return fmt.Errorf("%w: stdin window %d to %d", ErrProtocol, received, limit)
 	}
-	// More than this the agent couldn't hold: it would be a lie.
+	// No agent buffers more than StdinWindow; a hostile one could claim it.
 	w.limit = min(limit, w.sent+StdinWindow)
 	w.wake()
 	return nil
@@ -100,7 +101,7 @@ func (w *stdinWindow) offset() int64 {
 	return w.sent
 }
 
-// fail ends every wait. The first error stays.
+// fail ends every wait with err. Only the first call has an effect.
 func (w *stdinWindow) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +111,7 @@ func (w *stdinWindow) fail(err error) {
 	}
 }
 
-// wake is called with mu held.
+// wake notifies the waiting goroutines. The caller holds mu.
 func (w *stdinWindow) wake() {
 	close(w.changed)
 	w.changed = make(chan struct{})

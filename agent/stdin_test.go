@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// A program may end of what it was sent, before the sender looks again.
-func TestStdinThatWasSentStaysSent(t *testing.T) {
+// An execution may end after all of its stdin was sent and before the sender checks again. That
+// isn't an error.
+func TestStdinSentBeforeTheEndIsNoError(t *testing.T) {
 	var w stdinWindow
 	w.init()
 	if err := w.open(0, 100); err != nil {

@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// AskUsage asks what the runner and its executions use.
-type AskUsage struct{}
+// UsageRequest requests the resource usage of the runner and its executions.
+type UsageRequest struct{}
 
-// Usage is what is used in a runner at a time.
+// Usage is the resource usage in a runner at one moment.
 type Usage struct {
-	Runner     Used                     `json:"runner"`               // by all commands that ever ran there, and in some runners the agent
-	Executions map[string]ExecutionUsed `json:"executions,omitempty"` // that run, by id
+	Runner     Used                     `json:"runner"`               // of all commands since the runner's start; in some runners it includes the agent
+	Executions map[string]ExecutionUsed `json:"executions,omitempty"` // running executions, by id
 }
 
-// An ExecutionUsed is what an execution has used since its start, Wall ago.
+// An ExecutionUsed is the usage of an execution that started Wall ago.
 type ExecutionUsed struct {
 	Wall time.Duration `json:"wall"`
 	Used
 }
 
-// Used is what was used up to now, and what is held now. What is unknown is 0.
+// Used is the usage so far and the resources that are held now. Unknown values are 0.
 type Used struct {
 	User          time.Duration `json:"user"`
 	System        time.Duration `json:"system"`
-	Memory        int64         `json:"memory,omitempty"`        // bytes, now
-	PeakMemory    int64         `json:"peakMemory,omitempty"`    // bytes; of executions only, like all peaks
-	Processes     int           `json:"processes,omitempty"`     // and threads, now
-	PeakProcesses int           `json:"peakProcesses,omitempty"` // and threads
+	Memory        int64         `json:"memory,omitempty"`        // bytes held now
+	PeakMemory    int64         `json:"peakMemory,omitempty"`    // bytes; peaks are known for executions only
+	Processes     int           `json:"processes,omitempty"`     // processes and threads that exist now
+	PeakProcesses int           `json:"peakProcesses,omitempty"` // processes and threads
 }
 
-// Bounds of what an agent can say: of times a century, of bytes 2^60, of processes what Linux has ids
-// for, and of the answer more than 256 executions take, which an agent has at most.
+// Bounds of an agent's report. The response has at most 64 KiB, since an agent has at most 256
+// executions. The rest are a century, 2^60 bytes, and the number of Linux's process ids.
 const (
 	mostUsage     = 64 << 10
 	mostTime      = 100 * 365 * 24 * time.Hour
@@ -42,22 +42,22 @@ const (
 	mostProcesses = 1 << 22
 )
 
-// ReadUsage asks an agent what is used in its runner. No number of the answer is negative, or so
-// large that a sum of two overflows, and it reads 64 KiB at most. It closes conn. An error that the agent answered is an
-// [*Error]: ErrIncompatible says that the agent is too old.
+// ReadUsage returns the resource usage in a runner. No value is negative, or so large that a sum of
+// two overflows. It reads at most 64 KiB. It closes conn. An [*Error] is the agent's answer:
+// ErrIncompatible means that the agent is too old.
 func ReadUsage(ctx context.Context, conn net.Conn) (Usage, error) {
-	x, response, err := open(ctx, atMost{conn, io.LimitReader(conn, mostUsage)}, Request{Usage: &AskUsage{}})
+	x, response, err := open(ctx, atMost{conn, io.LimitReader(conn, mostUsage)}, Request{Usage: &UsageRequest{}})
 	if err != nil {
 		return Usage{}, err
 	}
 	x.close()
 	if response.Usage == nil {
-		return Usage{}, fmt.Errorf("%w: no answer about the usage", ErrProtocol)
+		return Usage{}, fmt.Errorf("%w: the response has no usage", ErrProtocol)
 	}
 	return *response.Usage, response.Usage.check()
 }
 
-// atMost is a connection of which only so much is read.
+// atMost is a connection with a limit on the bytes read from it.
 type atMost struct {
 	net.Conn
 	from io.Reader
@@ -71,7 +71,7 @@ func (u Usage) check() error {
 	}
 	for _, x := range u.Executions {
 		if x.Wall < 0 || x.Wall > mostTime {
-			return fmt.Errorf("%w: an execution that runs for %v", ErrProtocol, x.Wall)
+			return fmt.Errorf("%w: an execution reports %v of wall time", ErrProtocol, x.Wall)
 		}
 		if err := x.check(); err != nil {
 			return err
@@ -83,17 +83,17 @@ func (u Usage) check() error {
 func (u Used) check() error {
 	for _, d := range []time.Duration{u.User, u.System} {
 		if d < 0 || d > mostTime {
-			return fmt.Errorf("%w: %v of processor time", ErrProtocol, d)
+			return fmt.Errorf("%w: a usage of %v of processor time", ErrProtocol, d)
 		}
 	}
 	for _, n := range []int64{u.Memory, u.PeakMemory} {
 		if n < 0 || n > mostBytes {
-			return fmt.Errorf("%w: %d bytes", ErrProtocol, n)
+			return fmt.Errorf("%w: a usage of %d bytes", ErrProtocol, n)
 		}
 	}
 	for _, n := range []int{u.Processes, u.PeakProcesses} {
 		if n < 0 || n > mostProcesses {
-			return fmt.Errorf("%w: %d processes", ErrProtocol, n)
+			return fmt.Errorf("%w: a usage of %d processes", ErrProtocol, n)
 		}
 	}
 	return nil

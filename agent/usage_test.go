@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestHostileUsage: an answer with a number that can't be is no answer.
+// A response with an impossible number is an error.
 func TestHostileUsage(t *testing.T) {
 	for name, usage := range map[string]*Usage{
 		"no answer":              nil,
@@ -31,9 +31,8 @@ func TestHostileUsage(t *testing.T) {
 	}
 }
 
-// TestUsageIsBounded: all executions that an agent may have fit into an answer, and what is longer
-// isn't read.
-func TestUsageIsBounded(t *testing.T) {
+// The response has room for all executions of an agent. The client doesn't read a longer one.
+func TestUsageResponseIsBounded(t *testing.T) {
 	largest := ExecutionUsed{Wall: mostTime, Used: Used{
 		User: mostTime, System: mostTime, Memory: mostBytes, PeakMemory: mostBytes, Processes: mostProcesses, PeakProcesses: mostProcesses,
 	}}

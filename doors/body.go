@@ -14,7 +14,8 @@ import (
 
 type holdKey struct{}
 
-// holding returns a context whose request takes of its caller's bounds, and what it has taken.
+// holding returns a context with a Hold: the resources that the request takes of its caller's
+// limits.
 func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
 	p := access.FromContext(ctx)
 	shown := peers.Credential{Token: p.ID}
@@ -25,8 +26,8 @@ func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
 	return context.WithValue(ctx, holdKey{}, &hold), &hold
 }
 
-// HoldOf returns what an authenticated request has taken of its caller's bounds: it counts as an operation. It is released
-// when the handler returns.
+// HoldOf returns what an authenticated request has taken of its caller's limits: it counts as an
+// operation. It is released when the handler returns.
 func HoldOf(r *http.Request) *peers.Hold {
 	if hold, ok := r.Context().Value(holdKey{}).(*peers.Hold); ok {
 		return hold
@@ -34,7 +35,7 @@ func HoldOf(r *http.Request) *peers.Hold {
 	return new(peers.Hold)
 }
 
-// A BodyError says with which status a body is refused, and why.
+// A BodyError is the status and the reason with which a body is refused.
 type BodyError struct {
 	Status  int
 	Message string
@@ -42,10 +43,14 @@ type BodyError struct {
 
 func (e *BodyError) Error() string { return e.Message }
 
-// ReadBody reads an authenticated request's body, as the API reads its bodies. It takes memory of the request's hold as bytes
-// arrive: a body of which nothing arrives holds none. It returns QUOTA_EXCEEDED where there is none left, or a *BodyError.
-// Then no memory is held, and the answer must be written next. What the client still sends has been read for a while, unless
-// the body's announced length is too long, the body was late or broke off, or its client waits to be asked for it.
+// ReadBody reads the body of an authenticated request with the API's limits. It takes memory of the
+// request's hold as bytes arrive, so an idle body holds none. The error is QUOTA_EXCEEDED if there
+// is none left, or a *BodyError. After an error no memory is held, and the handler must answer
+// next.
+//
+// Before it returns an error it reads the rest of the body for a while, since some clients don't
+// read an answer before they have sent everything. It doesn't if the announced length is too long,
+// the body was late or broke off, or the client waits for permission to send it.
 func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, hold := arriving.New(w, r, arriving.DefaultSilence), HoldOf(r)
 	text, err := body.ReadAll(hold, h.MaxBody)

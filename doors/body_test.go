@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// deadlines are those that were set for reading.
+// deadlines records the read deadlines that were set.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set []time.Time
@@ -33,7 +33,8 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// TestBodies: a body is bounded however its length is sent. The time for a body doesn't bound the answer.
+// A body is limited however its length is announced. The deadline of the body doesn't apply to the
+// answer.
 func TestBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := Host{MaxBody: 100_000}
@@ -99,14 +100,14 @@ func (*reader) Register(host Host, routes *Routes) {
 	})))
 }
 
-// anybody knows everybody, by the token's id.
+// anybody accepts every token, and uses it as the id.
 type anybody struct{}
 
 func (anybody) Known(_ *http.Request, text string) (identity.Caller, error) {
 	return identity.Caller{Principal: access.Principal{ID: text}}, nil
 }
 
-// TestSlowBodies: a client that never sends the rest of its bodies takes what it may, and nothing of what others may.
+// A client that never finishes its bodies uses up its own limit, but not that of others.
 func TestSlowBodies(t *testing.T) {
 	const size = 1 << 20
 	all := peers.New(peers.Bounds{Bodies: 4 * size, TokenBodies: 2 * size})
@@ -141,7 +142,7 @@ func TestSlowBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What a body takes doubles as it arrives: half of it could still be on its way through the kernel.
+	// The memory of a body doubles as it arrives: half of it could still be in the kernel's buffers.
 	wait.For(t, "the beginnings have arrived", func() bool { return all.Usage().BodyBytes == 2*(size-peers.FreeBody) })
 	if got := send("first", strings.NewReader(whole)); got != "QUOTA_EXCEEDED" {
 		t.Errorf("a third body of the slow client: %.80q", got)
@@ -159,11 +160,11 @@ func TestSlowBodies(t *testing.T) {
 	wait.For(t, "nothing is held", func() bool { return all.Usage().BodyBytes == 0 })
 }
 
-// TestRefusedBodiesAreAnswered: whatever a client still has to send, its answer comes, and its connection doesn't stay. One
-// whose body has come to its end goes on.
+// The client gets an answer to a refused body, whatever it still has to send, and its connection is
+// closed. A connection whose body has ended stays open.
 func TestRefusedBodiesAreAnswered(t *testing.T) {
 	const (
-		rest  = 5 * time.Second // for what nobody wants any more
+		rest  = 5 * time.Second // for the rest of a refused body
 		idle  = 2 * rest
 		most  = 100_000
 		large = "Content-Length: 90000\r\n\r\n"

@@ -1,7 +1,9 @@
-// Package doors lets clients of other systems use Rockpool. A door speaks another system's API, maps its authentication
-// to a token of ours, and calls the engine as its guard. A door keeps no state that belongs to the engine.
+// Package doors lets clients of other systems use Rockpool. A door implements another system's API,
+// maps its authentication to a Rockpool token, and calls the engine through its guard. It
+// guarantees that a door's callers can do no more than their tokens allow.
 //
-// Each door is a package below this one. A server opens those that the setting doors names.
+// A door has no state that belongs to the engine. Each door is a package below this one. A server
+// opens the doors named by the setting doors.
 package doors
 
 import (
@@ -19,52 +21,56 @@ import (
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
-// A Door is another system's API.
+// A Door is the API of another system.
 type Door interface {
-	// Name returns its name, as the setting doors, the metrics and the audit log have it.
+	// Name returns the door's name in the setting doors, in metrics and in the audit log.
 	Name() string
-	// Path is a pattern of http.ServeMux that matches all its routes, for example "/api/v1/".
+	// Path returns a pattern of http.ServeMux that matches all its routes, for example "/api/v1/".
 	Path() string
-	// Register adds the door's routes. What the handlers do ends with their requests' contexts.
+	// Register adds the door's routes. It is called once. All work of a handler must end with its
+	// request's context.
 	Register(host Host, routes *Routes)
 }
 
-// Closed serves the paths of a door that the server doesn't open: it answers how that changes.
+// Closed returns a handler for the paths of a door that isn't open. Its answer says how to open the
+// door.
 func Closed(door Door) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, fmt.Sprintf("This server doesn't open the door %s: its operator adds %[1]s to --doors (or ROCKPOOL_DOORS), and starts it again.", door.Name()), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("This server doesn't open the door %s: add %[1]s to --doors (or ROCKPOOL_DOORS), and restart the server.", door.Name()), http.StatusNotFound)
 	})
 }
 
-// A Host is what a door needs of the server.
+// A Host is what the server provides for a door.
 type Host struct {
 	Guard     *guard.Guard
 	Languages *language.Set
 	Versions  *versions.Book // of the languages in each environment
 	Version   string
-	MaxBody   int64        // bytes of a request
-	Peers     *peers.Peers // the bounds of what callers take; nil: none
+	MaxBody   int64        // maximum size of a request's body, in bytes
+	Peers     *peers.Peers // limits of callers; nil: none
 	Logger    *zap.Logger
 
 	callers Callers
 	door    string
 }
 
-// Callers authenticate tokens. gate.Admission does.
+// Callers authenticates tokens, as gate.Admission does.
 type Callers interface {
-	// Known returns who shows a text with a request; "" is nothing.
+	// Known returns the caller for a token in a request. An empty text is no token.
 	Known(r *http.Request, text string) (identity.Caller, error)
 }
 
-// An Authentication is how a system's clients show who they are.
+// An Authentication says how a system's clients present their tokens.
 type Authentication struct {
-	Shown func(r *http.Request) string // the token of ours that a request shows; "": none
-	// Refuse answers a request of an unknown caller, or, with QUOTA_EXCEEDED, of one who has as many as it may.
+	Shown func(r *http.Request) string // the token in a request; "": none
+	// Refuse answers a request of an unknown caller. With QUOTA_EXCEEDED the caller is known and
+	// has reached its limit of requests.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Authenticated serves next to callers who are known. Each request is an operation of its caller, except a DELETE:
-// it takes nothing, and makes room. The context of next's request has the caller, and ends when the caller's token does.
+// Authenticated returns a handler that calls next only for known callers. Each request counts as an
+// operation of its caller, except a DELETE, which only frees resources. The context of next's
+// request has the caller, and ends when the caller's token ends.
 func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := h.callers.Known(r, by.Shown(r))
@@ -90,8 +96,9 @@ func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 
 type callerKey struct{}
 
-// Outlasting returns a context with the caller of an authenticated request that outlasts the request. It ends when the
-// caller's token does, and when the server stops. Call release once it isn't used any more: a server that stops waits for it.
+// Outlasting returns a context with the caller of an authenticated request that doesn't end with
+// the request. It ends when the caller's token ends or the server stops. The caller must call
+// release when the work is done, because a server that stops waits for it.
 func Outlasting(ctx context.Context) (_ context.Context, release func()) {
 	caller, _ := ctx.Value(callerKey{}).(identity.Caller)
 	lasting, unbind := caller.Bind(context.WithoutCancel(ctx))
@@ -105,21 +112,21 @@ func Outlasting(ctx context.Context) (_ context.Context, release func()) {
 	return lasting, func() { stop(); end(nil); unbind(); leave() }
 }
 
-// A Life is a server's. What outlasts its request ends with it.
+// A Life is the lifetime of a server. Work that outlasts its request ends with it.
 type Life struct {
-	Ends  context.Context       // when the server is to stop
-	Enter func() (leave func()) // counts what the server waits for before its engine ends
+	Ends  context.Context       // ends when the server begins to stop
+	Enter func() (leave func()) // registers work that the server must wait for before its engine ends
 }
 
 type lifeKey struct{}
 
-// In returns the context of a request to a server with this life.
+// In returns the context for a request to a server with this life.
 func (l Life) In(ctx context.Context) context.Context { return context.WithValue(ctx, lifeKey{}, l) }
 
-// Encrypted reports whether a request came by TLS: to this server, or to a trusted proxy in front of it.
+// Encrypted reports whether a request came over TLS, to this server or to a trusted proxy.
 func Encrypted(r *http.Request) bool { return peers.Encrypted(r) }
 
-// Open adds the routes of doors to mux. Each counts in counts.
+// Open adds the routes of doors to mux. Their requests are counted in counts.
 func Open(mux *http.ServeMux, host Host, callers Callers, counts *Counts, open ...Door) {
 	host.callers = callers
 	for _, door := range open {

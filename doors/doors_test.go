@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// testDoor is a door with one route, which tells who calls.
+// testDoor is a door with one route, which records the caller.
 type testDoor struct{ called access.Principal }
 
 func (*testDoor) Name() string { return "test" }
@@ -43,7 +43,7 @@ func (c testCallers) Known(_ *http.Request, text string) (identity.Caller, error
 	return c.book.Authenticate(text)
 }
 
-// TestRequestsAreOperations: a request counts from before its body is read until it is answered. One that ends something is
+// A request counts as an operation from before its body is read until it is answered. A DELETE is
 // never refused.
 func TestRequestsAreOperations(t *testing.T) {
 	all := peers.New(peers.Bounds{TokenOperations: 1})

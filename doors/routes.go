@@ -8,14 +8,14 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// Routes takes a door's routes. Each is counted.
+// Routes registers the routes of one door, and counts their requests.
 type Routes struct {
 	mux    *http.ServeMux
 	counts *Counts
 	door   string
 }
 
-// Handle serves what matches a pattern of http.ServeMux with handler. Metrics have the pattern as the route.
+// Handle registers a handler for a pattern of http.ServeMux. Metrics have the pattern as the route.
 func (r *Routes) Handle(pattern string, handler http.Handler) {
 	route := r.counts.route(r.door, pattern)
 	r.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -28,13 +28,13 @@ func (r *Routes) Handle(pattern string, handler http.Handler) {
 	}))
 }
 
-// HandleFunc is Handle for a function.
+// HandleFunc registers a function as Handle does.
 func (r *Routes) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
 	r.Handle(pattern, http.HandlerFunc(handler))
 }
 
-// Counting returns a function that counts one use of what isn't a route of HTTP: a method in a request's body. The set of
-// names must be bounded.
+// Counting returns a function that counts one use of something that isn't an HTTP route, such as a
+// method in a request's body. The set of names must be bounded, since each becomes a metric.
 func (r *Routes) Counting(name string) func(failed bool, took time.Duration) {
 	route := r.counts.route(r.door, name)
 	return func(failed bool, took time.Duration) {
@@ -46,21 +46,21 @@ func (r *Routes) Counting(name string) func(failed bool, took time.Duration) {
 	}
 }
 
-// Counts are the requests of all doors. Its methods are safe for concurrent use.
+// Counts has the counts of the requests of all doors. Its methods are safe for concurrent use.
 type Counts struct {
 	mu     sync.Mutex // guards routes
 	routes []*route
 }
 
-// A Count is what was counted of one route.
+// A Count is the count of one route and class of answers.
 type Count struct {
 	Door    string
 	Pattern string
-	Class   string // of the answers: "2xx" for example
+	Class   string // of the status codes, for example "2xx"
 	Took    timing.Reading
 }
 
-// Read returns what was counted until now, without what never happened.
+// Read returns the counts so far. It leaves out routes and classes without any request.
 func (c *Counts) Read() []Count {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,13 +96,13 @@ type route struct {
 
 func (r *route) add(class int, took time.Duration) { r.took[class].Add(took) }
 
-// An answer knows its status. What else it can do http.ResponseController finds by Unwrap.
+// An answer records its status. http.ResponseController finds its other methods by Unwrap.
 type answer struct {
 	http.ResponseWriter
 	status int // 0: none yet
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -121,7 +121,8 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// class is the index of the status' class. A handler that writes nothing answers with 200, unless it panics.
+// class returns the index of the status' class. A handler that writes nothing answers 200, unless
+// it panics.
 func (a *answer) class(returned bool) int {
 	switch {
 	case a.status >= 100 && a.status <= 599:

@@ -95,7 +95,7 @@ func TestClosedDoorsSayHowToOpenThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNotFound || !strings.Contains(string(text), ": its operator adds listening to --doors (or ROCKPOOL_DOORS), and starts it again.") {
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNotFound || !strings.Contains(string(text), ": add listening to --doors (or ROCKPOOL_DOORS), and restart the server.") {
 		t.Errorf("%s: %s", answer.Status, text)
 	}
 }

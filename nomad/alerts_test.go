@@ -20,12 +20,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// reloadAfter is far below the time after which lists are asked for in any case.
+// reloadAfter is much shorter than the interval of refreshes.
 const reloadAfter = 5 * time.Second
 
-// overEngine runs an engine over the world's server until the test ends, with a pool
-// of three, of which one runner is claimed. It returns that one, and what is
-// told of alerts.
+// overEngine runs an engine on the world's server until the test ends. It has a pool of three
+// runners, of which one is claimed. It returns that runner, and a function that returns the alerts
+// so far.
 func (w *world) overEngine() (*engine.Engine, runtime.Runner, func() string) {
 	w.t.Helper()
 	w.again(func(c *Config) { c.Relist = 10 * time.Minute })
@@ -78,7 +78,7 @@ func (w *world) overEngine() (*engine.Engine, runtime.Runner, func() string) {
 	}
 }
 
-// placeAll gives a place to every job that has none.
+// placeAll gives every job without an allocation one.
 func (w *world) placeAll() {
 	for id, job := range w.jobs {
 		if job.ParameterizedJob == nil && !slices.ContainsFunc(w.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id }) {
@@ -87,10 +87,10 @@ func (w *world) placeAll() {
 	}
 }
 
-// A pool that was short for the reload timeout says so, and is read anew: then it
-// knows what no event told, long before anything else would have it look. Who
-// has a runner notices nothing.
-func TestAPoolIsReloadedWhereEventsWereMissed(t *testing.T) {
+// A pool that is short of runners for the reload timeout raises an alert and is read again. So it
+// learns what no event reported, long before the next interval. The holder of a runner isn't
+// affected.
+func TestShortPoolIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		e, used, told := w.overEngine()
@@ -115,7 +115,7 @@ func TestAPoolIsReloadedWhereEventsWereMissed(t *testing.T) {
 			t.Errorf("nobody can know yet, and it is %+v", status)
 		}
 		time.Sleep(time.Second)
-		if all := told(); !strings.HasPrefix(all, "R") || !strings.HasSuffix(all, " RESOLVED") { // whoever is slow misses RELOADING
+		if all := told(); !strings.HasPrefix(all, "R") || !strings.HasSuffix(all, " RESOLVED") { // a slow subscriber misses RELOADING
 			t.Errorf("told: %q", all)
 		}
 		if status, _ := e.PoolStatus("a"); status.Idle != 3 || len(e.PoolAlerts(seesAll)) > 0 {
@@ -127,9 +127,9 @@ func TestAPoolIsReloadedWhereEventsWereMissed(t *testing.T) {
 	})
 }
 
-// Where there is no place the alert stands, says why, and the truth is read again
-// and again; it is resolved when there is one.
-func TestAnAlertStandsUntilThereIsRoom(t *testing.T) {
+// Without resources the alert stays and has the reason, and Nomad's lists are read repeatedly. It
+// is resolved when there are resources.
+func TestAlertLastsUntilResourcesAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		e, _, told := w.overEngine()
@@ -158,5 +158,5 @@ func TestAnAlertStandsUntilThereIsRoom(t *testing.T) {
 	})
 }
 
-// seesAll is a caller for all tenants.
+// seesAll is a caller with access to all tenants.
 func seesAll(runtime.Environment) bool { return true }

@@ -8,11 +8,10 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 )
 
-// Check finds out whether runners can be made here: that Nomad answers, that
-// the token allows what is needed, that a node can run the template's driver,
-// and that Nomad takes the template. Its error names all that is missing, one
-// per line, with what to do; where Nomad doesn't answer it is
-// CLUSTER_UNAVAILABLE and nothing else, and waiting may help. It needs no Run.
+// Check checks whether runners can be started: Nomad answers, the token has the permissions, a node
+// can run the template's driver, and Nomad accepts the template. The error lists everything that is
+// missing, one item per line, with what to do. If Nomad doesn't answer, the error is only
+// CLUSTER_UNAVAILABLE, and waiting may help. Check doesn't need Run.
 func (c *Cluster) Check(ctx context.Context) error {
 	if _, err := c.nomad.Leader(ctx); err != nil {
 		return err
@@ -22,15 +21,15 @@ func (c *Cluster) Check(ctx context.Context) error {
 	if driver != "" {
 		missing = append(missing, c.checkNodes(ctx, driver))
 	}
-	// What registering and alloc exec need shows when a runner starts.
+	// The permissions for registering and alloc exec show only when a runner starts.
 	missing = append(missing, c.reader.Check(ctx))
 	if c.config.Jobs.Driver == job.RawExec && len(c.config.Jobs.Template) == 0 {
-		c.config.Logger.Warn("raw_exec is unsafe: it isolates runners neither from each other nor from the machine")
+		c.config.Logger.Warn("the driver raw_exec is unsafe: it doesn't isolate runners from each other or from the machine")
 	}
 	return errors.Join(missing...)
 }
 
-// checkNodes looks for a node with the driver.
+// checkNodes checks that a node has the driver.
 func (c *Cluster) checkNodes(ctx context.Context, driver job.Driver) error {
 	c.nodes.Outdate()
 	if err := c.nodes.Refresh(ctx); err != nil {
@@ -44,5 +43,5 @@ func (c *Cluster) checkNodes(ctx context.Context, driver job.Driver) error {
 	if all == 1 {
 		nodes = "node"
 	}
-	return fmt.Errorf("none of Nomad's %d %s is ready and eligible with a healthy driver %s: enable it in the clients' configuration, or name another one", all, nodes, driver)
+	return fmt.Errorf("none of Nomad's %d %s is ready and eligible with a healthy driver %s: enable it in the configuration of Nomad's clients, or choose another driver", all, nodes, driver)
 }

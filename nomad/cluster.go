@@ -24,11 +24,11 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// Cluster is a Nomad cluster as a runtime.Cluster. All its methods but Status and
-// Watch wait until Run owns the namespace and prefix, and has read the truth once.
+// Cluster is a Nomad cluster as a runtime.Cluster. Its methods are safe for concurrent use. All
+// except Status and Watch wait until Run owns the prefix and has read the lists once.
 type Cluster struct {
 	config Config
-	group  *group.Group // of what ends with the cluster
+	group  *group.Group // goroutines and calls that end with the cluster
 
 	nomad        *connection.Client
 	environments *environment.Store
@@ -38,26 +38,25 @@ type Cluster struct {
 	bridges      *bridges.Set
 	delivery     *delivery.Delivery
 
-	peer   lock.Peer                 // of this server
-	leader atomic.Pointer[lock.Peer] // of the one that owns the lock; nil: unknown
-	lockID atomic.Pointer[string]    // of the lock that this server holds; nil: none
+	peer   lock.Peer                 // this server
+	leader atomic.Pointer[lock.Peer] // the owner of the lock; nil: unknown
+	lockID atomic.Pointer[string]    // of the lock that this server holds; nil: it holds none
 
-	gate      *turns.Gate // of registrations
-	pace      pace        // of runners' starts
+	gate      *turns.Gate // orders and limits registrations
+	pace      pace        // when to try starting runners
 	runners   runners
 	refresher refresher
 	schedule  schedule
 	networks  networks
-	changes   hints.Watchers // of runners
-	others    hints.Watchers // of environments that others changed
+	changes   hints.Watchers // notified about runners
+	others    hints.Watchers // notified about environments that other programs changed
 	problems  *problems.List
 	counts    counts
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
 
-// New returns a cluster for a configuration, which it checks. It doesn't call
-// Nomad yet: Run does.
+// New checks a configuration and returns a cluster for it. It doesn't call Nomad; Run does.
 func New(_ context.Context, config Config) (*Cluster, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -71,7 +70,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	config.Jobs.Pins = config.Resolve != nil
 	names := config.Jobs.Names()
 	known := problems.New(config.Logger, runtime.Problem{
-		Subject: nomadSubject, Message: "this server is starting, and doesn't know yet what is there", Since: time.Now(),
+		Subject: nomadSubject, Message: "this server is starting, and hasn't read Nomad's jobs yet", Since: time.Now(),
 	})
 	c := &Cluster{
 		config: config, group: ends, nomad: nomad, problems: known,
@@ -95,7 +94,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Close gives back what New took, where Run isn't called. Runners stay.
+// Close frees the resources of a cluster for which Run isn't called. Runners continue.
 func (c *Cluster) Close() {
 	c.group.End(runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping"))
 	c.group.Wait()
@@ -129,10 +128,10 @@ func (c *Cluster) serves() bool {
 	}
 }
 
-// Run owns what is Nomad's, and makes runners, until ctx ends, and returns its
-// cause; or until it finds that another server owns it. Runners stay, unless
-// Config.Remove has them end when ctx does: the error says then if some are left. Where another server owns it first,
-// Run waits for its end. The Cluster can't be used afterwards.
+// Run acquires the ownership of the prefix, and manages runners until ctx ends or another server
+// has taken over. It returns ctx's cause or that error. While another server owns the prefix, Run
+// waits for that server's end. Runners continue after Run, unless Config.Remove is set. Then they
+// end with ctx, and the error says if some are left. The Cluster can't be used afterwards.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -153,7 +152,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	parts.Go(func() {
 		err := held.Renew(renewing)
 		if errors.Is(err, lock.ErrLost) {
-			c.group.End(err) // now: another server may change what this one believes to know
+			c.group.End(err) // immediately: another server may change what this one has read
 		}
 		lose(err)
 		cancel(err)
@@ -180,7 +179,8 @@ func (c *Cluster) lock() lock.Lock {
 	return l
 }
 
-// LockID returns the id of the lock that this server holds; "": it holds none. Servers that watch this one get it.
+// LockID returns the id of the lock that this server holds; "" if it holds none. Servers that watch
+// this one receive it.
 func (c *Cluster) LockID() string {
 	if id := c.lockID.Load(); id != nil {
 		return *id
@@ -188,11 +188,12 @@ func (c *Cluster) LockID() string {
 	return ""
 }
 
-// Secret is what others must show that pass connections on to this server.
+// Secret returns the secret that other servers must present when they pass connections to this one.
 func (c *Cluster) Secret() string { return c.peer.Secret }
 
-// Leader returns where the server that owns what is Nomad's takes connections of others, and what it wants to be
-// shown; "": this one owns it, nobody does, or that isn't known.
+// Leader returns where the server that owns the prefix accepts connections of other servers, and
+// the secret that they must present. Both are "" if this server owns the prefix, no server does, or
+// the owner is unknown.
 func (c *Cluster) Leader() (address, secret string) {
 	if p := c.leader.Load(); p != nil {
 		return p.Address, p.Secret
@@ -200,8 +201,7 @@ func (c *Cluster) Leader() (address, secret string) {
 	return "", ""
 }
 
-// Status implements runtime.Cluster. It answers at once while another server
-// owns what is Nomad's, or Nomad doesn't answer.
+// Status implements runtime.Cluster. It doesn't wait for ownership of the prefix or for Nomad.
 func (c *Cluster) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	status := runtime.ClusterStatus{Kind: "nomad"}
 	if c.serves() {
@@ -222,8 +222,8 @@ func (c *Cluster) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	return status, nil
 }
 
-// PutEnvironment returns INVALID_INPUT, too, for an environment that the
-// template's driver can't run, and for a template that Nomad refuses.
+// PutEnvironment implements runtime.Cluster. It also returns INVALID_INPUT if the template's driver
+// can't run the environment, or Nomad rejects the template.
 func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	if err := c.ready(ctx); err != nil {
 		return err
@@ -239,8 +239,8 @@ func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentI
 	return c.environments.Delete(ctx, id)
 }
 
-// Environments implements runtime.Cluster. One whose job can't be read is what was known of
-// it, or left out, and reported by Status.
+// Environments implements runtime.Cluster. If an environment's job can't be read, Status reports
+// that. The environment is then returned as it was known before, or left out.
 func (c *Cluster) Environments(ctx context.Context) ([]runtime.Environment, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
@@ -248,18 +248,18 @@ func (c *Cluster) Environments(ctx context.Context) ([]runtime.Environment, erro
 	return c.environments.All(ctx)
 }
 
-// Watch gives a first hint for all as soon as it watches, and none for a Mark:
-// its caller knows.
+// Watch implements runtime.Cluster. It first hints at all environments. It gives no hint for a
+// Mark, whose caller knows about it.
 func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
 	return c.changes.Watch(ctx, hint)
 }
 
-// nomadSubject is what a problem with all of Nomad is about.
+// nomadSubject is the subject of problems that concern all of Nomad.
 const nomadSubject = "nomad"
 
-// runnerSubject is what a problem of a runner is about.
+// runnerSubject is the subject of a problem of a runner.
 func runnerSubject(id runtime.RunnerID) string { return fmt.Sprintf("runner %s", id) }
 
 func gone(id runtime.RunnerID) error {
-	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)
+	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s no longer exists", id)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A runner in which the agent can't be, or can't do its work, is refused, and says why.
-func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
+// A runner that can't contain or run the agent is rejected with the reason.
+func TestRunnersReportWhyTheyHaveNoAgent(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)
 	for name, test := range map[string]struct {
@@ -23,8 +23,8 @@ func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
 		change func(*Config, *runtime.Environment)
 		says   string
 	}{
-		"not root, fetched":  {"fetched", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "must be root in its task"},
-		"not root, streamed": {"streamed", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "must be root in its task"},
+		"not root, fetched":  {"fetched", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "isn't root in its task"},
+		"not root, streamed": {"streamed", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "isn't root in its task"},
 		"no shell":           {"streamed", func(_ *Config, env *runtime.Environment) { env.Image = nomadtest.BareImage }, "its image has no /bin/sh"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
 	}
 }
 
-// TestTheAgentIsDelivered: a place that can't be written to and one that is noexec give different errors, and a failed
-// try leaves no file.
+// A directory that isn't writable and one that is noexec give different errors, and a failed try
+// leaves no file.
 func TestTheAgentIsDelivered(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)
@@ -60,7 +60,8 @@ func TestTheAgentIsDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := b.idle()
-	// It tries as often as for a runner: Nomad can say that an exec ended well which it never started, or lose what one said.
+	// It tries as often as for a runner: Nomad can report success for an exec that never started,
+	// or lose its output.
 	to := func(path, last string) (err error) {
 		for range streamTries {
 			err = b.delivery.To(t.Context(), "", b.allocation(id).ID, job.TaskName, path)

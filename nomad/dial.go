@@ -11,9 +11,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Dial returns RUNNER_GONE for a runner that isn't there, and
-// CLUSTER_UNAVAILABLE while it starts, or can't be reached. A stream that needs
-// the runner's bridge anew waits for it.
+// Dial implements runtime.Cluster. It returns RUNNER_GONE for a runner that doesn't exist, and
+// CLUSTER_UNAVAILABLE while it starts or can't be reached. If the runner's bridge must be opened,
+// Dial waits for that.
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	case errors.Is(err, bridges.ErrNoneSpare):
 		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "runner %s has no open bridge", id)
 	}
-	c.refresher.soon() // it may be gone
+	c.refresher.soon() // the runner may be gone
 	c.runners.mu.Lock()
 	_, there := c.runners.find(id)
 	c.runners.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	return nil, runtime.Wrap(runtime.CodeClusterUnavailable, c.nomad.Redact(err), "the agent of runner %s can't be reached", id)
 }
 
-// stream opens a stream, once more where the bridge turns out to be broken.
+// stream opens a stream. If the bridge turns out to be broken it tries once more.
 func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool) (net.Conn, error) {
 	conn, err := c.bridges.Dial(ctx, id, claimed)
 	if errors.Is(err, bridge.ErrBroken) {
@@ -60,17 +60,17 @@ func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool)
 	return conn, err
 }
 
-// prefer opens a claimed runner's bridge, before anybody needs it, and keeps it
-// from making room for one that is idle.
+// prefer opens a claimed runner's bridge before it is needed. It also prevents that the bridge is
+// closed in favour of an idle runner's.
 func (c *Cluster) prefer(id runtime.RunnerID) {
 	c.group.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, bridges.OpenWithin)
 		defer cancel()
-		_ = c.bridges.Keep(ctx, id, true) // Dial tries again, and reports why it can't
+		_ = c.bridges.Keep(ctx, id, true) // Dial tries again and reports the error
 	})
 }
 
-// openBridge opens a bridge to where a runner's agent is.
+// openBridge opens a bridge to a runner's agent.
 func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridges.Session, error) {
 	at := bridges.Target{Runner: id}
 	c.runners.mu.Lock()

@@ -1,32 +1,31 @@
-// Package nomad is runtime.Cluster on HashiCorp Nomad, over its API.
+// Package nomad implements runtime.Cluster on HashiCorp Nomad, over its HTTP API. It guarantees
+// that one server at a time manages a prefix, and that nothing that must last is lost when that
+// server ends.
 //
-// What has to last is in Nomad and nowhere else: an environment is a
-// parameterized job that is never dispatched, the template of its runners; a
-// runner is a batch job made from it; that a runner was ready, and its claim, is a
-// variable (docs/decisions/0007). All have names that begin with one prefix, and
-// a lock in a variable lets one server own them at a time.
+// All lasting state is in Nomad. An environment is a parameterized job that is never dispatched,
+// the template of its runners. A runner is a batch job made from it. A variable for each runner
+// records that it was ready, and its claim (docs/decisions/0007). All their names begin with one
+// prefix. A lock in a variable ensures that one server owns them at a time.
 //
-// The truth is what lists say. Events only cause a refresh, and so do the
-// interval and every reconnect: a duplicate, an old or a missing one does no
-// harm. A list is shared by all callers that wait for one before it begins, so the
-// number of calls doesn't grow with that of pools or runners.
+// Nomad's lists are the truth. Events only cause a refresh, as do the interval and every reconnect.
+// So a duplicate, late or missing event is harmless. All callers that wait for a list before it
+// begins share it. So the number of calls doesn't grow with the number of pools or runners.
 //
-// A runner's life, with what says each step:
+// The states of a runner, and the evidence for each:
 //
-//	STARTING  its job is there; in words: what its evaluation or its task waits for
-//	IDLE      its agent answered, and its variable was made
+//	STARTING  its job exists; the message says what its evaluation or task waits for
+//	IDLE      its agent answered, and its variable was created
 //	CLAIMED   its variable was written a second time
 //	STOPPING  Remove was called
 //	GONE      its allocation ended, was stopped, replaced or restarted, or its job
-//	          isn't there any more
+//	          no longer exists
 //
-// One "agent bridge" per runner, run through alloc exec, carries the streams of
-// Dial. Nomad allows only so many connections per client, so bridges have a
-// budget: claimed runners go first, and idle ones beyond it get theirs when they
-// are claimed.
+// Each runner has one "agent bridge", which runs through alloc exec and carries the streams of
+// Dial. Nomad limits the connections of a client, so bridges have a budget. Claimed runners go
+// first; idle runners beyond the budget get their bridge when they are claimed.
 //
-// The parts are packages with locks of their own: connection calls Nomad, job renders
-// jobs and reads them, environment and record store what lasts, listing reads the lists,
-// outcome says what they mean, bridges and lock do what their names say, and group ends
-// all of it together. What is left here are the runners, and what moves them.
+// The parts are packages with locks of their own. Package connection calls Nomad, job renders and
+// parses jobs, environment and record store lasting state, listing reads lists, and outcome
+// interprets them. Package bridges manages bridges, lock the ownership, and group ends everything
+// together. This package has the runners and their state transitions.
 package nomad

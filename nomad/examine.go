@@ -15,11 +15,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
-// Examine inspects a Nomad as a server with this configuration would use it,
-// changes nothing there, and reports what is missing. The error is of the
-// configuration.
+// Examine inspects a Nomad cluster as a server with this configuration would use it, and reports
+// what is missing. It changes nothing there. The error is for an invalid configuration.
 func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
-	config.Connection.Patience = time.Second // somebody waits
+	config.Connection.Patience = time.Second // a person waits for the result
 	c, err := New(ctx, config)
 	if err != nil {
 		return nil, err
@@ -47,9 +46,9 @@ func (x *examination) leader(ctx context.Context) {
 	leader, err := x.nomad.Leader(ctx)
 	switch {
 	case err != nil:
-		x.add(finding.Failure("nomad", "see whether Nomad runs there, and --nomad-address, --nomad-ca-cert and their like", "%s: %v", address, err))
+		x.add(finding.Failure("nomad", "check that Nomad runs there, and the settings --nomad-address, --nomad-ca-cert and so on", "%s: %v", address, err))
 	case leader == "":
-		x.add(finding.Failure("nomad", "see the logs of Nomad's servers", "%s answers, and has no leader", address))
+		x.add(finding.Failure("nomad", "check the logs of Nomad's servers", "%s answers, but has no leader", address))
 	default:
 		x.add(finding.Fine("nomad", "%s answers; its leader is %s", address, leader))
 	}
@@ -58,7 +57,7 @@ func (x *examination) leader(ctx context.Context) {
 
 const policyAdvice = "give the token the policy of docs/guides/nomad.md"
 
-// policy tries what changes nothing.
+// policy tests the permissions that can be tested without a change.
 func (x *examination) policy(ctx context.Context) {
 	if err := x.reader.Check(ctx); err != nil {
 		x.add(finding.Failure("policy", policyAdvice, "%v", err))
@@ -67,29 +66,28 @@ func (x *examination) policy(ctx context.Context) {
 	x.add(finding.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
 }
 
-// template has Nomad validate what runners are made from, and counts the nodes
-// that could have one.
+// template lets Nomad validate the job of runners, and counts the nodes that can run one.
 func (x *examination) template(ctx context.Context) {
 	driver, err := x.environments.Check(ctx)
 	if err != nil {
-		x.add(finding.Failure("template", "see --nomad-template, and the other settings of jobs", "%v", err))
+		x.add(finding.Failure("template", "check --nomad-template and the other settings of jobs", "%v", err))
 		return
 	}
-	x.add(finding.Fine("template", "Nomad takes the job that runners are made from"))
+	x.add(finding.Fine("template", "Nomad accepts the job of runners"))
 	if err := x.nodes.Refresh(ctx); err != nil {
 		x.add(finding.Failure("policy", policyAdvice, "%v", err))
 		return
 	}
 	taking, all := x.nodes.Taking(driver)
 	if taking == 0 {
-		x.add(finding.Failure("nodes", "see `nomad node status -verbose`, and whether --nomad-driver is one that nodes have",
-			"of %d nodes none is ready and eligible with a healthy driver %s", all, driver))
+		x.add(finding.Failure("nodes", "check `nomad node status -verbose`, and that nodes have the driver named by --nomad-driver",
+			"none of %d nodes is ready and eligible with a healthy driver %s", all, driver))
 		return
 	}
-	x.add(finding.Fine("nodes", "%d of %d are ready, with a healthy driver %s", taking, all, driver))
+	x.add(finding.Fine("nodes", "%d of %d are ready and have a healthy driver %s", taking, all, driver))
 	if bare := x.nodes.Bridgeless(); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
-		x.add(finding.Warning("network", "name a network with --nomad-network-mode, or see `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
-			"where no environment has network access, nothing is to be done",
+		x.add(finding.Warning("network", "set a network with --nomad-network-mode, or check `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
+			"if no environment has network access, ignore this",
 			"on %d of %d nodes Nomad sees no address of Docker's bridge: without a bridge, runners with network access have no network", bare, taking))
 	}
 	x.room(driver)
@@ -98,10 +96,10 @@ func (x *examination) template(ctx context.Context) {
 	}
 }
 
-// fewRunners is how many runners of the default size are so few that somebody will wonder.
+// fewRunners is the number of default-sized runners below which room warns.
 const fewRunners = 8
 
-// room says how many runners fit, since Nomad places what a runner may use, not what it uses.
+// room reports how many runners fit. Nomad places what a runner may use, not what it uses.
 func (x *examination) room(driver job.Driver) {
 	const name = "room"
 	size := runtime.DefaultResources()
@@ -115,7 +113,7 @@ func (x *examination) room(driver job.Driver) {
 	x.add(finding.Fine(name, "%s", told))
 }
 
-// workspace says whether what is made in a runner can be executed there.
+// workspace reports whether programs created in a runner can be executed there.
 func (x *examination) workspace(context.Context) {
 	jobs := x.config.Jobs
 	if jobs.Driver != job.Docker || len(jobs.Template) > 0 {
@@ -126,14 +124,14 @@ func (x *examination) workspace(context.Context) {
 	allowing := x.nodes.Allowing(job.Docker, "volumes.enabled")
 	switch {
 	case jobs.Workspace == job.WorkspaceVolume && allowing < taking:
-		x.add(finding.Failure(name, "set "+setting+", or --nomad-workspace tmpfs", "%d of %d nodes allow no volumes, which --nomad-workspace volume needs", taking-allowing, taking))
+		x.add(finding.Failure(name, "set "+setting+", or --nomad-workspace tmpfs", "%d of %d nodes don't allow volumes, which --nomad-workspace volume needs", taking-allowing, taking))
 	case jobs.Workspace == job.WorkspaceVolume:
-		x.add(finding.Fine(name, "programs that are made in /workspace and /tmp can be executed there"))
+		x.add(finding.Fine(name, "programs created in /workspace and /tmp can be executed"))
 	case allowing == taking && taking > 0:
-		x.add(finding.Warning(name, "set --nomad-workspace volume, which all nodes allow", "programs that are made in /workspace and /tmp can't be executed by their own name"))
+		x.add(finding.Warning(name, "set --nomad-workspace volume, which all nodes allow", "programs created in /workspace and /tmp can't be executed by their own name"))
 	default:
 		x.add(finding.Warning(name, "where that matters set "+setting+", and --nomad-workspace volume (docs/guides/nomad.md has the price)",
-			"programs that are made in /workspace and /tmp can't be executed by their own name"))
+			"programs created in /workspace and /tmp can't be executed by their own name"))
 	}
 }
 
@@ -146,19 +144,18 @@ func (x *examination) oversubscription(ctx context.Context) {
 	answer, _, err := x.nomad.API().Operator().SchedulerGetConfiguration(connection.Query(ctx))
 	switch {
 	case err != nil:
-		x.add(finding.Warning(name, advice, "--nomad-memory-reserve is %g, and whether Nomad allows oversubscription can't be seen with this token", reserve))
+		x.add(finding.Warning(name, advice, "--nomad-memory-reserve is %g, and this token can't read whether Nomad allows oversubscription", reserve))
 	case !answer.SchedulerConfig.MemoryOversubscriptionEnabled:
-		x.add(finding.Failure(name, advice, "--nomad-memory-reserve is %g, and Nomad doesn't allow oversubscription: runners get that share of their memory only", reserve))
+		x.add(finding.Failure(name, advice, "--nomad-memory-reserve is %g, and Nomad doesn't allow oversubscription: runners get only that share of their memory", reserve))
 	default:
 		x.add(finding.Fine(name, "oversubscription is allowed"))
 	}
 }
 
-// usualConnections is Nomad's own http_max_conns_per_client.
+// usualConnections is Nomad's default of http_max_conns_per_client.
 const usualConnections = 100
 
-// connections compares what this server opens with what Nomad takes of one
-// address.
+// connections compares the connections that this server opens with Nomad's limit for one address.
 func (x *examination) connections(ctx context.Context) {
 	const name = "connections"
 	const raise = "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"
@@ -169,18 +166,18 @@ func (x *examination) connections(ctx context.Context) {
 	limit, known := x.limit(ctx)
 	switch {
 	case !known:
-		x.add(finding.Warning(name, `add agent { policy = "read" } to the token's policy (docs/guides/nomad.md), and see again; or `+raise,
-			"%d are wanted, and this token can't see how many Nomad takes of one address: %d, unless its http_max_conns_per_client says otherwise", wanted, usualConnections))
+		x.add(finding.Warning(name, `add agent { policy = "read" } to the token's policy (docs/guides/nomad.md), and run this again; or `+raise,
+			"this server needs %d, and this token can't read how many Nomad accepts from one address: the default of http_max_conns_per_client is %d", wanted, usualConnections))
 	case limit > 0 && wanted > limit:
-		x.add(finding.Failure(name, "set --nomad-bridges lower, or "+raise, "Nomad takes %d of one address, and %d are wanted: --nomad-bridges and --nomad-calls together", limit, wanted))
+		x.add(finding.Failure(name, "set --nomad-bridges lower, or "+raise, "Nomad accepts %d from one address, but this server needs %d: --nomad-bridges plus --nomad-calls", limit, wanted))
 	case limit > 0:
-		x.add(finding.Fine(name, "%d are wanted, and Nomad takes %d of one address; of more runners than %d the idle ones are connected when they are claimed", wanted, limit, x.config.Bridges))
+		x.add(finding.Fine(name, "this server needs %d, and Nomad accepts %d from one address; with more than %d runners, idle ones are connected when they are claimed", wanted, limit, x.config.Bridges))
 	default:
-		x.add(finding.Fine(name, "%d are wanted, and Nomad takes any number", wanted))
+		x.add(finding.Fine(name, "this server needs %d, and Nomad accepts any number", wanted))
 	}
 }
 
-// limit returns http_max_conns_per_client, where the token may read the agent.
+// limit returns http_max_conns_per_client, if the token may read the agent's configuration.
 func (x *examination) limit(ctx context.Context) (limit int, known bool) {
 	var self api.AgentSelf
 	if _, err := x.nomad.API().Raw().Query("/v1/agent/self", &self, connection.Query(ctx)); err != nil { // Self takes no context

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
-// examine returns what was found, by name, of a configuration that was changed.
+// examine returns the findings for a modified configuration, by name.
 func examine(t *testing.T, n *nomadtest.Nomad, change func(*Config)) map[string]finding.Finding {
 	t.Helper()
 	c := config(t, n, job.RawExec)
@@ -26,7 +26,7 @@ func examine(t *testing.T, n *nomadtest.Nomad, change func(*Config)) map[string]
 	return all
 }
 
-func TestExamineSaysWhatIsMissing(t *testing.T) {
+func TestExamineReportsProblems(t *testing.T) {
 	n := raw.Nomad(t)
 	good := examine(t, n, func(*Config) {})
 	for _, name := range []string{"nomad", "policy", "template", "nodes", "connections"} {
@@ -34,7 +34,7 @@ func TestExamineSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	// Without the policy's last rule, which is optional.
+	// Without the last rule of the policy, which is optional.
 	less, _, _ := strings.Cut(nomadtest.Policy, "agent {")
 	token := n.TokenWith(t, less)
 	f := examine(t, n, func(c *Config) { c.Connection.Token = token })["connections"]
@@ -63,7 +63,7 @@ func TestExamineSaysWhatIsMissing(t *testing.T) {
 }
 
 // The Docker daemon of the tests has no bridge.
-func TestExamineSaysThatDockerHasNoBridge(t *testing.T) {
+func TestExamineReportsDockerWithoutBridge(t *testing.T) {
 	for mode, want := range map[string]finding.Status{"": finding.Warn, "cni/runners": ""} {
 		c := config(t, container.Nomad(t), job.Docker)
 		c.Jobs.NetworkMode = mode
@@ -82,7 +82,7 @@ func TestExamineSaysThatDockerHasNoBridge(t *testing.T) {
 }
 
 // Nomad's docker plugin allows no volumes by default.
-func TestExamineSaysWhichWorkspaceWorks(t *testing.T) {
+func TestExamineRecommendsAWorkspace(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)
 	for workspace, want := range map[string]finding.Status{job.WorkspaceTmpfs: finding.Warn, job.WorkspaceVolume: finding.Fail} {

@@ -11,14 +11,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// topics are those of the events that cause a refresh.
+// topics are the topics of events that cause a refresh.
 var topics = map[api.Topic][]string{
 	api.TopicAllocation: {"*"}, api.TopicEvaluation: {"*"}, api.TopicJob: {"*"}, api.TopicNode: {"*"},
 }
 
-// follow follows Nomad's events until ctx ends. Each is a hint to refresh. After a
-// break the stream goes on at its last index; since Nomad may not have that any
-// more, the truth is read again too.
+// follow follows Nomad's events until ctx ends. Each is a hint to refresh. When the stream breaks
+// it is opened again at its last index. Nomad may no longer have the events since then, so a
+// refresh follows, too.
 func (c *Cluster) follow(ctx context.Context) {
 	p := connection.Backoff()
 	for index := uint64(0); ctx.Err() == nil; {
@@ -30,7 +30,7 @@ func (c *Cluster) follow(ctx context.Context) {
 			p.Reset()
 		}
 		if ctx.Err() == nil {
-			c.config.Logger.Info("the event stream broke, and is opened again", zap.Error(c.nomad.Redact(err)))
+			c.config.Logger.Info("Nomad's event stream broke; opening it again", zap.Error(c.nomad.Redact(err)))
 		}
 		if p.Wait(ctx) != nil {
 			return
@@ -38,8 +38,8 @@ func (c *Cluster) follow(ctx context.Context) {
 	}
 }
 
-// followFrom follows events from an index on, 0 for those that come, until the
-// stream breaks. It returns whether there was one, and the last index.
+// followFrom follows events from an index, or new ones if it is 0, until the stream breaks. It
+// reports whether the stream was opened, and the last index.
 func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, last uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -48,7 +48,7 @@ func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, 
 		return false, 0, err
 	}
 	c.nodes.Outdate()
-	c.refresher.soon() // at what happened before
+	c.refresher.soon() // for changes before the stream was open
 	c.others.Send("")
 	for batch := range events {
 		if batch.Err != nil {
@@ -62,7 +62,7 @@ func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, 
 	return true, last, context.Cause(ctx)
 }
 
-// hint takes an event as a hint.
+// hint handles an event as a hint.
 func (c *Cluster) hint(event *api.Event) {
 	if event.Topic == api.TopicNode {
 		c.nodes.Outdate()
@@ -85,14 +85,14 @@ func (c *Cluster) hint(event *api.Event) {
 	}
 }
 
-// WatchEnvironments implements engine.EnvironmentWatcher. Other programs can register jobs, and
-// change environments by that. What Nomad sends no event of is found at the next interval.
+// WatchEnvironments implements engine.EnvironmentWatcher. Other programs can change environments by
+// registering jobs. Changes for which Nomad sends no event are found by the next periodic refresh.
 func (c *Cluster) WatchEnvironments(ctx context.Context, hint func()) error {
 	return c.others.Watch(ctx, func(runtime.EnvironmentID) { hint() })
 }
 
-// hintAllocation has a runner warmed without waiting for a list, in what may be
-// its allocation: the next list knows better.
+// hintAllocation starts warming a runner in what is probably its allocation, before a list confirms
+// that.
 func (c *Cluster) hintAllocation(job, allocation string) {
 	id, _ := c.names().RunnerOf(job)
 	c.runners.mu.Lock()

@@ -6,7 +6,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// PinImage implements engine.Images: it asks the image's registry, so that all nodes run the same bytes.
+// PinImage implements engine.Images. It asks the image's registry for the digest, so that all nodes
+// run the same bytes.
 func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
 	if c.config.Resolve == nil || reference == runtime.DefaultImage {
 		return runtime.ImagePin{}, nil
@@ -18,7 +19,8 @@ func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.Image
 	return pin, err
 }
 
-// ImageStatus implements engine.Images: nodes get a pinned image by its digest when they need it.
+// ImageStatus implements engine.Images. A node pulls a pinned image by its digest when it first
+// needs it.
 func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	if pin.Digest == "" {
 		return runtime.ImageStatus{}

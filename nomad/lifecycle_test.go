@@ -96,7 +96,7 @@ func (b bed) await(id runtime.RunnerID, state runtime.RunnerState) (r runtime.Ru
 	return r
 }
 
-// allocation returns that of a runner, as Nomad tells it.
+// allocation returns a runner's allocation from Nomad.
 func (b bed) allocation(id runtime.RunnerID) *api.Allocation {
 	b.t.Helper()
 	all, _, err := b.n.API().Jobs().Allocations(b.names().Runner(id), true, nil)
@@ -110,7 +110,7 @@ func (b bed) allocation(id runtime.RunnerID) *api.Allocation {
 	return a
 }
 
-// toldRunning waits until Nomad tells that a runner runs: a second after it does.
+// toldRunning waits until Nomad reports that a runner runs, a second after it does.
 func (b bed) toldRunning(id runtime.RunnerID) {
 	b.t.Helper()
 	wait.For(b.t, "Nomad says that it runs", func() bool { return b.allocation(id).ClientStatus == api.AllocClientStatusRunning })
@@ -164,7 +164,7 @@ func processesOf(t *testing.T, allocation string) []string {
 	return all
 }
 
-func TestARemovedRunnersProcessesAreGone(t *testing.T) {
+func TestRemoveEndsAllProcesses(t *testing.T) {
 	b := newBed(t)
 	id := b.claimed()
 	a := b.allocation(id)
@@ -185,7 +185,7 @@ func TestARemovedRunnersProcessesAreGone(t *testing.T) {
 	}
 }
 
-func TestAClaimLeavesTheAllocationAsItIs(t *testing.T) {
+func TestClaimDoesNotChangeTheAllocation(t *testing.T) {
 	b := newBed(t)
 	id := b.idle()
 	before := b.allocation(id)
@@ -203,9 +203,9 @@ func TestAClaimLeavesTheAllocationAsItIs(t *testing.T) {
 	}
 }
 
-// Whatever ends a runner behind our back, it is reported with the right reason,
-// whether the runner was idle or claimed.
-func TestWhatEndsARunnerIsTold(t *testing.T) {
+// Every end of a runner outside of Rockpool is reported with the right reason, whether the runner
+// was idle or claimed.
+func TestEndOfARunnerHasItsReason(t *testing.T) {
 	jobs := func(b bed) *api.Jobs { return b.n.API().Jobs() }
 	for name, test := range map[string]struct {
 		end    func(b bed, id runtime.RunnerID) error
@@ -263,7 +263,7 @@ func (b bed) awaitGone(id runtime.RunnerID) (r runtime.Runner) {
 	return r
 }
 
-func TestARestartedServerTakesOver(t *testing.T) {
+func TestRestartedServerTakesOver(t *testing.T) {
 	n := raw.Nomad(t)
 	first := config(t, n, job.RawExec)
 	first.Dir = t.TempDir()
@@ -319,7 +319,7 @@ func TestARestartedServerTakesOver(t *testing.T) {
 	b.mark(idle, 1)
 }
 
-func TestAStandbyTakesOver(t *testing.T) {
+func TestStandbyTakesOver(t *testing.T) {
 	n := raw.Nomad(t)
 	shared := config(t, n, job.RawExec)
 	a, err := New(t.Context(), shared)
@@ -348,9 +348,9 @@ func TestAStandbyTakesOver(t *testing.T) {
 	}
 }
 
-// A server that was killed holds its lock for a while: the next one with its
-// directory goes on at once, another one waits.
-func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
+// A killed server's lock lasts for a while. The next server with its directory continues
+// immediately; another one waits.
+func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 	n := raw.Nomad(t)
 	killed := config(t, n, job.RawExec)
 	killed.Dir, killed.LockTTL = t.TempDir(), time.Hour
@@ -390,8 +390,8 @@ func TestAKilledServersNextOneGoesOnAtOnce(t *testing.T) {
 	}
 }
 
-// A server that can't renew its lock in time ends, before another one begins.
-func TestAServerThatLostItsLockEnds(t *testing.T) {
+// A server that can't renew its lock in time ends before another one begins.
+func TestServerWithoutItsLockEnds(t *testing.T) {
 	n := raw.Nomad(t)
 	settings := config(t, n, job.RawExec)
 	settings.Logger = nil               // it may outlive a test that fails

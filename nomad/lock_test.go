@@ -14,9 +14,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// The lock of a server that can't renew it ends in Nomad after its TTL, and
-// another server begins: by then this one must do nothing more.
-func TestNothingIsDoneAfterTheLockCouldHaveEnded(t *testing.T) {
+// The lock of a server that can't renew it ends in Nomad after its TTL, and another server begins.
+// Before that time this one must stop.
+func TestNothingIsDoneAfterTheLockMayHaveExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.stop()
@@ -41,8 +41,8 @@ func TestNothingIsDoneAfterTheLockCouldHaveEnded(t *testing.T) {
 	})
 }
 
-// What is under way when the lock is lost ends, too.
-func TestACallEndsWithTheLock(t *testing.T) {
+// Calls in progress end when the lock is lost.
+func TestCallsEndWithTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.stop()
@@ -58,9 +58,9 @@ func TestACallEndsWithTheLock(t *testing.T) {
 	})
 }
 
-// A list may tell that a runner is ready, and a claim take it, before the
-// answer to the write that says so: then that write has nothing more to say.
-func TestAWarmingEndsWhereAListWasFaster(t *testing.T) {
+// A list may report that a runner is ready, and a claim may take it, before the write that makes it
+// ready is answered. That answer must not change the runner.
+func TestListMayFindARunnerReadyFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		id := w.idle()
@@ -83,8 +83,7 @@ func TestAWarmingEndsWhereAListWasFaster(t *testing.T) {
 	})
 }
 
-// A Nomad that takes connections and says nothing holds nobody up for longer
-// than he waits.
+// A Nomad that accepts connections and doesn't answer delays nobody beyond the caller's context.
 func TestCheckEndsWithItsContext(t *testing.T) {
 	for name, template := range map[string]string{"built in": "", "own": `job "a" {}`} {
 		t.Run(name, func(t *testing.T) {

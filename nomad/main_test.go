@@ -22,8 +22,8 @@ import (
 
 // Slow: each of three drivers runs the conformance suite on a real Nomad, where a runner takes a third of a second.
 
-// Nomads that the tests share, one for each driver: with all in one, each would
-// wait for the slowest to begin.
+// Nomads that the tests share, one for each driver: with a single one, each test would wait for the
+// slowest driver to start.
 var (
 	raw       = nomadtest.Shared{Options: nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"}}
 	chroots   = nomadtest.Shared{Options: nomadtest.Options{Drivers: []string{"exec"}}}
@@ -64,7 +64,7 @@ func (s agentServer) agent(t *testing.T) job.Agent {
 	return job.Agent{URL: s.URL + embedded.Prefix + sum, SHA256: sum, Arch: goruntime.GOARCH}
 }
 
-// rawEnvironment is what the raw_exec driver can run.
+// rawEnvironment is an environment that the raw_exec driver can run.
 func rawEnvironment() runtime.Environment {
 	resources := runtime.DefaultResources()
 	resources.CPUMHz, resources.MemoryMiB, resources.WorkspaceMiB = 100, 64, 16
@@ -73,7 +73,7 @@ func rawEnvironment() runtime.Environment {
 	}
 }
 
-// config is one for a Nomad of the tests, with a prefix of its own.
+// config returns a configuration for a Nomad of the tests, with its own prefix.
 func config(t *testing.T, n *nomadtest.Nomad, driver job.Driver) Config {
 	ca, cert, key := n.TLS()
 	return Config{
@@ -86,7 +86,7 @@ func config(t *testing.T, n *nomadtest.Nomad, driver job.Driver) Config {
 	}
 }
 
-// start runs a cluster until the test ends, and then removes all that it has in Nomad.
+// start runs a cluster until the test ends, and then removes everything that it has in Nomad.
 func start(t *testing.T, config Config) *Cluster {
 	t.Helper()
 	c, err := New(t.Context(), config)
@@ -130,13 +130,13 @@ func removeAll(ctx context.Context, c *Cluster) error {
 	return err
 }
 
-// A way is one by which an agent gets into runners. Each passes the same suite.
+// A way is how an agent gets into runners. Each passes the same suite.
 var ways = map[string]func(*testing.T) job.Agent{
 	"fetched":  agents.agent,
 	"streamed": func(*testing.T) job.Agent { return job.Agent{Stream: true, Arch: goruntime.GOARCH} },
 }
 
-// conforms has a driver pass the conformance suite with the agent fetched, and streamed.
+// conforms runs the conformance suite with a driver, with the agent fetched and streamed.
 func conforms(t *testing.T, env runtime.Environment, settings func(t *testing.T) Config) {
 	t.Parallel()
 	for name, agent := range ways {

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Mark costs one conditional write of a variable. It returns CONFLICT for a
-// runner that still starts.
+// Mark implements runtime.Cluster with one conditional write of a variable. It returns CONFLICT for
+// a runner that is starting.
 func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	if err := c.ready(ctx); err != nil {
 		return err
@@ -34,8 +34,8 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 		return nil
 	case known.Epoch != claim.Epoch-1:
 		return stale(id, known)
-	case next.Index == 0: // it can't be: a variable makes a runner ready
-		return runtime.Errorf(runtime.CodeClusterUnavailable, "the claim of runner %s isn't known", id)
+	case next.Index == 0: // impossible, because a ready runner has a variable
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "the claim of runner %s is unknown: retry", id)
 	}
 	stored, done, err := c.records.Write(ctx, id, next)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	_, err = c.runners.find(id)
 	c.runners.mu.Unlock()
 	switch {
-	case err != nil || stored.Index == 0: // it was removed meanwhile, and its variable with it
+	case err != nil || stored.Index == 0: // the runner was removed meanwhile, with its variable
 		return gone(id)
 	case !done:
 		return stale(id, stored.Claim)

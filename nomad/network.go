@@ -14,29 +14,30 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Nomad doesn't say whether a driver gave a task a network: docker's default is none where
-// its daemon has no bridge. So runners that should have one are looked into.
+// Nomad doesn't report whether a driver gave a task a network. For example, Docker's default
+// network is none if its daemon has no bridge. So this server inspects runners that should have
+// one.
 
-// networks are those of the runners whose environments have network access.
+// networks are the networks of runners whose environments have network access.
 type networks struct {
 	mu    sync.Mutex // guards found
 	found map[runtime.RunnerID]network
 }
 
-// A network is what a look into a runner found.
+// A network is the result of inspecting a runner.
 type network int
 
 const (
-	networkUnknown network = iota // it is looked into, or could not be
+	networkUnknown network = iota // being inspected, or the inspection failed
 	networkThere
-	networkNone // it has loopback only
+	networkNone // loopback only
 )
 
-// lookIntoWithin bounds one look.
+// lookIntoWithin bounds one inspection.
 const lookIntoWithin = 10 * time.Second
 
-// checkNetworks reports the environments whose runners should have a network and have none,
-// and looks into one more runner of each.
+// checkNetworks reports the environments whose runners should have a network and have none. It
+// inspects one more runner of each environment.
 func (c *Cluster) checkNetworks() {
 	connected := map[runtime.RunnerID]runtime.EnvironmentID{}
 	c.runners.mu.Lock()
@@ -74,8 +75,7 @@ func (c *Cluster) checkNetworks() {
 	})
 }
 
-// lookInto finds out whether a runner has a network. One that can't be looked into is left
-// out.
+// lookInto inspects whether a runner has a network. If that fails the result stays unknown.
 func (c *Cluster) lookInto(ctx context.Context, id runtime.RunnerID) {
 	ctx, cancel := context.WithTimeout(ctx, lookIntoWithin)
 	defer cancel()
@@ -91,7 +91,7 @@ func (c *Cluster) lookInto(ctx context.Context, id runtime.RunnerID) {
 	found := networkThere
 	switch {
 	case err != nil:
-		c.config.Logger.Debug("whether a runner has a network isn't known", zap.String("runner", string(id)), zap.Error(c.nomad.Redact(err)))
+		c.config.Logger.Debug("a runner's network can't be inspected", zap.String("runner", string(id)), zap.Error(c.nomad.Redact(err)))
 		return
 	case loopback && !others:
 		found = networkNone
@@ -100,7 +100,7 @@ func (c *Cluster) lookInto(ctx context.Context, id runtime.RunnerID) {
 	c.networks.found[id] = found
 	c.networks.mu.Unlock()
 	if found == networkNone {
-		c.refresher.soon() // which reports it
+		c.refresher.soon() // the refresh reports the problem
 	}
 }
 

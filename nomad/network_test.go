@@ -22,14 +22,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// alone names the variable of the test's second process, which has networks and
-// mounts of its own: bridges, rules and addresses that CNI's plugins make there
-// are seen by nobody else, and gone with it.
+// alone names the variable of the test's second process. It has its own networks and mounts, so
+// that the bridges, rules and addresses of CNI's plugins are invisible to others and disappear with
+// it.
 const alone = "ROCKPOOL_TEST_ALONE"
 
-// The networks that docs/guides/nomad.md describes do what it says: ports are reached
-// from outside, and a runner reaches neither private networks, nor its node, nor
-// another runner.
+// The networks in docs/guides/nomad.md work as described: ports are reachable from outside, and a
+// runner reaches neither private networks, nor its node, nor another runner.
 func TestNetworks(t *testing.T) {
 	need.Nomad(t)
 	if os.Getenv(alone) == "" {
@@ -89,7 +88,7 @@ func TestNetworks(t *testing.T) {
 }
 
 // The Docker daemon of the tests has no bridge.
-func TestRunnersWithoutTheirNetworkAreReported(t *testing.T) {
+func TestMissingNetworksAreReported(t *testing.T) {
 	n := container.Nomad(t)
 	b := bed{Cluster: start(t, config(t, n, job.Docker)), t: t, n: n, env: rawEnvironment()}
 	b.env.ID, b.env.Revision, b.env.RunnerRevision = "a", 1, 1
@@ -109,7 +108,7 @@ func TestRunnersWithoutTheirNetworkAreReported(t *testing.T) {
 	wait.For(t, "the problem is gone with the runner", func() bool { return !says() })
 }
 
-// makeNetworks makes a public and a private network, with a server that answers on both.
+// makeNetworks creates a public and a private network, with a server that answers on both.
 func makeNetworks(t *testing.T) {
 	t.Helper()
 	for _, dir := range []string{"/run/netns", "/var/lib/cni"} { // where Nomad and the plugins keep what they made
@@ -155,7 +154,7 @@ func networkBed(t *testing.T, n *nomadtest.Nomad, driver job.Driver, mode string
 	return b
 }
 
-// reachesOnlyOutside has a runner try what it may reach, and what it may not.
+// reachesOnlyOutside checks what a runner can reach, and what it can't.
 func (b bed) reachesOnlyOutside(nodePort int) {
 	b.t.Helper()
 	id, other := b.claimed(), b.claimed()
@@ -177,7 +176,7 @@ func (b bed) reachesOnlyOutside(nodePort int) {
 	<-done
 }
 
-// servesAtItsPort has a runner serve, and asks it where its claim says.
+// servesAtItsPort starts a server in a runner, and connects to the address in its claim.
 func (b bed) servesAtItsPort(id runtime.RunnerID) {
 	b.t.Helper()
 	done := b.listens(id)
@@ -188,7 +187,7 @@ func (b bed) servesAtItsPort(id runtime.RunnerID) {
 	<-done
 }
 
-// listens has a runner say hello to who comes first.
+// listens starts a server in a runner that greets the first client.
 func (b bed) listens(id runtime.RunnerID) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -198,7 +197,7 @@ func (b bed) listens(id runtime.RunnerID) <-chan struct{} {
 	return done
 }
 
-// dialPort returns what a runner says at the address that its claim has.
+// dialPort returns a runner's greeting at the address in its claim.
 func (b bed) dialPort(id runtime.RunnerID) (string, error) {
 	b.t.Helper()
 	r, _ := b.find(id)
@@ -217,7 +216,7 @@ func (b bed) dialPort(id runtime.RunnerID) (string, error) {
 	return string(said), err
 }
 
-// block returns the first block of a text that begins so.
+// block returns the first block of a text that begins with begin.
 func block(t *testing.T, text, begin string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(text, begin)

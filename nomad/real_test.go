@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestWhatHasNoRoomSaysWhy(t *testing.T) {
+func TestWaitingRunnersReportWhy(t *testing.T) {
 	b := newBed(t)
 	big := b.env
 	big.ID, big.Resources.MemoryMiB = "big", 1<<20
@@ -34,8 +34,8 @@ func TestWhatHasNoRoomSaysWhy(t *testing.T) {
 		r, _ := b.find(id)
 		return r.Message == want
 	})
-	// A claim that waits raises the job's priority, one that has left lowers it
-	// again, and nothing else is done.
+	// A waiting claim raises the job's priority, and one that stopped waiting lowers it
+	// again. Nothing else changes.
 	for _, priority := range []runtime.Priority{runtime.PriorityWaiting, runtime.PriorityRefill, runtime.PriorityWaiting} {
 		if err := b.Start(t.Context(), id, big, priority); err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestWhatHasNoRoomSaysWhy(t *testing.T) {
 	}
 }
 
-func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
+func TestJobsRegisteredByHandAreEnvironments(t *testing.T) {
 	b := newBed(t)
 	jobs := b.n.API().Jobs()
 	changed, err := b.nomad.Job(t.Context(), b.names().Environment("a"))
@@ -101,7 +101,7 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 	if text := problem(); !strings.Contains(text, "can't be read") {
 		t.Errorf("the broken one is reported as %q", text)
 	}
-	// So is a runner's job that can't be read, until somebody stops it.
+	// A runner's job that can't be read is reported, too, until it is stopped.
 	stray := byHand("x", "{")
 	stray.ID, stray.Name, stray.ParameterizedJob = new(b.names().Runner("stray")), new("x"), nil
 	if _, _, err := jobs.Register(stray, nil); err != nil {
@@ -120,12 +120,12 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(false)
-	// What is changed by hand is what runners are made from.
+	// Runners are made from the job as it was changed by hand.
 	b.env = found["a"]
 	if got := *b.allocation(b.idle()).Job.TaskGroups[0].Tasks[0].Resources.CPU; got != 77 {
 		t.Errorf("a runner has %d MHz", got)
 	}
-	// Putting it again heals it.
+	// Putting the environment again repairs it.
 	again := b.env
 	again.ID, again.Revision, again.RunnerRevision = "broken", 1, 1
 	if err := b.PutEnvironment(t.Context(), again); err != nil {
@@ -136,8 +136,8 @@ func TestEnvironmentsOfOthersHandsAreServed(t *testing.T) {
 	}
 }
 
-// Events alone find what others change: the next look at an interval is far.
-func TestEnvironmentsThatOthersChangeAreHintedAt(t *testing.T) {
+// Events alone report changes by other programs: the interval is long.
+func TestChangesByOthersCauseHints(t *testing.T) {
 	n := raw.Nomad(t)
 	far := config(t, n, job.RawExec)
 	far.Relist = 10 * time.Minute
@@ -182,7 +182,7 @@ func TestEnvironmentsThatOthersChangeAreHintedAt(t *testing.T) {
 	follow("it is purged", func(mhz int) bool { return mhz == 0 })
 }
 
-func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
+func TestRunnersOfADrainedNodeAreReplaced(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.Start(t, nomadtest.Options{})
 	b := bedOn(t, n, config(t, n, job.RawExec))
@@ -201,7 +201,7 @@ func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
 	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
 		t.Errorf("it prints %q", got)
 	}
-	if _, err := nodes.UpdateDrain(node, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // at once
+	if _, err := nodes.UpdateDrain(node, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // immediately
 		t.Fatal(err)
 	}
 	if r := b.awaitGone(claimed); r.GoneReason != runtime.GoneDrained {
@@ -222,9 +222,9 @@ func TestADrainedNodesRunnersAreReplaced(t *testing.T) {
 	b.await(waiting, runtime.RunnerIdle)
 }
 
-// With several nodes, runners are on each; nothing new starts on one that is
-// drained, and what takes the place of its runners does elsewhere.
-func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
+// With several nodes, each has runners. No runner starts on a drained node, and its runners are
+// replaced on another.
+func TestRunnersOfADrainedNodeMoveToAnother(t *testing.T) {
 	t.Parallel()
 	n := nomadtest.Start(t, nomadtest.Options{})
 	if err := n.AddClient(t.Context()); err != nil {
@@ -271,7 +271,7 @@ func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
 			t.Errorf("one on the other node is %s: %s", r.State, r.Message)
 		}
 	}
-	if _, err := nodes.UpdateDrain(drained, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // at once
+	if _, err := nodes.UpdateDrain(drained, &api.DrainSpec{Deadline: -1}, false, nil); err != nil { // immediately
 		t.Fatal(err)
 	}
 	if r := b.awaitGone(claimed); r.GoneReason != runtime.GoneDrained {
@@ -336,7 +336,7 @@ func (b bed) problemsNow() []runtime.Problem {
 	return b.problems.All()
 }
 
-// An own template is parsed and validated by Nomad itself.
+// A configured template that Nomad itself parses and validates.
 const hclTemplate = `
 job "any" {
   type = "batch"
@@ -348,7 +348,7 @@ job "any" {
   }
 }`
 
-func TestAnOwnTemplateInHCL(t *testing.T) {
+func TestTemplateInHCL(t *testing.T) {
 	n := raw.Nomad(t)
 	own := config(t, n, job.RawExec)
 	own.Jobs.Template = []byte(hclTemplate)
@@ -371,8 +371,8 @@ func TestAnOwnTemplateInHCL(t *testing.T) {
 	}
 }
 
-// No node has podman, but Nomad's validation takes its job.
-func TestNomadTakesTheJobsOfEachDriver(t *testing.T) {
+// No node has podman, but Nomad's validation accepts its job.
+func TestNomadAcceptsTheJobsOfEachDriver(t *testing.T) {
 	n := raw.Nomad(t)
 	for driver, image := range map[job.Driver]string{job.Docker: "a:1", job.Podman: "a:1", job.Exec: "host", job.RawExec: "host"} {
 		c, err := job.Config{Driver: driver, NetworkMode: "bridge", Agent: agents.agent(t)}.Complete()
@@ -404,7 +404,7 @@ func TestNomadTakesTheJobsOfEachDriver(t *testing.T) {
 	}
 }
 
-func TestCheckTellsWhatIsMissing(t *testing.T) {
+func TestCheckReportsWhatIsMissing(t *testing.T) {
 	n := raw.Nomad(t)
 	good := config(t, n, job.RawExec)
 	const secret = "6d0ad3b5-0000-4000-8000-a5a5a5a5a5a5"
@@ -439,9 +439,9 @@ func TestCheckTellsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The signal that has Nomad's client look again at a task is allowed by the
-// policy, and does nothing to a runner.
-func TestTheSignalThatHealsDoesNothingElse(t *testing.T) {
+// The policy allows the signal that makes Nomad's client update a task, and the signal has no
+// effect on the runner.
+func TestHealingSignalIsHarmless(t *testing.T) {
 	b := newBed(t)
 	id := b.idle()
 	err := b.nomad.API().Allocations().Signal(&api.Allocation{ID: b.allocation(id).ID}, nil, job.TaskName, "SIGCONT")

@@ -18,14 +18,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A refresher reads the truth again: Runners answers what it finds.
+// A refresher reads Nomad's lists again. Runners returns what it finds.
 type refresher struct {
 	*listing.Rounds
-	due    chan struct{} // capacity 1: Run is to refresh
-	synced chan struct{} // closed when this server owns what is Nomad's, and has refreshed once
+	due    chan struct{} // capacity 1: a refresh is pending
+	synced chan struct{} // closed when this server owns the prefix and has refreshed once
 }
 
-// recently waits for a refresh, unless there was one half a second ago.
+// recently waits for a refresh, unless one began within the last half second.
 func (r *refresher) recently(ctx context.Context) error {
 	if r.Since() <= listing.MostGap {
 		return nil
@@ -33,7 +33,7 @@ func (r *refresher) recently(ctx context.Context) error {
 	return r.Join(ctx)
 }
 
-// soon has Run refresh.
+// soon requests a refresh. It never blocks.
 func (r *refresher) soon() {
 	select {
 	case r.due <- struct{}{}:
@@ -41,8 +41,8 @@ func (r *refresher) soon() {
 	}
 }
 
-// first reports whether this was the first refresh, and lets all calls in. One goroutine
-// calls it.
+// first reports whether this was the first refresh, and lets waiting calls continue. Only one
+// goroutine may call it.
 func (r *refresher) first() bool {
 	select {
 	case <-r.synced:
@@ -53,8 +53,7 @@ func (r *refresher) first() bool {
 	}
 }
 
-// keepFresh refreshes whenever something may have changed, and at an interval, and warms
-// the runners that can be.
+// keepFresh refreshes after each hint and at an interval, and warms the runners that can be warmed.
 func (c *Cluster) keepFresh(ctx context.Context) error {
 	tick := time.NewTicker(c.config.Relist)
 	defer tick.Stop()
@@ -113,11 +112,11 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	return nil
 }
 
-// A truth is a listing, and what is needed to compare it with what is known.
+// A truth is a listing, with what is needed to compare it with the known state.
 type truth struct {
 	*listing.Listing
-	begun  int                                // changes of ours before it
-	claims map[runtime.RunnerID]record.Record // of the variables that moved
+	begun  int                                // number of this server's changes when the listing began
+	claims map[runtime.RunnerID]record.Record // contents of the variables that changed
 }
 
 func (c *Cluster) list(ctx context.Context) (*truth, error) {
@@ -138,9 +137,9 @@ func (c *Cluster) list(ctx context.Context) (*truth, error) {
 	return t, err
 }
 
-// moved returns the runners whose variables were written since they were last read,
-// and more than once: the first time says only that the runner was ready. That
-// is enough, unless its task was restarted before or after.
+// moved returns the runners whose variables changed since they were last read and were written more
+// than once. The first write only says that the runner was ready, so its content isn't needed,
+// unless the task was restarted before or after.
 func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 	var moved []runtime.RunnerID
 	c.runners.mu.Lock()
@@ -148,8 +147,8 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 	for id, v := range l.Variables {
 		e := c.runners.entries[id]
 		claimed := v.ModifyIndex > v.CreateIndex
-		orphan := e == nil && l.Jobs[id] == nil // then nothing else says its environment
-		found := e == nil || e.ready == nil     // by a server that didn't see it ready
+		orphan := e == nil && l.Jobs[id] == nil // only its variable names its environment
+		found := e == nil || e.ready == nil     // another server saw it become ready
 		again := found && slices.ContainsFunc(l.Allocations[id], func(a *api.AllocationListStub) bool { return outcome.Restarts(a) > 0 })
 		if (claimed && (e == nil || v.ModifyIndex > e.variable)) || orphan || again {
 			moved = append(moved, id)
@@ -160,12 +159,12 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 
 // found is what was new in a listing.
 type found struct {
-	changed map[runtime.EnvironmentID]bool // whose runners did
+	changed map[runtime.EnvironmentID]bool // environments whose runners changed
 	leaks   map[runtime.RunnerID]string
 	failed  map[runtime.RunnerID][]*api.AllocationListStub
 }
 
-// apply has the runners be what a listing says, and returns what was new.
+// apply updates the runners from a listing, and returns what was new.
 func (c *Cluster) apply(t *truth) found {
 	f := found{changed: map[runtime.EnvironmentID]bool{}, failed: map[runtime.RunnerID][]*api.AllocationListStub{}}
 	unreadable := map[runtime.RunnerID]string{}
@@ -177,7 +176,7 @@ func (c *Cluster) apply(t *truth) found {
 			continue
 		}
 		if err := c.adopt(id, stub); err != nil {
-			unreadable[id] = fmt.Sprintf("its job %s can't be read, so nobody gets it: stop it (%v)", stub.ID, err)
+			unreadable[id] = fmt.Sprintf("its job %s can't be read, so it isn't used: stop that job (%v)", stub.ID, err)
 		}
 	}
 	for id := range t.Variables {
@@ -212,8 +211,8 @@ func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
 	return nil
 }
 
-// adoptOrphan adds a runner that was ready, and whose job was purged while
-// no server ran. The caller holds mu.
+// adoptOrphan adds a runner that was ready and whose job was purged while no server ran. The caller
+// holds mu.
 func (r *runners) adoptOrphan(id runtime.RunnerID, was record.Record) {
 	r.entries[id] = &entry{recorded: closed(), adopted: true, registered: 1, runner: runtime.Runner{
 		ID: id, State: runtime.RunnerStarting, Environment: runtime.Environment{ID: was.Environment}, CreatedAt: was.At,
@@ -226,12 +225,12 @@ func closed() chan struct{} {
 	return done
 }
 
-// applyTo has one runner be what a listing says, and reports whether that changes what
-// Runners answers. What changed while the lists were read is left to the next one. The
-// caller holds mu.
+// applyTo updates one runner from a listing. It reports whether that changes the result of Runners.
+// It ignores a runner that this server changed while the lists were read, which the next listing
+// covers. The caller holds mu.
 func (c *Cluster) applyTo(e *entry, t *truth) bool {
 	if e.registered == 0 {
-		return false // Start has a refresh when it is
+		return false // Start requests a refresh when it is registered
 	}
 	id := e.runner.ID
 	allocations := t.Allocations[id]
@@ -270,7 +269,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 	return moved || e.runner.Message != before.Message
 }
 
-// outcome returns a runner's, and notes where it is. The caller holds mu.
+// outcome returns a runner's outcome, and records its place. The caller holds mu.
 func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
 	id := e.runner.ID
 	stub := t.Jobs[id]
@@ -281,7 +280,7 @@ func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
 	e.place = place{allocations: e.allocations}
 	if a := o.Allocation; a != nil {
 		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, outcome.Restarts(a), outcome.Runs(a, e.way.Task)
-		if e.ready != nil && e.ready.Allocation == "" { // its next claim says so again
+		if e.ready != nil && e.ready.Allocation == "" { // its next claim records the allocation
 			e.ready.Allocation, e.ready.Restarts = e.allocation, e.restarts
 		}
 		e.runner.Ports = outcome.Ports(a)
@@ -295,7 +294,7 @@ func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
 	return o
 }
 
-// applyVariable notes that a runner was ready, and its claim. The caller holds mu.
+// applyVariable records that a runner was ready, and its claim. The caller holds mu.
 func (e *entry) applyVariable(t *truth) {
 	v := t.Variables[e.runner.ID]
 	if v == nil || v.ModifyIndex <= e.variable {
@@ -303,7 +302,7 @@ func (e *entry) applyVariable(t *truth) {
 	}
 	was, read := t.claims[e.runner.ID]
 	if v.ModifyIndex > v.CreateIndex && !read {
-		return // it was written just now: the next list reads it
+		return // it was written just now; the next listing reads it
 	}
 	e.variable = v.ModifyIndex
 	if e.ready == nil {

@@ -16,23 +16,21 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// removeWithin bounds one try to remove a runner.
+// removeWithin bounds one attempt to remove a runner.
 const removeWithin = time.Minute
 
-// removeAllWithin bounds the end of all runners, so that a server that is asked
-// to end does so within 5 s. The jobs of those that take longer are purged by
-// then, and what Nomad keeps of them goes with the next server.
+// removeAllWithin bounds the removal of all runners, so that a server ends within 5 s. After that
+// time all jobs have been purged, and the next server deletes the rest.
 const removeAllWithin = 3 * time.Second
 
-// stragglers is how long a registration may still be on its way to Nomad whose
-// Start was given up.
+// stragglers is how long a registration may still be in transit to Nomad after its Start was given
+// up.
 const stragglers = 200 * time.Millisecond
 
-// removeAll removes every runner that Nomad has, until it has none. The error
-// says how many may be left.
+// removeAll removes all runners in Nomad until there are none. The error says how many may be left.
 func (c *Cluster) removeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeAllWithin,
-		runtime.Errorf(runtime.CodeClusterUnavailable, "not within %s", removeAllWithin))
+		runtime.Errorf(runtime.CodeClusterUnavailable, "runners weren't removed within %s", removeAllWithin))
 	defer cancel()
 	began := time.Now()
 	for {
@@ -60,14 +58,14 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 	}
 }
 
-// A removal is under way.
+// A removal is a Remove in progress. Done is closed when err is set.
 type removal struct {
 	done chan struct{}
 	err  error
 }
 
-// Remove implements runtime.Cluster. It goes on when ctx ends; another Remove
-// joins it, or, after one that failed, tries again.
+// Remove implements runtime.Cluster. The removal continues when ctx ends. Another Remove joins it
+// or, if it failed, tries again.
 func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	if err := c.ready(ctx); err != nil {
 		return err
@@ -102,7 +100,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 
 func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeWithin,
-		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is stopped, but its node doesn't say that it has ended", e.runner.ID))
+		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s was stopped, but its node hasn't reported that it ended", e.runner.ID))
 	defer cancel()
 	err := c.endRunner(ctx, e)
 	c.runners.mu.Lock()
@@ -113,7 +111,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 		e.leak = err.Error()
 	}
 	if err == nil {
-		if c.runners.entries[e.runner.ID] == e { // else its Start failed, and another one may have begun
+		if c.runners.entries[e.runner.ID] == e { // false if its Start failed: a new one may have begun
 			delete(c.runners.entries, e.runner.ID)
 		}
 		c.runners.change++
@@ -126,8 +124,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	c.changes.Send(env)
 }
 
-// endRunner ends a runner, waits until its processes are gone, and deletes what
-// Nomad keeps of it.
+// endRunner purges a runner's job, waits until its processes have ended, and deletes its variable.
 func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	select {
 	case <-e.recorded:
@@ -140,7 +137,7 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	if !there {
 		return nil // its Start failed
 	}
-	if w != nil { // or it might make the variable anew
+	if w != nil { // otherwise it could create the variable again
 		w.stop()
 		<-w.done
 	}
@@ -163,10 +160,10 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	return c.records.Delete(ctx, e.runner.ID)
 }
 
-// awaitEnd waits until no allocation of e runs, or is to. No event reports the
-// end of one whose job was purged, but the lists that all removals share do.
+// awaitEnd waits until no allocation of e runs or will run. Nomad sends no event when an allocation
+// of a purged job ends, but the lists, which all removals share, report it.
 func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) error {
-	for p := connection.Backoff(); evaluation != ""; { // until then an allocation may still be made
+	for p := connection.Backoff(); evaluation != ""; { // until the evaluation ends, it may still create an allocation
 		over := false
 		err := c.nomad.Call(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), func(ctx context.Context) error {
 			eval, _, err := c.nomad.API().Evaluations().Info(evaluation, connection.Query(ctx))

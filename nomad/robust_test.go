@@ -18,14 +18,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// again runs the world's server anew, with another configuration.
+// again restarts the world's server with another configuration.
 func (w *world) again(change func(*Config)) {
 	w.stop()
 	change(&w.config)
 	w.run()
 }
 
-// problem returns what Status tells of a subject; "": nothing.
+// problem returns the problem of a subject in Status; "" if there is none.
 func problem(t *testing.T, c *Cluster, subject string) string {
 	t.Helper()
 	status, err := c.Status(t.Context())
@@ -40,9 +40,8 @@ func problem(t *testing.T, c *Cluster, subject string) string {
 	return ""
 }
 
-// Where those in use have every connection, a runner that starts says what it
-// waits for.
-func TestARunnerThatWaitsForAConnectionSaysSo(t *testing.T) {
+// When runners in use have every connection, a starting runner reports what it waits for.
+func TestRunnersReportMissingConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.again(func(c *Config) { c.Bridges = 1 })
@@ -68,8 +67,8 @@ func TestARunnerThatWaitsForAConnectionSaysSo(t *testing.T) {
 	})
 }
 
-// A Nomad that takes the write of the lock and tells of none gives none.
-func TestNoLockIsNoOwnership(t *testing.T) {
+// A Nomad that accepts the write of the lock but returns no lock gives no ownership.
+func TestAnswerWithoutALockIsNoOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.locked(func() { w.lockless = true })
@@ -86,9 +85,8 @@ func TestNoLockIsNoOwnership(t *testing.T) {
 	})
 }
 
-// A lock that Nomad gives to a server that was asked to end just then would be in
-// the next one's way.
-func TestALockThatComesTooLateIsGivenBack(t *testing.T) {
+// A lock that Nomad gives to a server that is shutting down would block the next one.
+func TestLateLockIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.stop()
@@ -112,8 +110,8 @@ func TestALockThatComesTooLateIsGivenBack(t *testing.T) {
 	})
 }
 
-// Before Nomad was heard nobody knows whether all is well.
-func TestNothingIsWellBeforeNomadWasHeard(t *testing.T) {
+// Before Nomad has answered, Status must not report that all is well.
+func TestStatusBeforeNomadAnsweredIsAProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.stop()
@@ -133,8 +131,8 @@ func TestNothingIsWellBeforeNomadWasHeard(t *testing.T) {
 	})
 }
 
-// However many hints there are, lists come with pauses.
-func TestListsKeepTheirDistance(t *testing.T) {
+// However many hints there are, lists are read with pauses.
+func TestListsAreReadWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.idle()
@@ -151,9 +149,9 @@ func TestListsKeepTheirDistance(t *testing.T) {
 	})
 }
 
-// A list that was begun before a runner was removed may still have it, and one
-// that begins later has it only if it is there again.
-func TestAnOldListDoesNotBringARunnerBack(t *testing.T) {
+// A list that began before a runner was removed may still contain it. A later list contains it only
+// if it exists again.
+func TestOldListDoesNotRestoreARunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		id := w.idle()
@@ -175,15 +173,15 @@ func TestAnOldListDoesNotBringARunnerBack(t *testing.T) {
 		w.cluster.runners.mu.Lock()
 		old.begun = w.cluster.runners.change
 		w.cluster.runners.mu.Unlock()
-		w.cluster.apply(old) // by it nobody has to remember any more
+		w.cluster.apply(old) // afterwards the removal needn't be remembered
 		if w.cluster.apply(old); !known() {
 			t.Error("it is there, and nobody knows")
 		}
 	})
 }
 
-// A server that is to remove its runners at its end does, also those in use; one
-// that never had the prefix leaves them to who has.
+// A server that must remove its runners at its end removes all, including those in use. One that
+// never owned the prefix removes none.
 func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -233,8 +231,8 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 	})
 }
 
-// A password in Nomad's address is used, also for bridges, and told nowhere.
-func TestThePasswordOfAnAddressIsNotTold(t *testing.T) {
+// A password in Nomad's address is used, also for bridges, and shown nowhere.
+func TestPasswordOfAnAddressIsNotShown(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

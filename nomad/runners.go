@@ -13,63 +13,63 @@ import (
 	"github.com/rockpool/rockpool/runtime/past"
 )
 
-// runners are those that the cluster knows.
+// runners are the runners that the cluster knows.
 type runners struct {
-	mu      sync.Mutex // guards all, and each entry; never held across I/O
+	mu      sync.Mutex // guards all fields and each entry; never held across I/O
 	entries map[runtime.RunnerID]*entry
 	removed map[runtime.RunnerID]int // the change at which a runner was forgotten
 	past    past.Runners
-	change  int    // counts changes of ours, which a list that began before doesn't know
-	highest uint64 // index of the latest job that was registered: an older list isn't believed
-	seen    seen   // by the last list
+	change  int    // number of changes by this server; a list that began earlier lacks the later ones
+	highest uint64 // index of the newest registered job: an older list is ignored
+	seen    seen   // in the last list
 }
 
 // An entry is one runner that the cluster knows.
 type entry struct {
-	recorded chan struct{} // closed when Start has registered its job, or failed
+	recorded chan struct{} // closed when Start has registered its job or failed
 	runner   runtime.Runner
 	place
 	way        job.Way
-	change     int    // the last change of ours
-	registered uint64 // the index of its job, as far as we know; 0: not registered yet
+	change     int    // the last change of it by this server
+	registered uint64 // the index of its job, if known; 0: not registered yet
 	priority   runtime.Priority
-	goneAt     time.Time  // when it was found to be, or was given up
-	start      startTimes // what was counted of it
-	adopted    bool       // an earlier server's, of which no list has said yet how it is
+	goneAt     time.Time  // when it was found to be gone, or was given up
+	start      startTimes // what was measured of its start
+	adopted    bool       // started by an earlier server, and no list has shown its state yet
 	ready      *outcome.Readiness
-	variable   uint64 // the index of its variable, to write it conditionally; 0: unknown, or there is none
+	variable   uint64 // the index of its variable, for conditional writes; 0: unknown, or there is none
 	oom        int64
-	warming    *warming // the work on it while it starts
-	removal    *removal // under way
-	removing   bool     // Remove was called: it ends, whatever is listed
+	warming    *warming // the goroutine that waits for its agent
+	removal    *removal // in progress
+	removing   bool     // Remove was called: it ends, whatever the lists say
 	settled    bool     // the last list says that its processes have ended
-	leak       string   // why the last removal failed; "": none has
+	leak       string   // why the last removal failed; "": none failed
 }
 
-// A place is where a runner is, as listed last.
+// A place is where a runner is, according to the last list.
 type place struct {
 	allocations []*api.AllocationListStub
-	allocation  string // where its agent is, or may be; "": unknown
-	node        string // of the allocation; "": not known yet
-	restarts    uint64 // of the task there
-	runs        bool   // its task there runs
+	allocation  string // where its agent is or will be; "": unknown
+	node        string // of the allocation; "": unknown
+	restarts    uint64 // of the task
+	runs        bool   // the task runs
 }
 
-// A warming is one goroutine's work on a runner that starts.
+// A warming is the goroutine that waits for the agent of a starting runner.
 type warming struct {
 	allocation string
 	stop       context.CancelFunc
-	done       chan struct{}
+	done       chan struct{} // closed when the goroutine has ended
 }
 
-// changed notes that e was changed by us. The caller holds mu.
+// changed records a change of e by this server. The caller holds mu.
 func (r *runners) changed(e *entry) {
 	r.change++
 	e.change = r.change
 }
 
-// advance moves e's runner forward to state, and reports whether it did. The caller
-// holds mu.
+// advance moves e's runner forward to state, and reports whether it did. States never move back.
+// The caller holds mu.
 func (e *entry) advance(state runtime.RunnerState) bool {
 	if !e.runner.Advance(state) {
 		return false
@@ -84,7 +84,7 @@ func (e *entry) advance(state runtime.RunnerState) bool {
 	return true
 }
 
-// find returns a runner that is there, or RUNNER_GONE. The caller holds mu.
+// find returns an existing runner, or RUNNER_GONE. The caller holds mu.
 func (r *runners) find(id runtime.RunnerID) (*entry, error) {
 	e := r.entries[id]
 	if e == nil || e.removing || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone {
@@ -93,7 +93,7 @@ func (r *runners) find(id runtime.RunnerID) (*entry, error) {
 	return e, nil
 }
 
-// environment returns a runner's; "" where it isn't known. The caller holds mu.
+// environment returns a runner's environment, "" if it is unknown. The caller holds mu.
 func (r *runners) environment(id runtime.RunnerID) runtime.EnvironmentID {
 	if e := r.entries[id]; e != nil {
 		return e.runner.Environment.ID
@@ -102,8 +102,8 @@ func (r *runners) environment(id runtime.RunnerID) runtime.EnvironmentID {
 	return gone.Environment
 }
 
-// remember keeps what happened to a runner that is removed: Nomad forgets it
-// with its job. The caller holds mu.
+// remember keeps the events of a removed runner, since Nomad forgets them with the job. The caller
+// holds mu.
 func (r *runners) remember(e *entry) {
 	now := time.Now()
 	r.past.Add(e.runner.ID, past.Runner{
@@ -113,7 +113,7 @@ func (r *runners) remember(e *entry) {
 	})
 }
 
-// events are those of e's tasks, those that we know of, and later ones. The caller holds mu.
+// events returns the known events of e's tasks, and later. The caller holds mu.
 func (e *entry) events(later ...runtime.TaskEvent) []runtime.TaskEvent {
 	var known []runtime.TaskEvent
 	if e.ready != nil {
@@ -125,10 +125,9 @@ func (e *entry) events(later ...runtime.TaskEvent) []runtime.TaskEvent {
 	return outcome.Events(e.allocations, append(known, later...)...)
 }
 
-// Runners implements runtime.Cluster, with what a list said that began after the
-// call, or half a second before it at most. What this server itself did is
-// always in it: that a runner got ready needn't wait for a list. What is found
-// out later is hinted at.
+// Runners implements runtime.Cluster. The result is based on a list that began after the call, or
+// at most half a second before it. It always includes the changes of this server, so a runner that
+// becomes ready needn't wait for a list. Later findings cause a hint.
 func (c *Cluster) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
@@ -147,8 +146,8 @@ func (c *Cluster) Runners(ctx context.Context, env runtime.EnvironmentID) ([]run
 	return all, nil
 }
 
-// Evidence returns what Nomad saw: tasks that were killed because memory was full.
-// What the agent counts comes with an execution's end.
+// Evidence returns how many of the runner's tasks Nomad saw killed because memory was full. The
+// agent's counts come with an execution's end.
 func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Evidence, error) {
 	if err := c.ready(ctx); err != nil {
 		return runtime.Evidence{}, err
@@ -162,7 +161,7 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	return runtime.Evidence{OOMKills: e.oom, Inside: true}, nil
 }
 
-// TaskEvents implements runtime.Cluster, from what the last refresh found.
+// TaskEvents implements runtime.Cluster with the result of the last refresh.
 func (c *Cluster) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err

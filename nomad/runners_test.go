@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestWhatTheServerKnowsIsAmongTheEvents(t *testing.T) {
+func TestEventsIncludeTheServersOwn(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	e := entry{
 		ready: &outcome.Readiness{At: at.Add(2 * time.Second)}, goneAt: at.Add(5 * time.Second),

@@ -16,30 +16,30 @@ import (
 )
 
 const (
-	// scheduleEntries bounds each list: Nomad keeps what has ended for
-	// hours, and a busy pool makes thousands in one.
+	// scheduleEntries bounds each list. Nomad keeps ended evaluations for hours, and a busy pool
+	// causes thousands in one hour.
 	scheduleEntries = 1000
-	// scheduleFresh is how long one answer does for all callers: a page that ten people look
-	// at must not make ten times as many calls.
+	// scheduleFresh is how long callers share one answer: ten viewers of a page must not cause ten
+	// times as many calls.
 	scheduleFresh = time.Second
 )
 
-// A schedule is what Nomad's scheduler did and does for the runners.
+// A schedule is what Nomad's scheduler has done and is doing for the runners.
 type schedule struct {
 	rounds *listing.Rounds
 
 	mu   sync.Mutex // guards last
-	last *scheduled // nil: not listed yet; never changed
+	last *scheduled // nil: not listed yet; never modified
 }
 
-// scheduled is a schedule at one time, the youngest first.
+// scheduled is a schedule at one moment, newest first.
 type scheduled struct {
 	at          time.Time
 	evaluations []runtime.Evaluation
 	allocations []runtime.Allocation
 }
 
-// now returns what was listed a moment ago, or lists it, once for all callers that wait.
+// now returns a list that is at most scheduleFresh old, or reads one for all waiting callers.
 func (s *schedule) now(ctx context.Context) (*scheduled, error) {
 	if last := s.known(); last != nil && time.Since(last.at) < scheduleFresh {
 		return last, nil
@@ -56,9 +56,8 @@ func (s *schedule) known() *scheduled {
 	return s.last
 }
 
-// Evaluations returns a page of Nomad's evaluations of runners, the youngest
-// first, and how many the filter picks in all: of the latest 1000, and of those
-// that are blocked.
+// Evaluations returns a page of Nomad's evaluations of runners, newest first, and the number of all
+// that match the filter. It covers the latest 1000 evaluations and all blocked ones.
 func (c *Cluster) Evaluations(ctx context.Context, f runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, 0, err
@@ -72,8 +71,8 @@ func (c *Cluster) Evaluations(ctx context.Context, f runtime.EvaluationFilter) (
 	return page, total, nil
 }
 
-// Allocations returns a page of runners' allocations, as Evaluations does, those of
-// the latest runners that this server removed included.
+// Allocations returns a page of runners' allocations, newest first, and the number of all that
+// match the filter. It includes those of the latest runners that this server removed.
 func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, 0, err
@@ -125,14 +124,14 @@ func (c *Cluster) listSchedule(ctx context.Context) error {
 	return nil
 }
 
-// scheduled returns what evaluations, and the allocations of the last refresh, say.
+// scheduled converts evaluations and the allocations of the last refresh.
 func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduled {
 	s := &scheduled{at: time.Now()}
 	ids := outcome.IdentifyEvaluations(evaluations)
 	slices.SortFunc(evaluations, func(a, b *api.Evaluation) int {
 		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(b.ID, a.ID))
 	})
-	evaluations = slices.CompactFunc(evaluations, func(a, b *api.Evaluation) bool { return a.ID == b.ID }) // a blocked one may be among the latest
+	evaluations = slices.CompactFunc(evaluations, func(a, b *api.Evaluation) bool { return a.ID == b.ID }) // both lists may have a blocked one
 	r := &c.runners
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// What Nomad's scheduler did for runners of ours is reported, and nothing of others.
-func TestNomadsSchedulingIsTold(t *testing.T) {
+// Nomad's scheduling of this server's runners is reported, and nothing of other jobs.
+func TestSchedulingIsReported(t *testing.T) {
 	b := newBed(t)
 	idle := b.idle()
 	b.toldRunning(idle)
@@ -96,7 +96,7 @@ func TestNomadsSchedulingIsTold(t *testing.T) {
 }
 
 // Callers within a second share one answer.
-func TestNomadsSchedulingIsListedForAllAtOnce(t *testing.T) {
+func TestSchedulingIsReadOnceForAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands still meanwhile
 		var c Cluster
 		c.group = &group.Group{}
@@ -108,7 +108,7 @@ func TestNomadsSchedulingIsListedForAllAtOnce(t *testing.T) {
 	})
 }
 
-func TestNomadsAllocationsAreToldInOurWords(t *testing.T) {
+func TestAllocationsAreReportedWithoutNomadsTexts(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	c := &Cluster{config: Config{Jobs: job.Config{Prefix: "p"}}}
 	c.runners.entries = map[runtime.RunnerID]*entry{"x": {runner: runtime.Runner{ID: "x", Environment: runtime.Environment{ID: "a"}}}}
@@ -128,7 +128,7 @@ func TestNomadsAllocationsAreToldInOurWords(t *testing.T) {
 		{stub("pending", "run"), runtime.AllocationPending, "", false},
 		{stub("running", "run"), runtime.AllocationPending, "", false}, // its agent didn't answer
 		{stub("complete", "stop"), runtime.AllocationComplete, "", true},
-		{stub("failed", "run", failed), runtime.AllocationFailed, "its driver couldn't start it; the server's log says more", true},
+		{stub("failed", "run", failed), runtime.AllocationFailed, "its driver couldn't start it; see the server's log", true},
 		{stub("failed", "run"), runtime.AllocationFailed, "its task ended", true},
 		{stub("lost", "stop"), runtime.AllocationLost, "its node was lost", true},
 		{stub("unknown", "run"), runtime.AllocationLost, "its node is disconnected", false},
@@ -139,7 +139,7 @@ func TestNomadsAllocationsAreToldInOurWords(t *testing.T) {
 			t.Errorf("%s: %+v", test.stub.ClientStatus, got)
 		}
 	}
-	// Nomad forgets a removed runner's allocations with its job; the server doesn't.
+	// Nomad forgets a removed runner's allocations with its job; the server keeps them.
 	for _, last := range []struct{ client, told string }{{"running", "COMPLETE"}, {"failed", "FAILED"}, {"unknown", "LOST"}} {
 		e := &entry{runner: runtime.Runner{ID: "y", Environment: runtime.Environment{ID: "b"}}}
 		e.allocations = []*api.AllocationListStub{stub(last.client, "run")}

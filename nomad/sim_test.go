@@ -24,10 +24,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// A sim is as much of Nomad's API as a Cluster uses, in memory: lists that are
-// true, and events that a test can lose, repeat and mix. It places every job at
-// once, and a bridge can be opened to each allocation that runs. In a bubble of
-// testing/synctest its hours take milliseconds.
+// A sim implements in memory the part of Nomad's API that a Cluster uses. Its lists are true; a
+// test can lose, repeat and reorder its events. It places every job immediately, and a bridge can
+// be opened to each running allocation. In a bubble of testing/synctest its hours take
+// milliseconds.
 type sim struct {
 	conns chan net.Conn
 
@@ -50,7 +50,7 @@ type sim struct {
 	wedged     bool                // its client executes nothing, though tasks run, until one is signalled
 	unhealed   bool                // and then neither
 	undead     bool                // allocations run on whose job is purged
-	pulling    bool                // the image of runners' tasks is, while another task beside them runs
+	pulling    bool                // runners' images are being pulled, while another task of the allocation runs
 	leaderless bool
 	deaf       bool                        // it does what it is asked for, and every third answer is lost
 	disturb    func(event string) []string // what is sent in place of an event
@@ -95,7 +95,7 @@ func (s *sim) serve(t *testing.T) {
 	})
 }
 
-// dial connects to the simulator, or finds its server down.
+// dial connects to the simulator, or fails if its server is down.
 func (s *sim) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
@@ -356,8 +356,7 @@ func (s *sim) deleteVariable(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// tell tells all who follow of an event, after it was disturbed. The caller
-// holds mu.
+// tell sends an event to all subscribers, after it was disturbed. The caller holds mu.
 func (s *sim) tell(topic, key string, filters ...string) {
 	text, _ := json.Marshal(api.Events{Index: s.index, Events: []api.Event{{Topic: api.Topic(topic), Key: key, FilterKeys: filters, Index: s.index}}})
 	for _, event := range s.disturb(string(text)) {

@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-// Start implements runtime.Cluster: it returns when the runner's job is
-// registered.
+// Start implements runtime.Cluster. It returns when the runner's job is registered. It is
+// idempotent by id.
 func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
 	name := c.names().Runner(id)
 	if _, valid := c.names().RunnerOf(name); !valid {
@@ -49,15 +49,15 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	return err
 }
 
-// registered notes the index of e's job. The caller holds mu.
+// registered records the index of e's job. The caller holds mu.
 func (r *runners) registered(e *entry, index uint64) {
 	e.registered = index
 	r.highest = max(r.highest, index)
 	r.changed(e)
 }
 
-// joinStart waits until another Start of the same runner has registered it, and
-// changes the job's priority where that still matters: while it has no place.
+// joinStart waits for another Start of the same runner. Then it changes the job's priority if the
+// runner has no allocation yet.
 func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Priority) error {
 	select {
 	case <-e.recorded:
@@ -73,7 +73,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	c.runners.mu.Unlock()
 	switch {
 	case !there:
-		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s could not be registered", e.runner.ID)
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s couldn't be registered", e.runner.ID)
 	case !matters:
 		return nil
 	}
@@ -87,8 +87,8 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	return nil
 }
 
-// register registers e's job in its turn, or again with another priority. One
-// that a second attempt finds registered was registered by the first.
+// register registers e's job in its turn, or again with another priority. If the job exists
+// already, an earlier attempt registered it.
 func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Priority) (uint64, error) {
 	c.runners.mu.Lock()
 	env, created := e.runner.Environment, e.runner.CreatedAt
@@ -128,7 +128,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		}
 		stored, _, err := c.nomad.API().Jobs().Info(*wanted.ID, connection.Query(ctx))
 		if err == nil && !job.SameRunner(stored, wanted) {
-			return runtime.Errorf(runtime.CodeConflict, "the job %s is there already, and isn't ours", *wanted.ID)
+			return runtime.Errorf(runtime.CodeConflict, "another job named %s exists already", *wanted.ID)
 		}
 		if err == nil {
 			registered = *stored.JobModifyIndex

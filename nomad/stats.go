@@ -15,23 +15,23 @@ import (
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-// Stats count what a Cluster has done since it was made, and say what it has now.
+// Stats are the counts of a Cluster since it was created, and its current state.
 type Stats struct {
 	Tasks     tasks.Stats
-	Pending   int // evaluations of runners that wait for a place: Nomad's scheduler hasn't tried yet
-	Blocked   int // likewise: it found no room
+	Pending   int // evaluations of runners without an allocation that Nomad's scheduler hasn't processed
+	Blocked   int // evaluations of runners without an allocation for which no node has the resources
 	Lacking   map[outcome.Dimension]int
-	Placed    int64            // runners that got a place
-	Capacity  runtime.Capacity // of the nodes, and what of it runners with a place were promised
-	Leaked    int              // runners of which something is left, and that nobody gets
-	Problems  int              // that Status tells
+	Placed    int64            // runners that got an allocation
+	Capacity  runtime.Capacity // of the nodes, and what is promised to runners with an allocation
+	Leaked    int              // runners that couldn't be removed completely
+	Problems  int              // reported by Status
 	Calls     connection.Stats
 	Lock      lock.Stats
-	LockLasts time.Duration // after which a lock that isn't renewed is another server's
+	LockLasts time.Duration // after which a lock that isn't renewed is free
 	Bridges   bridges.Stats
 }
 
-// Stats returns what was counted up to now, and what the last lists said. It calls nobody.
+// Stats returns the counts so far, and what the last lists said. It doesn't call Nomad.
 func (c *Cluster) Stats() Stats {
 	s := Stats{
 		Tasks: c.counts.tasks.Read(), Capacity: c.nodes.Capacity(), Problems: len(c.problems.All()),
@@ -47,7 +47,7 @@ func (c *Cluster) Stats() Stats {
 	return s
 }
 
-// counts are what a cluster counts, with atomics alone.
+// counts are the counters of a cluster. They are atomic, so they need no lock.
 type counts struct {
 	tasks *tasks.Counts
 	lock  lock.Counts
@@ -59,33 +59,33 @@ func newCounts() counts {
 
 // seen is what the last lists said of all runners. It is replaced as a whole.
 type seen struct {
-	pending, blocked int // evaluations of runners that wait for a place
+	pending, blocked int // evaluations of runners without an allocation
 	lacking          map[outcome.Dimension]int
-	mhz              int // that nodes have promised to runners
+	mhz              int // promised to runners by nodes
 	mib              int64
-	leaks            map[runtime.RunnerID]string // of what something is left, and what
-	strays           map[runtime.RunnerID]bool   // whose allocation runs, and whose job isn't there
+	leaks            map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
+	strays           map[runtime.RunnerID]bool   // runners whose allocation runs without a job
 }
 
-// A startTimes is how far a runner's start is. It is the zero value for a runner of an
-// earlier server, whose start can't be measured.
+// startTimes are the steps of a runner's start. The value is zero for a runner of an earlier
+// server, whose start can't be measured.
 type startTimes struct {
-	registered time.Time // when its job was
+	registered time.Time // when its job was registered
 	placed     time.Time // when its allocation was first known
-	answered   time.Time // when its agent did
-	measured   bool      // what its node says of it was counted
-	failed     int64     // attempts that failed, of those that were counted
-	again      int64     // attempts after one that failed, likewise
+	answered   time.Time // when its agent answered
+	measured   bool      // the node's times were counted
+	failed     int64     // failed attempts that were counted
+	again      int64     // attempts after a failed one that were counted
 }
 
-// registered counts that e's job was registered. The caller holds mu of the runners, here
-// and below.
+// registered counts the registration of e's job. The caller of this and of the functions below
+// holds the runners' mu.
 func (c *counts) registered(e *entry) {
 	e.start.registered = time.Now()
 	c.place(e)
 }
 
-// placed counts that e's allocation is known, the first time.
+// placed counts e's allocation when it is first known.
 func (c *counts) placed(e *entry) {
 	if e.start.placed.IsZero() {
 		e.start.placed = time.Now()
@@ -93,15 +93,15 @@ func (c *counts) placed(e *entry) {
 	}
 }
 
-// place counts how long e had no place, once both ends are known: an event may report its
-// place before the answer to the registration comes.
+// place counts how long e had no allocation, when both ends are known: an event may report the
+// allocation before the registration is answered.
 func (c *counts) place(e *entry) {
 	if !e.start.registered.IsZero() && !e.start.placed.IsZero() {
 		c.tasks.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
 	}
 }
 
-// answered counts that e's agent answered at a time, which is stored by now.
+// answered counts the answer of e's agent at a time. The answer has been stored.
 func (c *counts) answered(e *entry, at time.Time) {
 	if e.start.answered.IsZero() {
 		e.start.answered = at
@@ -114,7 +114,7 @@ func (c *counts) answered(e *entry, at time.Time) {
 func (c *counts) listed(e *entry) {
 	switch {
 	case e.ready == nil && e.removing:
-		return // what ends it isn't a failure
+		return // it is being removed: its end isn't a failure
 	case e.ready == nil:
 		failed, again := outcome.Attempts(e.allocations)
 		c.tasks.StartFailures.Add(max(failed-e.start.failed, 0))
@@ -123,7 +123,7 @@ func (c *counts) listed(e *entry) {
 		return
 	}
 	if e.start.measured || e.start.answered.IsZero() || len(e.allocations) != 1 || outcome.Restarts(e.allocations[0]) > 0 {
-		return // of one that began several times nobody knows which took how long
+		return // after several attempts it is unknown which one took how long
 	}
 	if took, known := outcome.Began(e.allocations[0], e.way.Task); known {
 		e.start.measured = true
@@ -132,10 +132,10 @@ func (c *counts) listed(e *entry) {
 	}
 }
 
-// adopted counts a runner of an earlier server, of which a list has said by now how it is.
+// adopted counts a runner of an earlier server, after a list has shown its state.
 func (c *counts) adopted(e *entry) {
 	switch {
-	case e.ready == nil: // it starts, or never did
+	case e.ready == nil: // it is starting, or never became ready
 	case e.runner.State == runtime.RunnerGone:
 		c.tasks.Lost.Add(1)
 	default:
@@ -143,19 +143,18 @@ func (c *counts) adopted(e *entry) {
 	}
 }
 
-// gone counts the end of a runner that nobody asked for.
+// gone counts the end of a runner that wasn't removed.
 func (c *counts) gone(e *entry) {
 	switch {
 	case e.ready == nil && e.start.failed == 0 && e.runner.GoneReason == runtime.GoneStartFailed:
-		c.tasks.StartFailures.Add(1) // it never got as far as a task
+		c.tasks.StartFailures.Add(1) // no task of it ever started
 	case e.ready == nil || e.adopted:
 	case e.runner.GoneReason == runtime.GoneAgentDied, e.runner.GoneReason == runtime.GoneOutOfMemory, e.runner.GoneReason == runtime.GoneRescheduled:
 		c.tasks.Exits.Add(1)
 	}
 }
 
-// see takes in what a listing says of all runners, and of what something is left. It
-// counts the leaks that are new.
+// see records what a listing says of all runners, and the leaks. It counts new leaks.
 func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 	s := seen{lacking: map[outcome.Dimension]int{}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
 	for id, e := range r.entries {
@@ -187,7 +186,7 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 		}
 		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !outcome.AllOver(all) {
 			s.strays[id] = true
-			if r.seen.strays[id] { // else its job may have been made between the lists
+			if r.seen.strays[id] { // in two listings; in one its job may have been created between the lists
 				s.leaks[id] = fmt.Sprintf("its job is gone, and its allocation %s still runs: see what its node says, and stop it", all[0].ID)
 			}
 		}
@@ -200,7 +199,7 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 	r.seen = s
 }
 
-// reportLeaks has Status tell what is left of which runners, as long as that is so.
+// reportLeaks makes Status report which runners are removed incompletely.
 func (c *Cluster) reportLeaks(leaks map[runtime.RunnerID]string) {
 	for id, left := range leaks {
 		c.problems.Report(runnerSubject(id), left)

@@ -33,7 +33,7 @@ func (w *world) start() runtime.RunnerID {
 	return id
 }
 
-// begin has a task's node say that it received and began it.
+// begin makes a task's node report that it received and started the task.
 func begin(took time.Duration) func(*api.AllocationListStub) {
 	return func(a *api.AllocationListStub) {
 		received := time.Now().Add(-time.Hour) // its clock is another
@@ -43,7 +43,7 @@ func begin(took time.Duration) func(*api.AllocationListStub) {
 	}
 }
 
-// What becomes of runners counts once, by whatever list or event it is found out.
+// Each step of a runner's life counts once, whichever list or event reports it.
 func TestTasksAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -80,7 +80,7 @@ func TestTasksAreCounted(t *testing.T) {
 	})
 }
 
-func TestStartsThatFailAreCounted(t *testing.T) {
+func TestFailedStartsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.locked(func() { w.pulling = true })
@@ -97,7 +97,7 @@ func TestStartsThatFailAreCounted(t *testing.T) {
 		if r := w.state(id); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed {
 			t.Errorf("it is %s, %s", r.State, r.GoneReason)
 		}
-		// One that is stopped before it began wasn't a failure.
+		// A runner that is stopped before its start isn't a failure.
 		id = w.start()
 		time.Sleep(time.Second)
 		if err := w.cluster.Remove(t.Context(), id); err != nil {
@@ -107,7 +107,7 @@ func TestStartsThatFailAreCounted(t *testing.T) {
 	})
 }
 
-// A node's clock may be another: what is measured is what one clock says.
+// A node's clock may differ: each duration is measured by a single clock.
 func TestPhasesOfAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -147,7 +147,7 @@ func TestPhasesOfAStart(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsForAPlaceIsCounted(t *testing.T) {
+func TestWaitingRunnersAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.idle()
@@ -169,8 +169,8 @@ func TestWhatWaitsForAPlaceIsCounted(t *testing.T) {
 	})
 }
 
-// What a leak is: a removal that Nomad doesn't confirm, an allocation that runs on
-// without a job, and a job that can't be read.
+// Leaks are a removal that Nomad doesn't confirm, an allocation that runs without a job, and a job
+// that can't be read.
 func TestLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -188,7 +188,7 @@ func TestLeaks(t *testing.T) {
 		if err := w.cluster.Remove(t.Context(), id); err == nil {
 			t.Error("a runner is removed that still runs")
 		}
-		leaks(1, 1, "doesn't say that it has ended")
+		leaks(1, 1, "hasn't reported that it ended")
 		w.stop()
 		w.run() // which doesn't know it
 		w.locked(func() { delete(w.vars, w.cluster.names().Claim(id)) })
@@ -204,8 +204,8 @@ func TestLeaks(t *testing.T) {
 	})
 }
 
-// A server's prefix may begin with another's: what runs there is none of the other's leaks.
-func TestWhatAnotherServerOwnsIsNoLeak(t *testing.T) {
+// A server's prefix may begin with another server's: its runners aren't leaks of the other one.
+func TestOtherServersRunnersAreNoLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		name := w.cluster.names().Runner("x-runner-1")
@@ -227,8 +227,8 @@ func TestWhatAnotherServerOwnsIsNoLeak(t *testing.T) {
 	})
 }
 
-// The lock, bridges and calls have figures of their own.
-func TestTheLockIsCounted(t *testing.T) {
+// The lock, bridges and calls are counted.
+func TestLockIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.again(func(c *Config) { c.LockTTL = 10 * time.Second })

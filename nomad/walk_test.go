@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A world is a cluster over a simulated Nomad, and what happened to it.
+// A world is a cluster on a simulated Nomad, and its history.
 type world struct {
 	*sim
 	t       *testing.T
@@ -97,7 +97,7 @@ func (w *world) state(id runtime.RunnerID) runtime.Runner {
 	return runtime.Runner{}
 }
 
-// live returns an allocation of a runner that runs, or nil.
+// live returns a running allocation of a runner, or nil.
 func (w *world) live(id runtime.RunnerID) *api.AllocationListStub {
 	for _, a := range w.allocs {
 		if a.JobID == w.cluster.names().Runner(id) && !outcome.Ended(a) {
@@ -115,10 +115,9 @@ func (w *world) locked(do func()) {
 	do()
 }
 
-// Nomad has no leader for a minute, and its events are lost meanwhile: calls fail
-// with what can be tried again, and afterwards everything is as it was, or as
-// what happened says.
-func TestAMinuteWithoutALeader(t *testing.T) {
+// Nomad has no leader for a minute, and events are lost meanwhile. Calls fail with errors that
+// allow a retry. Afterwards every runner is in the state that its history requires.
+func TestMinuteWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		kept, lost := w.idle(), w.idle()
@@ -163,9 +162,9 @@ func TestAMinuteWithoutALeader(t *testing.T) {
 	})
 }
 
-// A watcher gets its hint although every event is lost: at the interval, and when the
-// stream that fell silent is given up.
-func TestLostEventsAreMadeUpFor(t *testing.T) {
+// A watcher gets its hint although every event is lost: at the interval, and when a silent stream
+// is given up.
+func TestLostEventsDelayHintsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		id := w.idle()
@@ -183,9 +182,8 @@ func TestLostEventsAreMadeUpFor(t *testing.T) {
 	})
 }
 
-// Whatever number of pools asks, and whatever number of runners there is, a look
-// is a handful of calls.
-func TestTwoHundredRunnersAreRecoveredByAHandfulOfCalls(t *testing.T) {
+// A refresh takes a handful of calls, whatever the number of pools and runners.
+func TestRecoveryTakesFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for range 200 {
@@ -228,12 +226,12 @@ func TestTwoHundredRunnersAreRecoveredByAHandfulOfCalls(t *testing.T) {
 	})
 }
 
-// A step of a walk: what happens, and to which runner.
+// A step of a walk: an action and a runner.
 type step struct{ what, who, how int }
 
-// Whatever happens, in whatever order, and however events are lost, doubled and
-// mixed: at rest, what the cluster says is what is true, no claim is lost or
-// given twice, and what is removed leaves nothing.
+// The steps are random, and events are lost, duplicated and reordered. When the system is at rest,
+// the cluster reports the true state. No claim is lost or given twice, and removed runners leave
+// nothing.
 func TestWalk(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		return step{rapid.IntRange(0, 13).Draw(t, "what"), rapid.IntRange(0, 20).Draw(t, "who"), rapid.IntRange(0, 9).Draw(t, "how")}
@@ -285,7 +283,7 @@ func (w *world) take(s step) error {
 	return nil
 }
 
-// happen is what Nomad, or somebody else, does.
+// happen does what Nomad, or another program, could do.
 func (w *world) happen(s step, id runtime.RunnerID) {
 	a := w.live(id)
 	switch {
@@ -308,7 +306,7 @@ func (w *world) happen(s step, id runtime.RunnerID) {
 	case s.what == 8:
 		w.purge(w.cluster.names().Runner(id), s.how%2 == 0)
 	case a == nil:
-	case s.what == 9: // and it is placed anew
+	case s.what == 9: // and Nomad places it again
 		w.change(a, fails)
 		w.place(a.JobID)
 	case s.what == 10:
@@ -325,7 +323,7 @@ func (w *world) happen(s step, id runtime.RunnerID) {
 	}
 }
 
-// mark claims a runner twice at once, or renews its claim: one of two wins.
+// mark claims a runner twice concurrently, or renews its claim: one of two succeeds.
 func (w *world) mark(ctx context.Context, id runtime.RunnerID) error {
 	stored := w.claims[id]
 	next := func(key string) runtime.Claim {
@@ -357,7 +355,7 @@ func (w *world) mark(ctx context.Context, id runtime.RunnerID) error {
 	return nil
 }
 
-// rest lets everything come to rest and compares.
+// rest waits until nothing changes, and compares.
 func (w *world) rest() error {
 	w.locked(func() { w.leaderless, w.deaf, w.disturb = false, false, func(e string) []string { return []string{e} } })
 	for id, done := range w.removed { // as its pool does, again and again
@@ -412,7 +410,7 @@ func (w *world) rest() error {
 	return nil
 }
 
-// truth says what a runner must be, from what Nomad has. The caller holds mu.
+// truth returns the state that a runner must have, according to Nomad. The caller holds mu.
 func (w *world) truth(id runtime.RunnerID) string {
 	v := w.vars[w.cluster.names().Claim(id)]
 	stored := w.jobs[w.cluster.names().Runner(id)]

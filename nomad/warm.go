@@ -19,8 +19,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// warmAll has every runner that starts, and whose allocation is known, warmed
-// by one goroutine.
+// warmAll starts a goroutine for each starting runner with a known allocation, which warms it.
 func (c *Cluster) warmAll() {
 	c.runners.mu.Lock()
 	var due []*entry
@@ -35,8 +34,8 @@ func (c *Cluster) warmAll() {
 	}
 }
 
-// coldAt returns the allocation in which e is to be warmed; "": in none. The
-// caller holds mu.
+// coldAt returns the allocation in which e should be warmed, "" if there is none. The caller holds
+// mu.
 func (e *entry) coldAt() string {
 	if e.removing || e.ready != nil || e.runner.State != runtime.RunnerStarting || e.allocation == "" {
 		return ""
@@ -47,9 +46,8 @@ func (e *entry) coldAt() string {
 	return e.allocation
 }
 
-// warm tries a runner's agent until it answers, and makes that durable: then
-// the runner is IDLE. Nomad says a second late that a task runs, so it is tried
-// as soon as the allocation is known.
+// warm tries until a runner's agent answers, and stores that. Then the runner is IDLE. The tries
+// begin as soon as the allocation is known, because Nomad reports a running task a second late.
 func (c *Cluster) warm(e *entry) {
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()
@@ -66,7 +64,7 @@ func (c *Cluster) warm(e *entry) {
 		return
 	}
 	if e.warming != nil {
-		e.warming.stop() // of an allocation before
+		e.warming.stop() // for an earlier allocation
 	}
 	w.stop = stop
 	e.warming = w
@@ -84,7 +82,7 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 			return
 		}
 		if err == nil {
-			err = c.bridges.Keep(ctx, e.runner.ID, false) // which has the agent answer
+			err = c.bridges.Keep(ctx, e.runner.ID, false) // succeeds when the agent has answered
 		}
 		if err == nil {
 			c.pace.took(time.Since(began))
@@ -93,24 +91,24 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		c.config.Logger.Debug("an agent doesn't answer yet", zap.String("runner", string(e.runner.ID)), zap.Error(c.nomad.Redact(err)))
+		c.config.Logger.Debug("an agent doesn't answer yet; trying again", zap.String("runner", string(e.runner.ID)), zap.Error(c.nomad.Redact(err)))
 		if c.unwedge(ctx, e, allocation, &stuck, err) {
 			return
 		}
 	}
 }
 
-// Delivered is how far the streaming of the agent to one task is.
+// delivered is the progress of streaming the agent to one task.
 type delivered struct {
 	done    bool
-	tries   int    // that failed since the task was listed as running
-	refused string // why it is given up; "": it isn't
+	tries   int    // failed ones since the task was listed as running
+	refused string // why no further try can help; "": another one may
 }
 
-// streamTries is how often the agent is streamed to a task that runs, until its runner is given up.
+// streamTries is how often the agent is streamed to a running task before its runner is given up.
 const streamTries = 12
 
-// deliver streams the agent to where a runner starts, if it doesn't get there by itself.
+// deliver streams the agent to a starting runner whose task doesn't get it otherwise.
 func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *delivered) error {
 	c.runners.mu.Lock()
 	way, node, runs := e.way, e.node, e.runs && e.allocation == allocation
@@ -144,7 +142,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 		return err
 	}
 	c.runners.mu.Lock()
-	if e.ready != nil { // a list found out first, and it may be claimed by now
+	if e.ready != nil { // a listing found it first, and it may be claimed already
 		c.counts.answered(e, answered)
 		c.runners.mu.Unlock()
 		return nil
@@ -155,7 +153,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	}
 	if e.removing || e.allocation != allocation {
 		c.runners.mu.Unlock()
-		return nil // a list knows better
+		return nil // a listing has newer information
 	}
 	e.ready = &outcome.Readiness{Allocation: allocation, Restarts: r.Restarts, Index: stored.Created, At: stored.At}
 	e.variable = stored.Index
@@ -170,29 +168,27 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	return nil
 }
 
-// An alloc exec that Nomad's client starts at the moment in which a task
-// begins can leave it believing for good that it hasn't (1.11.3: the answer is
-// made from a copy of the task's state, and the copy is then kept as the state).
-// Whatever happens to the task next has it look again.
+// An alloc exec that Nomad's client starts in the moment in which a task begins can make the client
+// believe permanently that the task hasn't begun. In 1.11.3 the answer is made from a copy of the
+// task's state, and the copy is then stored as the state. Any later event of the task corrects it.
 
-// For so long, and so often, it is tried to have it look again: where Nomad is
-// slow to answer, a try takes seconds.
+// After wedgedAfter, and at most wedgedSignals times, the server sends the task a signal to cause
+// such an event. If Nomad is slow, a try takes seconds.
 const (
 	wedgedAfter   = 3 * time.Second
 	wedgedSignals = 3
 )
 
-// A wedge is what was done about a task of which Nomad's client says that it
-// hasn't begun.
+// A wedge records the attempts for a task of which Nomad's client claims that it hasn't begun.
 type wedge struct {
-	since   time.Time // when it first said so of one that is listed as running
-	signals int       // that were sent since
+	since   time.Time // when the client first claimed that of a task listed as running
+	signals int       // sent since then
 }
 
-// unwedge handles the error of a try. Where Nomad's client says that a task
-// hasn't begun which is listed as running, it is sent a signal that does nothing
-// to it; after a while the runner is given up, and true returned. One whose image
-// is pulled isn't listed so, however long that takes.
+// unwedge handles the error of a try. If Nomad's client claims that a task hasn't begun, but the
+// task is listed as running, it sends the task a harmless signal. After a while it gives up the
+// runner and returns true. A task whose image is being pulled isn't listed as running, however long
+// that takes.
 func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, w *wedge, err error) bool {
 	if !strings.Contains(err.Error(), "not started yet") {
 		return false
@@ -213,14 +209,14 @@ func (c *Cluster) unwedge(ctx context.Context, e *entry, allocation string, w *w
 		return c.nomad.API().Allocations().Signal(&api.Allocation{ID: allocation}, connection.Query(ctx), task, "SIGCONT")
 	})
 	if err != nil && ctx.Err() == nil { // most likely the policy lacks alloc-lifecycle
-		c.config.Logger.Warn("Nomad's client believes that a task hasn't begun which runs, and can't be made to look again",
+		c.config.Logger.Warn("Nomad's client doesn't notice that a task runs, and it can't be corrected by a signal: check that the token's policy has alloc-lifecycle",
 			zap.String("runner", string(e.runner.ID)), zap.Error(c.nomad.Redact(err)))
 	}
 	return false
 }
 
-// giveUp gives up a runner that starts, and reports whether it did. One that a
-// list found ready meanwhile may be somebody's by now.
+// giveUp gives up a starting runner, and reports whether it did. It doesn't if a listing found the
+// runner ready meanwhile, since it may be claimed.
 func (c *Cluster) giveUp(e *entry, allocation, why string) bool {
 	c.runners.mu.Lock()
 	gone := e.allocation == allocation && e.ready == nil && e.advance(runtime.RunnerGone)

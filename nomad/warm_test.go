@@ -13,9 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Nomad's client can believe for good that a task hasn't begun, until something
-// happens to it.
-func TestARunnerInWhichNothingIsExecutedIsHealed(t *testing.T) {
+// Nomad's client can believe permanently that a task hasn't begun, until another event of the task.
+func TestWedgedTaskIsHealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.locked(func() { w.wedged = true })
@@ -28,9 +27,8 @@ func TestARunnerInWhichNothingIsExecutedIsHealed(t *testing.T) {
 	})
 }
 
-// Where it can't be healed it isn't waited for: it goes, and a pool makes
-// another.
-func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
+// If that can't be corrected, the runner is given up, and a pool starts another one.
+func TestWedgedTaskIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.locked(func() { w.wedged, w.unhealed = true, true })
@@ -66,9 +64,9 @@ func TestARunnerInWhichNothingIsExecutedIsGivenUp(t *testing.T) {
 	})
 }
 
-// An allocation runs as soon as one of its tasks does. That the runner's hasn't
-// begun is true while its image is pulled, however long that takes.
-func TestARunnerWhoseImageIsPulledIsWaitedFor(t *testing.T) {
+// An allocation runs as soon as one of its tasks does. While the runner's image is pulled, its task
+// really hasn't begun, however long that takes.
+func TestSlowImagePullsAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.locked(func() { w.pulling = true })

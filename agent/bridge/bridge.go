@@ -1,15 +1,15 @@
-// Package bridge carries many streams to a runner's agent through one: the
-// standard input and output of "agent bridge", which runs beside the agent. On
-// Nomad these are those of one alloc exec.
+// Package bridge carries many streams to a runner's agent through a single one. It guarantees that
+// a stream that isn't read doesn't stall the others, and that a failure of the bridge is never
+// mistaken for the end of an agent's stream.
 //
-// The client opens streams (Dial), the bridge connects each to the agent's
-// socket. Each has flow control of its own (hashicorp/yamux), so that one that
-// isn't read stalls no other. An agent that can't be reached is ErrNoAgent, a
-// bridge that broke ErrBroken; neither is ever an io.EOF, which is the agent's
-// own end of a stream.
+// The single stream is the standard input and output of "agent bridge", a process next to the
+// agent. On Nomad it is the stream of one alloc exec. The client opens streams (Dial), and the
+// bridge connects each of them to the agent's socket. Every stream has its own flow control
+// (hashicorp/yamux). The error is ErrNoAgent if the agent can't be reached and ErrBroken if the
+// bridge broke. Neither is ever io.EOF, which means that the agent ended the stream.
 //
-// Either side ends when the other is silent for too long: Nomad doesn't end a
-// command whose exec was left.
+// Each side ends when the other is silent for too long, because Nomad doesn't end the command of an
+// abandoned exec.
 package bridge
 
 import (
@@ -21,37 +21,38 @@ import (
 )
 
 var (
-	// ErrBroken says that the bridge doesn't carry any more. It is no evidence
-	// about the agent: another bridge may reach it.
+	// ErrBroken says that the bridge no longer carries streams. It says nothing about the agent:
+	// another bridge may reach it.
 	ErrBroken = errors.New("the bridge to the runner's agent broke")
-	// ErrNoAgent says that the bridge is up, and that the agent doesn't listen.
+	// ErrNoAgent says that the bridge works, but no agent listens.
 	ErrNoAgent = errors.New("the runner's agent doesn't listen")
 )
 
-// patience is how long one side bears with the other.
+// patience has the timeouts of both sides.
 type patience struct {
-	// keepAlive is how often the client asks whether the bridge is there.
+	// keepAlive is the interval of the client's pings.
 	keepAlive time.Duration
-	// silence is after how long without an answer, or without a question, there
-	// is nobody. What either side can't write for so long breaks the bridge, too.
+	// silence is how long a side waits for an answer, or for a ping, before it gives up. A write
+	// that blocks for as long breaks the bridge, too.
 	silence time.Duration
-	// first is for how long the bridge tries again to reach the agent for the first
-	// stream: it may be there before the agent listens.
+	// first is how long the bridge retries to reach the agent for the first stream: the bridge may
+	// start before the agent listens.
 	first time.Duration
 }
 
 var usual = patience{keepAlive: 15 * time.Second, silence: 30 * time.Second, first: 2 * time.Second}
 
-// The most streams that wait for the bridge's first answer; more wait to open.
+// backlog is the maximum number of streams that wait for the bridge's answer. Further calls of Dial
+// block.
 const backlog = 256
 
-// The bridge begins each stream with one byte: what became of it.
+// The bridge begins each stream with one byte: whether it reached the agent.
 const (
 	connected = 0
-	noAgent   = 1 // and the reason in words
+	noAgent   = 1 // followed by the reason, as text
 )
 
-// maxReason bounds the words.
+// maxReason bounds the reason, in bytes.
 const maxReason = 256
 
 func (p patience) config(client bool) *yamux.Config {

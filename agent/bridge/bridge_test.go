@@ -25,13 +25,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A line is the stream between both sides, which a test can cut.
+// A line is the stream between both sides. A test can cut it.
 type line struct {
 	client, bridge net.Conn
 	ended          chan error // what Serve returned
 }
 
-// newBridge begins a bridge to an agent that serves each stream.
+// newBridge starts a bridge to an agent that handles each stream with the given function.
 func newBridge(t *testing.T, dial func() (net.Conn, error)) (*Client, line) {
 	t.Helper()
 	return newPatientBridge(t, dial, usual)
@@ -49,7 +49,7 @@ func newPatientBridge(t *testing.T, dial func() (net.Conn, error), p patience) (
 	return c, l
 }
 
-// end closes the client, after which the other side has to end without an error.
+// end closes the client and checks that the other side ends without an error.
 func end(t *testing.T, c *Client, l line) {
 	t.Helper()
 	if err := c.Close(); err != nil {
@@ -60,7 +60,7 @@ func end(t *testing.T, c *Client, l line) {
 	}
 }
 
-// serving returns what dials an agent that serves each stream by f.
+// serving returns a dial function of an agent that handles each stream with f.
 func serving(f func(net.Conn)) func() (net.Conn, error) {
 	return func() (net.Conn, error) {
 		here, there := net.Pipe()
@@ -83,7 +83,7 @@ func dial(t *testing.T, c *Client) net.Conn {
 
 func echo(c net.Conn) { _, _ = io.Copy(c, c) }
 
-func TestManyStreamsCarryWhatTheyAreGiven(t *testing.T) {
+func TestConcurrentStreamsCarryAllBytes(t *testing.T) {
 	c, l := newBridge(t, serving(echo))
 	var all sync.WaitGroup
 	for n := range 50 {
@@ -105,7 +105,7 @@ func TestManyStreamsCarryWhatTheyAreGiven(t *testing.T) {
 	end(t, c, l)
 }
 
-func TestTheAgentsEndIsEOFAfterAllItSaid(t *testing.T) {
+func TestAgentsCloseIsEOFAfterItsLastByte(t *testing.T) {
 	said := strings.Repeat("all that it said ", 10_000)
 	c, l := newBridge(t, serving(func(c net.Conn) { _, _ = io.WriteString(c, said) }))
 	for range 20 {
@@ -119,7 +119,7 @@ func TestTheAgentsEndIsEOFAfterAllItSaid(t *testing.T) {
 	end(t, c, l)
 }
 
-func TestAStreamThatIsNotReadStallsNoOther(t *testing.T) {
+func TestUnreadStreamDoesNotStallOthers(t *testing.T) {
 	c, l := newBridge(t, serving(func(c net.Conn) {
 		first := make([]byte, 1)
 		if _, err := c.Read(first); err == nil && first[0] == 'f' {
@@ -149,7 +149,7 @@ func TestAStreamThatIsNotReadStallsNoOther(t *testing.T) {
 	end(t, c, l)
 }
 
-func TestNoAgentIsToldApartFromABrokenBridge(t *testing.T) {
+func TestMissingAgentIsNotABrokenBridge(t *testing.T) {
 	refusal := errors.New("connection refused")
 	there := true
 	c, l := newBridge(t, func() (net.Conn, error) {
@@ -199,7 +199,7 @@ func TestNoAgentIsToldApartFromABrokenBridge(t *testing.T) {
 	<-l.ended
 }
 
-func TestTheFirstStreamWaitsForTheAgent(t *testing.T) {
+func TestFirstStreamWaitsForTheAgent(t *testing.T) {
 	tries := 0
 	patient := usual
 	patient.first = wait.Limit
@@ -217,7 +217,7 @@ func TestTheFirstStreamWaitsForTheAgent(t *testing.T) {
 	end(t, c, l)
 }
 
-func TestCloseAndDeadlinesEndAReadThatWaits(t *testing.T) {
+func TestCloseAndDeadlineEndABlockedRead(t *testing.T) {
 	c, l := newBridge(t, serving(echo))
 	conn := dial(t, c)
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
@@ -254,7 +254,7 @@ func TestCloseAndDeadlinesEndAReadThatWaits(t *testing.T) {
 	end(t, c, l)
 }
 
-func TestCloseEndsAReadWhateverTheBridgeDoes(t *testing.T) {
+func TestCloseEndsAReadWithoutTheBridge(t *testing.T) {
 	there, here := net.Pipe()
 	defer there.Close()
 	go func() { _, _ = io.Copy(io.Discard, there) }()
@@ -275,7 +275,7 @@ func TestCloseEndsAReadWhateverTheBridgeDoes(t *testing.T) {
 	}
 }
 
-func TestSilenceEndsEitherSide(t *testing.T) {
+func TestEachSideEndsWhenTheOtherIsSilent(t *testing.T) {
 	short := patience{keepAlive: 20 * time.Millisecond, silence: 200 * time.Millisecond}
 
 	// A server that is gone, whose exec Nomad keeps.
@@ -300,7 +300,7 @@ func TestSilenceEndsEitherSide(t *testing.T) {
 	c.Close()
 }
 
-// pings counts what the client sends.
+// pings counts the client's pings.
 type pings struct {
 	net.Conn
 	sent atomic.Int32
@@ -311,9 +311,9 @@ func (p *pings) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// Both are there, and nothing happens: the client keeps asking, and the bridge
-// counts its silence from the last that came.
-func TestKeepAlivesAreNoSilence(t *testing.T) {
+// Both sides are connected and idle: the client keeps sending pings, and each ping restarts the
+// bridge's timeout.
+func TestKeepAlivesKeepAnIdleBridgeOpen(t *testing.T) {
 	there, here := net.Pipe()
 	ended := make(chan error, 1)
 	often := patience{keepAlive: time.Millisecond, silence: wait.Limit}
@@ -386,13 +386,13 @@ func TestHostileFramesEndTheBridge(t *testing.T) {
 	}
 }
 
-// cancelled is a stream whose own context has ended.
+// cancelled is a stream whose own context was cancelled.
 type cancelled struct{ net.Conn }
 
 func (cancelled) Read([]byte) (int, error) { return 0, fmt.Errorf("read: %w", context.Canceled) }
 
-// What ended the stream below is none of the context of whoever uses the bridge.
-func TestABrokenBridgeIsNoCancelledCaller(t *testing.T) {
+// A caller must not take the cancelled context of the stream below the bridge for its own.
+func TestBrokenBridgeDoesNotLookLikeACancelledCaller(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	c, err := NewClient(cancelled{here})
@@ -411,11 +411,11 @@ func FuzzGuardSeesFramesHoweverTheyArrive(f *testing.F) {
 	f.Add(frame(0, frameGoAway, 0, 0, 0), uint8(1))
 	f.Fuzz(func(t *testing.T, stream []byte, size uint8) {
 		whole, pieces := guard{}, guard{}
-		want := whole.look(stream)
+		want := whole.inspect(stream)
 		var got error
 		for rest := stream; len(rest) > 0 && got == nil; {
 			n := min(len(rest), int(size%13)+1)
-			got = pieces.look(rest[:n])
+			got = pieces.inspect(rest[:n])
 			rest = rest[n:]
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {

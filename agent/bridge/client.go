@@ -22,12 +22,11 @@ type Client struct {
 	guard   *guard
 }
 
-// NewClient begins to use stream, the other end of which is, or will be, that of
-// Serve. The stream belongs to the client. Its Close must end a Read and a Write
-// that wait.
+// NewClient returns the client of the bridge at the other end of stream, where Serve runs or will
+// run. The client owns stream. Its Close must end a blocked Read and Write.
 //
-// What comes from stream may be hostile: whoever is there can't make the client
-// keep more than 256 KiB for each stream that it opened.
+// The peer may be hostile. It can't make the client hold more than 256 KiB for each stream that the
+// client opened.
 func NewClient(stream io.ReadWriteCloser) (*Client, error) { return newClient(stream, usual) }
 
 func newClient(stream io.ReadWriteCloser, p patience) (*Client, error) {
@@ -40,16 +39,15 @@ func newClient(stream io.ReadWriteCloser, p patience) (*Client, error) {
 	return &Client{session: session, guard: g}, nil
 }
 
-// Dial opens a stream to the agent. It doesn't wait for the agent: that there is
-// none is the error ErrNoAgent of the stream's first Read. Otherwise the error is
-// ErrBroken, or the context's cause.
+// Dial opens a stream to the agent. It doesn't wait for the agent: if no agent listens, the
+// stream's first Read returns ErrNoAgent. The error of Dial is ErrBroken or the context's cause.
 func (c *Client) Dial(ctx context.Context) (net.Conn, error) {
 	type opened struct {
 		stream *yamux.Stream
 		err    error
 	}
 	done := make(chan opened, 1)
-	go func() { // ends within the usual silence, when the session is given up
+	go func() { // ends within patience.silence, since OpenStream has that timeout
 		stream, err := c.session.OpenStream()
 		done <- opened{stream, err}
 	}()
@@ -60,7 +58,7 @@ func (c *Client) Dial(ctx context.Context) (net.Conn, error) {
 		}
 		return &conn{Stream: o.stream, client: c}, nil
 	case <-ctx.Done():
-		go func() { // likewise
+		go func() { // ends after the goroutine above
 			if o := <-done; o.err == nil {
 				_ = o.stream.Close()
 			}
@@ -69,16 +67,16 @@ func (c *Client) Dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// Done is closed when the bridge has broken, or was closed.
+// Done returns a channel that is closed when the bridge broke or was closed.
 func (c *Client) Done() <-chan struct{} { return c.session.CloseChan() }
 
-// Err tells why, after that; in its chain is ErrBroken.
+// Err returns why, once Done is closed. ErrBroken is in its chain.
 func (c *Client) Err() error { return c.broken(nil) }
 
-// Close ends the bridge and every stream.
+// Close ends the bridge and all its streams.
 func (c *Client) Close() error { return c.session.Close() }
 
-// broken is ErrBroken with the best reason that is known.
+// broken returns ErrBroken with the most specific reason that is known.
 func (c *Client) broken(err error) error {
 	if reason := c.guard.reason(); reason != nil {
 		err = reason
@@ -87,18 +85,18 @@ func (c *Client) broken(err error) error {
 		return ErrBroken
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %v", ErrBroken, err) //nolint:errorlint // that of the stream below, for who asks here it would be his own
+		return fmt.Errorf("%w: %v", ErrBroken, err) //nolint:errorlint // the context of the underlying stream; callers would take it for their own
 	}
 	return fmt.Errorf("%w: %w", ErrBroken, err)
 }
 
-// A conn is a stream to the agent.
+// A conn is a stream to the agent. It implements net.Conn.
 type conn struct {
 	*yamux.Stream
 	client *Client
 	closed atomic.Bool
 
-	mu       sync.Mutex // guards what follows, and is held by the Read that waits for it
+	mu       sync.Mutex // guards answered and failure; held by the Read that waits for the bridge's answer
 	answered bool
 	failure  error
 }
@@ -112,7 +110,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, c.translate(err)
 }
 
-// answer reads what the bridge says first.
+// answer reads the byte with which the bridge begins the stream, once.
 func (c *conn) answer() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +120,7 @@ func (c *conn) answer() error {
 	var first [1]byte
 	if _, err := io.ReadFull(c.Stream, first[:]); err != nil {
 		if err == io.EOF && !c.client.session.IsClosed() {
-			err = errors.New("it closed a stream without a word")
+			err = errors.New("it closed a stream without an answer")
 			c.answered, c.failure = true, fmt.Errorf("%w: %w", ErrBroken, err)
 			return c.failure
 		}
@@ -135,7 +133,7 @@ func (c *conn) answer() error {
 		reason, _ := io.ReadAll(io.LimitReader(c.Stream, maxReason))
 		c.failure = fmt.Errorf("%w: %q", ErrNoAgent, strings.ToValidUTF8(string(reason), "?"))
 	default:
-		c.failure = fmt.Errorf("%w: it answers %d", ErrBroken, first[0])
+		c.failure = fmt.Errorf("%w: it answered with the unknown code %d", ErrBroken, first[0])
 	}
 	return c.failure
 }
@@ -146,16 +144,16 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, c.translate(err)
 }
 
-// Close implements net.Conn: what waits in Read or Write ends.
+// Close implements net.Conn. A blocked Read or Write ends.
 func (c *conn) Close() error {
 	c.closed.Store(true)
 	err := c.Stream.Close()
-	_ = c.Stream.SetReadDeadline(time.Unix(1, 0)) // yamux reads on in a stream that it closed itself
+	_ = c.Stream.SetReadDeadline(time.Unix(1, 0)) // yamux allows reads after its own Close; end them
 	return c.translate(err)
 }
 
-// translate makes yamux's errors those of a net.Conn. A session that ends closes
-// its streams as their peer would.
+// translate converts yamux's errors to those of a net.Conn. It also hides that a session that ends
+// closes its streams as if the peer had done so.
 func (c *conn) translate(err error) error {
 	switch {
 	case err == nil:

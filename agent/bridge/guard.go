@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Yamux's frames: version, type, flags (2), stream (4), length (4), then length
-// bytes if the type is data.
+// A frame of yamux: version, type, flags (2 bytes), stream (4), length (4), then length bytes of
+// data if the type is data.
 const (
 	frameHeader = 12
 
@@ -19,31 +19,30 @@ const (
 	frameGoAway = 3
 
 	flagSYN = 1
-	// The window that a stream begins with, and has at most.
+	// maxWindow is yamux's initial and maximum window of a stream, in bytes.
 	maxWindow = 256 << 10
 )
 
-// A guard reads what a bridge sends, and refuses what a session would answer
-// without bounds: streams and pings that the other side begins, and frames that
-// are no frames.
+// A guard reads the bridge's frames and rejects what would make a yamux session allocate without a
+// bound: streams and pings from the peer, and malformed frames.
 type guard struct {
 	stream io.ReadWriteCloser
 	header [frameHeader]byte
-	have   int    // bytes of header
-	body   uint32 // bytes of a frame's data that are to come
+	have   int    // bytes of header that were read
+	body   uint32 // bytes of the current frame's data that weren't read
 
 	mu  sync.Mutex // guards err
 	err error
 }
 
-// errHostile is in the chain of a refusal.
+// errHostile is in the chain of every rejection.
 var errHostile = errors.New("protocol violation")
 
 // Read implements io.Reader.
 func (g *guard) Read(b []byte) (int, error) {
 	n, err := g.stream.Read(b)
-	if hostile := g.look(b[:n]); hostile != nil {
-		n, err = 0, hostile // nothing that the session could act on
+	if hostile := g.inspect(b[:n]); hostile != nil {
+		n, err = 0, hostile // the session must not see any of these bytes
 	}
 	if err != nil && err != io.EOF {
 		g.mu.Lock()
@@ -53,15 +52,15 @@ func (g *guard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// reason returns why reading ended, if it did with an error.
+// reason returns the error that ended reading, if any. It is safe for concurrent use.
 func (g *guard) reason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.err
 }
 
-// look goes through the next bytes.
-func (g *guard) look(b []byte) error {
+// inspect checks the next bytes.
+func (g *guard) inspect(b []byte) error {
 	for len(b) > 0 {
 		if g.body > 0 {
 			skip := min(g.body, uint32(len(b)))
@@ -93,21 +92,21 @@ func check(version, kind byte, flags uint16, stream, length uint32) error {
 	case version != 0 || kind > frameGoAway:
 		return fmt.Errorf("%w: a frame of version %d and type %d", errHostile, version, kind)
 	case flags&flagSYN != 0:
-		return fmt.Errorf("%w: the bridge may not begin a stream, or ask", errHostile)
+		return fmt.Errorf("%w: the bridge may not open a stream or send a ping", errHostile)
 	case kind <= frameWindow && stream%2 == 0:
-		return fmt.Errorf("%w: stream %d", errHostile, stream)
+		return fmt.Errorf("%w: a frame for stream %d, which the client doesn't open", errHostile, stream)
 	case kind <= frameWindow && length > maxWindow:
 		return fmt.Errorf("%w: a frame of %d bytes", errHostile, length)
 	}
 	return nil
 }
 
-// A joiner writes a frame's header and its data, which a session writes one by
-// one, at once: each write travels alone through an alloc exec.
+// A joiner joins a frame's header and its data to one write. A session writes them separately, and
+// an alloc exec sends every write as a message of its own.
 type joiner struct {
 	to   io.Writer
-	held []byte // a header, and room for the data
-	data bool   // held waits for its data
+	held []byte // a header, and capacity for its data
+	data bool   // held is a header whose data comes with the next write
 }
 
 // Write implements io.Writer.
@@ -128,7 +127,7 @@ func (j *joiner) Write(b []byte) (int, error) {
 	return max(0, n-frameHeader), err
 }
 
-// joined is what a session reads and writes.
+// joined is the stream that a session reads and writes.
 type joined struct {
 	*guard
 	joiner *joiner

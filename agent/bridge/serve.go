@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	firstPause = 2 * time.Millisecond // between two tries to reach the agent
-	copyBuffer = 32 << 10
+	firstPause = 2 * time.Millisecond // between two attempts to reach the agent
+	copyBuffer = 32 << 10             // bytes; the maximum of each direction's buffer
 )
 
-// Serve connects each stream that the client at the other end of stream opens to
-// one that dial returns. It returns nil when stream has ended, an error when the
-// client was silent or none, or ctx's cause; by then stream is closed, and what it
-// carried.
+// Serve connects each stream that the client at the other end of stream opens to a new connection
+// of dial. It returns nil when stream has ended, an error if the client was silent for too long or
+// violated the protocol, or ctx's cause. Before it returns it closes stream and all connections.
 func Serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn, error)) error {
 	return serve(ctx, stream, dial, usual)
 }
@@ -54,21 +53,21 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 			return fmt.Errorf("the server has been silent for %s", watched.most)
 		case errors.Is(err, yamux.ErrInvalidVersion), errors.Is(err, yamux.ErrInvalidMsgType), errors.Is(err, yamux.ErrRecvWindowExceeded),
 			errors.Is(err, yamux.ErrDuplicateStream), errors.Is(err, yamux.ErrUnexpectedFlag):
-			return err // the client isn't one
+			return err // the peer isn't a client
 		default:
-			return nil // what a write to a client that has gone says is no news
+			return nil // stream ended; an error of a write to a client that closed it means the same
 		}
 	}
 }
 
 type server struct {
-	dial  func() (net.Conn, error)
-	first time.Duration
-	mu    sync.Mutex // guards met
-	met   bool       // the agent was there
+	dial    func() (net.Conn, error)
+	first   time.Duration
+	mu      sync.Mutex // guards met
+	reached bool       // the agent has been reached once
 }
 
-// carry connects one stream.
+// carry connects one stream, and returns when both directions have ended.
 func (s *server) carry(there *yamux.Stream) {
 	defer func() { _ = there.Close() }()
 	here, err := s.connect()
@@ -84,18 +83,18 @@ func (s *server) carry(there *yamux.Stream) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		pipe(here, there)
-		// The client is gone, and nobody reads what the agent still says.
+		// The client closed the stream: nobody reads the agent's further output.
 		_ = here.Close()
 	})
 	pipe(there, here)
-	// The agent is gone: what it said is on its way, and then its end.
+	// The agent closed its side. All its bytes are written; report the end to the client.
 	_ = there.Close()
 	_ = there.SetReadDeadline(time.Unix(1, 0))
 	both.Wait()
 }
 
-// pipe copies until either ends. Most streams carry a few hundred bytes, so that
-// the buffer grows with what is read.
+// pipe copies until either side ends. Its buffer starts at 2 KiB and grows, since most streams
+// carry a few hundred bytes.
 func pipe(to io.Writer, from io.Reader) {
 	buffer := make([]byte, 2<<10)
 	for {
@@ -114,14 +113,14 @@ func pipe(to io.Writer, from io.Reader) {
 	}
 }
 
-// connect dials the agent.
+// connect dials the agent. Until the agent was reached once, it retries for s.first.
 func (s *server) connect() (net.Conn, error) {
 	end := time.Now().Add(s.first)
 	for {
 		conn, err := s.dial()
 		s.mu.Lock()
-		s.met = s.met || err == nil
-		met := s.met
+		s.reached = s.reached || err == nil
+		met := s.reached
 		s.mu.Unlock()
 		if err == nil || met || time.Now().After(end) {
 			return conn, err
@@ -130,12 +129,12 @@ func (s *server) connect() (net.Conn, error) {
 	}
 }
 
-// watched reads a stream, and closes it when nothing has come for too long.
+// watched reads a stream, and closes it when no byte has arrived for too long.
 type watched struct {
 	stream io.ReadWriteCloser
 	most   time.Duration
 	timer  *time.Timer
-	late   chan struct{} // closed when it was
+	late   chan struct{} // closed by the timer, before it closes stream
 }
 
 func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {

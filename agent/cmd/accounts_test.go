@@ -8,10 +8,9 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// TestCoresAreRefusedToPipes: the kernel knows one limit that refuses cores to a
-// program of the machine's. It stays whatever a program asks for, and the program has
-// what it asks for: no core.
-func TestCoresAreRefusedToPipes(t *testing.T) {
+// Only one of the kernel's limits prevents cores for a program of the machine. Programs can't
+// change it. A program that disables cores itself gets success.
+func TestProgramsCannotEnableCores(t *testing.T) {
 	b := newBed(t, 0)
 	b.compile(t, `
 #define _GNU_SOURCE
@@ -39,9 +38,8 @@ int main(void) {
 	}
 }
 
-// TestOpenFilesAreBounded: a command can't raise what it has, with limits of its own or
-// without.
-func TestOpenFilesAreBounded(t *testing.T) {
+// A command can't raise its limit of open files, with or without limits of its own.
+func TestCommandsCannotRaiseTheirOpenFiles(t *testing.T) {
 	b := newBed(t, 0)
 	const count = `
 import os, resource
@@ -60,9 +58,9 @@ except OSError: print(max(n) + 1)`
 	}
 }
 
-// TestNetlinkSocketsAreCounted: what waits in them is no control group's, so a runner
-// has few at a time.
-func TestNetlinkSocketsAreCounted(t *testing.T) {
+// No control group counts data that waits in netlink sockets, so a runner may have only a few at a
+// time.
+func TestNetlinkSocketsAreLimited(t *testing.T) {
 	b := newBed(t, 0)
 	const script = `
 import errno, os, socket
@@ -82,8 +80,8 @@ print(len(kept), [name for _, name in socket.if_nameindex()] if not kept.clear()
 	}
 }
 
-// TestSegmentsEndWithTheLastCommand: what System V has between processes outlives
-// these, but no command that another runs beside.
+// System V objects outlive the processes that created them. They must be removed after the last
+// command, and not while another one runs.
 func TestSegmentsEndWithTheLastCommand(t *testing.T) {
 	b := newBed(t, 0)
 	b.compile(t, `
@@ -130,9 +128,9 @@ int main(int n, char **v) {
 	}
 }
 
-// TestSharedIPCIsLeft: where other containers have the same namespace, their objects of
-// System V stay when a command ends. Otherwise none stays.
-func TestSharedIPCIsLeft(t *testing.T) {
+// If containers share the IPC namespace, System V objects stay when a command ends. Otherwise all
+// are removed.
+func TestSharedIPCObjectsAreKept(t *testing.T) {
 	for _, test := range []struct {
 		flags []string
 		want  string
@@ -150,9 +148,8 @@ func TestSharedIPCIsLeft(t *testing.T) {
 	}
 }
 
-// TestLocksAreBounded: no control group counts locks of files, so the agent ends a program with
-// many.
-func TestLocksAreBounded(t *testing.T) {
+// No control group counts file locks, so the agent kills a program with many.
+func TestManyLocksEndAProgram(t *testing.T) {
 	b := newBed(t, 0)
 	const lock = `
 import fcntl, os, sys, time
@@ -186,9 +183,9 @@ print("held", held)`
 	}
 }
 
-// TestUnacceptedConnectionsAreBounded: they count for nobody, nor does what was sent on
-// them, until somebody accepts them.
-func TestUnacceptedConnectionsAreBounded(t *testing.T) {
+// No control group counts unaccepted connections, or the data sent on them, until a program accepts
+// them.
+func TestManyUnacceptedConnectionsEndAProgram(t *testing.T) {
 	b := newBed(t, 0)
 	const connect = `
 import socket, sys, time

@@ -24,16 +24,15 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Slow: it measures processor time, and each test has an agent with namespaces and groups of its own.
+// Slow: it measures processor time, and each test has an agent with its own namespaces and groups.
 
-// The tests run the real program as PID 1 of namespaces like those of a local
-// runner: a user namespace of 65536 ids, a read-only root, a workspace of 16
-// MiB, six capabilities.
+// The tests run the real program as PID 1 in namespaces like those of a local runner. There is a
+// user namespace of 65536 ids, a read-only root, a workspace of 16 MiB, and six capabilities.
 
 // bedInit is set for the test binary that builds the bed and becomes the agent.
 const bedInit = "ROCKPOOL_AGENT_BED"
 
-// bedFlags are more of the agent's.
+// bedFlags has further flags of the agent.
 const bedFlags = "ROCKPOOL_AGENT_BED_FLAGS"
 
 var agentBinary string // built once by TestMain
@@ -115,7 +114,7 @@ func becomeAgent(dir string) error {
 	return unix.Exec("/agent", argv, []string{"PATH=/usr/bin"})
 }
 
-// bedFiles is how many open files a process of the bed can have.
+// bedFiles is the limit of open files of a process of the bed.
 const bedFiles = 512
 
 // A bed is a running agent.
@@ -126,8 +125,7 @@ type bed struct {
 	ended  <-chan struct{} // a task's; closed then
 }
 
-// newBed starts an agent whose runner has at most so many processes; 0 is any
-// number.
+// newBed starts an agent whose runner has this limit of processes; 0 means none.
 func newBed(t testing.TB, processes int, flags ...string) *bed {
 	t.Helper()
 	need.Sandboxes(t)
@@ -190,8 +188,8 @@ func newBed(t testing.TB, processes int, flags ...string) *bed {
 	return b
 }
 
-// limit puts the bed into a cgroup of its own, of version 1 or 2, and reads back its
-// limit: a fork bomb without it freezes the machine.
+// limit puts the bed into its own cgroup, of version 1 or 2, and reads its limit back. Without a
+// limit a fork bomb would freeze the machine.
 func (b *bed) limit(t testing.TB, processes int) {
 	t.Helper()
 	mount, controller := "/sys/fs/cgroup/pids", "pids"
@@ -243,7 +241,7 @@ func (b *bed) dial(t testing.TB) net.Conn {
 
 var testEnv = []string{"PATH=/usr/bin:/bin", "HOME=/workspace"}
 
-// A result is what became of an execution.
+// A result is the output and the end of an execution.
 type result struct {
 	stdout, stderr string
 	exit           agent.Exit

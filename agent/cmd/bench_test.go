@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// BenchmarkTrue is a start to its exit through a new stream, settled.
+// BenchmarkTrue starts a command on a new stream, and settles it.
 func BenchmarkTrue(b *testing.B) {
 	bed := newBed(b, 0)
 	var took []time.Duration
@@ -33,7 +33,7 @@ func BenchmarkTrue(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkTrueParallel is the same from eight clients at once.
+// BenchmarkTrueParallel does the same from eight concurrent clients.
 func BenchmarkTrueParallel(b *testing.B) {
 	bed := newBed(b, 0)
 	b.SetParallelism(4)
@@ -47,7 +47,7 @@ func BenchmarkTrueParallel(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "per-s")
 }
 
-// BenchmarkOutput is a gigabyte through the agent, acknowledged.
+// BenchmarkOutput sends a gigabyte through the agent and acknowledges it.
 func BenchmarkOutput(b *testing.B) {
 	bed := newBed(b, 0)
 	const size = 1 << 30
@@ -82,8 +82,8 @@ func BenchmarkOutput(b *testing.B) {
 	b.ReportMetric(float64(bed.memory(b)), "KiB-private-after")
 }
 
-// settled returns the private memory once it stays the same for longer than the agent
-// waits before it gives memory back.
+// settled returns the private memory when it hasn't changed for longer than the agent waits before
+// it returns memory.
 func (b *bed) settled(t testing.TB) (kib int) {
 	t.Helper()
 	since := time.Now()
@@ -96,8 +96,7 @@ func (b *bed) settled(t testing.TB) (kib int) {
 	return kib
 }
 
-// BenchmarkIdle reports the private memory of an agent that does nothing, at
-// first and after some work.
+// BenchmarkIdle reports the private memory of an idle agent, at first and after some work.
 func BenchmarkIdle(b *testing.B) {
 	bed := newBed(b, 0)
 	newBed(b, 0) // so that the program's text isn't counted as private to one

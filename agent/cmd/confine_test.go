@@ -51,8 +51,8 @@ func TestConfinement(t *testing.T) {
 	}
 }
 
-// TestFilter calls the kernel from C, and by the doors of other architectures.
-func TestFilter(t *testing.T) {
+// The test makes system calls from C, and by the entry points of other architectures.
+func TestFilterStopsForeignCalls(t *testing.T) {
 	killed := "Bad system call"
 	err := exec.Command(compiled(t, "int main(void) { "+call32+" }")).Run()
 	var ended *exec.ExitError
@@ -112,11 +112,10 @@ int main(void) {
 	}
 }
 
-// call32 makes a call of 32-bit programs, in C.
+// call32 makes a system call of 32-bit programs, in C.
 const call32 = `long r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(20));`
 
-// TestFilterRefuses makes every call that isn't let through, as a user and as root
-// of the runner.
+// The test makes every refused system call, as a user and as root of the runner.
 func TestFilterRefuses(t *testing.T) {
 	const source = `
 #include <errno.h>
@@ -160,8 +159,8 @@ int main(int n, char **v) {
 	}
 }
 
-// judgedCalls returns what the filter does about each call of this architecture, by number, from
-// the table that the tests of package confinement keep true.
+// judgedCalls returns the filter's decision about each call of this architecture, by number. The
+// tests of package confinement verify the table.
 func judgedCalls(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("confinement/testdata/calls.txt")
@@ -181,7 +180,7 @@ func judgedCalls(t *testing.T) map[string]string {
 	return judged
 }
 
-// compile puts a C program into the workspace, as t.
+// compile writes a C program to the workspace and compiles it as t.
 func (b *bed) compile(t testing.TB, source string) {
 	t.Helper()
 	program, err := os.ReadFile(compiled(t, source))
@@ -191,7 +190,7 @@ func (b *bed) compile(t testing.TB, source string) {
 	b.put(t, agent.Write{Path: "t", Size: int64(len(program)), Mode: 0o755}, string(program))
 }
 
-// compiled returns the path of a program in C, compiled.
+// compiled returns the path of a compiled C program.
 func compiled(t testing.TB, source string) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")

@@ -11,8 +11,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// newPlain starts an agent without namespaces and privileges, as a developer
-// has it.
+// newPlain starts an agent without namespaces and privileges, as on a developer's machine.
 func newPlain(t *testing.T) *bed {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-plain")
@@ -58,7 +57,7 @@ func newPlain(t *testing.T) *bed {
 	return b
 }
 
-func TestWithoutPrivileges(t *testing.T) {
+func TestAgentWorksWithoutPrivileges(t *testing.T) {
 	b := newPlain(t)
 	if r := b.run(t, "echo", "hi"); r.stdout != "hi\n" {
 		t.Errorf("got %+v", r)

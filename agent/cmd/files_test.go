@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// put writes one file or directory, which must work.
+// put writes one file or directory, which must succeed.
 func (b *bed) put(t testing.TB, w agent.Write, content string) {
 	t.Helper()
 	updated, err := b.update(t, agent.Update{Write: []agent.Write{w}}, content)
@@ -22,7 +22,7 @@ func (b *bed) put(t testing.TB, w agent.Write, content string) {
 	}
 }
 
-// update sends the same content for every file, as far as its size goes.
+// update sends the same content for every file, up to its size.
 func (b *bed) update(t testing.TB, update agent.Update, content string) (agent.Updated, error) {
 	t.Helper()
 	return agent.UpdateFiles(t.Context(), b.dial(t), update, func(int) io.Reader { return strings.NewReader(content) })

@@ -13,14 +13,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// left returns the commands that run beside the one that looks.
+// left returns the commands that run, without the one that lists them.
 func (b *bed) left(t testing.TB) string {
 	t.Helper()
 	return b.sh(t, `for p in /proc/[0-9]*; do case $p in /proc/1|/proc/$$) ;; *) tr '\0' ' ' <$p/cmdline; echo;; esac; done 2>/dev/null | grep -v -e '^tr ' -e '^grep ' -e '^sh -c for' -e '^$'`).stdout
 }
 
-// sleeps reports whether a sleep of some seconds is left, not just the shell whose script
-// names it.
+// sleeps reports whether a sleep of that many seconds runs, not only the shell whose script
+// contains it.
 func sleeps(left, seconds string) bool { return strings.Contains("\n"+left, "\nsleep "+seconds) }
 
 func (b *bed) awaitSleeps(t testing.TB, all ...string) {
@@ -31,8 +31,7 @@ func (b *bed) awaitSleeps(t testing.TB, all ...string) {
 	})
 }
 
-// TestTimeLimit shows what a time limit ends. When the agent decides is shown by its
-// clock (serve's TestTimeLimit).
+// A time limit ends all processes. Serve's TestTimeLimit tests the time, with a fake clock.
 func TestTimeLimit(t *testing.T) {
 	b := newBed(t, 0)
 	r, err := b.start(t, agent.Start{
@@ -51,8 +50,8 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// TestTimeLimitAlone has no client between the start and the end.
-func TestTimeLimitAlone(t *testing.T) {
+// No client is connected between the start and the end.
+func TestTimeLimitWithoutAClient(t *testing.T) {
 	b := newBed(t, 0)
 	s, err := b.session(t, agent.Start{ID: "alone", Argv: []string{"sleep", "1000"}, Env: testEnv, TimeLimit: 200 * time.Millisecond})
 	if err != nil {
@@ -68,7 +67,7 @@ func TestTimeLimitAlone(t *testing.T) {
 	}
 }
 
-// endless is a grace or a limit that no test waits out: it would hang.
+// endless is a grace or a limit that must not be reached: the test would hang.
 const endless = time.Hour
 
 func TestKill(t *testing.T) {
@@ -100,7 +99,7 @@ func TestKill(t *testing.T) {
 			if r.exit.Cause != agent.CauseKill || r.exit.Code != test.code || r.exit.Signal != test.signal || "on\n"+r.stdout != test.stdout {
 				t.Errorf("got %+v", r)
 			}
-			// What ignores SIGTERM has its whole grace. Nothing else waits for its end.
+			// A program that ignores SIGTERM gets its whole grace. No other program waits for its end.
 			if took := time.Since(begin); test.grace != endless && took < test.grace {
 				t.Errorf("killed after %v, and its grace is %v", took, test.grace)
 			}
@@ -111,8 +110,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestOnlyItsOwn kills one of two executions, whose processes mix.
-func TestOnlyItsOwn(t *testing.T) {
+// One of two executions, whose processes mix, is killed.
+func TestKillSparesOtherExecutions(t *testing.T) {
 	b := newBed(t, 0)
 	var sessions []*agent.Session
 	for i := range 2 {
@@ -134,9 +133,9 @@ func TestOnlyItsOwn(t *testing.T) {
 	b.finish(t, sessions[1])
 }
 
-// TestLeftBehind shows that no process outlives its command. For how long the output
-// of such a process is read is shown by the agent's clock (serve's TestDrain).
-func TestLeftBehind(t *testing.T) {
+// No process outlives its command. Serve's TestOutputsAreReadFor100msAfterTheEnd tests, with a fake
+// clock, how long its output is read.
+func TestNoProcessOutlivesItsCommand(t *testing.T) {
 	b := newBed(t, 0)
 	for _, test := range []struct{ name, script, want string }{
 		{"holds stdout", "sleep 1000 & echo on", "on\n"},
@@ -191,7 +190,7 @@ func TestUsage(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %+v", script, r)
 		}
-		// What it used is counted once. Shells and exits are beside it.
+		// Its usage is counted once, in addition to that of shells and their exits.
 		used := (r.exit.User + r.exit.System).Seconds()
 		if used < own-0.03 || used > 1.8*own || r.exit.PeakMemory < 28<<20 || r.exit.PeakMemory > 200<<20 {
 			t.Errorf("%s: %.3f s, by its own clock %.3f s: %+v %s", script, used, own, r.exit, r.stderr)
@@ -199,7 +198,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestForkBomb runs below a limit of processes that was read back.
+// The runner has a limit of processes, which was read back.
 func TestForkBomb(t *testing.T) {
 	b := newBed(t, 96)
 	for name, script := range map[string]string{
@@ -210,7 +209,7 @@ func TestForkBomb(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			limit := 2 * time.Second
-			if name == "dying parents" { // its first process ends at once, however late that is seen
+			if name == "dying parents" { // its first process ends immediately, however late that is noticed
 				limit = wait.Limit
 			}
 			s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", script}, Env: testEnv, TimeLimit: limit})
@@ -226,8 +225,8 @@ func TestForkBomb(t *testing.T) {
 			}
 		})
 	}
-	// No room: the agent itself lives, and says so. Room that a command leaves is
-	// taken again at once.
+	// The runner is full. The agent itself lives and reports it. When a command ends, the bomb takes its
+	// place immediately.
 	s, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `while (1) { my $p = fork; if (!defined $p) { select undef, undef, undef, 0.001 } elsif (!$p) { sleep 60; exit } }`}, Env: testEnv})
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +239,7 @@ func TestForkBomb(t *testing.T) {
 		}
 		return err != nil
 	})
-	t.Run("files", func(t *testing.T) { // its files can be had, many at once
+	t.Run("files", func(t *testing.T) { // its files are available, in many concurrent transfers
 		for i := range 20 {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
@@ -260,11 +259,10 @@ func TestForkBomb(t *testing.T) {
 	}
 }
 
-// TestStoppedStart has user code stop every process that it may, also those
-// that the agent has forked and that haven't executed yet. Those starts are
-// refused, or run: nothing is killed without a cause that is reported, and no start
-// waits for ever.
-func TestStoppedStart(t *testing.T) {
+// User code stops every process that it may, including those that the agent has forked and that
+// haven't executed yet. Such a start fails or succeeds: no process is killed without a reported
+// cause, and no start waits forever.
+func TestStoppedStartsFailOrSucceed(t *testing.T) {
 	b := newBed(t, 96)
 	attacker, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `print "on\n"; $| = 1; print "on\n"; while (1) { kill STOP, -1 }`}, Env: testEnv})
 	if err != nil {
@@ -295,9 +293,8 @@ func TestStoppedStart(t *testing.T) {
 	}
 }
 
-// TestHeadless leaves a process whose first thread has ended, so that it looks
-// like a zombie.
-func TestHeadless(t *testing.T) {
+// A command leaves a process whose first thread has ended, so that it looks like a zombie.
+func TestProcessWithoutItsFirstThreadIsKilled(t *testing.T) {
 	b := newBed(t, 0)
 	b.compile(t, `
 #include <pthread.h>
@@ -316,16 +313,15 @@ int main(void) {
 		if r := b.run(t, "./t"); r.exit.Code != 0 || r.exit.Signal != "" {
 			t.Fatalf("%+v", r)
 		}
-		// Z is a thread that has ended.
+		// Z is the ended thread.
 		if r := b.sh(t, "rm -f alive; cat /proc/[0-9]*/task/*/stat 2>/dev/null | grep '(t) [^ZX]'"); r.stdout != "" {
 			t.Fatalf("it lives on: %s", r.stdout)
 		}
 	}
 }
 
-// TestBorrowedPipe has one execution hold, and write to, another's output. It writes
-// on when nobody reads that any more.
-func TestBorrowedPipe(t *testing.T) {
+// An execution holds another one's output and keeps writing to it after that one's end.
+func TestOutputOfAnotherExecutionIsNotRead(t *testing.T) {
 	b := newBed(t, 0)
 	lender, err := b.session(t, agent.Start{ID: "lender", Argv: []string{"sh", "-c", "echo $$ >pid; until test -e held; do sleep 0.01; done; echo end"}, Env: testEnv})
 	if err != nil {
@@ -339,7 +335,7 @@ func TestBorrowedPipe(t *testing.T) {
 	if r := b.finish(t, lender); r.exit.Cause != agent.CauseSelf || !strings.Contains(r.stdout, "end\n") {
 		t.Errorf("%d bytes, %+v", len(r.stdout), r.exit)
 	}
-	// The lender has ended while another has its pipe.
+	// The first execution has ended while another one has its pipe.
 	_ = borrower.Kill(0)
 	if r := b.finish(t, borrower); r.exit.Cause != agent.CauseKill {
 		t.Errorf("the borrower ended by itself: %+v", r)

@@ -18,7 +18,7 @@ func (b *bed) limited(t testing.TB, limits agent.Limits, argv ...string) result 
 	return r
 }
 
-// TestLimitsHold reads back what a command has from its first instruction on.
+// A command has its limits from its first instruction.
 func TestLimitsHold(t *testing.T) {
 	b := newBed(t, 0)
 	r := b.limited(t, agent.Limits{CPU: 7 * time.Second, Processes: 50, OpenFiles: 33, FileSize: 12345}, "cat", "/proc/self/limits")
@@ -32,7 +32,7 @@ func TestLimitsHold(t *testing.T) {
 		!strings.Contains(r.stdout, "CapBnd:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n") {
 		t.Errorf("%+v", r)
 	}
-	// What has none is as ever.
+	// A command without limits is unaffected.
 	if r := b.run(t, "sh", "-c", "ulimit -t; ulimit -f"); r.stdout != "unlimited\nunlimited\n" {
 		t.Errorf("%+v", r)
 	}
@@ -50,8 +50,7 @@ func TestLimitedStartErrors(t *testing.T) {
 	}
 }
 
-// TestCPULimit shows whose time counts. How late the agent may look is shown by its
-// clock (serve's TestWatch).
+// The test checks which processes count. Serve's TestWatch tests the time, with a fake clock.
 func TestCPULimit(t *testing.T) {
 	b := newBed(t, 0)
 	for name, script := range map[string]string{
@@ -91,8 +90,7 @@ func TestFileLimits(t *testing.T) {
 	b.put(t, agent.Write{Path: "later", Size: 200_000}, strings.Repeat("x", 200_000)) // the agent has no limit
 }
 
-// TestProcessLimit forks below a limit of the whole runner, which was read
-// back.
+// A command forks below a limit of the whole runner, which was read back.
 func TestProcessLimit(t *testing.T) {
 	b := newBed(t, 96)
 	r := b.limited(t, agent.Limits{Processes: 8}, "sh", "-c", "ulimit -p; for i in 1 2 3 4 5 6; do sleep 0.1 & done; wait; echo fine")
@@ -114,8 +112,8 @@ func TestProcessLimit(t *testing.T) {
 	b.finish(t, other)
 }
 
-// TestPrivileged is root in the runner, and nobody on the machine.
-func TestPrivileged(t *testing.T) {
+// A privileged command is root in the runner and has no rights on the machine.
+func TestPrivilegedIsRootOfTheRunnerOnly(t *testing.T) {
 	b := newBed(t, 96)
 	root := func(script string) result {
 		t.Helper()

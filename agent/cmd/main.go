@@ -1,8 +1,7 @@
-// The agent is the one program of ours inside a runner. It starts, feeds,
-// watches and ends what runs there, and reads and writes its files, for the
-// server at the other end of an inherited socket (package agent is their
-// protocol). In a local runner it is PID 1. It guarantees that user code gets
-// none of its privileges, and that nothing of an execution is left behind.
+// The agent is the only program of Rockpool inside a runner. It starts, feeds, observes and ends
+// commands, and reads and writes files. Its server is at the other end of an inherited socket;
+// package agent defines their protocol. In a local runner it is PID 1. It guarantees that user code
+// gets none of its privileges, and that no process of an execution is left behind.
 package main
 
 import (
@@ -29,17 +28,17 @@ import (
 )
 
 const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…] [--open-files N] [--zygote]
-                                                             serve the inherited listening socket N (3)
+                                                             serve on the inherited listening socket N (3)
        agent serve --outside PATH [--processes N] [--workspace DIR]
-                                                             serve, in a runner with a kernel of its own, on a
-                                                             socket at PATH that only the machine can use
+                                                             serve in a runner with its own kernel, on a socket at
+                                                             PATH that only the machine can connect to
        agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network] [--shared-ipc] [--image] [--user USER]
                    [--workspace-mib N --processes N]
-                                                             serve as a task of Nomad's, on a socket at PATH
-       agent bridge [--socket PATH]                          carry streams between stdin and stdout and that socket
+                                                             serve as a Nomad task, on a socket at PATH
+       agent bridge [--socket PATH]                          carry streams between stdin/stdout and that socket
                                                              ($NOMAD_SECRETS_DIR/agent.sock)
-       agent version                                         tell what this is
-       agent digest                                          tell the SHA-256 of this program`
+       agent version                                         print the version and the protocol
+       agent digest                                          print the SHA-256 of this program`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -62,20 +61,20 @@ func run(args []string) error {
 	switch args[0] {
 	case "serve":
 		o := host.Options{Version: version()}
-		fd := flags.Int("fd", 3, "the inherited listening socket")
-		socket := flags.String("socket", "", "make a listening socket here instead, in a directory that becomes the agent's alone")
-		flags.StringVar(&o.Workspace, "workspace", namespaces.Workspace, "where relative paths begin; made with --socket")
-		flags.BoolVar(&o.Degraded, "degraded", false, "serve although some confinement is unavailable")
-		flags.StringVar(&o.Groups, "groups", "", "the controllers whose directories of groups for commands are the descriptors from 4 on; unified: it is one, of version 2 of cgroups")
-		network := flags.Bool("no-network", false, "have no network; only where the agent makes its own namespaces")
-		flags.BoolVar(&o.SharedIPC, "shared-ipc", false, "leave shared memory, semaphores and queues of System V: other tasks have the same")
-		outside := flags.String("outside", "", "make a listening socket here instead, for peers that aren't of this kernel")
-		flags.IntVar(&o.OpenFiles, "open-files", 0, "have each process of a command have at most so many open files; 0: as many as the agent")
-		flags.BoolVar(&o.Zygote, "zygote", false, "be able to load an interpreter that forks for commands")
-		flags.BoolVar(&o.Image, "image", false, "have commands get this process's variables and working directory: a container's image says them")
-		user := flags.String("user", "", "run commands as this user of the image's: a name or a number, and perhaps \":\" and a group")
-		mib := flags.Int("workspace-mib", 0, "with --socket: have a workspace and a /tmp of so many MiB in memory, and nothing else to write to")
-		processes := flags.Int("processes", 0, "with --outside or --workspace-mib: have the kernel limit processes and threads, the agent's included")
+		fd := flags.Int("fd", 3, "descriptor of the inherited listening socket")
+		socket := flags.String("socket", "", "create a listening socket at this path instead; its directory becomes private to the agent")
+		flags.StringVar(&o.Workspace, "workspace", namespaces.Workspace, "directory that relative paths start from; created with --socket")
+		flags.BoolVar(&o.Degraded, "degraded", false, "serve even if parts of the confinement are unavailable")
+		flags.StringVar(&o.Groups, "groups", "", "controllers whose directories of control groups are the descriptors from 4 on, or \"unified\" for one directory of cgroups version 2")
+		network := flags.Bool("no-network", false, "disable the network; only if the agent creates its own namespaces")
+		flags.BoolVar(&o.SharedIPC, "shared-ipc", false, "don't remove System V shared memory, semaphores and queues, because other tasks share them")
+		outside := flags.String("outside", "", "create a listening socket at this path instead, for peers outside of this kernel")
+		flags.IntVar(&o.OpenFiles, "open-files", 0, "maximum number of open files of each process of a command; 0: the agent's own limit")
+		flags.BoolVar(&o.Zygote, "zygote", false, "allow loading an interpreter that forks for commands")
+		flags.BoolVar(&o.Image, "image", false, "give commands this process's environment and working directory, which a container image set")
+		user := flags.String("user", "", "run commands as this user of the image: a name or number, optionally followed by \":\" and a group")
+		mib := flags.Int("workspace-mib", 0, "with --socket: put the workspace and /tmp in memory, with this size in MiB each, and make all else read-only")
+		processes := flags.Int("processes", 0, "with --outside or --workspace-mib: maximum number of processes and threads, including the agent's")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
@@ -102,7 +101,7 @@ func run(args []string) error {
 		return task.ServeNested(*workspace, !*network, *mib, *processes, host.Options{Version: version()})
 	case "bridge":
 		// Nomad puts variables of a task into its arguments, but not into an exec's.
-		socket := flags.String("socket", filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "agent.sock"), "where the agent listens")
+		socket := flags.String("socket", filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "agent.sock"), "path of the agent's socket")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
@@ -119,8 +118,8 @@ func run(args []string) error {
 	}
 }
 
-// printDigest prints the SHA-256 of this program, in hex. The server compares it after it has streamed the
-// program into a task.
+// printDigest prints the SHA-256 of this program in hexadecimal. The server compares it after it
+// has streamed the program into a task.
 func printDigest() error {
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -135,7 +134,7 @@ func printDigest() error {
 	return nil
 }
 
-// version is the commit that this was built from, where the build knew it.
+// version returns the commit of this build, if the build knew it.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
@@ -147,7 +146,7 @@ func version() string {
 	return "development"
 }
 
-// serveInherited serves on a listening socket.
+// serveInherited serves on an inherited listening socket.
 func serveInherited(fd int, o host.Options) error {
 	file := os.NewFile(uintptr(fd), "listener")
 	listener, err := net.FileListener(file)
@@ -161,8 +160,8 @@ func serveInherited(fd int, o host.Options) error {
 	return host.Serve(listener, o)
 }
 
-// openToAll lets every user write to directories. Older versions of runc give them
-// the mode of what they are mounted on.
+// openToAll makes directories writable for every user. Older versions of runc give them the mode of
+// the directory that they are mounted on.
 func openToAll(directories ...string) error {
 	const sticky = 0o1777
 	for _, dir := range directories {
@@ -177,11 +176,11 @@ func openToAll(directories ...string) error {
 	return nil
 }
 
-// serveOutside serves in a runner with a kernel of its own (gVisor), where no listening socket can
-// be inherited. It makes a socket in a directory of the machine, and accepts only peers from
-// outside of that kernel: the directory is root's alone, but a privileged command is root too.
-// It reports errors on the standard error until it listens. Then it writes agent.Ready to the
-// standard output, and closes both.
+// serveOutside serves in a runner with its own kernel (gVisor), which can't inherit a listening
+// socket. It creates a socket in a directory of the machine. It accepts only peers from outside of
+// its kernel, because a privileged command is root too and so can open that directory. It reports
+// errors on standard error until it listens. Then it writes agent.Ready to standard output, and
+// closes both.
 func serveOutside(path string, processes int, o host.Options) error {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 	if err != nil {
@@ -193,15 +192,15 @@ func serveOutside(path string, processes int, o host.Options) error {
 	}
 	if processes > 0 {
 		if o.Inner, err = groups.LimitInner(processes); err != nil {
-			return fmt.Errorf("the limit of processes: %w", err)
+			return fmt.Errorf("limit processes: %w", err)
 		}
 	}
 	o.Ready = letGo
 	return host.Serve(peer.OtherKernel(listener), o)
 }
 
-// letGo reports that the agent serves, and closes the descriptors 0 to 2: the maker of the runner
-// waits for either.
+// letGo reports that the agent serves, and closes descriptors 0 to 2. The maker of the runner waits
+// for either event.
 func letGo() error {
 	if _, err := os.Stdout.WriteString(agent.Ready); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// TestManyAtOnce starts more than a runner has room for: each is refused, or
-// runs to its end, and the agent lives.
-func TestManyAtOnce(t *testing.T) {
+// The test starts more commands than fit in a runner. Each is refused or runs to its end, and the
+// agent survives.
+func TestFullRunnerRefusesCommands(t *testing.T) {
 	b := newBed(t, 64)
 	const many = 500
 	var all sync.WaitGroup
@@ -30,9 +30,9 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestFullAndBusy asks much of an agent whose commands have taken all processes
-// that it could have. The Go runtime ends a program that can't have a thread.
-func TestFullAndBusy(t *testing.T) {
+// An agent must keep working when commands have taken all its processes. The Go runtime aborts a
+// program that can't start a thread.
+func TestAgentWorksInAFullRunner(t *testing.T) {
 	b := newBed(t, 60)
 	s, err := b.session(t, agent.Start{ID: "fill", Env: testEnv, Argv: []string{"python3", "-c", `
 import os, signal
@@ -66,7 +66,7 @@ while True:
 	}
 }
 
-// attempt runs true, and says what became of it.
+// attempt runs true, and describes the result.
 func (b *bed) attempt(t testing.TB, id string) string {
 	s, err := agent.StartExecution(t.Context(), b.dial(t), agent.Start{ID: id, Argv: []string{"true"}, Env: testEnv})
 	var refused *agent.Error

@@ -117,7 +117,7 @@ func TestStdin(t *testing.T) {
 			}
 			at = n
 		}
-		// What the agent has is skipped; a gap is refused.
+		// Bytes that the agent has are skipped; a gap is refused.
 		if _, err := s.WriteStdin(t.Context(), 5, []byte("56789")); err != nil {
 			written <- err
 			return
@@ -158,7 +158,7 @@ func TestStdinNotRead(t *testing.T) {
 	}()
 	wait.For(t, "the window is used up", func() bool { return s.StdinOffset() >= agent.StdinWindow })
 	cancel()
-	// What the pipe takes is beside the window.
+	// The pipe's capacity adds to the window.
 	if w := wait.Receive(t, written, "the write ends"); !errors.Is(w.err, context.Canceled) || w.sent > agent.StdinWindow+128<<10 || w.sent < agent.StdinWindow {
 		t.Errorf("sent %d: %v", w.sent, w.err)
 	}
@@ -182,7 +182,7 @@ func TestReattach(t *testing.T) {
 	for i := 1; i <= lines; i++ {
 		fmt.Fprintln(&want, i)
 	}
-	// The order between two pipes is nobody's to know.
+	// The order between two pipes is undefined.
 	var got [3]strings.Builder
 	length := func() int64 { return int64(got[1].Len() + got[2].Len()) }
 	for round := 0; ; round++ {
@@ -204,7 +204,7 @@ func TestReattach(t *testing.T) {
 			if event.Kind != agent.KindOutput {
 				continue
 			}
-			// Half of an event is kept, as if the log had stopped there.
+			// Keep half of an event, as if the log had stopped there.
 			if events++; events == 3 {
 				got[event.Stream].Write(event.Data[:len(event.Data)/2])
 				break
@@ -227,7 +227,7 @@ func TestReattach(t *testing.T) {
 	}
 }
 
-func TestKnownByID(t *testing.T) {
+func TestExecutionsAreKnownByID(t *testing.T) {
 	b := newBed(t, 0)
 	start := agent.Start{ID: "twice", Argv: []string{"sh", "-c", "echo run >>count; cat count"}, Env: testEnv}
 	first, err := b.session(t, start)
@@ -262,9 +262,8 @@ func TestKnownByID(t *testing.T) {
 	}
 }
 
-// TestBlockedOutput has a program print with nobody there: the agent must stop
-// reading, and lose nothing.
-func TestBlockedOutput(t *testing.T) {
+// A program prints while no client is connected. The agent must stop reading and lose nothing.
+func TestOutputWithoutAClientIsKept(t *testing.T) {
 	b := newBed(t, 0)
 	const size = 8 << 20
 	var sessions []*agent.Session
@@ -276,7 +275,7 @@ func TestBlockedOutput(t *testing.T) {
 		_ = s.Close()
 		sessions = append(sessions, s)
 	}
-	// They have filled the agent's memory, and write no more: all sleep, in two scans.
+	// They have filled the agent's buffers and block: all sleep, in two scans.
 	before := ""
 	wait.For(t, "all block", func() bool {
 		now := b.sh(t, `for p in /proc/[0-9]*; do read -r c <$p/comm && test "$c" = head && cat $p/io && grep ^State $p/status; done 2>/dev/null | grep -e ^wchar -e ^State`).stdout

@@ -22,8 +22,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// newTask starts the agent as Nomad's driver raw_exec does: as root, on the
-// machine itself, with directories that everybody may write to.
+// newTask starts the agent as Nomad's driver raw_exec does: as root on the machine itself, with
+// directories that every user may write to.
 func newTask(t *testing.T, flags ...string) *bed {
 	t.Helper()
 	need.Sandboxes(t)
@@ -76,7 +76,7 @@ func newTask(t *testing.T, flags ...string) *bed {
 	return b
 }
 
-// up waits until a session's program has said so.
+// up waits until a session's program prints that it runs.
 func up(t *testing.T, s *agent.Session) {
 	t.Helper()
 	for {
@@ -144,9 +144,8 @@ func TestNoUserCanReplaceTheAgent(t *testing.T) {
 	}
 }
 
-// The user of commands is none of the machine's, where the first person who works
-// on it is usually 1000, nor are its groups.
-func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
+// Commands must not run as a user or group of the machine, where the first person is usually 1000.
+func TestTaskCommandsRunAsNoUserOfTheMachine(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "agent-task") // /tmp is the runner's own
 	if err != nil {
 		t.Fatal(err)
@@ -171,9 +170,9 @@ func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
 	}
 }
 
-// The agent is the machine's root there. A client gets by it what a command may
-// read, and what is the runner's own.
-func TestATasksFilesAreItsOwn(t *testing.T) {
+// The agent is root of the machine there. A client must only read files that a command may read,
+// and the runner's own.
+func TestTaskServesOnlyFilesThatCommandsMayRead(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "agent-task")
 	if err != nil {
 		t.Fatal(err)
@@ -216,9 +215,9 @@ func TestATasksFilesAreItsOwn(t *testing.T) {
 	checkError(t, "a directory that only root lists", err, agent.Error{Code: agent.ErrDenied})
 }
 
-func TestTasksOfOneMachineAreApart(t *testing.T) {
+func TestTasksOfOneMachineAreIsolated(t *testing.T) {
 	a, b := newTask(t), newTask(t)
-	// Both are the first execution of their agent, so that both have its mark.
+	// Both are the first execution of their agent, so they have the same mark.
 	long, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "sleep 1006 & echo up; read x; kill $! && echo still"}, Env: testEnv, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +243,7 @@ func TestTasksOfOneMachineAreApart(t *testing.T) {
 	if r := a.finish(t, long); r.stdout != "still\n" || r.exit.Code != 0 {
 		t.Errorf("the other's: %+v", r)
 	}
-	// What the same user has elsewhere is none of its limit.
+	// Processes of the same user elsewhere don't count for its limit.
 	busy, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "for i in $(seq 30); do sleep 1000 & done; echo up; wait"}, Env: testEnv})
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +256,7 @@ func TestTasksOfOneMachineAreApart(t *testing.T) {
 	_ = busy.Close()
 }
 
-func TestATasksEndEndsEverything(t *testing.T) {
+func TestTaskEndKillsItsProcesses(t *testing.T) {
 	b := newTask(t)
 	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", "(setsid sh -c 'exec sleep 1009.5' &); echo up; sleep 1009.5"}, Env: testEnv})
 	if err != nil {
@@ -311,7 +310,7 @@ func startBridge(t *testing.T, socket string, uid uint32) (*bridge.Client, *exec
 	return c, cmd
 }
 
-func TestBridgeReachesTheAgentForItsOwnUserOnly(t *testing.T) {
+func TestOnlyTheAgentsUserCanBridge(t *testing.T) {
 	b := newTask(t)
 	c, cmd := startBridge(t, b.socket, 0)
 	for range 20 {
@@ -356,14 +355,14 @@ func TestBridgeReachesTheAgentForItsOwnUserOnly(t *testing.T) {
 	refused("by the peer's user", io.ErrUnexpectedEOF)
 }
 
-func TestTaskWithoutNetworkHasItsOwnLoopbackOnly(t *testing.T) {
+func TestTaskWithoutNetworkHasOnlyLoopback(t *testing.T) {
 	b := newTask(t, "--no-network")
 	if r := b.sh(t, "ls /sys/class/net 2>/dev/null; cat /proc/net/dev | tail -n +3 | cut -d: -f 1; cat /proc/net/route | wc -l"); strings.TrimSpace(r.stdout) != "lo\n1" {
 		t.Errorf("%+v", r)
 	}
 }
 
-func TestAnAgentThatCannotServeSaysWhy(t *testing.T) {
+func TestAgentReportsWhyItCannotServe(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
@@ -379,9 +378,9 @@ func TestAnAgentThatCannotServeSaysWhy(t *testing.T) {
 	}
 }
 
-// An agent whose socket is gone, or another's, can't be reached by anybody: it
-// ends, and what it runs with it.
-func TestAgentsOfNobodyEnd(t *testing.T) {
+// No client can reach an agent whose socket is missing or another one's. It ends, with all its
+// commands.
+func TestOrphanedAgentsEnd(t *testing.T) {
 	for name, lose := range map[string]func(socket string) error{
 		"gone": os.Remove,
 		"another's": func(socket string) error {

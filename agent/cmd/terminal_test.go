@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A person sits at a terminal: types, and waits for what must come.
+// A person types at a terminal, and waits for expected output.
 type person struct {
 	t      testing.TB
 	s      *agent.Session
@@ -50,7 +50,7 @@ func (p *person) types(text string) {
 	p.typed = end
 }
 
-// next takes in one event.
+// next handles one event.
 func (p *person) next() {
 	p.t.Helper()
 	event, err := p.s.Next()
@@ -72,7 +72,7 @@ func (p *person) next() {
 	}
 }
 
-// sees waits until a stream has shown text, and forgets all up to it.
+// sees waits until a stream has shown text, and drops everything up to it.
 func (p *person) sees(stream int, text string) {
 	p.t.Helper()
 	for !strings.Contains(p.seen[stream], text) {
@@ -152,7 +152,7 @@ func TestTerminalPython(t *testing.T) {
 	p.types("print('out'); import sys; print('err', file=sys.stderr)\n")
 	p.sees(1, "out\r\n")
 	p.sees(2, "err\r\n")
-	// Many short sleeps: a signal that comes just before a sleep doesn't end it.
+	// Many short sleeps: a signal shortly before a sleep doesn't end it.
 	p.types("print('be' + 'fore', flush=True); [time.sleep(0.01) for _ in range(100000)]\n")
 	p.sees(1, "before\r\n")
 	p.types("\x03")
@@ -166,8 +166,8 @@ func TestTerminalPython(t *testing.T) {
 	}
 }
 
-// TestTerminalShell has job control: a job is interrupted, stopped and goes on,
-// and the shell lives; a secret isn't echoed.
+// A shell on a terminal has job control: a job can be interrupted, stopped and continued, and the
+// shell survives. A secret isn't echoed.
 func TestTerminalShell(t *testing.T) {
 	b := newBed(t, 0)
 	p := b.sit(t, agent.Start{Argv: []string{"sh", "-c", "exec bash --norc --noediting -i 2>&1"}})
@@ -209,8 +209,8 @@ func TestTerminalShell(t *testing.T) {
 	}
 }
 
-// TestTerminalJobs is job control with stderr apart, for which a shell must use
-// its controlling terminal: dash does, bash uses descriptor 2.
+// Job control works with a separate stderr in shells that use their controlling terminal. Dash
+// does; bash uses descriptor 2.
 func TestTerminalJobs(t *testing.T) {
 	b := newBed(t, 0)
 	p := b.sit(t, agent.Start{Argv: []string{"dash", "-i"}})
@@ -230,8 +230,8 @@ func TestTerminalJobs(t *testing.T) {
 	}
 }
 
-// TestTerminalEnd closes the stdin of programs that read to its end, in the
-// middle of a line and after one.
+// The test closes the stdin of programs that read to its end, in the middle of a line and after
+// one.
 func TestTerminalEnd(t *testing.T) {
 	b := newBed(t, 0)
 	for _, text := range []string{"", "a line\n", "half a line"} {
@@ -274,8 +274,7 @@ func TestTerminalHangUp(t *testing.T) {
 	}
 }
 
-// TestTerminalFlood has a terminal carry megabytes: nothing is lost, and a
-// client that doesn't read stops the program.
+// A terminal carries megabytes without loss. A client that doesn't read blocks the program.
 func TestTerminalFlood(t *testing.T) {
 	b := newBed(t, 0)
 	p := b.sit(t, agent.Start{Argv: []string{"sh", "-c", "stty -onlcr; seq 1 500000; echo end >&2"}})
@@ -286,8 +285,8 @@ func TestTerminalFlood(t *testing.T) {
 	}
 }
 
-// TestTerminalInput types more than a terminal holds to a program that doesn't read
-// yet: lines wait, none is lost.
+// The test types more than a terminal's buffer to a program that doesn't read yet. Lines wait, and
+// none is lost.
 func TestTerminalInput(t *testing.T) {
 	b := newBed(t, 0)
 	p := b.sit(t, agent.Start{Argv: []string{"sh", "-c", "stty -echo; echo on; until test -e go; do sleep 0.01; done; exec md5sum"}})
@@ -320,7 +319,7 @@ func TestTerminalInput(t *testing.T) {
 func TestSignal(t *testing.T) {
 	b := newBed(t, 0)
 	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c",
-		`trap 'echo leader' USR1; sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & wait; wait`}, Env: testEnv}) // both have their traps by then
+		`trap 'echo leader' USR1; sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & wait; wait`}, Env: testEnv}) // both have set their traps when "on" is printed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +336,7 @@ func TestSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Signal("SIGNONE"); err != nil { // cuts us off, and harms nobody
+	if err := s.Signal("SIGNONE"); err != nil { // the agent breaks the session; other clients are unaffected
 		t.Fatal(err)
 	}
 	for err = nil; err == nil; {

@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// TestSmallSegmentsCount: the kernel keeps much more for a segment than was sent in it.
-// An honest server that is slow goes on.
+// The kernel keeps much more memory for a segment than its bytes. A slow, honest server must not be
+// killed.
 func TestSmallSegmentsCount(t *testing.T) {
 	b := newBed(t, 0)
 	const connect = `
@@ -48,9 +48,9 @@ print("served", served)`
 	}
 }
 
-// TestProgramsCannotAskAboutSockets: the agent's socket for that, which has a number once it
-// has asked, is its own.
-func TestProgramsCannotAskAboutSockets(t *testing.T) {
+// Programs can't use the agent's sock_diag socket, although it gets a number when the agent first
+// uses it.
+func TestProgramsCannotUseSockDiag(t *testing.T) {
 	b := newBed(t, 0)
 	const script = `
 import errno, os, socket
@@ -66,8 +66,8 @@ except OSError as e: print(errno.errorcode[e.errno])`
 	}
 }
 
-// TestLocksAreBoundedWithoutMarks: an agent that can't switch users doesn't know whose a
-// lock is. In a runner with processes of its own it takes all for each command's.
+// An agent that can't switch users doesn't know which command holds a lock. In a runner with its
+// own PID namespace it counts all locks for each command.
 func TestLocksAreBoundedWithoutMarks(t *testing.T) {
 	need.Sandboxes(t)
 	b := newPlainAlone(t)
@@ -87,8 +87,8 @@ print("held", many)`
 	}
 }
 
-// newPlainAlone starts an agent without privileges that is the first process of its
-// own namespace.
+// newPlainAlone starts an agent without privileges that is the first process of its own PID
+// namespace.
 func newPlainAlone(t *testing.T) *bed {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-plain")

@@ -74,7 +74,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestUpdateDescribesOneFile as a Stat right after it would.
+// The description of a written file is the same as a Stat's immediately afterwards.
 func TestUpdateDescribesOneFile(t *testing.T) {
 	b := newBed(t, 0)
 	updated, err := b.update(t, agent.Update{Write: []agent.Write{{Path: "d/f", Size: 3, Mode: 0o640}}}, "abc")
@@ -221,7 +221,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestUpdateBroken ends the stream in the middle of a file.
+// The stream breaks in the middle of a file.
 func TestUpdateBroken(t *testing.T) {
 	b := newBed(t, 0)
 	b.put(t, agent.Write{Path: "a", Size: 3}, "old")
@@ -231,8 +231,8 @@ func TestUpdateBroken(t *testing.T) {
 	wait.For(t, "the old file is all there is", func() bool { return b.sh(t, "cat a; ls -A").stdout == "olda\n" })
 }
 
-// TestUpdateRace has user code swap a directory for a link out of the
-// workspace, and back, while files are written and deleted there.
+// User code swaps a directory and a link to a place outside of the workspace, while files are
+// written and deleted there.
 func TestUpdateRace(t *testing.T) {
 	b := newBed(t, 0)
 	b.sh(t, "mkdir -p /tmp/victim d; chmod 755 d; echo keep >/tmp/victim/keep")
@@ -258,10 +258,9 @@ func TestUpdateRace(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenCanBeExecutedAtOnce has commands start while programs are written.
-// A child has the agent's descriptors until it executes its own program, and the
-// kernel refuses to execute a file that is open for writing.
-func TestWhatIsWrittenCanBeExecutedAtOnce(t *testing.T) {
+// Commands start while programs are written. A child has the agent's descriptors until its exec,
+// and the kernel refuses to execute a file that is open for writing.
+func TestWrittenProgramsCanBeExecutedImmediately(t *testing.T) {
 	b := newBed(t, 0)
 	done := make(chan struct{})
 	var others sync.WaitGroup

@@ -7,9 +7,9 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// TestUsageWhileItRuns: what a command holds and has used is seen while it runs, beside another
-// one, without control groups: each has its own figures. Local's TestLiveUsage has the groups.
-func TestUsageWhileItRuns(t *testing.T) {
+// The usage of a running command is reported separately from another one's, without control groups.
+// Local's TestLiveUsage tests groups.
+func TestUsageOfRunningCommands(t *testing.T) {
 	b := newBed(t, 0)
 	session := func(id, script string) *agent.Session {
 		s, err := b.session(t, agent.Start{ID: id, Argv: []string{"perl", "-e", script}, Env: testEnv, Stdin: true})
@@ -18,7 +18,7 @@ func TestUsageWhileItRuns(t *testing.T) {
 		}
 		return s
 	}
-	// Its child holds the memory. Each says when it has what it will have, and ends with its stdin.
+	// Its child holds the memory. Each prints when it holds everything, and ends with its stdin.
 	holds := session("holds", `$| = 1; if (!fork) { $x = "x" x 100_000_000; print "on\n"; <STDIN>; exit } wait`)
 	spins := session("spins", `$| = 1; alarm 600; 1 while do { @t = times; $t[0] + $t[1] < 0.5 }; print "on\n"; <STDIN>`)
 	defer holds.Close()

@@ -8,13 +8,13 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// warm has the bed load an interpreter.
+// warm makes the bed load an interpreter.
 func (b *bed) warm(t testing.TB, env []string, modules ...string) (agent.Warmed, error) {
 	t.Helper()
 	return agent.WarmAgent(t.Context(), b.dial(t), agent.Warm{Interpreter: agent.InterpreterPython, Modules: modules, Env: env})
 }
 
-// newWarmBed is a bed with a zygote.
+// newWarmBed returns a bed with a zygote.
 func newWarmBed(t testing.TB, modules ...string) *bed {
 	t.Helper()
 	b := newBed(t, 100, "--zygote")
@@ -28,7 +28,7 @@ func newWarmBed(t testing.TB, modules ...string) *bed {
 	return b
 }
 
-// temperature runs a command to its end, and returns how it was started, too.
+// temperature runs a command to its end, and also returns how it was started.
 func (b *bed) temperature(t testing.TB, start agent.Start, stdin string) (result, agent.Started) {
 	t.Helper()
 	if start.Env == nil {
@@ -58,7 +58,7 @@ func (b *bed) temperature(t testing.TB, start agent.Start, stdin string) (result
 	return b.finish(t, s), event.Started
 }
 
-// likeCold are programs whose result must be the same, whichever way they are started.
+// likeCold are programs whose result must not depend on how they are started.
 var likeCold = []struct {
 	name  string
 	argv  []string
@@ -137,7 +137,7 @@ var likeCold = []struct {
 	{name: "big arguments", argv: []string{"-c", "import sys; print(len(sys.argv[1]), len(sys.argv))", strings.Repeat("x", 100<<10), strings.Repeat("ü", 50<<10)}},
 }
 
-// likeColdFiles are the programs' files.
+// likeColdFiles creates the programs' files.
 const likeColdFiles = `mkdir sub
 echo 'import sys; print(sys.argv, sys.path[0], __file__, __name__)' | tee sub/rel.py modu.py > file.py
 printf 'def f():\n    raise KeyError("k")\nf()\n' | tee sub/boom.py > boom.py
@@ -147,9 +147,9 @@ echo 'import sys; sys.exit(3)' > sub/leaves.py
 echo 'print(sorted((k, repr(v)[:60]) for k, v in globals().items()))' > globals.py
 printf 'import multiprocessing\ndef f(x): return x*x\nif __name__ == "__main__":\n  multiprocessing.set_start_method("fork")\n  with multiprocessing.Pool(2) as p: print(p.map(f, range(4)))\n' > pool.py`
 
-// Every program has the same output, errors and end, whether it was started from the zygote or
+// Every program has the same output, errors and exit, whether it was started from the zygote or
 // executed.
-func TestWarmIsLikeCold(t *testing.T) {
+func TestWarmAndColdStartsGiveTheSameResult(t *testing.T) {
 	hot, cold := newWarmBed(t, "json", "decimal", "random", "logging"), newBed(t, 100)
 	for _, b := range []*bed{hot, cold} {
 		if r := b.sh(t, likeColdFiles); r.exit.Code != 0 {
@@ -174,7 +174,7 @@ func TestWarmIsLikeCold(t *testing.T) {
 	}
 }
 
-// addresses takes out where objects are.
+// addresses removes addresses of objects.
 func addresses(text string) string {
 	parts := strings.Split(text, " at 0x")
 	for i, part := range parts[1:] {
@@ -183,15 +183,16 @@ func addresses(text string) string {
 	return strings.Join(parts, " at ")
 }
 
-// What the zygote can't do as a new interpreter would is executed, and the reason is reported.
-func TestWhatIsStartedCold(t *testing.T) {
+// A command that the zygote can't run like a new interpreter is started cold, and the reason is
+// reported.
+func TestUnsuitableCommandsStartCold(t *testing.T) {
 	b := newWarmBed(t, "json")
 	if r := b.sh(t, "mkdir shadow home; mkdir -p home/.local/lib/python"+b.version(t)+"/site-packages; echo 'print(1)' > x.py; cp x.py shadow/x.py; cp x.py shadow/json.py; cp x.py noname; ln -s $(command -v python3) python3; : > data"); r.exit.Code != 0 {
 		t.Fatalf("%+v", r)
 	}
 	env := func(more ...string) []string { return append(append([]string{}, testEnv...), more...) }
 	for reason, start := range map[string]agent.Start{
-		"another program":              {Argv: []string{"true"}},
+		"other than the interpreter":   {Argv: []string{"true"}},
 		"interpreter":                  {Argv: []string{"./python3", "-c", "1"}},
 		"option -u":                    {Argv: []string{"python3", "-u", "x.py"}},
 		"option -R":                    {Argv: []string{"python3", "-R", "-c", "1"}},
@@ -230,8 +231,8 @@ func (b *bed) version(t testing.TB) string {
 	return strings.TrimSpace(b.run(t, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").stdout)
 }
 
-// Nothing of one execution is in the next, and each has random numbers of its own.
-func TestNothingIsLeftForTheNextWarmStart(t *testing.T) {
+// Nothing of one execution is visible in the next, and each has its own random numbers.
+func TestWarmExecutionsAreIndependent(t *testing.T) {
 	b := newWarmBed(t, "random", "json")
 	const leave = "import os, sys, json, builtins, random\njson.left = builtins.left = sys.left = 1\nos.environ['LEFT'] = '1'\nrandom.seed(1)\nsys.path.append('/left')"
 	const look = "import os, sys, json, builtins, random\nprint(hasattr(json, 'left'), hasattr(builtins, 'left'), hasattr(sys, 'left'), 'LEFT' in os.environ, '/left' in sys.path)\nprint(random.random())"
@@ -249,8 +250,9 @@ func TestNothingIsLeftForTheNextWarmStart(t *testing.T) {
 	}
 }
 
-// A warm command has its limits, can be killed with all that it started, and has its terminal.
-func TestWarmCommandsAreHeld(t *testing.T) {
+// A warm command has its limits and its terminal, and can be killed with everything that it
+// started.
+func TestWarmCommandsHaveTheirLimits(t *testing.T) {
 	b := newWarmBed(t, "json")
 	start := agent.Start{Argv: []string{"python3", "-c", "open('/workspace/big', 'wb').write(b'x' * 100000)"}, Limits: &agent.Limits{FileSize: 5000, OpenFiles: 16}}
 	if r, started := b.temperature(t, start, ""); !started.Warm || r.exit.Code != 1 || !strings.Contains(r.stderr, "File too large") {

@@ -11,7 +11,8 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// A module that can't be loaded is named, with the interpreter's error, and nothing is left.
+// The error for a module that can't be loaded names it and has the interpreter's message. No
+// process is left.
 func TestModulesThatCannotBeLoaded(t *testing.T) {
 	b := newBed(t, 100, "--zygote")
 	for module, want := range map[string]string{
@@ -32,7 +33,7 @@ func TestModulesThatCannotBeLoaded(t *testing.T) {
 	}
 }
 
-// unforkable are modules that a zygote refuses, each with a part of the reason.
+// unforkable are modules that a zygote rejects, each with a part of the reason.
 var unforkable = map[string]struct{ source, reason string }{
 	"threads": {"import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()", "starts threads"},
 	"opens":   {"f = open('/etc/passwd')", "keeps /etc/passwd open"},
@@ -40,8 +41,8 @@ var unforkable = map[string]struct{ source, reason string }{
 	"leaves":  {"import tempfile\nd = tempfile.mkdtemp()", "leaves /tmp/"},
 }
 
-// PYTHONPATH is refused: its directories may change.
-func TestZygotesWithASearchPath(t *testing.T) {
+// PYTHONPATH is rejected, because its directories may change.
+func TestZygotesRefusePythonPath(t *testing.T) {
 	_, err := newBed(t, 100, "--zygote").warm(t, append([]string{"PYTHONPATH=/workspace"}, testEnv...), "json")
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Code != agent.ErrInvalid || !strings.Contains(e.Message, "PYTHONPATH") {
@@ -49,7 +50,8 @@ func TestZygotesWithASearchPath(t *testing.T) {
 	}
 }
 
-// A module whose import leaves what a fork can't have, or what commands can't use, is refused.
+// A module is rejected if its import leaves something that a fork can't keep or that commands can't
+// use.
 func TestModulesThatCannotBeForked(t *testing.T) {
 	b := newBed(t, 100, "--zygote")
 	if r := b.sh(t, "python3 -m venv --without-pip venv && mv venv/lib/*/site-packages . && ln -s $PWD/site-packages venv/lib/*/"); r.exit.Code != 0 {
@@ -68,8 +70,8 @@ func TestModulesThatCannotBeForked(t *testing.T) {
 	}
 }
 
-// Nothing is imported from the runner's files as long as a child of the zygote has its
-// capabilities, though its modules try to.
+// No module is imported from the runner's files while a child of the zygote has its capabilities,
+// though its modules try to.
 func TestNothingIsImportedWithCapabilities(t *testing.T) {
 	b := newBed(t, 100, "--zygote")
 	const hook = `import os
@@ -100,7 +102,7 @@ os.register_at_fork(after_in_child=planted)`
 	}
 }
 
-// reach tries what user code could do to each process of the zygote's user.
+// reach tries everything that user code could do to processes of the zygote's user.
 const reach = `import os, signal
 found = 0
 for pid in filter(str.isdigit, os.listdir('/proc')):
@@ -124,7 +126,7 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
         except OSError: pass
 print('looked at', found > 0)`
 
-// Commands can't signal, read or change the zygote, whichever way they are started.
+// Commands can't signal, read or change the zygote, however they are started.
 func TestCommandsCannotReachTheZygote(t *testing.T) {
 	b := newWarmBed(t, "json")
 	for _, argv := range [][]string{{"python3", "-c", reach}, {"python3", "-B", "-c", reach}} {
@@ -135,13 +137,13 @@ func TestCommandsCannotReachTheZygote(t *testing.T) {
 	}
 }
 
-// One command that starts warm, and one that never does.
+// The first command starts warm, the second one never does.
 var (
 	warmStart  = agent.Start{Argv: []string{"python3", "-c", "print(1)"}}
 	otherStart = agent.Start{Argv: []string{"echo", "1"}}
 )
 
-// signal has root of the runner signal the zygote and all its children.
+// signal makes root of the runner signal the zygote and all its children.
 func (b *bed) signal(t testing.TB, signal string) {
 	t.Helper()
 	r, _ := b.temperature(t, agent.Start{Argv: []string{"python3", "-c", `import os, signal
@@ -154,9 +156,9 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
 	}
 }
 
-// Root of the runner can end or stop the zygote. Commands are started cold then, with a terminal too,
-// and the runner's other commands don't wait for them.
-func TestCommandsWithoutTheirZygote(t *testing.T) {
+// Root of the runner can kill or stop the zygote. Then commands start cold, also with a terminal,
+// and other commands don't wait for them.
+func TestCommandsStartColdWithoutTheirZygote(t *testing.T) {
 	for _, signal := range []string{"SIGKILL", "SIGSTOP"} {
 		t.Run(signal, func(t *testing.T) {
 			b := newWarmBed(t, "json")
@@ -201,8 +203,8 @@ func TestCommandsWithoutTheirZygote(t *testing.T) {
 	}
 }
 
-// A zygote whose children can't start isn't accepted.
-func TestZygotesWhoseChildrenFail(t *testing.T) {
+// A zygote whose children can't start is rejected.
+func TestZygotesWhoseChildrenFailAreRejected(t *testing.T) {
 	b := newBed(t, 100, "--zygote")
 	const vanish = "import os, sys\nos.register_at_fork(after_in_child=lambda: sys.modules.pop('vanish'))"
 	r := b.run(t, "sh", "-c", `python3 -m venv --without-pip venv && cd venv/lib/*/site-packages && printf '%s\n' "$0" > vanish.py`, vanish)
@@ -226,8 +228,8 @@ while time.time() < until:
             try: os.kill(int(pid), signal.SIGSTOP)
             except OSError: pass`
 
-// A command that others of its user hold up runs once at most: what may have begun isn't started
-// in another way.
+// A command whose start is held up by processes of its user runs at most once: if it may have
+// begun, it isn't started in another way.
 func TestNoCommandRunsTwice(t *testing.T) {
 	b := newWarmBed(t, "json")
 	s, err := b.session(t, agent.Start{Argv: []string{"python3", "-c", stopper}, Env: testEnv})

@@ -6,15 +6,15 @@ import (
 	"io"
 )
 
-// ArchivedName is what the agent is called in an archive.
+// ArchivedName is the agent's file name in an archive.
 const ArchivedName = "rockpool-agent"
 
-// block is what the parts of a tar archive are multiples of; two of zeros end it.
+// block is the block size of tar archives, in bytes. Two blocks of zeros end an archive.
 const block = 512
 
-// Archive returns a tar archive with the agent for an architecture, executable,
-// and nothing else; the same bytes for the same agent. Nomad makes what it fetches
-// executable only if it is so in an archive.
+// Archive returns a tar archive that contains only the agent for an architecture, as an executable
+// file. The same agent always gives the same bytes. Nomad needs an archive: a file that it fetches
+// directly isn't executable.
 func Archive(arch string) (*io.SectionReader, error) {
 	body, err := open(arch)
 	if err != nil {
@@ -30,13 +30,13 @@ func Archive(arch string) (*io.SectionReader, error) {
 	return io.NewSectionReader(a, 0, (1+blocks+2)*block), nil
 }
 
-// An archive is put together as it is read: the agent isn't copied.
+// An archive is assembled while it is read, so that the agent isn't copied.
 type archive struct {
 	head []byte // of one block
 	body *io.SectionReader
 }
 
-// ReadAt implements io.ReaderAt, of an archive that never ends.
+// ReadAt implements io.ReaderAt. The archive is followed by an endless sequence of zeros.
 func (a archive) ReadAt(p []byte, at int64) (n int, err error) {
 	for n < len(p) {
 		rest, here := p[n:], at+int64(n)

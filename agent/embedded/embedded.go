@@ -1,5 +1,5 @@
-// Package embedded holds the agent's binaries, built for the machines that
-// runners are on, so that a server brings them along.
+// Package embedded contains the agent's programs for all architectures of runners. So a server
+// always has the agent that matches it.
 package embedded
 
 import (
@@ -8,13 +8,14 @@ import (
 	"io"
 )
 
-// The directory is embedded rather than its files, so that this builds before
-// they do.
+// The directory is embedded rather than its files, so that this package also builds before the
+// agents.
 //
 //go:embed bin
 var binaries embed.FS
 
-// Binary returns the agent for an architecture, as GOARCH names it.
+// Binary returns the agent for an architecture, named as in GOARCH. The error says that this server
+// was built without it.
 func Binary(arch string) ([]byte, error) {
 	binary, err := binaries.ReadFile(path(arch))
 	if err != nil {
@@ -25,7 +26,7 @@ func Binary(arch string) ([]byte, error) {
 
 func path(arch string) string { return "bin/agent-linux-" + arch }
 
-// open returns the agent for an architecture, of which nothing is copied.
+// open returns the agent for an architecture without copying it.
 func open(arch string) (*io.SectionReader, error) {
 	f, err := binaries.Open(path(arch))
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Prefix is the path below which Files has everything.
+// Prefix is the path prefix of everything that Files serves.
 const Prefix = "/agent/"
 
-// Arches are the architectures that agents are built for, as GOARCH names them.
+// Arches are the architectures for which agents are built, named as in GOARCH.
 var Arches = []string{"amd64", "arm64"}
 
-// Files serves each agent, and each agent's archive, at Prefix and its SHA-256 in
-// hexadecimal digits, to everybody. What such an address has never changes, so that
-// Nomad can fetch it hours later. It is for any number of goroutines.
+// Files serves each agent and each agent's archive to everybody, at Prefix followed by its SHA-256
+// in hexadecimal. The content of an address never changes, so that Nomad can fetch it hours later.
+// It is safe for concurrent use.
 type Files struct {
 	files    map[string]file
 	archives map[string]string // names by architecture
@@ -28,7 +28,7 @@ type file struct {
 	kind string
 }
 
-// NewFiles returns the agents that are embedded.
+// NewFiles returns a handler for the embedded agents.
 func NewFiles() (*Files, error) {
 	f := &Files{files: map[string]file{}, archives: map[string]string{}}
 	for _, arch := range Arches {
@@ -58,7 +58,7 @@ func (f *Files) add(kind string, open func() (*io.SectionReader, error)) (name s
 	return name, nil
 }
 
-// ArchiveSum returns the SHA-256 of an architecture's archive; "" if there is none.
+// ArchiveSum returns the SHA-256 of an architecture's archive in hexadecimal; "" if there is none.
 func (f *Files) ArchiveSum(arch string) string { return f.archives[arch] }
 
 // ServeHTTP implements http.Handler.
@@ -67,11 +67,11 @@ func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found, ok := f.files[name]
 	switch {
 	case !ok:
-		http.Error(w, "no agent of this server has this checksum", http.StatusNotFound)
+		http.Error(w, "this server has no agent with this checksum", http.StatusNotFound)
 		return
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "an agent can be fetched only", http.StatusMethodNotAllowed)
+		http.Error(w, "use GET or HEAD to fetch an agent", http.StatusMethodNotAllowed)
 		return
 	}
 	content, err := found.open()

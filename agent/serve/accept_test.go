@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A scarceListener fails as accept(2) does on a machine that has no descriptors left.
+// A scarceListener fails as accept(2) does on a machine without free descriptors.
 type scarceListener struct {
 	net.Listener
 	fails []error
@@ -28,8 +28,8 @@ func (l *scarceListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestServeOutlastsAFullMachine: who takes the machine's descriptors ends no agent.
-func TestServeOutlastsAFullMachine(t *testing.T) {
+// The agent must survive a program that uses up the machine's descriptors.
+func TestServeRetriesWithoutDescriptors(t *testing.T) {
 	inner, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)

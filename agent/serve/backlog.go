@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	segmentSize = 64 << 10 // how much of a backlog is allocated, sent and freed at once
-	maxSpare    = 8        // segments that are kept for what comes: what a client acknowledges at once
+	segmentSize = 64 << 10 // bytes that a backlog allocates, sends and frees together
+	maxSpare    = 8        // free segments kept for reuse: about the bytes of one acknowledgement
 
-	// Sizes of terminals are held beside the budget: the client sets them,
-	// and they must not be lost when a program floods.
+	// Sizes of terminals don't count for the budget: clients cause them, and a flood of output must
+	// not displace them.
 	maxSizes = 4 << 10 / agent.ResizedFrameSize
 )
 
-// A backlog is the output that wasn't acknowledged yet, and the sizes that
-// terminals got in between, as the frames in which it is sent. A place in it is a position: the number of frame bytes before it
-// since the start. It is not safe for concurrent use, but what from returned
-// may be read as long as quiet isn't moved beyond it.
+// A backlog holds output that wasn't acknowledged, and the sizes that the terminals got in between,
+// as frames that are ready to be sent. A position is a number of frame bytes since the start. A
+// backlog isn't safe for concurrent use. However, frames that from returned may be read without the
+// lock while quiet is at or before their position.
 type backlog struct {
 	segments []segment
-	spare    [][]byte // of segments that were freed
-	base     int64    // output offset of the first frame that is held
-	end      int64    // output offset after the last
-	head     int64    // position of the first frame that is held
-	tail     int64    // position after the last
-	quiet    int64    // position before which no stream reads what from returned
+	spare    [][]byte // buffers of freed segments
+	base     int64    // output offset of the first frame held
+	end      int64    // output offset after the last frame
+	head     int64    // position of the first frame held
+	tail     int64    // position after the last frame
+	quiet    int64    // position before which no stream reads frames any longer: buffers there may be reused
 
-	last    time.Duration // of the newest frame; none is older than the one before it
-	sizes   int           // frames held that are sizes
-	acked   int64         // output offset before which everything was acknowledged
-	resized time.Duration // until when sizes were
+	last    time.Duration // time of the newest frame; times never decrease
+	sizes   int           // number of held frames that are sizes
+	acked   int64         // output offset up to which output was acknowledged
+	resized time.Duration // time up to which sizes were acknowledged
 }
 
 type segment struct {
@@ -48,8 +48,8 @@ func (b *backlog) append(stream byte, at time.Duration, data []byte) {
 	b.end += int64(len(data))
 }
 
-// resize appends a size. It is later than everything before it: clients know
-// sizes by their time.
+// resize appends a size. Its time is later than that of every frame before it, because clients
+// identify sizes by their time.
 func (b *backlog) resize(at time.Duration, size agent.Size) {
 	s := b.room(agent.ResizedFrameSize)
 	b.last = max(b.last.Truncate(time.Microsecond)+time.Microsecond, at.Truncate(time.Microsecond))
@@ -57,7 +57,7 @@ func (b *backlog) resize(at time.Duration, size agent.Size) {
 	b.sizes++
 }
 
-// room returns the segment that a frame of size bytes is to be appended to.
+// room returns a segment with space for a frame of size bytes.
 func (b *backlog) room(size int) *segment {
 	last := len(b.segments) - 1
 	if last < 0 || len(b.segments[last].buf)+size > segmentSize {
@@ -65,7 +65,7 @@ func (b *backlog) room(size int) *segment {
 		if n := len(b.spare); n > 0 {
 			next.buf, b.spare = b.spare[n-1], b.spare[:n-1]
 		} else if last >= 0 {
-			// The first is made to measure, since most commands print little.
+			// The first segment has the size of its first frame, since most commands print little.
 			next.buf = make([]byte, 0, segmentSize)
 		}
 		b.segments = append(b.segments, next)
@@ -75,9 +75,9 @@ func (b *backlog) room(size int) *segment {
 	return &b.segments[last]
 }
 
-// ack forgets every output frame that lies before offset as a whole, and every
-// size that was set until resized or has such output behind it. It returns the
-// number of bytes of output frames that were freed.
+// ack frees every output frame that lies completely before offset. It frees every size that was set
+// up to resized, or that has freed output after it. It returns the bytes of the freed output
+// frames.
 func (b *backlog) ack(offset int64, resized time.Duration) (freed int64) {
 	b.acked, b.resized = max(b.acked, offset), max(b.resized, min(resized, b.last))
 	for len(b.segments) > 0 {
@@ -96,7 +96,7 @@ func (b *backlog) ack(offset int64, resized time.Duration) (freed int64) {
 			b.head += size
 		}
 		if len(b.segments) == 1 && len(s.buf) < segmentSize/2 {
-			// It still has room; appending goes on behind what was freed.
+			// It has free space; appending continues behind the freed frames.
 			break
 		}
 		if cap(s.buf) >= segmentSize && len(b.spare) < maxSpare && s.at+int64(len(s.buf)) <= b.quiet {
@@ -107,8 +107,7 @@ func (b *backlog) ack(offset int64, resized time.Duration) (freed int64) {
 	return freed
 }
 
-// from returns frames from a position on, as far as they lie together, and
-// the output offset after them.
+// from returns the contiguous frames at a position, and the output offset after them.
 func (b *backlog) from(position int64) (frames []byte, end int64) {
 	end = b.end
 	for i := len(b.segments) - 1; i >= 0; i-- {
@@ -121,8 +120,8 @@ func (b *backlog) from(position int64) (frames []byte, end int64) {
 	return nil, end
 }
 
-// seek returns the position of the first frame that begins at offset or after
-// it, and the rest of the frame that offset cuts, if it cuts one.
+// seek returns the position of the first frame that begins at offset or later. If offset is within
+// a frame, rest is a frame with its remaining bytes.
 func (b *backlog) seek(offset int64) (position int64, rest []byte) {
 	position, at := b.head, b.base
 	for position < b.tail && at < offset {
@@ -131,7 +130,7 @@ func (b *backlog) seek(offset int64) (position int64, rest []byte) {
 		if at+length > offset {
 			stream, _, time, data, err := agent.ParseOutput(frame[5:size])
 			if err != nil {
-				panic(err) // we made it
+				panic(err) // the agent itself encoded it
 			}
 			rest = agent.AppendOutput(nil, stream, offset, time, data[offset-at:])
 		}
@@ -141,8 +140,8 @@ func (b *backlog) seek(offset int64) (position int64, rest []byte) {
 	return position, rest
 }
 
-// frameAt returns the size of the frame that b begins with and that of its
-// data; a terminal's size has none, but the time at which it was set.
+// frameAt returns the size of the first frame in b and the length of its data, in bytes. A size of
+// a terminal has no data; for it, resized is its time.
 func frameAt(b []byte) (size, length int64, resized time.Duration) {
 	size = 4 + int64(binary.BigEndian.Uint32(b))
 	if agent.Kind(b[4]) != agent.KindResized {
@@ -150,12 +149,12 @@ func frameAt(b []byte) (size, length int64, resized time.Duration) {
 	}
 	_, resized, _, err := agent.ParseResized(b[5:size])
 	if err != nil {
-		panic(err) // we made it
+		panic(err) // the agent itself encoded it
 	}
 	return size, 0, resized
 }
 
-// withoutSizes returns the frames for a client that doesn't take sizes.
+// withoutSizes returns the frames without sizes, for a client that doesn't accept these.
 func withoutSizes(frames []byte) []byte {
 	var kept []byte
 	for rest := frames; len(rest) > 0; {

@@ -10,10 +10,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestOldClientOfTerminals speaks to today's agent with the bytes of a client of
-// protocol 2: it resizes, signals and comes back, and never gets a frame that it
-// doesn't know.
-func TestOldClientOfTerminals(t *testing.T) {
+// The current agent gets the recorded bytes of a client of protocol 2, which resizes, signals and
+// attaches again. It never sends a frame that the client doesn't know.
+func TestAgentServesClientsOfProtocol2(t *testing.T) {
 	old := recorded(t, "protocol2")
 	f := newFixture(t, commands{"cat": func(p *fakeProcess) { _, _ = io.Copy(p.stdout, p.stdin) }})
 	for _, test := range []struct {
@@ -54,9 +53,9 @@ func TestOldClientOfTerminals(t *testing.T) {
 	}
 }
 
-// TestOldAgentOfTerminals has today's client ask an agent of protocol 2 for the
-// sizes of a terminal: it asks in protocol 2, and does without them.
-func TestOldAgentOfTerminals(t *testing.T) {
+// The current client requests the sizes of a terminal from an agent of protocol 2. It sends the
+// request in protocol 2 and works without sizes.
+func TestClientWorksWithAgentsOfProtocol2(t *testing.T) {
 	old := recorded(t, "protocol2")
 	start := agent.Start{
 		ID: "x", Argv: []string{"cat", "-"}, Env: []string{"A=1"}, Dir: "d", Stdin: true, TimeLimit: time.Second, OutputLimit: 100,

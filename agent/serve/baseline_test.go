@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// recorded returns the frames of a protocol by their names.
+// recorded returns the recorded frames of a protocol by their names.
 func recorded(t *testing.T, protocol string) map[string][]byte {
 	t.Helper()
 	file, err := os.Open("../testdata/" + protocol + ".txt")
@@ -39,7 +39,7 @@ func recorded(t *testing.T, protocol string) map[string][]byte {
 	return frames
 }
 
-// oldResponse is what a client of protocol 1 knows of a Response, and accepts.
+// oldResponse has the members of a Response that a client of protocol 1 knows and accepts.
 type oldResponse struct {
 	Protocol   int
 	Version    string
@@ -50,9 +50,9 @@ type oldResponse struct {
 	Error *struct{ Code, Message string }
 }
 
-// TestOldClient speaks to today's agent with the bytes of a client of protocol
-// 1, and takes its answers apart as that did.
-func TestOldClient(t *testing.T) {
+// The current agent gets the recorded bytes of a client of protocol 1. Its answers are decoded as
+// that client did.
+func TestAgentServesClientsOfProtocol1(t *testing.T) {
 	old := recorded(t, "protocol1")
 	f := newFixture(t, map[string]func(*fakeProcess){"cat": func(p *fakeProcess) { _, _ = io.Copy(p.stdout, p.stdin) }})
 	for _, test := range []struct {
@@ -116,8 +116,7 @@ func asBytes(kinds []agent.Kind) (b []byte) {
 	return b
 }
 
-// oldAgent answers one request with recorded frames, and returns the bytes that
-// it was asked with.
+// oldAgent answers one request with recorded frames and returns the bytes of the request.
 func oldAgent(t *testing.T, answers ...[]byte) (net.Conn, <-chan []byte) {
 	ours, theirs := net.Pipe()
 	asked := make(chan []byte, 1)
@@ -136,9 +135,9 @@ func oldAgent(t *testing.T, answers ...[]byte) (net.Conn, <-chan []byte) {
 	return ours, asked
 }
 
-// TestOldAgent has today's client ask an agent of protocol 1: in its words, as
-// long as they do, and with an error that tells else.
-func TestOldAgent(t *testing.T) {
+// The current client sends requests to an agent of protocol 1, in that protocol where it can. Where
+// it can't, the error says so.
+func TestClientWorksWithAgentsOfProtocol1(t *testing.T) {
 	old := recorded(t, "protocol1")
 	conn, asked := oldAgent(t, old["response-ping"])
 	if response, err := agent.PingAgent(t.Context(), conn); err != nil || response.Speaks != 1 || len(response.Executions) != 1 {
@@ -214,8 +213,8 @@ func wantCode(t *testing.T, err error, code agent.ErrorCode) {
 	}
 }
 
-// TestControl resizes and signals, and measures what has limits.
-func TestControl(t *testing.T) {
+// Resizes, signals and limits work over a session.
+func TestResizeSignalAndLimits(t *testing.T) {
 	f := newFixture(t, map[string]func(*fakeProcess){"wait": func(p *fakeProcess) { <-p.killed }})
 	s := f.start(agent.Start{Argv: []string{"wait"}, Terminal: &agent.Size{Columns: 80, Rows: 24}})
 	if err := s.Resize(agent.Size{Columns: 100, Rows: 30}); err != nil {

@@ -5,26 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// How much unacknowledged output is held, in bytes of frames.
+// Limits of unacknowledged output, in bytes of frames.
 const (
 	maxHeld      = 1 << 20 // per execution
 	maxHeldInAll = 8 << 20 // per server
 )
 
-// A budget bounds the output that executions hold. An execution that holds none may always
-// hold the frames of one read, so that none can starve the others.
+// A budget bounds the unacknowledged output of all executions. An execution that holds nothing may
+// always add the frames of one read, so that no execution can starve the others.
 type budget struct {
-	wide atomic.Int32 // how many outlets have more than firstBuffer
+	wide atomic.Int32 // number of outlets with a buffer larger than firstBuffer
 
-	mu    sync.Mutex // guards what is below, and held and given of all shares
-	freed *sync.Cond
-	held  int64
+	mu    sync.Mutex // guards the fields below, and all shares
+	freed *sync.Cond // signalled when held decreases or a share is given up
+	held  int64      // bytes, by all executions
 }
 
-// A share is what one execution holds of the budget.
+// A share is one execution's part of the budget.
 type share struct {
-	held  int64
-	given bool // up: what comes is discarded
+	held    int64 // bytes
+	givenUp bool  // given up: further output is discarded
 }
 
 func newBudget() *budget {
@@ -33,15 +33,14 @@ func newBudget() *budget {
 	return b
 }
 
-// take waits until s may hold n more bytes. It returns false once s was given
-// up.
-func (b *budget) take(s *share, n int64) bool {
+// reserve reserves n bytes for s. It waits until they are free. It returns false if s was given up.
+func (b *budget) reserve(s *share, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for !s.given && s.held > 0 && (s.held+n > maxHeld || b.held+n > maxHeldInAll) {
+	for !s.givenUp && s.held > 0 && (s.held+n > maxHeld || b.held+n > maxHeldInAll) {
 		b.freed.Wait()
 	}
-	if s.given {
+	if s.givenUp {
 		return false
 	}
 	s.held += n
@@ -52,7 +51,7 @@ func (b *budget) take(s *share, n int64) bool {
 func (b *budget) free(s *share, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n == 0 || s.given {
+	if n == 0 || s.givenUp {
 		return
 	}
 	s.held -= n
@@ -60,12 +59,12 @@ func (b *budget) free(s *share, n int64) {
 	b.freed.Broadcast()
 }
 
-// giveUp frees all that s holds, now and later, and ends its waits.
+// giveUp frees the bytes of s and ends its waits. Later reservations of s fail.
 func (b *budget) giveUp(s *share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held -= s.held
 	s.held = 0
-	s.given = true
+	s.givenUp = true
 	b.freed.Broadcast()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// TestLimitedFloodFreesItsBudget cuts a large read so that it needs fewer frames than were counted.
+// A large read is cut by the output limit, so that it needs fewer frames than were reserved.
 func TestLimitedFloodFreesItsBudget(t *testing.T) {
 	for _, limit := range []int64{10, 10_000, 40_000} {
 		b := newBudget()
@@ -23,7 +23,7 @@ func TestLimitedFloodFreesItsBudget(t *testing.T) {
 	}
 }
 
-func TestFramed(t *testing.T) {
+func TestLargeReadsSplitBetweenCharacters(t *testing.T) {
 	for skip := range utf8.UTFMax {
 		data := []byte(strings.Repeat("x", skip) + strings.Repeat("漢", (maxTail+wideRead-skip)/3))
 		frame, rest := framed(data)

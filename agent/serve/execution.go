@@ -7,57 +7,58 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// drain is for how long output is still read after the command itself has
-// ended, while a child holds its pipes. It is counted from the command's end,
-// whatever the child prints, so that a child can't prolong an execution; 100 ms
-// is enough for "… > >(tee log)" and the like to finish.
+// drain is how long output is still read after the command itself has ended, while a child holds
+// its pipes. It is counted from the command's end, so a child that keeps printing can't prolong an
+// execution. 100 ms is enough for "… > >(tee log)" and similar commands to finish.
 const drain = 100 * time.Millisecond
 
-// An execution is one command, from its start until the server has stored how
-// it ended.
+// An execution is one command, from its start until the server has stored its end.
 //
 //	starting → running → draining → exited → settled
 //	    │                   └─ lost → handed out
 //	    └─ (failed: forgotten)
+//
+// Lost means that the host doesn't know how the command ended. Then clients get the held output and
+// afterwards errLost.
 type execution struct {
 	start   agent.Start
 	budget  *budget
-	ready   chan struct{} // closed when it runs, or failed to start
+	ready   chan struct{} // closed by begin: the command runs, or failed to start
 	err     error         // why it failed; set before ready is closed
 	process Process       // set before ready is closed
-	at      time.Time     // of the start
+	at      time.Time     // of the start; set before ready is closed
 	in      *stdin
 
-	measuring sync.Mutex // held while the process is asked what it uses, which takes as long as reading /proc; guards closed
-	closed    bool       // the process is
+	measuring sync.Mutex // held while usage is measured, which takes as long as reading /proc; guards closed
+	closed    bool       // process was closed
 
-	mu        sync.Mutex // guards what is below
-	news      *sync.Cond // there is something to send, or the stream was displaced
+	mu        sync.Mutex // guards the fields below
+	news      *sync.Cond // signalled when there is something to send, or the stream was replaced
 	backlog   backlog
-	share     share
-	stream    *stream // the one that follows it
-	windowNew bool    // the stdin's window moved
+	share     share   // guarded by budget.mu instead
+	stream    *stream // the client that follows it; nil: none
+	windowNew bool    // the window of stdin moved and wasn't sent
 	terminals
 	outcome
 }
 
-// terminals are the sizes of an execution's terminals.
+// terminals has the sizes of an execution's terminals.
 type terminals struct {
-	size  agent.Size
-	noted agent.Size // the one that is the last in the backlog
+	size  agent.Size // now
+	noted agent.Size // the newest one in the backlog
 }
 
 // An outcome is how an execution ends.
 type outcome struct {
-	cause   agent.Cause
-	killing sync.WaitGroup // the Kills that run
-	dying   bool           // a Kill was started
-	grace   time.Duration  // of that Kill
+	cause   agent.Cause    // why it ends; CauseSelf unless the server ends it
+	killing sync.WaitGroup // calls of Process.Kill that haven't returned
+	dying   bool           // Process.Kill was called
+	grace   time.Duration  // of that call
 	ended   bool           // the command itself has ended
-	hurry   chan struct{}  // closed to end the wait for its outputs
+	hurry   chan struct{}  // closed to end the wait for the outputs
 	hurried bool           // hurry is closed
 	exit    *agent.Exit    // set when all output is in the backlog
-	lost    bool           // set then in its place
+	lost    bool           // set instead of exit: the end is unknown
 }
 
 func newExecution(start agent.Start, budget *budget) *execution {
@@ -72,7 +73,7 @@ func newExecution(start agent.Start, budget *budget) *execution {
 	return x
 }
 
-// begin starts the command. It is called once.
+// begin starts the command. It must be called once. It closes x.ready.
 func (x *execution) begin(host Host) error {
 	defer close(x.ready)
 	x.at = time.Now()
@@ -86,8 +87,8 @@ func (x *execution) begin(host Host) error {
 	return x.err
 }
 
-// resize gives the terminals another size. That is in the backlog before what
-// the program prints at it.
+// resize gives the terminals another size. The backlog has the size before any output that the
+// program prints at it.
 func (x *execution) resize(size agent.Size) {
 	x.mu.Lock()
 	if x.ended || x.start.Terminal == nil {
@@ -95,15 +96,15 @@ func (x *execution) resize(size agent.Size) {
 		return
 	}
 	x.size = size
-	if x.backlog.sizes < maxSizes { // else it comes before the next output
+	if x.backlog.sizes < maxSizes { // else it is added before the next output
 		x.noteSize()
 	}
 	x.mu.Unlock()
 	x.process.Resize(size)
 }
 
-// noteSize adds the terminals' size to the backlog unless it is there already.
-// x.mu is held.
+// noteSize adds the terminals' size to the backlog unless it is the newest there. The caller holds
+// x.mu.
 func (x *execution) noteSize() {
 	if x.size != x.noted {
 		x.backlog.resize(time.Since(x.at), x.size)
@@ -112,7 +113,8 @@ func (x *execution) noteSize() {
 	}
 }
 
-// run follows the command to its end, and returns when its exit is set.
+// run follows the command to its end. It returns when the exit is set, or the execution counts as
+// lost.
 func (x *execution) run() {
 	stdin, stdout, stderr := x.process.Pipes()
 	var copies, feeding sync.WaitGroup
@@ -136,7 +138,7 @@ func (x *execution) run() {
 	status := x.process.Wait()
 	end := time.Now()
 	x.mu.Lock()
-	x.ended = true // from here on only run starts a Kill
+	x.ended = true // from now on only run calls Process.Kill
 	x.mu.Unlock()
 	x.checkLast(status)
 	x.linger(&copies)
@@ -159,7 +161,7 @@ func (x *execution) run() {
 		return
 	}
 	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
-		// It ended before the watch measured it.
+		// It reached the limit between two ticks of the watch.
 		x.cause = agent.CauseCPULimit
 	}
 	x.exit = &agent.Exit{
@@ -176,11 +178,10 @@ func (x *execution) run() {
 	x.news.Broadcast()
 }
 
-// linger waits for the end of the outputs, for as long as they may outlive the
-// command.
+// linger waits for the end of the outputs, for at most drain, or until hurry is closed.
 func (x *execution) linger(copies *sync.WaitGroup) {
 	done := make(chan struct{})
-	go func() { // ends before run does, which waits for copies too
+	go func() { // ends before run returns, since run waits for copies too
 		copies.Wait()
 		close(done)
 	}()
@@ -193,8 +194,8 @@ func (x *execution) linger(copies *sync.WaitGroup) {
 	}
 }
 
-// kill ends the execution, unless the command has ended: then it only ends the wait for the
-// outputs. A later kill can only shorten the grace.
+// kill ends the execution. If the command has ended, it only ends the wait for the outputs. A later
+// call can only shorten the grace.
 func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -215,14 +216,14 @@ func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 	x.killing.Go(func() { x.process.Kill(grace) })
 }
 
-// ending reports whether the command has ended or is being ended.
+// ending reports whether the command has ended or is being killed.
 func (x *execution) ending() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.ended || x.dying
 }
 
-// alive calls f unless the command has ended.
+// alive calls f with the process, unless the command has ended.
 func (x *execution) alive(f func(Process)) {
 	x.mu.Lock()
 	ended := x.ended
@@ -232,10 +233,11 @@ func (x *execution) alive(f func(Process)) {
 	}
 }
 
-// emit adds output to the backlog. It blocks while there is no room.
+// emit adds output to the backlog. It blocks while the budget is used up, so that the program
+// blocks on its pipe.
 func (x *execution) emit(stream byte, data []byte) {
 	most := int64(2*agent.OutputFrameSize + len(data))
-	if !x.budget.take(&x.share, most) {
+	if !x.budget.reserve(&x.share, most) {
 		return
 	}
 	held, over := x.add(stream, data)
@@ -245,8 +247,8 @@ func (x *execution) emit(stream byte, data []byte) {
 	}
 }
 
-// add appends data as far as the output limit allows, and returns how many bytes
-// of frames that made, and whether there was more than the limit.
+// add appends data up to the output limit. It returns the size of the new frames in bytes, and
+// whether data exceeded the limit.
 func (x *execution) add(stream byte, data []byte) (held int64, over bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -255,7 +257,7 @@ func (x *execution) add(stream byte, data []byte) (held int64, over bool) {
 			over = true
 			data = data[:left]
 			if x.cause == agent.CauseSelf {
-				// Even if the command itself has ended meanwhile: it printed too much.
+				// The command may have ended meanwhile: it printed too much all the same.
 				x.cause = agent.CauseOutputLimit
 			}
 		}
@@ -271,7 +273,7 @@ func (x *execution) add(stream byte, data []byte) (held int64, over bool) {
 	return held, over
 }
 
-// ack forgets output before offset, and the sizes that were set until resized.
+// ack frees the output before offset and the sizes set up to resized.
 func (x *execution) ack(offset int64, resized time.Duration) {
 	x.mu.Lock()
 	freed := x.backlog.ack(offset, resized)
@@ -279,7 +281,7 @@ func (x *execution) ack(offset int64, resized time.Duration) {
 	x.budget.free(&x.share, freed)
 }
 
-// forget frees what is held. Later output is discarded.
+// forget frees everything that is held. Later output is discarded.
 func (x *execution) forget() {
 	x.budget.giveUp(&x.share)
 	x.mu.Lock()

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fakeHost's commands are functions.
+// A fakeHost runs functions as commands.
 type fakeHost struct {
 	commands map[string]func(p *fakeProcess)
 
@@ -45,7 +45,7 @@ type fakeProcess struct {
 	ended          chan struct{}
 	status         serve.Status
 	lost           bool
-	asked          int            // how often what it uses was; guarded by the host's mu
+	measured       int            // how often what it uses was; guarded by the host's mu
 	background     sync.WaitGroup // what outlives the command
 }
 
@@ -123,8 +123,8 @@ func (p *fakeProcess) Signal(name string) bool {
 	return name != "SIGNONE"
 }
 
-// Measure has used what the command's second argument says, or two cores since
-// its start, and has three processes.
+// Measure returns the usage that the command's second argument names: none, or two cores since its
+// start. It has three processes.
 func (p *fakeProcess) Measure() serve.Measure {
 	used := time.Duration(0)
 	if len(p.start.Argv) > 1 {
@@ -136,26 +136,26 @@ func (p *fakeProcess) Measure() serve.Measure {
 	return serve.Measure{CPU: used, Processes: 3}
 }
 
-// Now is of [serve.Process]: it grows with each call.
+// Now implements [serve.Process]. Its values grow with each call.
 func (p *fakeProcess) Now() (now serve.Now) {
 	p.host.mu.Lock()
 	defer p.host.mu.Unlock()
-	p.asked++
-	now.User, now.System = time.Duration(p.asked)*time.Second, time.Second
+	p.measured++
+	now.User, now.System = time.Duration(p.measured)*time.Second, time.Second
 	now.Memory, now.PeakMemory, now.Processes, now.PeakProcesses = 10<<20, 20<<20, 2, 3
 	return now
 }
 
-// Now is of [serve.Host].
+// Now implements [serve.Host].
 func (h *fakeHost) Now() (now serve.Now) {
 	now.User, now.Memory, now.Processes = time.Minute, 30<<20, 4
 	return now
 }
 
-// Excessive is of [serve.Process].
+// Excessive implements [serve.Process].
 func (p *fakeProcess) Excessive() bool { return p.start.Argv[0] == "excessive" }
 
-// Refused is of [serve.Process]: "crowded" was refused a fork.
+// Refused implements [serve.Process]: the command "crowded" was refused a fork.
 func (p *fakeProcess) Refused() int64 {
 	if p.start.Argv[0] == "crowded" {
 		return 1
@@ -200,7 +200,7 @@ func (h *fakeHost) Open(path string) (agent.FileInfo, io.ReadSeekCloser, error) 
 	return info, fakeFile{strings.NewReader(text), eof{}}, nil
 }
 
-// A fakeFile is a text, and what comes after it.
+// A fakeFile is a text, followed by more.
 type fakeFile struct {
 	*strings.Reader
 	then io.Reader
@@ -304,7 +304,7 @@ func (h *fakeHost) Update(update agent.Update) (func(func(i int) io.Reader) (age
 	}, nil
 }
 
-// A fixture is a server over a fake host.
+// A fixture is a server with a fake host.
 type fixture struct {
 	t      *testing.T
 	host   *fakeHost
@@ -347,7 +347,7 @@ func (f *fixture) attach(id string, offset int64) *agent.Session {
 	return s
 }
 
-// follow reads to the exit, acknowledging or not.
+// follow reads to the exit. It acknowledges output on request.
 func (f *fixture) follow(s *agent.Session, ack bool) (output string, events []agent.Event, exit agent.Exit) {
 	f.t.Helper()
 	var all strings.Builder

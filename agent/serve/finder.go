@@ -11,13 +11,13 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// search answers with what a search finds.
+// search runs a search and answers with its matches.
 func (t *transfer) search(request agent.Request) error {
 	search := *request.Search
 	if err := checkSearch(search); err != nil {
 		return err
 	}
-	ctx, stop := whileThere(t.conn, t.frames)
+	ctx, stop := untilClosed(t.conn, t.frames)
 	defer stop()
 	found, err := t.server.host.Search(ctx, search)
 	if err != nil {
@@ -38,26 +38,26 @@ func checkSearch(search agent.Search) error {
 	_, err := path.Match(search.Name, "")
 	switch {
 	case err != nil:
-		return invalid("name", "isn't a pattern")
+		return invalid("name", "isn't a valid pattern")
 	case search.Name == "" && len(search.Text) == 0:
-		return invalid("name", "either a name or a text must be given")
+		return invalid("name", "a name or a text is required")
 	case bytes.ContainsAny(search.Text, "\n\x00"):
-		return invalid("text", "must be without a line feed and NUL")
+		return invalid("text", "must not contain a line feed or NUL")
 	case search.Most < 1 || search.Most > agent.MaxMatches:
 		return invalid("most", fmt.Sprintf("must be 1 to %d", agent.MaxMatches))
 	}
 	return nil
 }
 
-// watch sends changes until the client leaves, or no more can come.
+// watch sends changes until the client closes the stream, or the host can't watch any longer.
 func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Watch, hello []byte) error {
 	select {
 	case s.watches <- struct{}{}:
 		defer func() { <-s.watches }()
 	default:
-		return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("the files of this runner are watched %d times already", maxWatches)}
+		return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("this runner's files already have %d watches: end one first", maxWatches)}
 	}
-	ctx, stop := whileThere(conn, frames)
+	ctx, stop := untilClosed(conn, frames)
 	defer stop()
 	t := &transfer{server: s, conn: conn, out: hello, version: agent.Protocol}
 	err := s.host.Watch(ctx, watch, func(changes agent.Changes) (err error) {
@@ -71,14 +71,14 @@ func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Wat
 		return t.flush()
 	})
 	if err == nil || ctx.Err() != nil {
-		return nil // there is nobody to tell
+		return nil // the client closed the stream
 	}
 	return t.end(err)
 }
 
-// whileThere returns a context that ends when the client closes its stream, or sends what isn't
-// due. Stop ends it, too, and the reading of frames.
-func whileThere(conn net.Conn, frames *agent.FrameReader) (ctx context.Context, stop func()) {
+// untilClosed returns a context that ends when the client closes its stream or sends an unexpected
+// frame. Stop ends it and waits for the goroutine that reads frames.
+func untilClosed(conn net.Conn, frames *agent.FrameReader) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	read := make(chan struct{})
 	go func() {
@@ -88,7 +88,7 @@ func whileThere(conn net.Conn, frames *agent.FrameReader) (ctx context.Context, 
 	}()
 	return ctx, func() {
 		cancel()
-		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the reading
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the read in progress
 		<-read
 	}
 }

@@ -25,7 +25,7 @@ func TestSearchFiles(t *testing.T) {
 	wantCode(t, err, agent.ErrInvalid)
 }
 
-func TestSearchAndWatchEndWithTheirClient(t *testing.T) {
+func TestSearchAndWatchEndWhenTheClientLeaves(t *testing.T) {
 	f := newFixture(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	searched := make(chan error, 1)
@@ -79,7 +79,7 @@ func TestWatchFiles(t *testing.T) {
 	wantCode(t, err, agent.ErrInvalid)
 }
 
-// TestWatchesAreBounded: a client too many is refused, and served once another left.
+// A watch beyond the limit is refused, and served after another one ended.
 func TestWatchesAreBounded(t *testing.T) {
 	f := newFixture(t, nil)
 	var all []*agent.Watching
@@ -105,7 +105,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestHostileAnswers: what an agent may not answer breaks the stream.
+// An invalid answer of an agent breaks the stream.
 func TestHostileAnswers(t *testing.T) {
 	frame := func(kind agent.Kind, body string) []byte { return agent.AppendFrame(nil, kind, []byte(body)) }
 	answering := func(frames ...[]byte) net.Conn {

@@ -1,9 +1,10 @@
-// Package serve is the agent's side of the protocol (see package agent) over
-// any Host: the program in a runner, or a fake in a test. It owns what doesn't
-// depend on the place: ids, output and its offsets, stdin, limits, and which
-// client follows which execution. It guarantees that output is never lost or repeated
-// between a start and KindSettled, however often streams break, and that what
-// it holds is bounded.
+// Package serve implements the agent's side of the protocol (package agent) on top of a Host: the
+// program inside a runner, or a fake in a test. It guarantees that output is neither lost nor
+// repeated between a start and KindSettled, however often streams break, and that its memory use is
+// bounded.
+//
+// It owns everything that doesn't depend on the host: ids, output and its offsets, stdin, limits of
+// time and output, and which client follows which execution.
 package serve
 
 import (
@@ -14,15 +15,15 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// A Host is where commands run. Its methods are called from many goroutines.
-// Errors that are an [*agent.Error] go to the client; others become
-// agent.ErrInternal without their text.
+// A Host runs commands. Its methods must be safe for concurrent use. Errors that are an
+// [*agent.Error] are sent to the client. The client gets every other error as agent.ErrInternal,
+// without its text.
 type Host interface {
-	// Start starts a command, in its terminal, within what Limits has the
-	// kernel enforce, and as root if it is Privileged. The limits of time and
-	// output, and the checks of Measure, are the server's business.
+	// Start starts a command in its terminal, with the limits that the kernel enforces, and as root
+	// if it is Privileged. The server itself enforces limits of time and output, and those that
+	// Measure serves for.
 	Start(start agent.Start) (Process, error)
-	// Now returns what is used in the whole place, by commands that ended, too.
+	// Now returns the usage of the whole runner, including commands that have ended.
 	Now() Now
 	Files
 	Finder
@@ -30,119 +31,117 @@ type Host interface {
 
 // A Warmer is a Host that can load an interpreter.
 type Warmer interface {
-	// Warm returns when all is loaded.
+	// Warm returns when the interpreter and its modules are loaded.
 	Warm(warm agent.Warm) (agent.Warmed, error)
 }
 
-// A WarmStarter is a Process that says whether it was started from an interpreter that was loaded,
-// and if not why; "" where there is none.
+// A WarmStarter is a Process that reports whether it was started from a preloaded interpreter. If
+// it wasn't, cold is the reason; "" if the host has none loaded.
 type WarmStarter interface {
 	StartedWarm() (warm bool, cold string)
 }
 
 // Files are a host's files.
 type Files interface {
-	// List calls each with every entry, and ends with each's error.
+	// List calls each with every entry, sorted by path. It ends with each's error.
 	List(list agent.ListDir, each func(agent.FileInfo) error) error
-	// Stat returns what path is, following a link.
+	// Stat describes the entry at path, and follows a link.
 	Stat(path string) (agent.FileInfo, error)
-	// Open opens a regular file. Size says how many bytes it has; no more will
-	// be read.
+	// Open opens a regular file. The server reads at most the Size that it returns.
 	Open(path string) (agent.FileInfo, io.ReadSeekCloser, error)
-	// Move moves an entry, and returns what it is there. It replaces nothing.
+	// Move moves an entry and returns its new description. It never replaces an entry.
 	Move(move agent.Move) (agent.FileInfo, error)
-	// Update checks all of update, and touches nothing. Then apply, which is
-	// called at most once, carries it out; content(i) gives the bytes of
-	// update.Write[i], and is called once for each file, in order; apply needn't
-	// read all. An error of such a reader ends apply, which returns it.
+	// Update checks all of update and changes nothing. Apply carries it out; it is called at most
+	// once. Content(i) returns the bytes of update.Write[i]. Apply calls it once for each file, in
+	// order, and needn't read all of it. An error of such a reader ends apply, which returns it.
 	Update(update agent.Update) (apply func(content func(i int) io.Reader) (agent.Updated, error), err error)
 }
 
-// A Finder finds a host's files. Its methods return early when ctx ends; then their result is of no use.
+// A Finder searches and watches a host's files. Its methods return early when ctx ends; their
+// result is then ignored.
 type Finder interface {
-	// Search returns what a search finds, sorted by path.
+	// Search returns the matches of a search, sorted by path.
 	Search(ctx context.Context, search agent.Search) (agent.Found, error)
-	// Watch calls each without changes once it watches, then with changes, until ctx ends or each
-	// fails. Any other error is an [*agent.Error] that says why it can't watch, any more.
+	// Watch calls each without changes once it watches, then with changes. It returns when ctx ends
+	// or each fails. Otherwise it returns an [*agent.Error] that says why it can't watch.
 	Watch(ctx context.Context, watch agent.Watch, each func(agent.Changes) error) error
 }
 
-// A Process is one command that was started, and all that it starts.
+// A Process is one started command and everything that it starts.
 type Process interface {
-	// Pipes returns the ends of the command's pipes; stdin is nil for a command
-	// without. Both outputs are read until they end or fail. Close of stdin
-	// also ends a Write that blocks. If stdin is an Ender, End is called in
-	// place of Close when the client said that no more comes.
+	// Pipes returns the server's ends of the command's pipes. Stdin is nil for a command without
+	// one. The server reads both outputs until they end or fail. Close of stdin also ends a blocked
+	// Write. If stdin is an Ender, the server calls End instead of Close when the client ended
+	// stdin.
 	Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader)
-	// Wait returns when the command itself has ended; what it started may go
-	// on. It is called once.
+	// Wait returns when the command itself has ended; processes that it started may continue. It is
+	// called once.
 	Wait() Status
-	// Kill ends everything that the command started, itself included: with
-	// SIGTERM and after grace SIGKILL, or SIGKILL at once for 0. It returns
-	// when nothing is left; the outputs then end after what was printed. It may
-	// be called many times, at once, and after the end.
+	// Kill ends the command and everything that it started, with SIGTERM and, after grace, SIGKILL.
+	// With a grace of 0 it sends SIGKILL immediately. It returns when no process is left; the
+	// outputs end after what was printed. It may be called repeatedly, concurrently, and after the
+	// end.
 	Kill(grace time.Duration)
-	// Resize gives the terminals another size; without any it does nothing.
+	// Resize gives the terminals another size. It does nothing without a terminal.
 	Resize(size agent.Size)
-	// Signal sends a signal to the process group of the command, if that hasn't
-	// ended, and to that in its terminal's foreground. It reports whether there
-	// is a signal of this name.
+	// Signal sends a signal to the command's process group, if that hasn't ended, and to the
+	// foreground group of its terminal. It reports whether a signal of this name exists.
 	Signal(name string) bool
-	// Measure returns what all that runs uses now. It may be called until Close.
+	// Measure returns the current usage of all processes of the execution. It must not be called
+	// after Close.
 	Measure() Measure
-	// Now returns what all that runs has used so far, and holds. It may be called until Close is.
+	// Now returns the usage so far and the resources held now. It must not be called after Close.
 	Now() Now
-	// Refused returns how many forks the kernel refused to this command and all
-	// that it started, because the runner was full of processes; 0 where it isn't
-	// counted for it alone. It is called periodically while the command runs, so
-	// an implementation may sample more.
+	// Refused returns how many forks the kernel refused to this execution because the runner's
+	// limit of processes was reached. It is 0 where the kernel doesn't count for each execution.
+	// The server calls it periodically while the command runs, so an implementation may also use it
+	// to sample other counters.
 	Refused() int64
-	// Excessive reports whether all that runs holds too much memory of the kernel
-	// that no control group counts. One goroutine calls it periodically, and not
-	// each call measures.
+	// Excessive reports whether the execution holds too much kernel memory of the kinds that no
+	// control group counts. One goroutine calls it periodically. An implementation needn't measure
+	// in every call.
 	Excessive() bool
-	// Close frees what the process holds, after Wait, a last Kill and the end
-	// of both outputs, and returns what it used.
+	// Close frees the process's resources and returns its usage. It is called after Wait, a last
+	// Kill and the end of both outputs.
 	Close() Usage
 }
 
-// Status is how a command ended: its exit code, or the name of the signal that
-// killed it. Lost means that it is unknown: the server then hands out the
-// output that there is, and after that no longer knows the execution.
+// Status reports how a command ended: its exit code, or the name of the signal that killed it. Lost
+// means that neither is known. The server then serves the held output, and afterwards forgets the
+// execution.
 type Status struct {
 	Code   int
 	Signal string
 	Lost   bool
 }
 
-// An Ender is a stdin whose end isn't its Close, such as a terminal's.
+// An Ender is a stdin that ends other than by Close, such as a terminal's.
 type Ender interface{ End() error }
 
-// Measure is what an execution has used until now, and how many processes and
-// threads it has.
+// Measure is an execution's usage so far, and its current number of processes and threads.
 type Measure struct {
 	CPU       time.Duration
 	Processes int
 }
 
-// Now is what was used up to now, and what is held now. What is unknown is 0.
+// Now is the usage so far, and the resources held now. Unknown values are 0.
 type Now struct {
 	Usage
 	Memory    int64 // bytes
-	Processes int   // and threads
+	Processes int   // processes and threads
 }
 
-// Usage is what a command and all that it started used.
+// Usage is what a command and everything that it started have used.
 type Usage struct {
 	User, System time.Duration
 	PeakMemory   int64 // bytes; at least that of the largest of its processes
 
-	// What is unknown is 0, or nil.
+	// Unknown values are 0 or nil.
 	PeakProcesses           int
 	BytesRead, BytesWritten *int64
 
-	// Own says that the kernel counted what follows for this command alone, Together that it counted for
-	// others, too, which ran in the runner meanwhile.
+	// Own says that the kernel counted the fields below for this execution alone. Together says
+	// that the counts include other executions of the runner.
 	Own      bool
 	Together bool
 	OOMKills int64

@@ -9,38 +9,37 @@ import (
 )
 
 const (
-	// holdTail is for how long the beginning of a character waits for its rest:
-	// far more than a program needs between two writes of a split character,
-	// and less than a person notices.
+	// holdTail is how long the beginning of a character waits for its remaining bytes. That is far
+	// longer than a program needs between two writes of a split character, and shorter than a
+	// person notices.
 	holdTail = 20 * time.Millisecond
 
 	maxTail     = utf8.UTFMax - 1
-	firstBuffer = 1<<10 - maxTail // most commands print little, or nothing; with the tail it is a size of the allocator's
-	// Reads take whole pages, so that a pipe has them all free again.
-	mostRead = 28 << 10 // less than MaxData
-	wideRead = 60 << 10 // nearly all that a pipe holds: a program that floods waits for each read
-	maxWide  = 32       // outlets that read so much at once: each takes 64 KiB
+	firstBuffer = 1<<10 - maxTail // bytes; most commands print little. With the tail it is a size class of Go's allocator
+	// Reads are whole pages, so that the pipe has all of them free again.
+	mostRead = 28 << 10 // bytes; less than MaxData
+	wideRead = 60 << 10 // bytes; nearly a full pipe, since a program that floods waits for each read
+	maxWide  = 32       // outlets with such a buffer at a time: each takes 64 KiB
 )
 
-// An outlet reads one of a command's outputs and passes it on, whole
-// characters together.
+// An outlet reads one of a command's outputs and emits it without splitting UTF-8 characters.
 type outlet struct {
 	stream byte
 	emit   func(stream byte, data []byte)
-	wide   *atomic.Int32 // how many outlets have more than firstBuffer
+	wide   *atomic.Int32 // number of outlets with a buffer larger than firstBuffer
 
-	mu    sync.Mutex // held while something is passed on, so that it stays in order
+	mu    sync.Mutex // held while output is emitted, so that it stays in order; guards the fields below
 	tail  [maxTail]byte
-	n     int // bytes of tail that are held back
-	timer *time.Timer
+	n     int         // bytes in tail
+	timer *time.Timer // flushes tail
 }
 
-// copy passes on what r gives until it ends or fails.
+// copy emits the bytes of r until r ends or fails.
 func (o *outlet) copy(r io.Reader) {
 	buf := make([]byte, maxTail+firstBuffer)
 	grown := false
 	for {
-		// Room is left before what is read for a tail that was held back.
+		// The space before maxTail is for a held tail.
 		n, err := r.Read(buf[maxTail:])
 		if n > 0 {
 			o.pass(buf, n)
@@ -61,8 +60,8 @@ func (o *outlet) copy(r io.Reader) {
 	}
 }
 
-// framed cuts what was read at once into what one frame takes and the rest, which another does:
-// whole characters together.
+// framed splits data into what fits into one frame and the rest, which fits into another. It
+// doesn't split characters.
 func framed(data []byte) (frame, rest []byte) {
 	if len(data) <= maxTail+mostRead {
 		return data, nil
@@ -72,8 +71,8 @@ func framed(data []byte) (frame, rest []byte) {
 	return data[:half], data[half:]
 }
 
-// pass hands on the n bytes of buf that begin at maxTail, after what was held
-// back, and holds back their own tail.
+// pass emits the held tail and the n bytes of buf at maxTail. It holds an incomplete character at
+// their end.
 func (o *outlet) pass(buf []byte, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,8 +95,8 @@ func (o *outlet) pass(buf []byte, n int) {
 	}
 }
 
-// flush hands on what was held back. Called late, when more came and another
-// tail is held, it hands that on early, which does no harm.
+// flush emits the held tail. If it runs late and a newer tail is held, it emits that one early,
+// which is harmless.
 func (o *outlet) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,8 +107,7 @@ func (o *outlet) flush() {
 	}
 }
 
-// unfinished returns how many bytes at the end of data begin a character
-// whose rest is missing.
+// unfinished returns the number of bytes at the end of data that are an incomplete character.
 func unfinished(data []byte) int {
 	for n := 1; n <= min(maxTail, len(data)); n++ {
 		if b := data[len(data)-n]; utf8.RuneStart(b) {

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-func TestHoldBack(t *testing.T) {
+func TestIncompleteCharacterWaitsForItsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, commands{"split": func(p *fakeProcess) {
 			for _, part := range []string{"a\xf0", "\x9f", "\x8e\x89b", "\xe2\x82"} {
@@ -46,7 +46,7 @@ func FuzzTail(f *testing.F) {
 	})
 }
 
-// printInParts prints text in parts that come at once, by the clock.
+// printInParts prints the parts of a text immediately after each other, by the fake clock.
 func printInParts(t *testing.T, text []byte, cuts uint64) {
 	fx := newFixture(t, commands{"print": func(p *fakeProcess) {
 		from := 0
@@ -70,8 +70,8 @@ func printInParts(t *testing.T, text []byte, cuts uint64) {
 	}
 }
 
-// TestFloodsKeepCharactersWhole prints more at once than a frame takes. By the clock all of
-// it comes at once: what is late isn't waited for.
+// The program prints more than fits into a frame. All of it arrives at the same time by the fake
+// clock, so no character is split by a timeout.
 func TestFloodsKeepCharactersWhole(t *testing.T) {
 	for skip := range utf8.UTFMax {
 		synctest.Test(t, func(t *testing.T) { flood(t, skip) })

@@ -16,36 +16,36 @@ import (
 
 const (
 	maxExecutions  = 256              // that run or weren't settled
-	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't start again
-	maxTransfers   = 16               // at once: each may hold a thread
-	maxWatches     = 8                // at once: each holds an instance of inotify, of which the runner's root has 16
-	requestTimeout = 30 * time.Second // for a stream's request
+	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't run a command twice
+	maxTransfers   = 16               // concurrent transfers: each may block a thread
+	maxWatches     = 8                // concurrent watches: each holds an inotify instance, of which the runner's root has 16
+	requestTimeout = 30 * time.Second // for the request of a new stream
 	acceptPause    = 20 * time.Millisecond
 	maxID          = 128 // bytes
 )
 
-// Config is what a Server needs beside its host. The zero value will do.
+// Config has the settings of a Server. The zero value is valid.
 type Config struct {
 	Version string      // the agent's build, for pings
-	Report  func(error) // called, from any goroutine, with errors of the host whose text no client sees
-	Idle    func()      // called, from any goroutine, when nothing is left of some work that was more than a ping
+	Report  func(error) // called from any goroutine with errors of the host whose text clients don't see
+	Idle    func()      // called from any goroutine when all streams and executions have ended, after work other than pings
 }
 
-// A Server serves clients. Its methods are safe for concurrent use.
+// A Server serves clients on streams. Its methods are safe for concurrent use.
 type Server struct {
 	host      Host
 	config    Config
 	budget    *budget
-	transfers chan struct{}
-	watches   chan struct{}
-	running   sync.WaitGroup
+	transfers chan struct{}  // holds a token for each transfer
+	watches   chan struct{}  // holds a token for each watch
+	running   sync.WaitGroup // executions that run; Close waits for them
 
-	mu         sync.Mutex // guards what is below
+	mu         sync.Mutex // guards the fields below; may be held while an execution's mu is taken, not vice versa
 	executions map[string]*execution
-	settled    []string // newest last
-	streams    int
-	worked     bool // since Idle was called
-	closed     bool
+	settled    []string // ids, newest last, at most maxRemembered
+	streams    int      // streams being served
+	worked     bool     // something other than a ping happened since Idle was called
+	closed     bool     // Close was called: no execution may start
 }
 
 // New returns a server that runs commands on host.
@@ -58,10 +58,10 @@ func New(host Host, config Config) *Server {
 	}
 }
 
-// Serve serves every stream that listener accepts, until ctx ends or the
-// listener fails for good. It returns context.Cause or that failure, after all
-// streams have ended. While the machine or the agent has no descriptor or no memory
-// for another stream, it tries again. Executions go on: see Close.
+// Serve serves every stream that listener accepts, until ctx ends or the listener fails
+// permanently. It returns ctx's cause or that failure, after all streams have ended. If the machine
+// or the agent lacks descriptors or memory for another stream, it retries. Executions continue
+// after it returns: see Close.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	var streams sync.WaitGroup
 	defer streams.Wait()
@@ -75,7 +75,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if passes(err) {
+			if temporary(err) {
 				pause(ctx, acceptPause)
 				continue
 			}
@@ -85,9 +85,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// passes reports whether an error of accept(2) is transient: of one stream, or a
-// lack of the machine's.
-func passes(err error) bool {
+// temporary reports whether an error of accept(2) is temporary: it concerns one stream, or the machine
+// lacks a resource.
+func temporary(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, errno) {
 			return true
@@ -96,7 +96,7 @@ func passes(err error) bool {
 	return false
 }
 
-// pause returns after d, or when ctx ends.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -106,8 +106,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Handle serves one stream, closes it, and returns when it has ended or ctx
-// has.
+// Handle serves one stream and closes it. It returns when the stream or ctx has ended.
 func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	s.count(+1)
 	defer s.count(-1)
@@ -125,8 +124,8 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// handle returns an [*agent.Error] that is the response, if any, and the version
-// of the protocol of the response.
+// handle serves one stream. An [*agent.Error] that it returns must be sent as the response, in the
+// returned version of the protocol.
 func (s *Server) handle(conn net.Conn) (version int, err error) {
 	frames := agent.NewFrameReader(conn, agent.AgentSide)
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
@@ -136,7 +135,7 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 	}
 	var request agent.Request
 	if err := agent.ParseJSON(body, &request); err != nil {
-		return agent.Oldest, &agent.Error{Code: agent.ErrInvalid, Message: "the request isn't understood"}
+		return agent.Oldest, &agent.Error{Code: agent.ErrInvalid, Message: "the request is malformed"}
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if request.Ping == nil {
@@ -146,7 +145,7 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 	}
 	version = min(max(request.Protocol, agent.Oldest), agent.Protocol)
 	if request.Protocol != version {
-		return version, &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't speak this protocol"}
+		return version, &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't support this version of the protocol"}
 	}
 	return version, s.serve(conn, frames, request)
 }
@@ -180,27 +179,27 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 		return s.visible(s.watch(conn, frames, *request.Watch, hello))
 	case request.List != nil, request.Read != nil, request.Update != nil, request.Move != nil, request.Search != nil:
 		if !s.admit() {
-			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("%d files are being carried in this runner, and none ended for %s: end one, or try later", maxTransfers, transferPatience)}
+			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("this runner already has %d file transfers, and none ended within %s: end one, or retry later", maxTransfers, transferPatience)}
 		}
 		defer func() { <-s.transfers }()
 		t := &transfer{server: s, conn: conn, frames: frames, version: request.Protocol, out: hello}
 		return s.visible(t.run(request))
 	default:
-		return &agent.Error{Code: agent.ErrInvalid, Message: "the request asks for nothing"}
+		return &agent.Error{Code: agent.ErrInvalid, Message: "the request has no operation"}
 	}
 }
 
-// warm has the host load an interpreter, and answers.
+// warm makes the host load an interpreter, and answers.
 func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
 	host, ok := s.host.(Warmer)
 	nul := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }
 	switch {
 	case !ok:
-		return &agent.Error{Code: agent.ErrInvalid, Message: "no interpreter can be loaded here"}
+		return &agent.Error{Code: agent.ErrInvalid, Message: "this runner can't load an interpreter"}
 	case warm.Interpreter != agent.InterpreterPython:
-		return &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Message: "isn't known to this agent"}
+		return &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Message: "is unknown to this agent"}
 	case slices.ContainsFunc(warm.Modules, nul), slices.ContainsFunc(warm.Env, nul):
-		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Message: "must be without NUL"}
+		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Message: "must not contain NUL"}
 	}
 	warmed, err := host.Warm(warm)
 	if err != nil {
@@ -215,7 +214,8 @@ func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
 	return err
 }
 
-// admit takes a place for a transfer, or returns false when none came free.
+// admit waits for a free transfer slot. It returns false if none became free within
+// transferPatience.
 func (s *Server) admit() bool {
 	late := time.NewTimer(transferPatience)
 	defer late.Stop()
@@ -243,7 +243,7 @@ func (s *Server) response(request agent.Request) agent.Response {
 	return response
 }
 
-// start returns the execution with this id, which it starts if there is none.
+// start returns the execution with this id, and starts it if there is none.
 func (s *Server) start(start agent.Start) (*execution, error) {
 	if err := check(start); err != nil {
 		return nil, err
@@ -265,8 +265,8 @@ func (s *Server) start(start agent.Start) (*execution, error) {
 	return x, nil
 }
 
-// register finds or makes an execution. A fresh one counts as running until
-// the caller calls s.running.Done.
+// register returns the execution with this id, or a new one. A new one (fresh) counts as running
+// until the caller calls s.running.Done.
 func (s *Server) register(start agent.Start) (x *execution, fresh bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,11 +275,11 @@ func (s *Server) register(start agent.Start) (x *execution, fresh bool, err erro
 	case ok:
 		return x, false, nil
 	case s.closed:
-		return nil, false, &agent.Error{Code: agent.ErrInternal, Message: "the agent is ending"}
+		return nil, false, &agent.Error{Code: agent.ErrInternal, Message: "the agent is shutting down"}
 	case slices.Contains(s.settled, start.ID):
-		return nil, false, &agent.Error{Code: agent.ErrInvalid, Field: "id", Message: "the execution has ended and was settled"}
+		return nil, false, &agent.Error{Code: agent.ErrInvalid, Field: "id", Message: "this execution has already ended and was settled"}
 	case len(s.executions) >= maxExecutions:
-		return nil, false, &agent.Error{Code: agent.ErrTooMany, Message: "too many executions run or wait to be settled"}
+		return nil, false, &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("the runner already has %d executions that run or weren't settled", maxExecutions)}
 	}
 	x = newExecution(start, s.budget)
 	s.executions[start.ID] = x
@@ -298,19 +298,19 @@ func check(start agent.Start) error {
 	case len(start.Argv) == 0 || start.Argv[0] == "":
 		return invalid("argv", "must name a command")
 	case slices.ContainsFunc(start.Argv, nul):
-		return invalid("argv", "must be without NUL")
+		return invalid("argv", "must not contain NUL")
 	case slices.ContainsFunc(start.Env, nul):
-		return invalid("env", "must be without NUL")
+		return invalid("env", "must not contain NUL")
 	case slices.ContainsFunc(start.Env, func(s string) bool { return strings.IndexByte(s, '=') < 1 }):
 		return invalid("env", "must be NAME=value")
 	case nul(start.Dir):
-		return invalid("dir", "must be without NUL")
+		return invalid("dir", "must not contain NUL")
 	case start.TimeLimit < 0:
 		return invalid("timeLimit", "must not be negative")
 	case start.OutputLimit < 0:
 		return invalid("outputLimit", "must not be negative")
 	case start.Terminal != nil && start.Terminal.Check() != nil:
-		return invalid("terminal", "must be of 1 to 4096 columns and rows")
+		return invalid("terminal", "must have 1 to 4096 columns and rows")
 	}
 	if l := start.Limits; l != nil && (l.CPU < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0) {
 		return invalid("limits", "must not be negative")
@@ -327,7 +327,7 @@ func (s *Server) find(id string) (*execution, error) {
 		ok = x.err == nil
 	}
 	if !ok {
-		return nil, &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "no such execution"}
+		return nil, &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "the agent knows no execution with this id"}
 	}
 	return x, nil
 }
@@ -353,7 +353,8 @@ func (s *Server) remove(x *execution) {
 	x.forget()
 }
 
-// Close kills everything that runs, forgets it, and returns when it is gone.
+// Close kills all executions, forgets them, and returns when their processes are gone. No execution
+// starts afterwards. Serve must be ended separately, by its context.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -368,7 +369,7 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// count keeps the number of streams, and calls Idle when there is no work left.
+// count adds n to the number of streams, and calls Idle when no work is left.
 func (s *Server) count(n int) {
 	s.mu.Lock()
 	s.streams += n
@@ -380,7 +381,7 @@ func (s *Server) count(n int) {
 	}
 }
 
-// visible makes an error of the host one that the client may see.
+// visible converts an error of the host to one that clients may see.
 func (s *Server) visible(err error) error {
 	var e *agent.Error
 	if err == nil || errors.As(err, &e) || errors.Is(err, errStream) {

@@ -55,9 +55,9 @@ func TestKillGrace(t *testing.T) {
 	})
 }
 
-// TestDrain has a child that prints at 30 ms, 60 ms and so on, and holds the outputs
-// for ever or ends after so many lines.
-func TestDrain(t *testing.T) {
+// A child holds the outputs and prints at 30 ms, 60 ms and so on. It never ends, or ends after some
+// lines.
+func TestOutputsAreReadFor100msAfterTheEnd(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		lines  int
@@ -115,8 +115,8 @@ func TestOutputLimit(t *testing.T) {
 	}
 }
 
-// TestBackPressure counts what a program can print while nobody acknowledges.
-func TestBackPressure(t *testing.T) {
+// A program can print only a bounded amount while no client acknowledges.
+func TestUnacknowledgedOutputBlocksTheProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var printed atomic.Int64
 		f := newFixture(t, commands{"flood": func(p *fakeProcess) {
@@ -149,8 +149,8 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
-// TestResume follows one execution over streams that break anywhere, with
-// acknowledgements that lag, and expects every byte once.
+// A client follows one execution over streams that break anywhere, with late acknowledgements. It
+// receives every byte once.
 func TestResume(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		parts := rapid.SliceOfN(rapid.IntRange(1, 40_000), 1, 60).Draw(r, "parts")
@@ -198,7 +198,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-func TestDisplaced(t *testing.T) {
+func TestNewStreamReplacesTheOld(t *testing.T) {
 	f := newFixture(t, commands{"cat": func(p *fakeProcess) { _, _ = io.Copy(p.stdout, p.stdin) }})
 	s := f.start(agent.Start{Argv: []string{"cat"}, Stdin: true})
 	if _, err := s.Next(); err != nil {
@@ -256,8 +256,8 @@ func TestStdinWindow(t *testing.T) {
 	})
 }
 
-// A program that is killed closes its stdin before its exit is known. Nobody
-// will read what is still to be written: the write says that it ended.
+// A killed program closes its stdin before its exit is known. A write of more stdin must fail
+// because the execution ended.
 func TestStdinOfAKilledProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, commands{"deaf": func(p *fakeProcess) {
@@ -286,7 +286,7 @@ func TestStdinOfAKilledProgram(t *testing.T) {
 	})
 }
 
-func TestNoStdin(t *testing.T) {
+func TestStdinOfACommandWithoutStdinIsDiscarded(t *testing.T) {
 	release := make(chan struct{})
 	f := newFixture(t, commands{"deaf": func(p *fakeProcess) { <-release }})
 	s := f.start(agent.Start{Argv: []string{"deaf"}})
@@ -299,7 +299,7 @@ func TestNoStdin(t *testing.T) {
 	f.follow(s, true)
 }
 
-func TestIDs(t *testing.T) {
+func TestStartIsIdempotentByID(t *testing.T) {
 	f := newFixture(t, commands{"true": func(*fakeProcess) {}, "wait": func(p *fakeProcess) { <-p.killed }})
 	code := func(err error) agent.ErrorCode {
 		var e *agent.Error
@@ -354,7 +354,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// ask sends a request as it is.
+// ask sends a request without changes.
 func ask(t *testing.T, conn net.Conn, frame []byte) (kind agent.Kind, response agent.Response, err error) {
 	t.Helper()
 	defer conn.Close()
@@ -368,7 +368,7 @@ func ask(t *testing.T, conn net.Conn, frame []byte) (kind agent.Kind, response a
 	return kind, response, err
 }
 
-func TestRequests(t *testing.T) {
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, test := range []struct {
 		body string
@@ -453,8 +453,8 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
-// TestLost has a command of which nobody can tell how it ended.
-func TestLost(t *testing.T) {
+// The host doesn't know how the command ended.
+func TestLostExecutionServesItsOutputOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, commands{"vanish": func(p *fakeProcess) {
 			fmt.Fprint(p.stdout, "seen")

@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// taken is what a client has of an execution: its log.
+// taken is the client's log of an execution.
 type taken struct {
 	output  int64
 	resized time.Duration
@@ -35,10 +35,9 @@ func (k taken) with(t interface{ Fatalf(string, ...any) }, event agent.Event) ta
 	return k
 }
 
-// TestSizes resizes a program that prints, over streams that break anywhere and
-// a client that goes back to any place that it hasn't acknowledged. It expects
-// each size once, in order.
-func TestSizes(t *testing.T) {
+// A program prints while its terminal is resized. Streams break anywhere, and the client returns to
+// any place that it hasn't acknowledged. It receives each size once, in order.
+func TestSizesSurviveBrokenStreams(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		parts := make(chan int)
 		f := newFixture(t, commands{"print": func(p *fakeProcess) {
@@ -121,9 +120,9 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-// TestSizesWithoutEnd has a client that resizes for ever and acknowledges
-// nothing: what is held is bounded, and the last size is before the next output.
-func TestSizesWithoutEnd(t *testing.T) {
+// A client resizes without end and acknowledges nothing. The agent holds a bounded number of sizes,
+// and sends the newest one before the next output.
+func TestUnacknowledgedSizesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, commands{"wait": func(p *fakeProcess) {
 			_, _ = io.ReadAll(p.stdin)
@@ -162,9 +161,8 @@ func TestSizesWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestSizesOfTerminalsOnly: what has no terminal has no size, and the same size
-// again is no news.
-func TestSizesOfTerminalsOnly(t *testing.T) {
+// An execution without a terminal has no sizes. Setting the same size again has no effect.
+func TestOnlyTerminalsHaveSizes(t *testing.T) {
 	f := newFixture(t, commands{"cat": func(p *fakeProcess) { _, _ = io.Copy(p.stdout, p.stdin) }})
 	size := agent.Size{Columns: 100, Rows: 30}
 	for _, test := range []struct {

@@ -8,32 +8,33 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// announceStep is by how much the window moves before the client gets it.
+// announceStep is by how many bytes the window must move before the client is sent the new one.
 const announceStep = agent.StdinWindow / 4
 
-// A stdin is what a client sent and the program didn't read yet.
+// A stdin buffers what a client sent and the program hasn't read. Its methods are safe for
+// concurrent use, except that only one goroutine may call feed.
 type stdin struct {
-	tell func() // that the window moved
+	moved func() // called without mu when the window has moved
 
-	mu       sync.Mutex // guards what is below
-	more     *sync.Cond // something arrived, or it ended
-	pending  []byte
-	received int64 // offset after the last byte that arrived
-	consumed int64 // offset after the last byte that the program's pipe took
-	told     int64 // the limit that the client knows
-	end      bool  // no more comes
-	deaf     bool  // it isn't read: what comes is discarded
-	over     bool  // the program is being ended, or has ended: no more room is announced
+	mu         sync.Mutex // guards the fields below
+	more       *sync.Cond // signalled when data arrived, or stdin ended
+	pending    []byte
+	received   int64 // offset after the last byte that arrived
+	consumed   int64 // offset after the last byte that was written to the program's pipe
+	announced  int64 // the limit that the client knows
+	end        bool  // the client ended stdin
+	discarding bool  // the program doesn't read: data is discarded
+	over       bool  // the program is being killed, or has ended: the window no longer moves
 }
 
-func newStdin(tell func()) *stdin {
-	in := &stdin{tell: tell}
+func newStdin(moved func()) *stdin {
+	in := &stdin{moved: moved}
 	in.more = sync.NewCond(&in.mu)
 	return in
 }
 
-// feed gives the program what arrives, until the end or until it takes no more,
-// which is the error. It closes w.
+// feed writes what arrives to the program, and closes w. It returns after the end of stdin, or with
+// the error of a write.
 func (in *stdin) feed(w io.WriteCloser) error {
 	var buf []byte
 	for {
@@ -53,7 +54,7 @@ func (in *stdin) feed(w io.WriteCloser) error {
 // finished ends the program's stdin.
 func (in *stdin) finished(w io.WriteCloser) {
 	in.mu.Lock()
-	deaf := in.deaf
+	deaf := in.discarding
 	in.mu.Unlock()
 	if ender, ok := w.(Ender); ok && !deaf {
 		_ = ender.End()
@@ -62,16 +63,16 @@ func (in *stdin) finished(w io.WriteCloser) {
 	_ = w.Close()
 }
 
-// next waits for bytes and copies some to *buf, so that none is written with
-// the mutex held.
+// next waits for bytes and copies some to *buf, so that they can be written without holding the
+// mutex.
 func (in *stdin) next(buf *[]byte) (chunk []byte, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for len(in.pending) == 0 && !in.end && !in.deaf {
+	for len(in.pending) == 0 && !in.end && !in.discarding {
 		*buf = nil
 		in.more.Wait()
 	}
-	if in.deaf || len(in.pending) == 0 {
+	if in.discarding || len(in.pending) == 0 {
 		return nil, false
 	}
 	*buf = append((*buf)[:0], in.pending[:min(len(in.pending), agent.MaxData)]...)
@@ -85,31 +86,31 @@ func (in *stdin) next(buf *[]byte) (chunk []byte, ok bool) {
 func (in *stdin) consume(n int64) {
 	in.mu.Lock()
 	in.consumed += n
-	tell := in.consumed+agent.StdinWindow-in.told >= announceStep
+	tell := in.consumed+agent.StdinWindow-in.announced >= announceStep
 	in.mu.Unlock()
 	if tell {
-		in.tell()
+		in.moved()
 	}
 }
 
-// take adds what a client sent. It skips what is here already.
-func (in *stdin) take(offset int64, data []byte) error {
+// receive adds data from a client. It skips bytes that have arrived before.
+func (in *stdin) receive(offset int64, data []byte) error {
 	in.mu.Lock()
 	end := offset + int64(len(data))
 	switch {
 	case offset > in.received:
 		in.mu.Unlock()
-		return fmt.Errorf("%w: stdin has a gap", agent.ErrProtocol)
+		return fmt.Errorf("%w: the client left a gap in stdin", agent.ErrProtocol)
 	case end > in.consumed+agent.StdinWindow:
 		in.mu.Unlock()
-		return fmt.Errorf("%w: stdin beyond its window", agent.ErrProtocol)
+		return fmt.Errorf("%w: the client sent stdin beyond its window", agent.ErrProtocol)
 	case end <= in.received || in.end:
 		in.mu.Unlock()
 		return nil
 	}
 	fresh := data[in.received-offset:]
 	in.received = end
-	if in.deaf {
+	if in.discarding {
 		over := in.over
 		in.mu.Unlock()
 		if !over {
@@ -123,7 +124,7 @@ func (in *stdin) take(offset int64, data []byte) error {
 	return nil
 }
 
-// finish records that no more comes.
+// finish records that the client ended stdin.
 func (in *stdin) finish() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -131,12 +132,13 @@ func (in *stdin) finish() {
 	in.more.Signal()
 }
 
-// close discards what is there and what comes. A program that lives on may
-// have closed its stdin: then there is room for all that comes. When it is over,
-// there is no more room: a client that waits for some gets the end instead.
+// close discards buffered data and all further data. Over says that the program has ended or is
+// being killed. If it isn't over, the program has only closed its stdin, and the window stays open
+// for data to discard. If it is over, the window no longer moves, so that a waiting client gets the
+// exit instead.
 func (in *stdin) close(over bool) {
 	in.mu.Lock()
-	in.deaf = true
+	in.discarding = true
 	in.over = in.over || over
 	in.pending = nil
 	in.more.Signal()
@@ -146,19 +148,19 @@ func (in *stdin) close(over bool) {
 	}
 	in.mu.Unlock()
 	if !over {
-		in.tell()
+		in.moved()
 	}
 }
 
-// window returns the frame with the offset up to which the client may send, if
-// the client doesn't know it; a new stream doesn't.
+// window returns a frame with the current window, if it differs from the one that the client has.
+// Fresh is for a new stream, whose client has none.
 func (in *stdin) window(fresh bool) []byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	limit := in.consumed + agent.StdinWindow
-	if !fresh && limit-in.told < announceStep {
+	if !fresh && limit-in.announced < announceStep {
 		return nil
 	}
-	in.told = limit
+	in.announced = limit
 	return agent.AppendStdinWindow(nil, in.received, limit)
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// errLost is the response to a client that has all output of a lost execution.
-var errLost = &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "it is unknown how the execution ended"}
+// errLost answers a client that has all output of a lost execution.
+var errLost = &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "the execution has ended, but its exit code is unknown"}
 
-// A stream is a client that follows an execution.
+// A stream is a client that follows an execution. One goroutine sends and one receives.
 type stream struct {
 	conn net.Conn
 	x    *execution
-	done chan struct{} // closed when neither of its goroutines touches the execution any more
-	from agent.Attach  // its first offset, and whether it takes sizes
+	done chan struct{} // closed when neither goroutine uses the execution any longer
+	from agent.Attach  // the client's first offset, and whether it accepts sizes
 
 	closed bool  // guarded by x.mu
-	sent   int64 // guarded by x.mu: output offset up to which it was sent
+	sent   int64 // guarded by x.mu: output offset up to which output was sent
 }
 
-// cut ends the stream. It is called with x.mu held.
+// cut ends the stream. The caller holds x.mu.
 func (st *stream) cut() {
 	if !st.closed {
 		st.closed = true
@@ -32,8 +32,8 @@ func (st *stream) cut() {
 	}
 }
 
-// follow sends x to a client, in place of the one before, and returns when the
-// stream ends. It reports whether the client settled x.
+// follow sends x to a client, in place of an earlier client, and returns when the stream ends. It
+// reports whether the client settled x.
 func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) (settled bool, err error) {
 	st := &stream{conn: conn, x: x, done: make(chan struct{}), from: from}
 	defer close(st.done)
@@ -59,7 +59,7 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	return settled, err
 }
 
-// began says how x was started.
+// began reports when and how x was started.
 func (x *execution) began() agent.Started {
 	started := agent.Started{At: x.at}
 	if t, ok := x.process.(WarmStarter); ok {
@@ -68,8 +68,8 @@ func (x *execution) began() agent.Started {
 	return started
 }
 
-// attach displaces the stream that there is, and returns the position to send
-// from.
+// attach replaces the current stream, waits for its end, and returns the position to send from.
+// Rest is a frame with the remaining bytes of a frame that offset splits.
 func (st *stream) attach(offset int64) (position int64, rest []byte, err error) {
 	x := st.x
 	x.mu.Lock()
@@ -85,14 +85,14 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	x.mu.Lock()
 	base, end := x.backlog.base, x.backlog.end
 	if x.lost && offset == end {
-		x.stream = nil // which is still to be answered when x is forgotten
+		x.stream = nil // the caller still answers this stream when x is forgotten
 		x.mu.Unlock()
 		return 0, nil, errLost
 	}
 	x.mu.Unlock()
 	if offset < base || offset > end {
 		return 0, nil, &agent.Error{Code: agent.ErrInvalid, Field: "offset",
-			Message: fmt.Sprintf("output is held from %d to %d, not from %d", base, end, offset)}
+			Message: fmt.Sprintf("the agent holds output from offset %d to %d, but %d was requested", base, end, offset)}
 	}
 	st.ack(offset, st.from.Resized)
 	x.mu.Lock()
@@ -109,8 +109,8 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	return position, rest, nil
 }
 
-// ack handles an acknowledgement. A client that takes no sizes has acknowledged
-// all of them.
+// ack handles an acknowledgement. A client that doesn't accept sizes implicitly acknowledges all of
+// them.
 func (st *stream) ack(offset int64, resized time.Duration) {
 	if !st.from.Resizes {
 		resized = math.MaxInt64
@@ -118,7 +118,7 @@ func (st *stream) ack(offset int64, resized time.Duration) {
 	st.x.ack(offset, resized)
 }
 
-// send writes hello, then all news, until the stream is cut.
+// send writes hello, then everything new, until the stream is cut.
 func (st *stream) send(hello []byte, position int64) {
 	x := st.x
 	exited := false
@@ -196,7 +196,7 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 			var offset int64
 			var data []byte
 			if offset, data, err = agent.ParseStdin(body); err == nil {
-				err = x.in.take(offset, data)
+				err = x.in.receive(offset, data)
 			}
 		case agent.KindStdinEnd:
 			x.in.finish()
@@ -228,7 +228,7 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 				known := true
 				x.alive(func(p Process) { known = p.Signal(signal.Name) })
 				if !known {
-					err = fmt.Errorf("%w: signal %.20q", agent.ErrProtocol, signal.Name)
+					err = fmt.Errorf("%w: unknown signal %.20q", agent.ErrProtocol, signal.Name)
 				}
 			}
 		case agent.KindSettled:
@@ -236,12 +236,12 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 			exited := x.exit != nil
 			x.mu.Unlock()
 			if !exited {
-				err = fmt.Errorf("%w: settled before the exit", agent.ErrProtocol)
+				err = fmt.Errorf("%w: KindSettled came before the exit", agent.ErrProtocol)
 				break
 			}
 			return true, nil
 		default:
-			err = fmt.Errorf("%w: kind %d in an execution", agent.ErrProtocol, kind)
+			err = fmt.Errorf("%w: unexpected frame of kind %d in an execution", agent.ErrProtocol, kind)
 		}
 		if err != nil {
 			return false, err
@@ -254,7 +254,7 @@ func (st *stream) acknowledged(offset int64) error {
 	sent := st.sent
 	st.x.mu.Unlock()
 	if offset > sent {
-		return fmt.Errorf("%w: ack of %d, of which %d was sent", agent.ErrProtocol, offset, sent)
+		return fmt.Errorf("%w: %d bytes were acknowledged, but only %d were sent", agent.ErrProtocol, offset, sent)
 	}
 	st.ack(offset, 0)
 	return nil

@@ -111,7 +111,7 @@ func (t *transfer) read(read agent.ReadFile) error {
 	}
 	defer func() { _ = content.Close() }()
 	if read.Offset < 0 || read.Offset > info.Size {
-		return &agent.Error{Code: agent.ErrInvalid, Path: path, Message: fmt.Sprintf("has %d bytes, and none at %d", info.Size, read.Offset)}
+		return &agent.Error{Code: agent.ErrInvalid, Path: path, Message: fmt.Sprintf("has %d bytes, so it can't be read from offset %d", info.Size, read.Offset)}
 	}
 	if _, err := content.Seek(read.Offset, io.SeekStart); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (t *transfer) send(path string, content io.Reader, size int64) error {
 func (t *transfer) update(update agent.Update) error {
 	for i, w := range update.Write {
 		if w.Size < -1 || w.Size < 0 && t.version < 2 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {
-			return &agent.Error{Code: agent.ErrInvalid, Path: w.Path, Field: "write", Index: i, Message: "has an impossible size or mode"}
+			return &agent.Error{Code: agent.ErrInvalid, Path: w.Path, Field: "write", Index: i, Message: "has an invalid size or mode"}
 		}
 	}
 	apply, err := t.server.host.Update(update)
@@ -227,7 +227,7 @@ func (in *incoming) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if kind != agent.KindData || in.left >= 0 && int64(len(body)) > in.left {
-			return 0, fmt.Errorf("%w: kind %d of %d bytes in a file", agent.ErrProtocol, kind, len(body))
+			return 0, fmt.Errorf("%w: unexpected frame of kind %d and %d bytes in a file", agent.ErrProtocol, kind, len(body))
 		}
 		in.data = body
 	}

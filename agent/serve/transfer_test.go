@@ -72,8 +72,8 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// TestSlowUpload sends less than a frame holds in the time that a stream may be
-// silent: what there is goes on its way.
+// A content fills less than a frame in the time after which a silent stream breaks. Its bytes are
+// sent in time.
 func TestSlowUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -91,7 +91,7 @@ func TestSlowUpload(t *testing.T) {
 	})
 }
 
-// slow has a byte every 30 s.
+// slow returns a byte every 30 s.
 type slow struct{ left int }
 
 func (s *slow) Read(p []byte) (int, error) {
@@ -104,8 +104,8 @@ func (s *slow) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// TestTransfersDoNotWaitForever has slow clients take all places.
-func TestTransfersDoNotWaitForever(t *testing.T) {
+// Slow clients occupy all transfers; a further one gets an error.
+func TestTransfersFailWhenAllSlotsAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		var open []io.Closer

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// usage answers what the runner and the executions that run there use.
+// usage answers with the usage of the runner and its running executions.
 func (s *Server) usage(conn net.Conn, request agent.Request) error {
 	usage := agent.Usage{Runner: used(s.host.Now()), Executions: map[string]agent.ExecutionUsed{}}
 	for _, x := range s.all() {
@@ -24,7 +24,7 @@ func (s *Server) usage(conn net.Conn, request agent.Request) error {
 	return err
 }
 
-// all returns the executions that there are.
+// all returns all known executions.
 func (s *Server) all() []*execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *Server) all() []*execution {
 	return all
 }
 
-// usage returns what an execution uses, and false if it isn't one that runs.
+// usage returns the execution's usage. It returns false if the execution doesn't run.
 func (x *execution) usage() (agent.ExecutionUsed, bool) {
 	select {
 	case <-x.ready:
@@ -53,7 +53,7 @@ func (x *execution) usage() (agent.ExecutionUsed, bool) {
 	return agent.ExecutionUsed{Wall: time.Since(x.at), Used: used(x.process.Now())}, true
 }
 
-// close closes the process, once it isn't measured any more.
+// close closes the process after a measurement in progress.
 func (x *execution) close() Usage {
 	x.measuring.Lock()
 	defer x.measuring.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestUsageOfWhatRuns: the runner and each execution that runs are in the answer, and none that has
-// ended or was never begun.
-func TestUsageOfWhatRuns(t *testing.T) {
+// The response has the usage of the runner and of each running execution, but of none that has
+// ended or never started.
+func TestUsageListsRunningExecutions(t *testing.T) {
 	f := newFixture(t, map[string]func(*fakeProcess){
 		"wait": func(p *fakeProcess) { <-p.killed },
 		"end":  func(*fakeProcess) {},

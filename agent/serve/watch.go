@@ -6,17 +6,15 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// watchTick is how often an execution with limits of its own is measured. One
-// on all of two cores ends at most 100 ms of processor time late. Others are
-// measured every idleTick.
+// watchTick is the interval in which an execution with limits is measured. One that uses two cores
+// is killed at most 100 ms of processor time late. Other executions are measured every idleTick.
 const (
 	watchTick = 50 * time.Millisecond
 	idleTick  = 100 * time.Millisecond
 )
 
-// checkLast finds, when a command has failed, whether it had more processes than
-// it may in its last moment, itself included: a shell that can't fork ends at
-// once, between two ticks of the watch.
+// checkLast checks, after a command has failed, whether it was at its limit of processes in its
+// last moment. A shell that can't fork exits immediately, between two ticks of the watch.
 func (x *execution) checkLast(status Status) {
 	limits := x.start.Limits
 	if limits == nil || limits.Processes == 0 || status == (Status{}) || x.process.Measure().Processes < limits.Processes {
@@ -29,10 +27,10 @@ func (x *execution) checkLast(status Status) {
 	}
 }
 
-// watch ends the execution when it has used its processor time, or has more
-// processes than it may, summed over all that it started (the kernel's own limits
-// of these are each process's, or its user's), or was refused one because the
-// runner is full. stop ends the watch, and waits for its end.
+// watch ends the execution when it exceeds its limit of processor time or processes, or when the
+// kernel refused it a fork because the runner is full. Limits are summed over the whole execution,
+// whereas the kernel's own limits are for each process or user. The function stop ends the watch
+// and waits for its goroutine.
 func (x *execution) watch() (stop func()) {
 	every := idleTick
 	if limits := x.start.Limits; limits != nil && (limits.CPU > 0 || limits.Processes > 0) {

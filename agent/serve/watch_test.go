@@ -8,8 +8,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// TestWatch tells exactly how late an end by a limit may be, with a clock that no
-// load moves; that such an end comes at all is tried with real processes.
+// A fake clock shows exactly how late a limit can end an execution. Other tests use real processes.
 func TestWatch(t *testing.T) {
 	for _, test := range []struct {
 		argv     []string

@@ -68,7 +68,7 @@ func rules() []rule {
 			return fmt.Sprintf("the environment %s has no network access: an OPERATOR can allow it with `rockpool env put %s --network`, if the server runs with --network", c.Environment, c.Environment)
 		}},
 		{"no interpreter", func(c Case) (string, bool) {
-			missing := strings.Contains(c.Message, "command not found") || strings.Contains(c.Message, "the interpreter that it names")
+			missing := strings.Contains(c.Message, "command not found") || strings.Contains(c.Message, "the interpreter in its first line (#!) doesn't exist")
 			return "", c.Err == nil && (c.ExitCode == 127 || missing)
 		}, noInterpreter},
 	}

@@ -43,7 +43,7 @@ func TestRules(t *testing.T) {
 		{"127", with(func(c *Case) { c.ExitCode = 127 }), `the image "python:3" of the environment lab lacks the program: choose another environment with --env` + " (`rockpool env list`"},
 		{"127 somewhere", Case{ExitCode: 127}, "the runner lacks the program"},
 		{"not found", Case{ExitCode: 125, Message: "command: ruby: command not found", Environment: "lab", Image: "python:3"}, `the image "python:3"`},
-		{"no interpreter", Case{ExitCode: 125, Message: "x: the interpreter that it names isn't there"}, "--image IMAGE"},
+		{"no interpreter", Case{ExitCode: 125, Message: "x: the interpreter in its first line (#!) doesn't exist"}, "--image IMAGE"},
 		{"python's resolver", stderr("socket.gaierror: [Errno -3] Temporary failure in name resolution\n"), "rockpool env put lab --network"},
 		{"curl", stderr("curl: (6) Could not resolve host: example.org"), "--network"},
 		{"wget", stderr("wget: unable to resolve host address 'a'"), "--network"},

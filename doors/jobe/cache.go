@@ -7,27 +7,28 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of the files of all tenants.
+// Limits of the files of all tenants.
 const (
 	maxCachedBytes = 128 << 20
-	cachedBeside   = 512 // bytes that a file takes beside its content
+	cachedBeside   = 512 // bytes of memory for a file, in addition to its id and content
 )
 
-// A cache has the files that clients have put there, by tenant. Where it is full, the tenant that has most loses the
-// file that it hasn't used for longest. It is safe for concurrent use.
+// A cache holds uploaded files by tenant. When it is full, it evicts the least recently used file
+// of the tenant with the most bytes. So one tenant can't evict the files of a smaller one. It is
+// safe for concurrent use.
 type cache struct {
 	most int64 // bytes
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	bytes   int64
 	tenants map[runtime.TenantID]*shelf
 }
 
-// A shelf has the files of a tenant.
+// A shelf has the files of one tenant.
 type shelf struct {
 	bytes int64
 	files map[string]*list.Element
-	order list.List // of *cached: the one that was used last is the first
+	order list.List // of *cached, the most recently used first
 }
 
 type cached struct {
@@ -41,7 +42,7 @@ func newCache(most int64) *cache {
 	return &cache{most: most, tenants: map[runtime.TenantID]*shelf{}}
 }
 
-// get returns the content of a tenant's file, which nobody changes.
+// get returns the content of a tenant's file. Callers must not modify it.
 func (c *cache) get(tenant runtime.TenantID, id string) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +54,7 @@ func (c *cache) get(tenant runtime.TenantID, id string) ([]byte, bool) {
 	return s.files[id].Value.(*cached).content, true
 }
 
-// put keeps a file. It reports false where that is larger than the cache.
+// put stores a file. It returns false if the file is larger than the cache.
 func (c *cache) put(tenant runtime.TenantID, id string, content []byte) bool {
 	file := &cached{id, content}
 	if file.size() > c.most {
@@ -79,7 +80,7 @@ func (c *cache) put(tenant runtime.TenantID, id string, content []byte) bool {
 	return true
 }
 
-// largest returns the tenant that has most. There is one.
+// largest returns the tenant with the most bytes. The cache must not be empty.
 func (c *cache) largest() (largest runtime.TenantID) {
 	most := int64(-1)
 	for id, s := range c.tenants {

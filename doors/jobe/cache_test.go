@@ -20,7 +20,7 @@ func has(c *cache, tenant runtime.TenantID, ids ...string) (there string) {
 	return there
 }
 
-func TestCacheLosesWhatWasUsedLeast(t *testing.T) {
+func TestCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	c := newCache(3000)
 	for _, id := range []string{"a", "b", "c"} {
 		c.put("x", id, make([]byte, filled))
@@ -39,7 +39,7 @@ func TestCacheLosesWhatWasUsedLeast(t *testing.T) {
 	}
 }
 
-// TestCacheByTenant: a tenant sees its own files only, and one that floods the cache loses its own.
+// A tenant sees only its own files. One that floods the cache loses its own.
 func TestCacheByTenant(t *testing.T) {
 	c := newCache(4000)
 	c.put("x", "a", make([]byte, filled))
@@ -57,7 +57,7 @@ func TestCacheByTenant(t *testing.T) {
 	}
 }
 
-// TestCacheCounts: its bytes are those of its files, whatever is put and lost.
+// The cache's bytes are those of its files after any sequence of puts and evictions.
 func TestCacheCounts(t *testing.T) {
 	c := newCache(20_000)
 	for range 5000 {
@@ -98,7 +98,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// statusOf returns the status of a refusal; 0: it is none.
+// statusOf returns the status of a refusal; 0 if err is none.
 func statusOf(err error) int {
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused.status

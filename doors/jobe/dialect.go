@@ -11,17 +11,17 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// A dialect is how the original builds and runs a language where that differs from its recipe. The zero value is a
-// language that the original doesn't have.
+// A dialect says how Jobe builds and runs a language where that differs from Rockpool's recipe. The
+// zero value is for languages that Jobe doesn't have.
 type dialect struct {
 	build, run        []string // the templates; nil: the recipe's
 	compileArgs       []string // by default
 	interpreterArgs   []string // by default
-	memory            float64  // MB of address space by default; 0: it isn't bounded, whatever a client asks
+	memory            float64  // MB of address space by default; 0: unlimited, whatever a client requests
 	leastProcesses    float64
-	warnings          bool                     // a build that succeeds may print
-	stderr            func(string) string      // what is shown of it; nil: all
-	failsBeforeItRuns func(stderr string) bool // whether an interpreter that failed has refused the source
+	warnings          bool                     // a successful build may print messages
+	stderr            func(string) string      // filters the stderr that clients see; nil: all of it
+	failsBeforeItRuns func(stderr string) bool // reports whether a failed interpreter has rejected the source
 }
 
 var dialects = map[string]dialect{
@@ -49,16 +49,17 @@ var compiled = []string{"./{file}.exe", "{interpreterArgs}", "{args}"}
 
 func (d dialect) processes(asked float64) float64 { return atLeast(asked, d.leastProcesses) }
 
-// A job is a spec as commands.
+// A job is a spec converted to commands.
 type job struct {
 	dialect  dialect
 	fileName string
 	build    []string // nil: nothing is built
 	run      []string
-	shown    string // the command line for people; "": run
+	shown    string // the command line to show to people; "": run
 }
 
-// dialect returns the one of a recipe. Where an operator has changed the recipe's templates, those are used.
+// dialect returns the dialect of a recipe. If an operator has changed the recipe's templates, it
+// uses those.
 func (a *api) dialect(recipe language.Recipe) dialect {
 	d := dialects[recipe.ID]
 	if own, _ := a.defaults.ByID(recipe.ID); !slices.Equal(own.Build, recipe.Build) || !slices.Equal(own.Run, recipe.Run) {
@@ -70,7 +71,7 @@ func (a *api) dialect(recipe language.Recipe) dialect {
 // newJob returns the commands of a spec in a language.
 func newJob(s spec, recipe language.Recipe, d dialect) job {
 	j := job{dialect: d, fileName: s.fileName}
-	if j.fileName == "" || j.fileName == "prog.java" { // the latter is a guess of old clients
+	if j.fileName == "" || j.fileName == "prog.java" { // old clients send prog.java without knowing the class
 		j.fileName = "prog" + path.Ext(recipe.FileName)
 		if recipe.FileNamePattern != "" {
 			j.fileName = recipe.SourceFile([]byte(s.source))
@@ -103,11 +104,12 @@ func newJob(s spec, recipe language.Recipe, d dialect) job {
 	return j
 }
 
-// limits is a script that begins a command with two limits of the kernel's. Shells name that of processes differently.
+// limits is a script that starts a command with two limits of the kernel. Shells have different
+// options for the limit of processes.
 const limits = `ulimit -v "$1" && { ulimit -u "$2" || ulimit -p "$2"; } 2>/dev/null; shift 2; exec "$@"`
 
-// withLimits returns a command whose address space is bounded, and which can't start more processes. Both fail inside
-// the program, as in the original: the runner's own limits would end it.
+// withLimits returns a command with limits of address space and processes. Exceeding them fails
+// inside the program, as in Jobe, whereas the runner's own limits would kill it.
 func withLimits(command []string, megabytes, processes float64) []string {
 	most := func(value float64) string {
 		if value <= 0 {
@@ -118,16 +120,16 @@ func withLimits(command []string, megabytes, processes float64) []string {
 	return append([]string{runtime.Shell, "-c", limits, "sh", most(megabytes * 1000), most(processes)}, command...)
 }
 
-// syntaxErrors match the last line of what Python prints about a source that it refuses.
+// syntaxErrors matches the last line of Python's messages about a source that it rejects.
 var syntaxErrors = regexp.MustCompile(`^(SyntaxError|IndentationError|TabError|ValueError: source code)\b`)
 
-// pythonSyntax reports whether Python refused a source as it is: the message has no traceback then.
+// pythonSyntax reports whether Python rejected the source: its message has no traceback then.
 func pythonSyntax(stderr string) bool {
 	lines := strings.Split(strings.TrimRight(stderr, "\n"), "\n")
 	return syntaxErrors.MatchString(lines[len(lines)-1]) && (len(lines) == 1 || strings.HasPrefix(lines[0], `  File "`))
 }
 
-// octaveErrors leaves out what Octave prints at its end on machines without a home.
+// octaveErrors removes messages that Octave prints at its end if the user has no home directory.
 func octaveErrors(text string) string {
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r", ""), "\n \t"), "\n")
 	for _, noise := range []string{"error: ignoring octave_execution_exception", "error: No such file or directory"} {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns output as JSON can have it: valid UTF-8 as it is. In any other each byte outside printable ASCII,
-// tab, CR and LF becomes \xHH.
+// printable returns output for JSON. Valid UTF-8 is unchanged. In other output each byte except
+// printable ASCII, tab, CR and LF becomes \xHH.
 func printable(output []byte) string {
 	if utf8.Valid(output) {
 		return string(output)

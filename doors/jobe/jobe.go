@@ -1,7 +1,9 @@
-// Package jobe is the door for clients of Jobe, above all Moodle's plugin CodeRunner. It serves Jobe's four routes under
-// /jobe/index.php/restapi. Each run gets a fresh runner, which goes when the run ends.
+// Package jobe is the door for clients of Jobe, mainly Moodle's plugin CodeRunner. It serves Jobe's
+// four routes below /jobe/index.php/restapi. It guarantees that each run has a fresh runner, which
+// is released when the run ends.
 //
-// A client shows its token in the header X-API-KEY. The files that clients put are in memory, by tenant.
+// Clients send their token in the header X-API-KEY. Files that clients upload are kept in memory,
+// separately for each tenant.
 package jobe
 
 import (
@@ -47,7 +49,8 @@ func (door) Register(host doors.Host, routes *doors.Routes) {
 	}
 }
 
-// refuseCaller answers a request whose key isn't a token's, or whose caller has as many requests as it may.
+// refuseCaller answers a request without a valid token, or of a caller that has reached its limit
+// of requests.
 func (a *api) refuseCaller(w http.ResponseWriter, r *http.Request, err error) {
 	if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
 		a.answering(func(http.ResponseWriter, *http.Request) (any, error) {
@@ -65,17 +68,18 @@ func (a *api) refuseCaller(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, http.StatusForbidden, text)
 }
 
-// api has what the routes share.
+// api has what the routes share. Its methods are safe for concurrent use.
 type api struct {
 	doors.Host
 	files    *cache
-	defaults *language.Set // the recipes without an operator's changes
+	defaults *language.Set // the built-in recipes, without an operator's changes
 }
 
-// A handler returns the answer to a request. It may set deadlines with w, and writes nothing.
+// A handler returns the answer to a request. It may set deadlines with w, and must not write to it.
 type handler func(w http.ResponseWriter, r *http.Request) (any, error)
 
-// answering serves what a handler returns: nil is no content, and a refusal has its own status.
+// answering returns an http.Handler that writes a handler's result. A nil result has no content; a
+// *refusal has its own status.
 func (a *api) answering(handle handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := handle(w, r)
@@ -98,7 +102,8 @@ func (a *api) answering(handle handler) http.Handler {
 	})
 }
 
-// fail answers an error of the server's, and logs it, unless the caller went or the server ends.
+// fail answers with an internal error and logs it, unless the client closed the connection or the
+// server stops.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch code := runtime.CodeOf(err); {
 	case code == runtime.CodeForbidden || code == runtime.CodeUnauthenticated:
@@ -120,10 +125,10 @@ func write(w http.ResponseWriter, status int, answer any) {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a client that went misses it
+	_, _ = w.Write(text) // fails only if the client closed the connection
 }
 
-// encoded is an answer as JSON.
+// encoded is an answer in JSON.
 type encoded []byte
 
 func encode(answer any) encoded {
@@ -131,12 +136,12 @@ func encode(answer any) encoded {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(answer); err != nil {
-		panic(err) // strings and numbers: never
+		panic(err) // impossible for strings and numbers
 	}
 	return text.Bytes()
 }
 
-// caller returns who calls, if they may run programs.
+// caller returns the caller if it may run programs.
 func (a *api) caller(ctx context.Context) (access.Principal, error) {
 	return a.Guard.Allowed(ctx, "run")
 }
@@ -147,7 +152,7 @@ func (a *api) headFile(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if _, there := a.files.get(p.Tenant, r.PathValue("id")); !there {
-		return nil, refuse(http.StatusNotFound, "the file isn't there")
+		return nil, refuse(http.StatusNotFound, "the file doesn't exist")
 	}
 	return nil, nil
 }
@@ -159,14 +164,14 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	id := r.PathValue("id")
 	if !fileIDs.MatchString(id) {
-		return nil, refuse(http.StatusNotFound, "a file's id has letters and digits only, at most 128")
+		return nil, refuse(http.StatusNotFound, "a file's id must consist of at most 128 letters and digits")
 	}
 	body, err := a.ReadBody(w, r)
 	if err != nil {
 		return nil, err
 	}
 	var content []byte
-	ctx := context.WithoutCancel(r.Context()) // a client may put a file and go
+	ctx := context.WithoutCancel(r.Context()) // clients may close the connection after the upload
 	err = doors.HoldOf(r).Turn(ctx, len(body), func() (err error) {
 		content, err = fileContents(id, body)
 		return err
@@ -180,7 +185,7 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// fileContents returns the contents that the body of a PUT has.
+// fileContents returns the contents in the body of a PUT.
 func fileContents(id string, body []byte) ([]byte, error) {
 	var put struct {
 		Contents json.RawMessage `json:"file_contents"`
@@ -199,7 +204,7 @@ func fileContents(id string, body []byte) ([]byte, error) {
 	return content, nil
 }
 
-// decode decodes base64 as PHP does: blanks may be within, and padding may be missing.
+// decode decodes base64 as PHP does: white space is allowed, and padding may be missing.
 func decode(text string) ([]byte, error) {
 	text = strings.NewReplacer(" ", "", "\t", "", "\r", "", "\n", "").Replace(text)
 	if strings.HasSuffix(text, "=") {

@@ -12,15 +12,15 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// versionPatience is how long the list of languages waits for versions that are being measured: CodeRunner asks for it
-// before each run.
+// versionPatience is how long the list of languages waits for versions that are being determined.
+// CodeRunner requests the list before each run.
 const versionPatience = 10 * time.Second
 
-// recipe returns that of a language as clients name it.
+// recipe returns the recipe of a language for the name that clients use.
 func (a *api) recipe(id string) (language.Recipe, bool) { return a.Languages.ByID(strings.ToLower(id)) }
 
-// languages returns those that the caller can run, with their versions. A language that its environment turned out
-// not to have is left out.
+// languages returns the languages that the caller can run, with their versions. It leaves out
+// languages that their environment turned out not to have.
 func (a *api) languages(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := a.caller(r.Context()); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (a *api) languages(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return list, nil
 }
 
-// atOnce returns the results of do(0) to do(n-1). It calls all at once.
+// atOnce returns the results of do(0) to do(n-1), which it calls concurrently.
 func atOnce[R any](n int, do func(i int) R) []R {
 	results := make([]R, n)
 	var running sync.WaitGroup

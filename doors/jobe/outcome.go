@@ -7,11 +7,12 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// The outcomes of runs. The original has 19 too, an illegal system call, and never answers it; nor do we.
+// The outcomes of runs. Jobe also defines 19, an illegal system call, but never returns it. Neither
+// does this door.
 const (
 	compileError = 11
 	runtimeError = 12
-	timeLimit    = 13 // of processor or wall time; also of output
+	timeLimit    = 13 // of processor or wall time; also the limit of output
 	success      = 15
 	memoryLimit  = 17
 	internal     = 20
@@ -27,11 +28,11 @@ type result struct {
 	Stderr  string `json:"stderr"`
 }
 
-// A phase is what became of a build, or of a program.
+// A phase is the result of a build or of a program.
 type phase struct {
-	end            runtime.End // zero: it didn't end
+	end            runtime.End // zero: it hasn't ended
 	stdout, stderr []byte
-	lost           string // why output is missing; "": it's all there
+	lost           string // why output is missing; "": none is
 }
 
 // judge returns the result of a job from its phases.
@@ -39,7 +40,7 @@ func (j job) judge(build, run phase) result {
 	if j.build != nil {
 		switch build.end.Outcome {
 		case "", runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
-			return result{Outcome: internal, Stderr: cmp.Or(build.end.Message, run.end.Message, "the build's output was lost")} // says nothing about the source
+			return result{Outcome: internal, Stderr: cmp.Or(build.end.Message, run.end.Message, "the build's output was lost")} // it isn't the source's fault
 		}
 		if build.lost != "" {
 			return result{Outcome: internal, Stderr: build.lost}
@@ -52,7 +53,7 @@ func (j job) judge(build, run phase) result {
 	if j.dialect.stderr != nil {
 		stderr = j.dialect.stderr(stderr)
 	}
-	if run.lost != "" { // whatever is missing, the answer can't be graded
+	if run.lost != "" { // incomplete output can't be graded
 		return result{Outcome: internal, Stdout: stdout, Stderr: add(stderr, run.lost)}
 	}
 	switch run.end.Outcome {
@@ -69,7 +70,7 @@ func (j job) judge(build, run phase) result {
 	case runtime.OutcomeProcessLimit:
 		return result{Outcome: runtimeError, Stdout: stdout, Stderr: add(stderr, run.end.Message)}
 	case runtime.OutcomeTimeLimit, runtime.OutcomeCPULimit, runtime.OutcomeOutputLimit:
-		return result{Outcome: timeLimit, Stdout: stdout} // CodeRunner takes any stderr for a runtime error
+		return result{Outcome: timeLimit, Stdout: stdout} // without stderr, which CodeRunner reports as a runtime error
 	case runtime.OutcomeMemoryLimit:
 		return result{Outcome: memoryLimit, Stdout: stdout}
 	default:
@@ -77,8 +78,8 @@ func (j job) judge(build, run phase) result {
 	}
 }
 
-// compileErrors returns what a build has printed, and whether that fails the job. As in the original, anything on
-// stderr does.
+// compileErrors returns the messages of a build, and whether they fail the job. As in Jobe, any
+// output on stderr does.
 func (j job) compileErrors(build phase) (text string, failed bool) {
 	stdout, stderr := printable(build.stdout), printable(build.stderr)
 	passed := build.end.Outcome == runtime.OutcomeExited && build.end.ExitCode == 0
@@ -95,7 +96,7 @@ func (j job) compileErrors(build phase) (text string, failed bool) {
 	return text, true
 }
 
-// add returns a text with another one, which begins a line.
+// add appends a text on a new line.
 func add(text, more string) string {
 	if text != "" && more != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -103,7 +104,7 @@ func add(text, more string) string {
 	return text + more
 }
 
-// signalText says a signal as shells do.
+// signalText describes a signal as shells do.
 func signalText(signal string) string {
 	texts := map[string]string{
 		"SIGABRT": "Aborted", "SIGBUS": "Bus error", "SIGFPE": "Floating point exception", "SIGILL": "Illegal instruction",

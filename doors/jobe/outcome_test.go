@@ -121,7 +121,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// TestErrorsOfRuns: a run without room gets outcome 21. An error that the caller can mend has its own HTTP status.
+// A run without a runner gets outcome 21. An error that the caller can fix has its own HTTP status.
 func TestErrorsOfRuns(t *testing.T) {
 	for _, test := range []struct {
 		err    error
@@ -162,7 +162,8 @@ func TestErrorsOfRuns(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests: a run of a caller that has as many requests as it may gets outcome 21, another request 503.
+// If the caller has reached its limit of requests, a run gets outcome 21 and other requests get
+// 503.
 func TestTooManyRequests(t *testing.T) {
 	a := &api{Host: doors.Host{Logger: zap.NewNop()}}
 	for _, test := range []struct {
@@ -181,7 +182,7 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// beginning is a door whose requests begin a run, and end.
+// beginning is a door whose requests start a run and return.
 type beginning struct {
 	door
 	used peers.Usage
@@ -203,8 +204,8 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 	return identity.Caller{Principal: access.Server()}, nil
 }
 
-// TestWhatGrowsCounts: text that isn't UTF-8 becomes three times as long. It counts as long as that.
-func TestWhatGrowsCounts(t *testing.T) {
+// Text that isn't UTF-8 becomes three times as long, and counts with that length.
+func TestInvalidUTF8CountsWithItsFinalLength(t *testing.T) {
 	const size = 100_000
 	all, mux := peers.New(peers.Bounds{Bodies: 2 * size}), http.NewServeMux()
 	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
@@ -224,8 +225,8 @@ func TestWhatGrowsCounts(t *testing.T) {
 	}
 }
 
-// TestARunThatHasBegunIsAnOperation: but it holds nothing of what the request brought.
-func TestARunThatHasBegunIsAnOperation(t *testing.T) {
+// A run counts as an operation, but holds nothing of its request.
+func TestRunsCountAsOperations(t *testing.T) {
 	all, of, mux := peers.New(peers.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
 	doors.Open(mux, doors.Host{Guard: guard.New(nil, nil, nil), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(doors.Counts), of)
 	w := httptest.NewRecorder()
@@ -235,8 +236,8 @@ func TestARunThatHasBegunIsAnOperation(t *testing.T) {
 	}
 }
 
-// TestOperatorsRecipes: the templates of the original's commands hold for Rockpool's own recipes only.
-func TestOperatorsRecipes(t *testing.T) {
+// Jobe's templates of commands apply only to Rockpool's built-in recipes.
+func TestOperatorsRecipesReplaceTemplates(t *testing.T) {
 	recipe, _ := language.Default().ByID("c")
 	recipe.Build, recipe.Run = []string{"tcc", "{buildArgs}", "-o", "{program}", "{file}"}, []string{"{program}", "{args}"}
 	j := newJob(spec{parameters: parameters{compile: []string{"-g"}}}, recipe, (&api{defaults: language.Default()}).dialect(recipe))
@@ -245,7 +246,7 @@ func TestOperatorsRecipes(t *testing.T) {
 	}
 }
 
-// TestAttemptsShareTheirPatience: a run gets further runners while its time lasts, and no longer.
+// A run gets further runners only until its patience ends.
 func TestAttemptsShareTheirPatience(t *testing.T) {
 	gone := runtime.Errorf(runtime.CodeRunnerGone, "x")
 	for _, test := range []struct {
@@ -270,8 +271,8 @@ func TestAttemptsShareTheirPatience(t *testing.T) {
 	}
 }
 
-// TestAllAreMeasuredAtOnce: none waits for another one.
-func TestAllAreMeasuredAtOnce(t *testing.T) {
+// No measurement waits for another one.
+func TestVersionsAreMeasuredConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which ends if all are blocked
 		var began sync.WaitGroup
 		began.Add(3)
@@ -286,7 +287,7 @@ func TestAllAreMeasuredAtOnce(t *testing.T) {
 	})
 }
 
-// TestFilesOfARunCount: the files of the cache that a run has take memory of its caller, until they are released.
+// Files of the cache that a run uses take memory of its caller until they are released.
 func TestFilesOfARunCount(t *testing.T) {
 	a := &api{Host: doors.Host{MaxBody: 1000}, files: newCache(10_000)}
 	a.files.put("x", "12345678", make([]byte, 60))
@@ -301,7 +302,7 @@ func TestFilesOfARunCount(t *testing.T) {
 	}
 }
 
-// TestOutputCounts: what a program prints takes memory of its caller.
+// The output of a program takes memory of its caller.
 func TestOutputCounts(t *testing.T) {
 	bounded := peers.New(peers.Bounds{Bodies: 100})
 	hold := bounded.Hold(t.Context(), peers.Credential{})

@@ -10,20 +10,22 @@ import (
 	"github.com/rockpool/rockpool/runtime/batch"
 )
 
-// maxSeconds bounds cputime, as it does by default in the original.
+// maxSeconds bounds cputime, in seconds. It is Jobe's default.
 const maxSeconds = 120
 
-// maxOutput bounds the output of a build, and of a run: an answer has it in memory.
+// maxOutput bounds the output of a build and of a run, in bytes, since an answer is assembled in
+// memory.
 const maxOutput = 16 << 20
 
-// million is what MB stands for.
+// million is the number of bytes in Jobe's MB.
 const million = 1e6
 
-// parameters are what a run may have of its own; nil: the language's default. A number that is 0 or less is no bound.
+// parameters are a run's own limits and arguments; nil means the language's default. A number of 0
+// or less means no limit.
 type parameters struct {
 	seconds   *float64 // of processor time
 	memory    *float64 // MB
-	disk      *float64 // MB of each file that is written
+	disk      *float64 // MB of each written file
 	stream    *float64 // MB of output
 	processes *float64
 
@@ -31,10 +33,10 @@ type parameters struct {
 	mainClass                       string
 }
 
-// parseParameters returns the parameters of a run. Those that it doesn't know are ignored.
+// parseParameters parses the parameters of a run. It ignores unknown ones.
 func parseParameters(raw json.RawMessage) (p parameters, refused *refusal) {
 	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" || string(text) == "[]" {
-		return p, nil // PHP writes an empty map as a list
+		return p, nil // PHP encodes an empty map as a list
 	}
 	var all struct {
 		Seconds     json.RawMessage `json:"cputime"`
@@ -72,7 +74,8 @@ func parseParameters(raw json.RawMessage) (p parameters, refused *refusal) {
 	return p, nil
 }
 
-// number returns a number, or a text that is one; nil for anything else, which the original replaces by the default.
+// number returns a number, or the number in a text. It is nil for everything else, which Jobe
+// replaces by the default.
 func number(raw json.RawMessage) *float64 {
 	text, given, ok := scalar(raw)
 	if !given || !ok || string(bytes.TrimSpace(raw)) == "true" {
@@ -85,10 +88,11 @@ func number(raw json.RawMessage) *float64 {
 	return &value
 }
 
-// maxArguments bounds the arguments of one kind; the engine bounds those of a command.
+// maxArguments bounds the arguments of one kind. The engine bounds those of a command.
 const maxArguments = 4096
 
-// arguments returns the arguments in a list of texts. Each text has any number of them: clients write "-x c".
+// arguments returns the arguments in a list of texts. Each text may have several arguments, since
+// clients send "-x c".
 func arguments(name string, raw json.RawMessage) ([]string, *refusal) {
 	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" {
 		return nil, nil
@@ -112,7 +116,7 @@ func arguments(name string, raw json.RawMessage) ([]string, *refusal) {
 	return all, refused
 }
 
-// Defaults of parameters, and what a build has at least.
+// Defaults of parameters, and the minimum for builds: seconds, MB, MB, processes.
 const (
 	defaultSeconds, leastBuildSeconds     = 5, 2
 	defaultDisk, leastBuildDisk           = 20, 20
@@ -120,12 +124,12 @@ const (
 	defaultProcesses, leastBuildProcesses = 30, 5
 )
 
-// bounds returns the limits of a run, in an environment with this limit of output.
+// bounds returns the limits of a run in an environment with this limit of output, in bytes.
 func (p parameters) bounds(d dialect, outputLimit int64) batch.Bounds {
 	return p.of(outputLimit, or(p.seconds, defaultSeconds), or(p.disk, defaultDisk), d.processes(or(p.processes, defaultProcesses)))
 }
 
-// buildBounds returns those of a build.
+// buildBounds returns the limits of a build.
 func (p parameters) buildBounds(d dialect, outputLimit int64) batch.Bounds {
 	return p.of(outputLimit, atLeast(or(p.seconds, defaultSeconds), leastBuildSeconds), atLeast(or(p.disk, defaultDisk), leastBuildDisk),
 		d.processes(atLeast(or(p.processes, defaultProcesses), leastBuildProcesses)))
@@ -158,7 +162,7 @@ func or(given *float64, otherwise float64) float64 {
 	return otherwise
 }
 
-// atLeast returns a bound of at least so much; 0 is no bound.
+// atLeast raises a limit to a minimum. A limit of 0 means none and is unchanged.
 func atLeast(value, least float64) float64 {
 	if value <= 0 {
 		return value

@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// patience is how long a run waits for a runner. Web servers in front of Moodle wait for 60 s or more.
+	// patience is how long a run waits for a runner. Web servers in front of Moodle usually wait
+	// for 60 s or more.
 	patience = 30 * time.Second
-	// attempts is how many runners a run gets at most, where they go before anything begins there.
+	// attempts bounds the runners of a run, if they are lost before it begins.
 	attempts = 3
 )
 
@@ -31,7 +32,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	hold := doors.HoldOf(r)
 	build, run, err := a.follow(r.Context(), batch, hold)
-	if err != nil { // the client went, or there is no memory: what nobody awaits takes no room
+	if err != nil { // the client closed the connection, or there is no memory: don't start a run that nobody waits for
 		_, _ = a.Guard.CancelBatch(context.WithoutCancel(r.Context()), batch)
 		return overloaded(err)
 	}
@@ -48,7 +49,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// start begins what a request asks for. What the request has brought isn't held any longer.
+// start starts the run that a request describes. The request's body is freed before it returns.
 func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.BatchID, err error) {
 	defer doors.HoldOf(r).ReleaseMemory()
 	j, in, of, err := a.read(w, r)
@@ -64,7 +65,8 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.Ba
 	return j, b.ID, err
 }
 
-// read returns what a request asks for. It is held once: a run may wait for a runner.
+// read parses a request to the input of the engine. Its bytes are held only once, since a run may
+// wait for a runner.
 func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.RunInput, of engine.BatchInput, err error) {
 	p, err := a.caller(r.Context())
 	if err != nil {
@@ -110,7 +112,8 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 	return j, in, of, nil
 }
 
-// filesOf returns the files of a run, the source first. One of the cache may take the source's place.
+// filesOf returns the files of a run, the source first. A file of the cache with the same name
+// replaces the source.
 func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peers.Hold) ([]runtime.FileWrite, error) {
 	const mode = 0o644
 	files := []runtime.FileWrite{{Path: source, Data: []byte(s.source), Mode: mode}}
@@ -123,7 +126,7 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peer
 		if bytes += int64(len(content)); bytes > a.MaxBody {
 			return nil, bad("the files of a run must be at most %d bytes together", a.MaxBody)
 		}
-		if err := hold.Grow(int64(len(content))); err != nil { // the cache may lose it while the run has it
+		if err := hold.Grow(int64(len(content))); err != nil { // the run keeps the content even if the cache evicts it
 			return nil, err
 		}
 		if f.name == source {
@@ -135,8 +138,8 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peer
 	return files, nil
 }
 
-// attempt begins a run, which may wait so many seconds for a runner. Nothing has begun in a runner that goes before; all
-// attempts share patience.
+// attempt calls begin, which may wait for a runner for that many seconds. It tries again if the
+// runner was lost before anything started in it. All attempts together wait for at most patience.
 func attempt(begin func(waitFor int) error) (err error) {
 	until := time.Now().Add(patience)
 	for range attempts {
@@ -151,7 +154,8 @@ func attempt(begin func(waitFor int) error) (err error) {
 	return err
 }
 
-// follow awaits a batch's end. The engine bounds what each phase prints; hold takes it.
+// follow waits for a batch's end and collects its output. The engine bounds the output; its memory
+// is taken from hold.
 func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) (build, run phase, err error) {
 	reader, err := a.Guard.BatchEvents(ctx, id, "")
 	if err != nil {
@@ -203,12 +207,13 @@ func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 	return nil
 }
 
-// overloaded answers an error of a run. A run without room gets outcome 21, never an HTTP error.
+// overloaded answers an error of a run. A run without a runner gets outcome 21, never an HTTP
+// error.
 func overloaded(err error) (any, error) {
 	switch runtime.CodeOf(err) {
 	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded, runtime.CodeLimitExceeded, runtime.CodeClusterUnavailable:
 		return result{Outcome: overload}, nil
-	case runtime.CodeInvalidInput, runtime.CodeEnvironmentNotFound: // the latter was deleted just now
+	case runtime.CodeInvalidInput, runtime.CodeEnvironmentNotFound: // the environment was deleted just now
 		return nil, bad("%s", message(err))
 	case runtime.CodeRunnerGone, runtime.CodeStorageFull, runtime.CodeFileError, runtime.CodeSlowConsumer, runtime.CodeConflict,
 		runtime.CodeExecutionNotFound, runtime.CodeBatchNotFound, runtime.CodeTicketNotFound:
@@ -217,7 +222,7 @@ func overloaded(err error) (any, error) {
 	return nil, err
 }
 
-// message returns what clients may know of an error. It has their name for what is wrong.
+// message returns the message of an error for clients, with Jobe's name of the field.
 func message(err error) string {
 	var e *runtime.Error
 	if !errors.As(err, &e) {

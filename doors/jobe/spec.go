@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A refusal is an answer other than a result: a status, and why.
+// A refusal is an answer other than a result: a status and the reason.
 type refusal struct {
 	status int
 	why    string
@@ -23,7 +23,7 @@ func refuse(status int, format string, args ...any) *refusal {
 
 func bad(format string, args ...any) *refusal { return refuse(400, format, args...) }
 
-// A spec is what a client wants to be run.
+// A spec is what a client requests to run.
 type spec struct {
 	language   string
 	source     string
@@ -33,7 +33,8 @@ type spec struct {
 	parameters parameters
 }
 
-// size is how many bytes the program, its input and its arguments have: up to three times the body's, where that isn't UTF-8.
+// size returns the bytes of the program, its input and its arguments. Invalid UTF-8 makes it up to
+// three times as large as the body.
 func (s spec) size() int {
 	p := s.parameters
 	bytes := len(s.source) + len(s.input) + len(p.mainClass)
@@ -43,12 +44,12 @@ func (s spec) size() int {
 	return bytes
 }
 
-// A namedFile is a file of the cache, and its name beside the source.
+// A namedFile is a file of the cache, and its name in the program's directory.
 type namedFile struct {
 	id, name string
 }
 
-// parseSpec returns what the body of a run asks for.
+// parseSpec parses the body of a run.
 func parseSpec(body []byte) (s spec, refused *refusal) {
 	var outer *struct {
 		Run json.RawMessage `json:"run_spec"`
@@ -85,7 +86,7 @@ func parseSpec(body []byte) (s spec, refused *refusal) {
 		}
 		*text.into = value
 	}
-	if len(s.language) > maxName { // each search for a language copies the name
+	if len(s.language) > maxName { // each lookup of a language copies the name
 		return s, unknownLanguage(s.language)
 	}
 	if !validSourceName(s.fileName) {
@@ -98,7 +99,7 @@ func parseSpec(body []byte) (s spec, refused *refusal) {
 	return s, refused
 }
 
-// scalar returns a value as PHP has it where it needs a string. It isn't ok for a list or an object.
+// scalar converts a JSON value to a string, as PHP does. A list or an object isn't ok.
 func scalar(raw json.RawMessage) (text string, given, ok bool) {
 	switch word := string(bytes.TrimSpace(raw)); {
 	case word == "" || word == "null":
@@ -116,10 +117,11 @@ func scalar(raw json.RawMessage) (text string, given, ok bool) {
 	}
 }
 
-// maxName bounds a file's name, as the kernel does.
+// maxName bounds a file's name in bytes, as the kernel does.
 const maxName = 255
 
-// illegal are the characters that no source's name has: those that mean something to file systems, shells and URIs.
+// illegal matches characters that a source's name must not have: those with a meaning in file
+// systems, shells and URIs.
 var illegal = regexp.MustCompile("[<>:\"/\\\\|?*\\x00-\\x1F\\x7F\u00a0\u00ad#\\[\\]@!$&'()+,;={}^~`]")
 
 func validSourceName(name string) bool {
@@ -135,10 +137,10 @@ var (
 // maxFiles bounds the files of a run.
 const maxFiles = 1000
 
-// parseFiles returns the files of a run. Where two have one name the later one counts.
+// parseFiles returns the files of a run. If two have the same name, the later one wins.
 func parseFiles(raw json.RawMessage) ([]namedFile, *refusal) {
 	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" || string(text) == "{}" {
-		return nil, nil // PHP writes an empty map as either
+		return nil, nil // PHP encodes an empty map as a list or an object
 	}
 	files, at, listed := []namedFile(nil), map[string]int{}, 0
 	refused, ok := elements(raw, func(element json.RawMessage) *refusal {
@@ -146,7 +148,7 @@ func parseFiles(raw json.RawMessage) ([]namedFile, *refusal) {
 			return bad("Invalid file specifier: at most %d files", maxFiles)
 		}
 		var (
-			pair     [4]json.RawMessage // the original takes a third one, and ignores it
+			pair     [4]json.RawMessage // Jobe accepts and ignores a third element
 			id, name string
 		)
 		if json.Unmarshal(element, &pair) != nil || pair[3] != nil || json.Unmarshal(pair[0], &id) != nil || json.Unmarshal(pair[1], &name) != nil ||
@@ -167,8 +169,8 @@ func parseFiles(raw json.RawMessage) ([]namedFile, *refusal) {
 	return files, refused
 }
 
-// elements calls do for each element of a list, until it refuses one. Only one is in memory at a time. It isn't ok for what
-// is no list.
+// elements calls do for each element of a list until it refuses one. Only one element is in memory
+// at a time. Ok is false if raw isn't a list.
 func elements(raw json.RawMessage, do func(element json.RawMessage) *refusal) (refused *refusal, ok bool) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('[') {
@@ -190,7 +192,7 @@ func unknownLanguage(name string) *refusal {
 	return bad("Language '%s' is not known", repeated(name))
 }
 
-// repeated returns as much of what a client has sent as an answer repeats.
+// repeated truncates a client's text for use in an answer.
 func repeated[T string | json.RawMessage](text T) T {
 	const most = 200
 	return text[:min(len(text), most)]

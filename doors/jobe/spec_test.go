@@ -29,7 +29,7 @@ func TestRefusedSpecs(t *testing.T) {
 		{spec1(`"parameters": 7`), "the attribute 'parameters' of run_spec must be an object"},
 		{spec1(`"parameters": {"runargs": "-x"}`), "the parameter 'runargs' must be a list of strings"},
 		{spec1(`"parameters": {"linkargs": [["-x"]]}`), "the parameter 'linkargs' must be a list of strings"},
-		{spec1(`"parameters": {"compileargs": ["'x"]}`), "the parameter 'compileargs' has a quote without its end"},
+		{spec1(`"parameters": {"compileargs": ["'x"]}`), "the parameter 'compileargs' has a quote that isn't closed"},
 		{spec1(`"file_list": "x"`), "Invalid file specifier: file_list must be a list of [id, name]"},
 		{spec1(`"file_list": [["12345678"]]`), `Invalid file specifier: ["12345678"]`},
 		{spec1(`"file_list": [["1234567", "x"]]`), `Invalid file specifier: ["1234567", "x"]`},
@@ -50,8 +50,8 @@ func TestRefusedSpecs(t *testing.T) {
 	}
 }
 
-// TestLargeListsTakeLittle: what a body has in vain is never decoded.
-func TestLargeListsTakeLittle(t *testing.T) {
+// Useless parts of a body are never decoded.
+func TestLargeListsTakeLittleMemory(t *testing.T) {
 	zeros := "[" + strings.Repeat("0,", 1<<19) + "0]"
 	var names strings.Builder
 	for i := range 1 << 16 {
@@ -73,7 +73,7 @@ func TestLargeListsTakeLittle(t *testing.T) {
 	}
 }
 
-// spec1 is a body with more in its run_spec.
+// spec1 returns a body with further fields in its run_spec.
 func spec1(more string) string {
 	return `{"run_spec": {"language_id": "c", "sourcecode": "x", ` + more + `}}`
 }
@@ -185,8 +185,8 @@ func said[T any](value *T) string {
 	return fmt.Sprint(*value)
 }
 
-// FuzzSpec: whatever a client sends, it is refused with a status of the client's fault, or can be run: its names stay
-// beside the source, and what JSON couldn't have was replaced.
+// FuzzSpec checks that every body is refused with a client error or can be run. Its file names stay
+// in the program's directory, and its text is valid JSON.
 func FuzzSpec(f *testing.F) {
 	f.Add([]byte(spec1(`"file_list": [["12345678", "x"]], "sourcefilename": "a.c", "parameters": {"cputime": 1, "runargs": ["a 'b'"]}`)))
 	f.Add([]byte(spec1(`"parameters": {"numprocs": 1e309, "streamsize": -0, "memorylimit": "NaN"}`)))

@@ -7,19 +7,19 @@ import (
 )
 
 var (
-	errOpenQuote = errors.New("has a quote without its end")
+	errOpenQuote = errors.New("has a quote that isn't closed")
 	errManyWords = fmt.Errorf("has more than %d arguments", maxArguments)
 )
 
-// words splits a text into at most so many arguments, as a shell does with blanks, quotes and backslashes. Nothing else means
-// anything: "$", "*", ";" and so on stand for themselves.
+// words splits a text into at most that many arguments, as a shell does with blanks, quotes and
+// backslashes. All other characters, such as "$", "*" and ";", have no special meaning.
 func words(text string, most int) ([]string, error) {
 	var (
 		all    []string
 		word   strings.Builder
-		within bool // a word has begun
-		quote  rune // that is open; 0: none
-		escape bool // a backslash came
+		within bool // in an argument
+		quote  rune // the open one; 0: none
+		escape bool // after a backslash
 	)
 	for _, c := range text {
 		switch {

@@ -46,7 +46,7 @@ type bed struct {
 	ends   func() // what outlasts requests, as a server that stops; it waits for that
 }
 
-// The bounds of a token.
+// The limits of a token.
 const (
 	maxOperations = 8
 	maxHeld       = 256 << 20 // bytes
@@ -59,7 +59,7 @@ func newBed(t testing.TB, change func(d *Door)) *bed {
 	return newBedOf(t, maxHeld, change)
 }
 
-// newBedOf returns one whose tokens may hold so many bytes.
+// newBedOf returns a bed whose tokens may hold that many bytes.
 func newBedOf(t testing.TB, held int64, change func(d *Door)) *bed {
 	t.Helper()
 	fake := clustertest.NewFake()
@@ -133,7 +133,7 @@ func (b *bed) token(tenant runtime.TenantID) (text, id string) {
 	return text, made.ID
 }
 
-// A bearer shows a token, and knows the MCP session that it got.
+// A bearer sends a token, and the id of the MCP session that it got.
 type bearer struct {
 	token   string
 	session string // instead of the client's own; "": as the client has it

@@ -1,7 +1,9 @@
-// Package mcp is the door for AI agents. It speaks the Model Context Protocol over streamable HTTP, with the official SDK.
+// Package mcp is the door for AI agents. It serves the Model Context Protocol over streamable HTTP
+// with the official SDK. It guarantees that an agent's runners are released when its MCP session
+// ends.
 //
-// An MCP session belongs to the token that opened it. What an agent claims in it ends with it: when the client deletes it,
-// when it is idle for an hour, when its token ends, or when the server stops.
+// An MCP session belongs to the token that opened it. It ends when the client deletes it, after an
+// hour without a request, when its token ends, or when the server stops.
 package mcp
 
 import (
@@ -25,19 +27,19 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// Bounds of MCP sessions.
+// Limits of MCP sessions.
 const (
 	maxSessions    = 1024 // of all tokens
 	maxPerToken    = 32
-	idleTimeout    = time.Hour // without a request; it outlasts the pauses of a person who talks with an agent
+	idleTimeout    = time.Hour // without a request; longer than the pauses of a person who talks to an agent
 	sessionHeader  = "Mcp-Session-Id"
-	unknownSession = "there is no such MCP session (any more): initialize a new one"
+	unknownSession = "this MCP session doesn't exist or has ended: initialize a new one"
 )
 
 // A Door serves the Model Context Protocol at /mcp.
 type Door struct {
 	idle     time.Duration
-	most     int // sessions of all tokens
+	most     int // limit of sessions of all tokens
 	perToken int
 
 	host   doors.Host
@@ -67,18 +69,19 @@ func (d *Door) Register(host doors.Host, routes *doors.Routes) {
 	}
 	protocol := sdk.NewStreamableHTTPHandler(serverOf, &sdk.StreamableHTTPOptions{
 		MaxRequestBodyBytes:        -1,   // post has read the body
-		DisableLocalhostProtection: true, // the API's own check of the header Host has passed it
+		DisableLocalhostProtection: true, // the server has checked the header Host already
 	})
 	by := doors.Authentication{Shown: shown, Refuse: refuse}
 	routes.Handle("POST /mcp", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.post(w, r, protocol) })))
 	routes.Handle("DELETE /mcp", host.Authenticated(by, http.HandlerFunc(d.delete)))
 	routes.Handle("/mcp", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Allow", "POST, DELETE") // this server begins no requests of its own, so a stream by GET has nothing to carry
+		w.Header().Set("Allow", "POST, DELETE") // this server sends no requests of its own, so a stream by GET would be empty
 		http.Error(w, "send messages by POST", http.StatusMethodNotAllowed)
 	})))
 }
 
-// shown returns what a request shows in the header Authorization. A session's cookie doesn't count: agents have tokens.
+// shown returns the token in the header Authorization. The cookie of a dashboard session doesn't
+// count, since agents have tokens.
 func shown(r *http.Request) string {
 	header := r.Header.Get("Authorization")
 	if scheme, token, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {
@@ -103,8 +106,8 @@ func serverOf(r *http.Request) *sdk.Server {
 	return r.Context().Value(sessionKey{}).(*session).server
 }
 
-// post serves messages: those of a session, or the first one of a new session. The body of each takes memory until it is
-// answered, as the API's.
+// post serves messages of a session, or the first message of a new one. Each body takes memory of
+// its caller's limit until it is answered, as in the API.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
 	body, err := d.host.ReadBody(w, r)
 	if refused, ok := errors.AsType[*doors.BodyError](err); ok {
@@ -121,8 +124,8 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	case err != nil:
 		http.Error(w, runtime.MessageOf(err), http.StatusBadRequest)
 		return
-	case needed > room: // it would be refused for ever
-		http.Error(w, fmt.Sprintf("the message is too large: beside its body, it needs %d bytes of memory, and at most %d are left (--body-memory)", needed, room), http.StatusRequestEntityTooLarge)
+	case needed > room: // retrying couldn't help
+		http.Error(w, fmt.Sprintf("the message is too large: in addition to its body it needs %d bytes of memory, but at most %d are left (--body-memory)", needed, room), http.StatusRequestEntityTooLarge)
 		return
 	}
 	if err := hold.Grow(needed); err != nil {
@@ -134,9 +137,9 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	s := d.find(id, owner)
 	switch {
 	case access.FromContext(r.Context()).Grant != nil:
-		http.Error(w, "a grant can't claim runners: show a token", http.StatusForbidden)
+		http.Error(w, "a grant can't claim runners: use a token", http.StatusForbidden)
 		return
-	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")): // a batch would count as one operation
+	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")): // a batch would count as a single operation
 		http.Error(w, "send each message in a request of its own", http.StatusBadRequest)
 		return
 	case s == nil && id != "":
@@ -159,7 +162,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	}
 }
 
-// tooMuch answers a caller that takes as much as it may already.
+// tooMuch answers a caller that has reached a limit.
 func tooMuch(w http.ResponseWriter, err error) {
 	w.Header().Set("Retry-After", "10")
 	http.Error(w, runtime.MessageOf(err), http.StatusTooManyRequests)
@@ -173,14 +176,14 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.end(errDeleted)
-	select { // then what it held is free again
+	select { // wait until its runners are released
 	case <-s.released:
 	case <-r.Context().Done():
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// An owner is a token.
+// An owner is the token that opened a session.
 type owner struct {
 	kind access.Kind
 	id   string
@@ -191,7 +194,7 @@ func ownerOf(ctx context.Context) owner {
 	return owner{p.Kind, p.ID}
 }
 
-// find returns an owner's session; nil: it has none with this id.
+// find returns an owner's session, nil if it has none with this id.
 func (d *Door) find(id string, of owner) *session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,9 +204,10 @@ func (d *Door) find(id string, of owner) *session {
 	return nil
 }
 
-// open returns a new session. Where its owner has as many as it may, it ends the owner's that was idle longest: clients that
-// crash leave some behind. Where all have as many as there may be, it ends one of the owner that has the most. LIMIT_EXCEEDED
-// where none is idle.
+// open returns a new session. If the owner has reached its limit, open ends the owner's session
+// that was idle longest, since clients that crash leave some behind. If all tokens together have
+// reached the limit, it ends a session of the owner with the most. It returns LIMIT_EXCEEDED if
+// none is idle.
 func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 	s := &session{door: d, id: uuid.NewString(), owner: of, released: make(chan struct{}), runners: map[runtime.RunnerID]bool{}, served: map[string]*request{}, used: time.Now()}
 	lasting, release := doors.Outlasting(ctx)
@@ -227,7 +231,7 @@ func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 	return s, nil
 }
 
-// makeRoom ends a session where one more would be too many.
+// makeRoom ends a session if one more would exceed a limit.
 func (d *Door) makeRoom(of owner) error {
 	var all []*session
 	count := map[owner]int{}
@@ -263,18 +267,18 @@ func (d *Door) forget(s *session) {
 
 const instructions = `Rockpool runs programs in isolated runners: Linux sandboxes without your user's files, mostly without network.
 
-- One program, once: run_program. It answers with the output, how the program ended, and the files that it made.
-- Several steps that share files (install, edit, build, test): open_session, then execute, write_files, read_file and list_files, and close_session at the end.
-- Programs run in /workspace, as a user that isn't root. Relative paths start there. Files there count as memory.
-- Long output is cut in the middle, and the answer says so: read_output reads the rest.
-- An error has a code, the wrong argument and what to do next. A program that fails isn't an error of the tool: see outcome and exitCode.
-- list_environments says which languages and environments there are.`
+- To run one program once, use run_program. It returns the output, how the program ended, and the files that it created.
+- For several steps that share files (install, edit, build, test), use open_session, then execute, write_files, read_file and list_files. Use close_session at the end.
+- Programs run in /workspace, not as root. Relative paths start there. Files there count as memory.
+- Long output is cut in the middle, and the result says so. read_output reads the rest.
+- An error has a code, the invalid argument and what to do next. A program that fails isn't an error of the tool: see outcome and exitCode.
+- list_environments lists the languages and environments.`
 
 // newServer returns the SDK's server of one session.
 func (d *Door) newServer(s *session) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "rockpool", Title: "Rockpool", Version: d.host.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list never changes
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // without listChanged: the list is fixed
 		GetSessionID: func() string { return s.id },
 	})
 	for _, t := range d.tools {

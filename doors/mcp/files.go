@@ -13,11 +13,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of what answers have of files.
+// Limits of files in results.
 const (
-	maxMade       = 32 << 10 // bytes of one that a program made, as text or base64
+	maxMade       = 32 << 10 // bytes of a file that a program created, as text or base64
 	maxMadeInAll  = 64 << 10
-	maxImage      = 1 << 20 // bytes of an image, which clients show
+	maxImage      = 1 << 20 // bytes of an image, which clients display
 	maxImages     = 4
 	maxMadeFiles  = 100
 	maxListed     = 1000
@@ -26,13 +26,13 @@ const (
 	maxReadOutput = 256 << 10
 )
 
-// A madeFile is one that a program made or changed.
+// A madeFile is a file that a program created or changed.
 type madeFile struct {
 	Path   string `json:"path" jsonschema:"relative to /workspace"`
 	Size   int64  `json:"size" jsonschema:"bytes"`
 	Text   string `json:"text,omitempty" jsonschema:"its content, if it is text and not too large"`
 	Base64 string `json:"base64,omitempty" jsonschema:"its content, if it isn't text and not too large"`
-	Note   string `json:"note,omitempty" jsonschema:"where its content is otherwise"`
+	Note   string `json:"note,omitempty" jsonschema:"why its content is missing, or where it is"`
 }
 
 func (f madeFile) body() string {
@@ -47,10 +47,10 @@ func (f madeFile) body() string {
 	return ""
 }
 
-// inBase64 is what a text has in place of base64.
+// inBase64 is the text in place of content in base64.
 const inBase64 = "it isn't UTF-8; the structured content has it as base64"
 
-// A version of a file is another one after a change.
+// A version identifies the content of a file: a change gives it another version.
 type version struct {
 	size int64
 	at   time.Time
@@ -71,11 +71,12 @@ func (c *call) snapshot(id runtime.RunnerID) (map[string]version, error) {
 	return seen, nil
 }
 
-// collect puts the files that a program made or changed into its result. It returns those that are images.
+// collect adds the files that a program created or changed to its result. It returns the images
+// among them.
 func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran) (images []*sdk.ImageContent) {
 	after, err := c.snapshot(id)
 	if err != nil {
-		out.FilesNote = "the files that it made are unknown: " + runtime.MessageOf(err)
+		out.FilesNote = "the files that it created are unknown: " + runtime.MessageOf(err)
 		return nil
 	}
 	var paths []string
@@ -101,7 +102,7 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 			data, _, err := c.read(id, path, 0, maxImage)
 			switch kind := http.DetectContentType(data); {
 			case err != nil:
-				made.Note = "it can't be read: " + runtime.MessageOf(err)
+				made.Note = "the file can't be read: " + runtime.MessageOf(err)
 			case image && strings.HasPrefix(kind, "image/"):
 				images = append(images, &sdk.ImageContent{Data: data, MIMEType: kind})
 				made.Note = "it is an image of this answer"
@@ -122,8 +123,8 @@ func isImage(path string) bool {
 	return slices.ContainsFunc([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) })
 }
 
-// read returns at most so many bytes of a file from an offset on, and the file's size. They take memory; the caller gives
-// back what it drops.
+// read returns at most that many bytes of a file from an offset on, and the file's size. The bytes
+// take memory of the call; the caller frees what it drops.
 func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) (data []byte, size int64, err error) {
 	info, content, err := c.door.host.Guard.OpenFile(c.ctx, id, path, offset)
 	if err != nil {
@@ -135,14 +136,14 @@ func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) (d
 }
 
 type writeInput struct {
-	Session string   `json:"session" jsonschema:"of open_session"`
-	Files   []file   `json:"files,omitempty" jsonschema:"to be written"`
-	Delete  []string `json:"delete,omitempty" jsonschema:"paths to delete before, with all that is below; ./* is all that is in /workspace"`
+	Session string   `json:"session" jsonschema:"from open_session"`
+	Files   []file   `json:"files,omitempty" jsonschema:"files to write"`
+	Delete  []string `json:"delete,omitempty" jsonschema:"paths to delete before writing, with everything below; ./* is everything in /workspace"`
 }
 
 type wrote struct {
-	Written int `json:"written" jsonschema:"how many files"`
-	Deleted int `json:"deleted" jsonschema:"how many files and directories"`
+	Written int `json:"written" jsonschema:"number of files"`
+	Deleted int `json:"deleted" jsonschema:"number of files and directories"`
 }
 
 func writeFiles(c *call, in writeInput) (out wrote, said answer, err error) {
@@ -155,11 +156,11 @@ func writeFiles(c *call, in writeInput) (out wrote, said answer, err error) {
 		return out, said, err
 	}
 	if len(files)+len(in.Delete) == 0 {
-		return out, said, runtime.Invalid("files", "give files to write, or paths to delete")
+		return out, said, runtime.Invalid("files", "files to write or paths to delete are required")
 	}
 	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, in.Delete, "files", files)
 	if err == nil && len(updated.Failed) > 0 {
-		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s; %d others are written", updated.Failed[0].Path, updated.Failed[0].Message, len(updated.Written))
+		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s; %d other files were written", updated.Failed[0].Path, updated.Failed[0].Message, len(updated.Written))
 	}
 	out = wrote{len(updated.Written), len(updated.Deleted)}
 	said.text = fmt.Sprintf("%d written, %d deleted", out.Written, out.Deleted)
@@ -167,17 +168,17 @@ func writeFiles(c *call, in writeInput) (out wrote, said answer, err error) {
 }
 
 type readInput struct {
-	Session  string `json:"session" jsonschema:"of open_session"`
+	Session  string `json:"session" jsonschema:"from open_session"`
 	Path     string `json:"path" jsonschema:"relative to /workspace, or absolute"`
 	Offset   int64  `json:"offset,omitempty" jsonschema:"bytes to skip"`
-	MaxBytes *int   `json:"maxBytes,omitempty" jsonschema:"at most so many bytes, 1 to 1048576; without it, 65536"`
+	MaxBytes *int   `json:"maxBytes,omitempty" jsonschema:"maximum number of bytes, 1 to 1048576; default 65536"`
 }
 
 type content struct {
 	Size       int64  `json:"size" jsonschema:"of the whole file, in bytes"`
-	Text       string `json:"text,omitempty" jsonschema:"if it is UTF-8"`
-	Base64     string `json:"base64,omitempty" jsonschema:"if it isn't; an image is in the answer instead"`
-	NextOffset *int64 `json:"nextOffset,omitempty" jsonschema:"where the rest begins"`
+	Text       string `json:"text,omitempty" jsonschema:"the content, if it is UTF-8"`
+	Base64     string `json:"base64,omitempty" jsonschema:"the content, if it isn't UTF-8; an image is in the result instead"`
+	NextOffset *int64 `json:"nextOffset,omitempty" jsonschema:"offset of the rest; missing at the end"`
 }
 
 func readFile(c *call, in readInput) (out content, said answer, err error) {
@@ -218,7 +219,7 @@ func readFile(c *call, in readInput) (out content, said answer, err error) {
 	return out, said, nil
 }
 
-// bytesArgument returns how many bytes an agent asks for.
+// bytesArgument returns the number of bytes that an agent requested.
 func bytesArgument(given *int, otherwise, most int) (int, error) {
 	if given == nil {
 		return otherwise, nil
@@ -227,9 +228,9 @@ func bytesArgument(given *int, otherwise, most int) (int, error) {
 }
 
 type listInput struct {
-	Session   string `json:"session" jsonschema:"of open_session"`
-	Path      string `json:"path,omitempty" jsonschema:"a directory; without it, /workspace"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"whether to list what is below, too"`
+	Session   string `json:"session" jsonschema:"from open_session"`
+	Path      string `json:"path,omitempty" jsonschema:"a directory; default /workspace"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"whether to list the entries of directories, too"`
 }
 
 type entry struct {
@@ -240,7 +241,7 @@ type entry struct {
 
 type listing struct {
 	Files []entry `json:"files"`
-	Note  string  `json:"note,omitempty" jsonschema:"what the list lacks"`
+	Note  string  `json:"note,omitempty" jsonschema:"what is missing from the list"`
 }
 
 func listFiles(c *call, in listInput) (out listing, said answer, err error) {
@@ -270,12 +271,12 @@ func listFiles(c *call, in listInput) (out listing, said answer, err error) {
 	return out, said, nil
 }
 
-// filing are the tools for a session's files.
+// filing returns the tools for a session's files.
 func filing() []tool {
 	return []tool{
-		define("write_files", "Write files", "Writes files into a session's runner, or deletes some. An existing file is replaced.",
+		define("write_files", "Write files", "Writes files into a session's runner, or deletes files. It replaces existing files.",
 			sdk.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true}, nil, writeFiles),
-		define("read_file", "Read a file", "Reads a file of a session's runner, from an offset on: text, or base64 where it isn't UTF-8, or an image.",
+		define("read_file", "Read a file", "Reads a file of a session's runner from an offset on. The result is text, base64 if the file isn't UTF-8, or an image.",
 			sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}, func(s *jsonschema.Schema) {
 				between(s, "maxBytes", 1, maxReadFile)
 				s.Properties["offset"].Minimum = new(0.0)

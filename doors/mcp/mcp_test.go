@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestToolsSayWhatTheyTakeAndDo(t *testing.T) {
+func TestToolsHaveDescriptionsAndSchemas(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	if got := a.InitializeResult(); got.ServerInfo.Name != "rockpool" || got.ServerInfo.Version != "1.2.3" || !strings.Contains(got.Instructions, "run_program") {
@@ -58,7 +58,7 @@ func TestToolsSayWhatTheyTakeAndDo(t *testing.T) {
 	}
 }
 
-func TestRunProgramAnswersWithItsEnd(t *testing.T) {
+func TestRunProgramReturnsTheResult(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	var got ran
@@ -93,7 +93,7 @@ func TestRunProgramAnswersWithItsEnd(t *testing.T) {
 	}
 }
 
-func TestOutputThatIsNotTextIsBase64Too(t *testing.T) {
+func TestBinaryOutputIsAlsoBase64(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	var session opened
@@ -157,7 +157,7 @@ func TestProgressCarriesLiveOutputAndCancellingEndsTheExecution(t *testing.T) {
 	}
 }
 
-func TestLongOutputIsCutWithACursorThatHasAll(t *testing.T) {
+func TestLongOutputIsCutAndCanBeRead(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	const size = 500_000
@@ -203,7 +203,7 @@ func TestOutputIsCutAbove24KiB(t *testing.T) {
 	}
 }
 
-func TestLiveOutputSaysThatThereIsMore(t *testing.T) {
+func TestLiveOutputReportsOmissions(t *testing.T) {
 	p := progress{token: 1}
 	p.output(strings.Repeat("x", maxLive-1) + "ü")
 	p.output("late")
@@ -218,7 +218,7 @@ func TestLiveOutputSaysThatThereIsMore(t *testing.T) {
 	}
 }
 
-// TestImagesAreSentOnce: as an image.
+// An image is sent once, as an image.
 func TestImagesAreSentOnce(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
@@ -233,7 +233,7 @@ func TestImagesAreSentOnce(t *testing.T) {
 	}
 }
 
-func TestSessionForgetsRunnersThatWent(t *testing.T) {
+func TestSessionsForgetLostRunners(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	var session opened
@@ -250,8 +250,8 @@ func TestSessionForgetsRunnersThatWent(t *testing.T) {
 	}
 }
 
-// TestCancelledCallsLeaveNothing: a cancelled call answers without an id, so its runner is released.
-func TestCancelledCallsLeaveNothing(t *testing.T) {
+// A cancelled call answers without an id, so its runner is released.
+func TestCancelledCallsReleaseTheirRunner(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	s := b.door.sessionOf(a)
@@ -267,7 +267,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	}
 	result := s.failed(ctx, "execute", ctx.Err())
 	var got struct{ Error problem }
-	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client asked for it") {
+	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client cancelled it") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -379,7 +379,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	}
 }
 
-// FuzzArguments: no arguments of any tool make the server fail.
+// FuzzArguments checks that no arguments of any tool make the server fail.
 func FuzzArguments(f *testing.F) {
 	b := newBed(f, nil)
 	a := b.agent(firstToken)
@@ -425,8 +425,8 @@ func entriesText(page audit.Page) string {
 	return b.String()
 }
 
-// TestNothingIsCopiedForProgressThatNobodyWants and no timer runs for it.
-func TestNothingIsCopiedForProgressThatNobodyWants(t *testing.T) {
+// Without a progress token, no output is copied for progress and no timer runs.
+func TestUnwantedProgressCostsNothing(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	var session opened

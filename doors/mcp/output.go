@@ -10,23 +10,24 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// half is how much of a stream's beginning, and of its end, an answer has. A model reads both, and each costs it tokens.
+// half is how many bytes of a stream's beginning, and of its end, a result has. More would cost a
+// model too many tokens.
 const half = 12 << 10
 
-// A printed is what an execution printed, in parts.
+// A printed is the output of an execution, in parts.
 type printed struct {
 	streams map[runtime.Stream]*cut
-	cursor  string // before the first output that an answer lacks
+	cursor  string // before the first output that the result lacks
 	at      string // after the last output
-	lost    int64
-	reason  string // why it is lost
+	lost    int64  // bytes
+	reason  string // why they are lost
 }
 
 func newPrinted() *printed {
 	return &printed{streams: map[runtime.Stream]*cut{runtime.Stdout: {}, runtime.Stderr: {}}}
 }
 
-// add takes an event of output, or of its loss.
+// add adds an event of output, or of lost output.
 func (p *printed) add(event events.Event) {
 	if event.Kind == events.Lost {
 		p.lost += event.Bytes
@@ -43,7 +44,7 @@ type cut struct {
 	total      int
 }
 
-// write takes more output. False: not all of it is in the beginning.
+// write adds output. It returns false if some of it isn't in the beginning.
 func (c *cut) write(data []byte) bool {
 	c.total += len(data)
 	room := min(half-len(c.head), len(data))
@@ -54,10 +55,10 @@ func (c *cut) write(data []byte) bool {
 	return room == len(data)
 }
 
-// omitted returns how many bytes stand in neither part.
+// omitted returns the number of bytes that are in neither part.
 func (c *cut) omitted() int { return c.total - len(c.head) - len(c.shownTail()) }
 
-// shownTail is the end that is shown.
+// shownTail returns the end to show.
 func (c *cut) shownTail() []byte {
 	if len(c.head)+len(c.tail) == c.total && len(c.tail) <= half {
 		return c.tail
@@ -65,7 +66,7 @@ func (c *cut) shownTail() []byte {
 	return c.tail[len(c.tail)-half:]
 }
 
-// text returns the stream as text, with a note where it is cut; and as base64 if it isn't text.
+// text returns the stream as text with a note where it is cut, and as base64 if it isn't text.
 func (c *cut) text(cursor string) (text, encoded string) {
 	tail, omitted := c.shownTail(), c.omitted()
 	if omitted == 0 {
@@ -79,7 +80,7 @@ func (c *cut) text(cursor string) (text, encoded string) {
 	return strings.ToValidUTF8(trimEnd(c.head), "\uFFFD") + note + strings.ToValidUTF8(trimStart(tail), "\uFFFD"), ""
 }
 
-// trimEnd returns text without the beginning of a character at its end.
+// trimEnd returns text without an incomplete character at its end.
 func trimEnd(text []byte) string {
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
 		if last := text[len(text)-i:]; utf8.RuneStart(last[0]) {
@@ -92,7 +93,7 @@ func trimEnd(text []byte) string {
 	return string(text)
 }
 
-// trimStart returns text without the end of a character at its beginning.
+// trimStart returns text without an incomplete character at its beginning.
 func trimStart(text []byte) string {
 	for i := 0; i < utf8.UTFMax-1 && i < len(text); i++ {
 		if utf8.RuneStart(text[i]) {

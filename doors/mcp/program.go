@@ -16,36 +16,36 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// Bounds of arguments, which the tools' schemas say.
+// Limits of arguments, which the tools' schemas mention.
 const (
 	maxTimeLimit = 3600 // seconds
 	workspace    = "/workspace/"
-	maxWait      = 45 // seconds that a claim waits for a runner: clients and proxies end requests that are silent for a minute
+	maxWait      = 45 // seconds that a claim waits for a runner: clients and proxies end requests without data for a minute
 )
 
 // A program is what run_program and execute run.
 type program struct {
-	Source    string            `json:"source,omitempty" jsonschema:"the program's text, in the language; it is written as main.py, main.c and so on, in place of a file of that name in /workspace"`
+	Source    string            `json:"source,omitempty" jsonschema:"the program's source code in the language; it is written to /workspace as main.py, main.c and so on, and replaces a file of that name"`
 	Command   []string          `json:"command,omitempty" jsonschema:"instead of source: the command to run, as a list of arguments"`
 	Shell     string            `json:"shell,omitempty" jsonschema:"instead of source: a command line for sh"`
 	Args      []string          `json:"args,omitempty" jsonschema:"arguments for the program; with source"`
-	Files     []file            `json:"files,omitempty" jsonschema:"files to write before, relative to /workspace"`
-	Stdin     *string           `json:"stdin,omitempty" jsonschema:"what the program reads on its standard input; without it, that is empty"`
+	Files     []file            `json:"files,omitempty" jsonschema:"files to write before the program starts, relative to /workspace"`
+	Stdin     *string           `json:"stdin,omitempty" jsonschema:"the program's standard input; default: empty"`
 	Variables map[string]string `json:"variables,omitempty" jsonschema:"environment variables"`
-	TimeLimit *int              `json:"timeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the program and, before it, for its build; without it, the environment's"`
+	TimeLimit *int              `json:"timeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the program and, separately, for its build; default: the environment's"`
 }
 
 func boundProgram(s *jsonschema.Schema) { between(s, "timeLimit", 1, maxTimeLimit) }
 
-// A file is one to be written.
+// A file is a file to write.
 type file struct {
-	Path       string  `json:"path" jsonschema:"relative to /workspace, or absolute; missing directories are made"`
+	Path       string  `json:"path" jsonschema:"relative to /workspace, or absolute; missing directories are created"`
 	Text       *string `json:"text,omitempty" jsonschema:"its content as text"`
 	Base64     *string `json:"base64,omitempty" jsonschema:"its content as base64, instead of text"`
-	Executable bool    `json:"executable,omitempty" jsonschema:"whether it can be run as a command"`
+	Executable bool    `json:"executable,omitempty" jsonschema:"whether the file can be run as a command"`
 }
 
-// write returns the files for the engine. Programs may change them.
+// write converts files for the engine. The files stay writable for programs.
 func write(files []file) ([]runtime.FileWrite, error) {
 	all := make([]runtime.FileWrite, 0, len(files))
 	for i, f := range files {
@@ -69,15 +69,15 @@ func write(files []file) ([]runtime.FileWrite, error) {
 	return all, nil
 }
 
-// A plan is what a program needs to run.
+// A plan is the input that a program needs to run.
 type plan struct {
 	files []runtime.FileWrite
-	build []string // nil: nothing is built
+	build []string // nil: no build
 	start engine.StartInput
 	stdin *string
 }
 
-// plan returns how a program runs in a language; nil: the language is unknown.
+// plan returns the plan of a program in a language; a nil language is unknown.
 func (p program) plan(in *language.Recipe) (plan, error) {
 	made := plan{stdin: p.Stdin, start: engine.StartInput{TimeLimit: p.TimeLimit, Stdin: p.Stdin != nil}}
 	if p.TimeLimit != nil {
@@ -101,20 +101,20 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 	}
 	switch {
 	case given != 1:
-		return made, runtime.Invalid("source", "give exactly one of source, command and shell")
+		return made, runtime.Invalid("source", "use exactly one of source, command and shell")
 	case len(p.Command) > 0:
 		made.start.Command = slices.Concat(p.Command, p.Args)
 	case p.Shell != "" && len(p.Args) > 0:
-		return made, runtime.Invalid("args", "go with source or command: write them into shell")
+		return made, runtime.Invalid("args", "can't be combined with shell: write the arguments into the command line")
 	case p.Shell != "":
 		made.start.Shell = &p.Shell
 	case in == nil:
-		return made, runtime.Invalid("language", "give the language of source; list_environments has those that there are")
+		return made, runtime.Invalid("language", "is required for source: list_environments lists the languages")
 	default:
 		source := runtime.FileWrite{Path: in.SourceFile([]byte(p.Source)), Data: []byte(p.Source), Mode: 0o666}
 		for i, f := range p.Files {
 			if strings.TrimPrefix(path.Clean(f.Path), workspace) == source.Path {
-				return made, runtime.Invalid(fmt.Sprintf("files.%d.path", i), "must be another: source is written as %s", source.Path)
+				return made, runtime.Invalid(fmt.Sprintf("files.%d.path", i), "must be different: the source is written to %s", source.Path)
 			}
 		}
 		made.files = append(made.files, source)
@@ -124,7 +124,7 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 	return made, nil
 }
 
-// named returns an error with the name of a variable in place of its index: agents give variables as an object.
+// named replaces the index of a variable in an error by its name, since agents send an object.
 func named(err error, variables []runtime.Variable) error {
 	refused, is := errors.AsType[*runtime.Error](err)
 	if !is {
@@ -140,13 +140,14 @@ func named(err error, variables []runtime.Variable) error {
 	return err
 }
 
-// A place is where a program runs.
+// A place is the environment and the language of a program.
 type place struct {
-	Language    string `json:"language,omitempty" jsonschema:"a programming language, for example python3; list_environments has all"`
-	Environment string `json:"environment,omitempty" jsonschema:"the environment to run in; without it, one that has the language"`
+	Language    string `json:"language,omitempty" jsonschema:"a programming language, for example python3; list_environments lists all"`
+	Environment string `json:"environment,omitempty" jsonschema:"the environment to run in; default: one that has the language"`
 }
 
-// choose returns the environment of a place, and the recipe of its language; nil: it is unknown.
+// choose returns the environment of a place, and the recipe of its language; nil if the language is
+// unknown.
 func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error) {
 	there, err := c.door.host.Guard.Environments(c.ctx)
 	if err != nil {
@@ -158,7 +159,7 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 			environment = there[0].ID
 		}
 		if environment == "" {
-			return "", nil, runtime.Invalid("environment", "give a language or an environment: %s", names(there))
+			return "", nil, runtime.Invalid("environment", "a language or an environment is required; the environments are %s", names(there))
 		}
 		if recipe, known := c.door.host.Languages.ByEnvironment(environment); known {
 			return environment, &recipe, nil
@@ -167,7 +168,7 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 	}
 	recipe, known := c.door.host.Languages.ByID(at.Language)
 	if !known {
-		return "", nil, runtime.Invalid("language", "must be one that list_environments has, not %q; or give environment with command or shell", at.Language)
+		return "", nil, runtime.Invalid("language", "must be one that list_environments lists, not %q; or use environment with command or shell", at.Language)
 	}
 	if environment == "" {
 		env, found, err := c.door.host.Guard.FirstEnvironment(c.ctx, recipe.Environments)
@@ -175,7 +176,7 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 			return "", nil, err
 		}
 		if !found {
-			return "", nil, runtime.Invalid("language", "no environment here has %s; there are %s", recipe.Name, names(there))
+			return "", nil, runtime.Invalid("language", "no environment here has %s: choose one of %s", recipe.Name, names(there))
 		}
 		environment = env.ID
 	}

@@ -9,32 +9,33 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// How live output is passed on: as soon as it is there, but not more often than clients can show, and not more than they
-// care to read.
+// Live output is sent immediately, but not more often than clients can show it and not more than
+// they can use.
 const (
-	liveInterval = 100 * time.Millisecond // at least, between two notifications
-	heartbeat    = 15 * time.Second       // without output: clients and proxies end requests that are silent for a minute
+	liveInterval = 100 * time.Millisecond // minimum time between two notifications
+	heartbeat    = 15 * time.Second       // without output: clients and proxies end requests without data for a minute
 	maxLive      = 8 << 10                // bytes of output in one notification
-	maxLiveInAll = 64 << 10               // of one execution
+	maxLiveInAll = 64 << 10               // bytes of output of one execution
 )
 
-// progress passes output on while a call runs, to a client that wishes it.
+// A progress sends output to the client while a call runs, if the client requested that. One
+// goroutine uses it.
 type progress struct {
-	token any // nil: the client doesn't
+	token any // nil: the client didn't request it
 	to    *sdk.ServerSession
 
-	sent    float64 // notifications
+	sent    float64 // number of notifications
 	last    time.Time
 	pending string
-	cut     bool // pending lacks what was printed since
-	passed  int  // bytes of output that were passed on
+	cut     bool // output was printed since that pending doesn't include
+	passed  int  // bytes of output that were sent
 	bytes   int  // of all output
 }
 
-// wanted reports whether the client wishes progress. Without, nothing is copied for it.
+// wanted reports whether the client requested progress. If not, no output is copied for it.
 func (p *progress) wanted() bool { return p.token != nil }
 
-// output takes more output.
+// output adds output.
 func (p *progress) output(text string) {
 	p.bytes += len(text)
 	if p.cut {
@@ -46,7 +47,7 @@ func (p *progress) output(text string) {
 	p.pending += text
 }
 
-// due returns after what time there is something to send; 0: now.
+// due returns the time until the next notification; 0: now.
 func (p *progress) due(now time.Time) time.Duration {
 	wait := heartbeat
 	if p.pending != "" {
@@ -55,7 +56,7 @@ func (p *progress) due(now time.Time) time.Duration {
 	return max(0, wait-now.Sub(p.last))
 }
 
-// say sends a notification, with the output that waits for one or, without any, with a message.
+// say sends a notification with pending output or, without any, with a message.
 func (p *progress) say(ctx context.Context, message string) {
 	if !p.wanted() {
 		return
@@ -63,10 +64,10 @@ func (p *progress) say(ctx context.Context, message string) {
 	message = p.take(message)
 	p.last = time.Now()
 	p.sent++
-	_ = p.to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: p.token, Progress: p.sent, Message: message}) // a client that has left gets none
+	_ = p.to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: p.token, Progress: p.sent, Message: message}) // fails if the client closed the connection
 }
 
-// take returns the output that waits or, without any, a message.
+// take returns and clears the pending output or, without any, returns a message.
 func (p *progress) take(message string) string {
 	if p.pending != "" {
 		message, p.passed, p.pending = p.pending, p.passed+len(p.pending), ""

@@ -12,29 +12,30 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// How often a message is in memory, measured: see TestMemoryOfCallsIsCounted.
+// How many copies of a message are in memory, as measured by TestMemoryOfCallsIsCounted.
 const (
-	bodyCopies   = 2 // beside the body: the SDK's and the decoded arguments
+	bodyCopies   = 2 // in addition to the body: the SDK's and the decoded arguments
 	answerCopies = 2 // of an answer's JSON, until it is written
 )
 
-// decoded returns how many bytes of memory a message takes beside its body. The SDK decodes some of it into maps. It
-// returns the errors of peers.Values.
+// decoded returns how many bytes of memory a message takes in addition to its body. The SDK decodes
+// parts of it into maps. Errors are those of peers.Values.
 func decoded(body []byte) (int64, error) {
 	values, err := peers.Values(body)
 	return max(bodyCopies*(int64(len(body))-peers.FreeBody), 0) + max(int64(values)*peers.ValueBytes-peers.FreeBody, 0), err
 }
 
-// A request is served. Its calls take memory of its hold. It ends after its calls, and gives the memory back.
+// A request is being served. Its calls take memory from its hold. When all calls have ended, the
+// request ends and frees the memory. Its methods are safe for concurrent use.
 type request struct {
 	calls sync.WaitGroup
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	hold  *peers.Hold
-	taken int64 // bytes, with those that are free
+	taken int64 // bytes, including the free ones
 }
 
-// grow takes n bytes of memory for a call. QUOTA_EXCEEDED where there are too few.
+// grow takes n bytes of memory for a call. It returns QUOTA_EXCEEDED if too few are left.
 func (r *request) grow(n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +46,7 @@ func (r *request) grow(n int64) error {
 	return err
 }
 
-// give gives n bytes of a call's memory back.
+// give frees n bytes of a call's memory.
 func (r *request) give(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +54,7 @@ func (r *request) give(n int64) {
 	r.taken -= n
 }
 
-// read reads so many bytes, which take memory.
+// read reads size bytes into memory of the request.
 func (r *request) read(from io.Reader, size int64) ([]byte, error) {
 	if err := r.grow(size); err != nil {
 		return nil, err
@@ -66,12 +67,12 @@ func (r *request) read(from io.Reader, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// turn does what takes several times size bytes for a moment.
+// turn calls do, which briefly takes several times size bytes.
 func (r *request) turn(ctx context.Context, size int, do func() error) error {
 	return r.hold.Turn(ctx, size, do)
 }
 
-// result returns what a tool answers with, and takes the memory that it needs until it is written.
+// result returns the result of a tool, and takes the memory that it needs until it is written.
 func (c *call) result(out any, said answer) (*sdk.CallToolResult, error) {
 	structured, err := json.Marshal(out) // it escapes <, > and &, as the SDK does
 	if err != nil {
@@ -84,15 +85,15 @@ func (c *call) result(out any, said answer) (*sdk.CallToolResult, error) {
 		content = append(content, image)
 	}
 	if err := c.request.grow(answerCopies * int64(size)); err != nil {
-		if said.otherwise != "" { // nobody should run the program again
-			err = runtime.Errorf(runtime.CodeLimitExceeded, "there is no memory for the answer (--body-memory): %s", said.otherwise)
+		if said.otherwise != "" { // the agent shouldn't run the program again
+			err = runtime.Errorf(runtime.CodeLimitExceeded, "there isn't enough memory for the answer (--body-memory): %s", said.otherwise)
 		}
 		return nil, err
 	}
 	return &sdk.CallToolResult{StructuredContent: json.RawMessage(structured), Content: content}, nil
 }
 
-// quoted returns how many bytes a text, which is UTF-8, has in JSON at most.
+// quoted returns the maximum number of bytes that a UTF-8 text has as a JSON string.
 func quoted(text string) int {
 	size := len(text)
 	for i := range len(text) {
@@ -101,7 +102,7 @@ func quoted(text string) int {
 			size += len(`\u0000`) - 1
 		case c == '"', c == '\\':
 			size++
-		case c == 0xe2: // perhaps U+2028, which is escaped
+		case c == 0xe2: // may begin U+2028, which is escaped
 			size += len(`\u2028`) - 3
 		}
 	}

@@ -25,37 +25,37 @@ type executeInput struct {
 	program
 }
 
-// ran is how a program ended.
+// ran is the result of a program.
 type ran struct {
 	Execution    string          `json:"execution" jsonschema:"the execution's id, for read_output"`
-	Phase        string          `json:"phase" jsonschema:"run; or build, where that failed and nothing was run"`
+	Phase        string          `json:"phase" jsonschema:"run; or build, if the build failed and nothing was run"`
 	Outcome      runtime.Outcome `json:"outcome" jsonschema:"how it ended: EXITED, SIGNALED, TIME_LIMIT, CPU_LIMIT, MEMORY_LIMIT, PROCESS_LIMIT, OUTPUT_LIMIT, CANCELLED, RUNNER_GONE, LOST or FAILED"`
 	ExitCode     *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
 	Signal       string          `json:"signal,omitempty" jsonschema:"with SIGNALED"`
-	Message      string          `json:"message,omitempty" jsonschema:"the outcome in words, with its cause"`
+	Message      string          `json:"message,omitempty" jsonschema:"a description of the outcome and its cause"`
 	Seconds      float64         `json:"seconds" jsonschema:"how long it ran"`
-	MemoryBytes  int64           `json:"memoryBytes,omitempty" jsonschema:"its peak"`
+	MemoryBytes  int64           `json:"memoryBytes,omitempty" jsonschema:"its peak memory"`
 	Stdout       string          `json:"stdout" jsonschema:"cut in the middle if it is long"`
 	Stderr       string          `json:"stderr" jsonschema:"cut in the middle if it is long"`
-	StdoutBase64 string          `json:"stdoutBase64,omitempty" jsonschema:"the exact bytes, where stdout isn't UTF-8"`
-	StderrBase64 string          `json:"stderrBase64,omitempty" jsonschema:"the exact bytes, where stderr isn't UTF-8"`
-	OmittedBytes int             `json:"omittedBytes,omitempty" jsonschema:"how many bytes of output this answer lacks"`
-	Cursor       string          `json:"cursor,omitempty" jsonschema:"for read_output, which has what this answer lacks from here on"`
+	StdoutBase64 string          `json:"stdoutBase64,omitempty" jsonschema:"the exact bytes, if stdout isn't UTF-8"`
+	StderrBase64 string          `json:"stderrBase64,omitempty" jsonschema:"the exact bytes, if stderr isn't UTF-8"`
+	OmittedBytes int             `json:"omittedBytes,omitempty" jsonschema:"how many bytes of output are missing from this result"`
+	Cursor       string          `json:"cursor,omitempty" jsonschema:"for read_output, to read the missing output"`
 	LostBytes    int64           `json:"lostBytes,omitempty" jsonschema:"how many bytes of output were not kept"`
 	LostReason   string          `json:"lostReason,omitempty"`
-	Files        []madeFile      `json:"files,omitempty" jsonschema:"those that the program made or changed; run_program only"`
-	FilesNote    string          `json:"filesNote,omitempty" jsonschema:"what files lacks, and why"`
+	Files        []madeFile      `json:"files,omitempty" jsonschema:"files that the program created or changed; run_program only"`
+	FilesNote    string          `json:"filesNote,omitempty" jsonschema:"what is missing from files, and why"`
 }
 
 // running are the tools that run programs.
 func running() []tool {
-	open := sdk.ToolAnnotations{OpenWorldHint: new(true)} // an environment may have network
+	open := sdk.ToolAnnotations{OpenWorldHint: new(true)} // an environment may have network access
 	return []tool{
 		define("run_program", "Run a program",
-			"Runs one program in a fresh isolated runner and answers with its output, how it ended, and the files that it made. Give language and source; or environment and command or shell. The runner is gone afterwards.",
+			"Runs one program in a fresh isolated runner and returns its output, how it ended, and the files that it created. Use language and source, or environment and command or shell. The runner is deleted afterwards.",
 			open, boundProgram, runProgram),
 		define("execute", "Execute in a session",
-			"Runs a program or a command in a session's runner, with the files that are there. Give shell, command, or source with its language.",
+			"Runs a program or a command in a session's runner, which keeps its files. Use shell, command, or source with its language.",
 			sdk.ToolAnnotations{OpenWorldHint: new(true), DestructiveHint: new(true)}, boundProgram, execute),
 	}
 }
@@ -120,7 +120,8 @@ func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtim
 	return runner, c.keep(runner.ID)
 }
 
-// keep makes a runner one of the session's. It releases that of a call which was cancelled: nobody would get its id.
+// keep adds a runner to the session. If the call was cancelled it releases the runner instead,
+// since the agent wouldn't get its id.
 func (c *call) keep(id runtime.RunnerID) error {
 	if err := c.hold(id); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (c *call) keep(id runtime.RunnerID) error {
 	return nil
 }
 
-// fill writes files, or returns why one can't be written.
+// fill writes files. The error names the first one that couldn't be written.
 func (c *call) fill(id runtime.RunnerID, files []runtime.FileWrite) error {
 	if len(files) == 0 {
 		return nil
@@ -144,7 +145,7 @@ func (c *call) fill(id runtime.RunnerID, files []runtime.FileWrite) error {
 	return err
 }
 
-// runAll builds a program, where it needs that, and runs it.
+// runAll builds a program if its language needs that, and runs it.
 func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
 	if what.build != nil {
 		built, err := c.run(id, engine.StartInput{Command: what.build, TimeLimit: what.start.TimeLimit}, nil)
@@ -157,7 +158,8 @@ func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
 	return out, err
 }
 
-// run runs one command, and passes its output on meanwhile. It cancels the command when the call ends before.
+// run runs one command, and reports its output as progress meanwhile. It cancels the command if the
+// call ends earlier.
 func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (out ran, err error) {
 	in.RunnerID = id
 	x, err := c.door.host.Guard.Start(c.ctx, in)
@@ -167,9 +169,9 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 	cancelled := make(chan struct{})
 	cancel := func() {
 		defer close(cancelled)
-		_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // one that has ended needs none
+		_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // fails if it has ended
 	}
-	stop := context.AfterFunc(c.ctx, cancel) // at once: a client that doesn't read may block this call
+	stop := context.AfterFunc(c.ctx, cancel) // not after the call, which a client that doesn't read may block
 	defer func() {
 		switch {
 		case !stop():
@@ -198,7 +200,7 @@ func (c *call) feed(ctx context.Context, id runtime.ExecutionID, data []byte) {
 	in := engine.StdinInput{ExecutionID: id, Data: data, Offset: new(int64(0)), Close: true}
 	for ctx.Err() == nil {
 		if _, err := c.door.host.Guard.WriteStdin(ctx, in); runtime.CodeOf(err) != runtime.CodeLimitExceeded {
-			return // it has all, or has ended
+			return // everything was written, or the command has ended
 		}
 	}
 }
@@ -231,7 +233,7 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 	}
 }
 
-// event waits for the next event, and says what there is to say meanwhile.
+// event waits for the next event, and sends progress meanwhile.
 func (c *call) event(reader *events.Reader) (events.Event, error) {
 	if !c.progress.wanted() {
 		return reader.Next(c.ctx)
@@ -252,7 +254,7 @@ func (c *call) event(reader *events.Reader) (events.Event, error) {
 	}
 }
 
-// report returns how an execution ended.
+// report returns the result of an execution.
 func report(x runtime.Execution, output *printed) ran {
 	out := ran{
 		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message,
@@ -270,12 +272,12 @@ func report(x runtime.Execution, output *printed) ran {
 	return out
 }
 
-// said returns the result for models, and for people.
+// said returns the result as text and images.
 func (r ran) said(images []*sdk.ImageContent) answer {
 	return answer{text: r.String(), images: images, otherwise: fmt.Sprintf("the program has run; read_output has the output of execution %s", r.Execution)}
 }
 
-// String is a result for models, and for people.
+// String returns the result as text, for models and people.
 func (r ran) String() string {
 	var b strings.Builder
 	what := "the program"

@@ -15,35 +15,36 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Why sessions end.
+// The reasons why sessions end.
 var (
 	errDeleted   = errors.New("the client ended the MCP session")
 	errIdle      = errors.New("the MCP session was idle")
 	errNotOpened = errors.New("the client didn't initialize the MCP session")
-	errLeft      = errors.New("the client left before the call began")
+	errLeft      = errors.New("the client closed the connection before the call began")
 )
 
-// A session is an MCP session, with the runners that were claimed in it.
+// A session is an MCP session with the runners that were claimed in it. Its methods are safe for
+// concurrent use.
 type session struct {
 	door     *Door
 	id       string
 	owner    owner
 	server   *sdk.Server
-	ctx      context.Context // with the caller; ends with the session
+	ctx      context.Context // has the caller; ends with the session
 	end      context.CancelCauseFunc
-	released chan struct{} // closed when it holds nothing any more
+	released chan struct{} // closed by run when the session holds no runners any longer
 
-	mu         sync.Mutex // guards the rest
+	mu         sync.Mutex // guards the fields below
 	connection *sdk.ServerSession
 	opened     bool // the client has sent initialize
 	runners    map[runtime.RunnerID]bool
-	busy       int                 // requests
-	served     map[string]*request // by what requestKey has
+	busy       int                 // requests being served
+	served     map[string]*request // by the value of the header requestKey
 	used       time.Time
 	idle       *time.Timer
 }
 
-// begin counts a request. False: the session has ended.
+// begin counts a request. It returns false if the session has ended.
 func (s *session) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +58,8 @@ func (s *session) begin() bool {
 	return true
 }
 
-// done ends a request. The last one of a session that has ended meanwhile closes what it may have connected since.
+// done ends a request. If the session has ended meanwhile, the last request closes a connection
+// that was made since.
 func (s *session) done() {
 	s.mu.Lock()
 	s.busy--
@@ -72,11 +74,12 @@ func (s *session) done() {
 	}
 }
 
-// requestKey is a header that no client can send, since it has a space. The SDK passes the headers of a request on to its
-// calls, but not its context.
+// requestKey is a header that no client can send, because its name has a space. The SDK passes the
+// headers of a request on to its calls, but not its context.
 const requestKey = "rockpool request"
 
-// serve serves a request, and waits for its calls: they go on where the client has left, and take what the request took.
+// serve serves a request and waits for its calls. They continue when the client closes the
+// connection, and still use the request's memory.
 func (s *session) serve(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
 	key, serving := uuid.NewString(), &request{hold: doors.HoldOf(r)}
 	r.Header = r.Header.Clone()
@@ -93,7 +96,8 @@ func (s *session) serve(w http.ResponseWriter, r *http.Request, protocol http.Ha
 	protocol.ServeHTTP(w, r)
 }
 
-// begins makes a call's request wait for it, until done. An error: the request has ended.
+// begins makes a call's request wait for the call until done is called. The error says that the
+// request has ended.
 func (s *session) begins(of *sdk.RequestExtra) (served *request, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +116,7 @@ func (s *session) lastUse() time.Time {
 	return s.used
 }
 
-// endIdle ends the session if no request is served.
+// endIdle ends the session if no request is being served, and reports whether it did.
 func (s *session) endIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +126,7 @@ func (s *session) endIdle() bool {
 	return s.busy == 0
 }
 
-// connected keeps the SDK's session, before a message is handled.
+// connected stores the SDK's session, before a message is handled.
 func (s *session) connected(connection *sdk.ServerSession, method string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,25 +134,27 @@ func (s *session) connected(connection *sdk.ServerSession, method string) {
 	s.opened = s.opened || method == "initialize"
 }
 
-// counts reports whether the session counts towards the limits. A request that only asks for protocol versions doesn't.
+// counts reports whether the session counts towards the limits. One whose only request asked for
+// protocol versions doesn't.
 func (s *session) counts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connection == nil || s.opened
 }
 
-// initialized reports whether the client has opened it.
+// initialized reports whether the client has sent initialize.
 func (s *session) initialized() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opened && s.connection.InitializeParams() != nil
 }
 
-// run waits for the session's end, and releases what it holds: at once, since a client that doesn't read keeps its calls. When
-// they claim a runner later, hold releases it.
+// run waits for the session's end and releases its runners. It doesn't wait for calls, which a
+// client that doesn't read could prolong. If such a call claims a runner afterwards, hold releases
+// it.
 func (s *session) run(ctx context.Context) {
 	<-ctx.Done()
-	s.end(context.Cause(ctx)) // where the server stops
+	s.end(context.Cause(ctx)) // if the server stops
 	s.door.forget(s)
 	s.mu.Lock()
 	connection, runners := s.connection, s.runners
@@ -162,11 +168,11 @@ func (s *session) run(ctx context.Context) {
 	}
 	close(s.released)
 	if connection != nil {
-		_ = connection.Close() // it waits for the calls
+		_ = connection.Close() // waits for the calls
 	}
 }
 
-// hold makes a runner one of the session's. A session that has ended releases it.
+// hold adds a runner to the session. If the session has ended, it releases the runner instead.
 func (s *session) hold(id runtime.RunnerID) error {
 	s.mu.Lock()
 	s.runners[id] = true
@@ -179,24 +185,24 @@ func (s *session) hold(id runtime.RunnerID) error {
 	return nil
 }
 
-// holds returns RUNNER_GONE for a runner that isn't one of the session's.
+// holds returns RUNNER_GONE for a runner that doesn't belong to the session.
 func (s *session) holds(id runtime.RunnerID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.runners[id] {
-		return runtime.Errorf(runtime.CodeRunnerGone, "session %q isn't there (any more)", id)
+		return runtime.Errorf(runtime.CodeRunnerGone, "session %q doesn't exist or has ended: open a new one", id)
 	}
 	return nil
 }
 
-// lost forgets a runner that isn't there any more.
+// lost forgets a runner that no longer exists.
 func (s *session) lost(id runtime.RunnerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.runners, id)
 }
 
-// drop releases a runner of the session's. False: its claim had ended before.
+// drop releases a runner of the session. It returns false if the runner's claim had ended before.
 func (s *session) drop(id runtime.RunnerID) bool {
 	s.lost(id)
 	return s.release(id)
@@ -205,7 +211,7 @@ func (s *session) drop(id runtime.RunnerID) bool {
 func (s *session) release(id runtime.RunnerID) bool {
 	released, err := s.door.host.Guard.Release(context.WithoutCancel(s.ctx), id)
 	if err != nil {
-		s.door.host.Logger.Warn("a runner of an MCP session was left to its inactivity timeout", zap.String("runner", string(id)), zap.Error(err))
+		s.door.host.Logger.Warn("a runner of an MCP session couldn't be released; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
 	}
 	return released
 }

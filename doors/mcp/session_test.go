@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestSessionsEndWithTheMCPSession: however that ends, its runners are released.
+// However the MCP session ends, its runners are released.
 func TestSessionsEndWithTheMCPSession(t *testing.T) {
 	for what, end := range map[string]func(t *testing.T, b *bed, a *agent, token string){
 		"deleted": func(t *testing.T, _ *bed, a *agent, _ string) {
@@ -58,7 +58,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 	}
 }
 
-// TestEndOfASessionCancelsItsCalls: a call that runs doesn't keep an ended session.
+// A running call doesn't keep an ended session.
 func TestEndOfASessionCancelsItsCalls(t *testing.T) {
 	b := newBed(t, nil)
 	token, id := b.token(runtime.DefaultTenant)
@@ -80,7 +80,7 @@ func TestEndOfASessionCancelsItsCalls(t *testing.T) {
 	b.freed()
 }
 
-func TestForeignSessionsAreUnknown(t *testing.T) {
+func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 	b := newBed(t, nil)
 	mine, _ := b.token("physics")
 	same, _ := b.token("physics")
@@ -111,8 +111,9 @@ func TestForeignSessionsAreUnknown(t *testing.T) {
 	a.call("execute", object{"session": session.Session, "shell": "true"}, &ran{})
 }
 
-// send serves a request, and returns the status and the body of its answer. It needs no connection: half a second after the
-// answer to a body that isn't read to its end, the server would close that, and could take the answer along.
+// send serves a request, and returns the status and body of its answer. It uses no connection: the
+// server would close that half a second after the answer to a body that isn't read completely, and
+// the answer could be lost.
 func (b *bed) send(method, token, session, body string) (status int, text string) {
 	b.t.Helper()
 	r := httptest.NewRequestWithContext(b.t.Context(), method, b.url, strings.NewReader(body))
@@ -156,7 +157,7 @@ func TestBadRequests(t *testing.T) {
 	wait.For(t, "no session is left", func() bool { return b.door.count() == 0 })
 }
 
-// TestSessionsAreBounded: a client that crashes again and again shuts out neither others nor itself.
+// A client that crashes repeatedly locks out neither others nor itself.
 func TestSessionsAreBounded(t *testing.T) {
 	b := newBed(t, func(d *Door) { d.perToken, d.most = 2, 3 })
 	mine, _ := b.token(runtime.DefaultTenant)
@@ -191,7 +192,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestGrantsOpenNoSessions: a grant can't claim, and has no bound of its own.
+// A grant can't claim runners, and has no limits of its own.
 func TestGrantsOpenNoSessions(t *testing.T) {
 	b := newBed(t, nil)
 	token, id := b.token(runtime.DefaultTenant)
@@ -213,8 +214,8 @@ func TestGrantsOpenNoSessions(t *testing.T) {
 	}
 }
 
-// TestCallsWhoseClientLeftAreCounted: cutting connections gets nobody more calls than the bounds allow, and the session isn't
-// idle.
+// Breaking connections doesn't give a client more calls than its limit allows, and its session
+// isn't idle.
 func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
@@ -240,13 +241,14 @@ func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 	b.freed()
 }
 
-// quiet waits until the requests so far count no more, which is after their sessions have ended them.
+// quiet waits until the earlier requests no longer count, which is after their sessions have ended
+// them.
 func (b *bed) quiet() {
 	b.t.Helper()
 	wait.For(b.t, "the first requests have ended", func() bool { return b.peers.Usage().Operations == 0 })
 }
 
-// cut sends a message, and cuts the connection as soon as some of the answer came.
+// cut sends a message, and breaks the connection when a part of the answer has arrived.
 func (b *bed) cut(a *agent, message string) {
 	b.t.Helper()
 	ctx, cut := context.WithCancel(b.t.Context())
@@ -266,7 +268,7 @@ func (b *bed) cut(a *agent, message string) {
 	}
 }
 
-// TestSessionThatEndsBeforeItsFirstMessage: what the SDK has connected for it is closed with its last request.
+// The SDK's connection of such a session is closed with its last request.
 func TestSessionThatEndsBeforeItsFirstMessage(t *testing.T) {
 	b := newBed(t, nil)
 	s, err := b.door.open(access.With(t.Context(), access.Server()), owner{})
@@ -287,8 +289,8 @@ func TestSessionThatEndsBeforeItsFirstMessage(t *testing.T) {
 	wait.Receive(t, closed, "the connection's end")
 }
 
-// TestCallsAreBoundedAsTheAPIs: what calls take counts as one token's, with its other requests.
-func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
+// The resources of calls count for one token, together with its other requests.
+func TestCallsHaveTheAPIsLimits(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	var session opened
@@ -326,8 +328,8 @@ func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
 	}
 }
 
-// TestMessagesThatNeverFitAreNotTriedAgain: 429 would make clients send them again and again.
-func TestMessagesThatNeverFitAreNotTriedAgain(t *testing.T) {
+// A 429 would make clients send such messages again and again.
+func TestMessagesThatNeverFitAreRejected(t *testing.T) {
 	b := newBedOf(t, 2<<20, nil)
 	text, id := b.token(runtime.DefaultTenant)
 	a := b.agent(text)

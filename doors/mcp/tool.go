@@ -19,13 +19,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A tool is one that agents call.
+// A tool is an MCP tool.
 type tool struct {
 	spec *sdk.Tool
 	run  func(c *call, arguments json.RawMessage) (*sdk.CallToolResult, error)
 }
 
-// A call is one use of a tool. Its context ends when the client cancels the request, and with the session.
+// A call is one call of a tool. Its context ends when the client cancels the request, and with the
+// session.
 type call struct {
 	*session
 	request  *request
@@ -33,11 +34,11 @@ type call struct {
 	progress progress
 }
 
-// An answer is what a tool answers with beside structured content: the same as text, but for base64.
+// An answer is a tool's result in addition to structured content: the same as text, without base64.
 type answer struct {
 	text      string
 	images    []*sdk.ImageContent
-	otherwise string // what was done, and where the answer is found if there is no memory for it; "": nothing was
+	otherwise string // what was done, and where to find the result if there is no memory for it; "": nothing was done
 }
 
 // define returns a tool. Change completes the schema of its arguments.
@@ -55,7 +56,7 @@ func define[In, Out any](name, title, description string, hints sdk.ToolAnnotati
 	}
 	output := schemaOf[Out]()
 	output.Properties["error"] = schemaOf[problem]()
-	output.Required = nil // an error has nothing else
+	output.Required = nil // an error result has none of the fields
 	return tool{
 		spec: &sdk.Tool{Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output},
 		run: func(c *call, arguments json.RawMessage) (*sdk.CallToolResult, error) {
@@ -72,11 +73,12 @@ func define[In, Out any](name, title, description string, hints sdk.ToolAnnotati
 	}
 }
 
-// schemaOf returns the schema of a struct. Its lists are lists: some clients don't know that a value may have two types.
+// schemaOf returns the schema of a struct. Lists may not be null, since some clients don't support
+// values of two types.
 func schemaOf[T any]() *jsonschema.Schema {
 	schema, err := jsonschema.For[T](nil)
 	if err != nil {
-		panic(err) // a test makes all
+		panic(err) // a test covers all types
 	}
 	simplify(schema)
 	return schema
@@ -95,12 +97,12 @@ func simplify(s *jsonschema.Schema) {
 	simplify(s.Items)
 }
 
-// between sets a number's range in a schema. Its description repeats the range.
+// between sets a number's range in a schema. The number's description repeats the range.
 func between(s *jsonschema.Schema, name string, low, high float64) {
 	s.Properties[name].Minimum, s.Properties[name].Maximum = &low, &high
 }
 
-// decode reads a tool's arguments. INVALID_INPUT names the wrong one.
+// decode decodes a tool's arguments. INVALID_INPUT names the invalid one.
 func decode(arguments json.RawMessage, into any) error {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
@@ -116,18 +118,19 @@ func decode(arguments json.RawMessage, into any) error {
 		return runtime.Invalid(pathAt(arguments, wrong.Offset), "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
 	}
 	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
-		return runtime.Invalid(strings.Trim(name, `"`), "isn't an argument of this tool; its schema has those that are")
+		return runtime.Invalid(strings.Trim(name, `"`), "isn't an argument of this tool: see the tool's schema")
 	}
 	return runtime.Invalid("arguments", "must be a JSON object: %s", err)
 }
 
-// pathAt returns the path of the value of JSON at which a decoder stopped, as files.0.path: its error leaves the indexes out.
+// pathAt returns the path of the JSON value at which a decoder stopped, such as files.0.path, since
+// the decoder's error has no indexes.
 func pathAt(text []byte, offset int64) string {
 	type level struct {
-		name string // of the value that is read
+		name string // of the current value
 		list bool
-		next int  // index, of a list
-		key  bool // comes next, of an object
+		next int  // in a list: the next index
+		key  bool // in an object: a key comes next
 	}
 	var levels []level
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -186,7 +189,7 @@ func typeName(kind string) string {
 	return "a " + kind
 }
 
-// call runs a tool, and counts it.
+// call runs a tool, and counts the call.
 func (s *session) call(ctx context.Context, of *request, t tool, request *sdk.CallToolRequest) (result *sdk.CallToolResult) {
 	began := time.Now()
 	defer func() {
@@ -200,7 +203,7 @@ func (s *session) call(ctx context.Context, of *request, t tool, request *sdk.Ca
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
 	c := &call{session: s, request: of, ctx: ctx, progress: progress{token: request.Params.GetProgressToken(), to: request.Session}}
 	arguments := request.Params.Arguments
-	request.Params.Arguments = nil // the call may take long
+	request.Params.Arguments = nil // free them, since the call may take long
 	result, err := t.run(c, arguments)
 	if err != nil {
 		return s.failed(ctx, t.spec.Name, err)
@@ -208,16 +211,17 @@ func (s *session) call(ctx context.Context, of *request, t tool, request *sdk.Ca
 	return result
 }
 
-// A problem is an error as agents get it.
+// A problem is an error in the format for agents.
 type problem struct {
-	Code      runtime.Code `json:"code" jsonschema:"what went wrong, for a machine"`
-	Field     string       `json:"field,omitempty" jsonschema:"the argument that is wrong"`
+	Code      runtime.Code `json:"code" jsonschema:"the kind of error"`
+	Field     string       `json:"field,omitempty" jsonschema:"the invalid argument"`
 	Message   string       `json:"message" jsonschema:"what went wrong, and what is allowed"`
-	Retryable bool         `json:"retryable" jsonschema:"whether the same call can succeed later"`
+	Retryable bool         `json:"retryable" jsonschema:"whether the same call may succeed later"`
 	Next      string       `json:"next,omitempty" jsonschema:"what to do next"`
 }
 
-// failed returns the result of a call that failed. What agents may not see is logged, with an id that both can name.
+// failed returns the result of a failed call. Details that agents must not see are logged, with an
+// id that is also in the result.
 func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallToolResult {
 	var typed *runtime.Error
 	if !errors.As(err, &typed) {
@@ -234,7 +238,7 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 	}
 	if p.Code == runtime.CodeInternal {
 		id := uuid.NewString()
-		p.Message = "the server failed; its log has the detail under id " + id
+		p.Message = "the server failed; its log has the details under id " + id
 		s.door.host.Logger.Error("an MCP tool failed", zap.String("id", id), zap.String("tool", name), zap.Error(err))
 	}
 	text := p.Message
@@ -248,7 +252,7 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 	return &sdk.CallToolResult{IsError: true, StructuredContent: map[string]any{"error": p}, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
 }
 
-// maxMessage bounds a message, which may repeat an argument, whatever its length.
+// maxMessage bounds a message in bytes, since it may repeat an argument of any length.
 const maxMessage = 500
 
 func shorten(text string) string {
@@ -258,7 +262,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
 }
 
-// renamed returns an engine's error with the tools' name of the field, where they have another.
+// renamed replaces the engine's name of a field in an error by the tools' name.
 func renamed(err error) error {
 	refused, is := errors.AsType[*runtime.Error](err)
 	if !is {
@@ -280,30 +284,30 @@ func cancelled(ctx context.Context) string {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause.Error()
 	}
-	return "the client asked for it"
+	return "the client cancelled it"
 }
 
-// next returns what an agent can do about an error; "": its message says it.
+// next returns what an agent can do after an error; "" if the message says it.
 func next(err *runtime.Error) string {
 	switch err.Code {
 	case runtime.CodeEnvironmentNotFound:
-		return "Call list_environments for the environments that there are."
+		return "Call list_environments for the available environments."
 	case runtime.CodeRunnerGone:
 		return "Open another session with open_session. The files of the old one are gone."
 	case runtime.CodeExecutionNotFound:
-		return "Take the id from the field execution of an answer."
+		return "Use the id in the field execution of a result."
 	case runtime.CodeNoRunnerAvailable:
 		return "Close sessions that you don't need with close_session, or try again in a minute."
 	case runtime.CodeQuotaExceeded:
 		if err.Exceeded == nil {
-			return "" // no tenant's quota: the message says it
+			return "" // the limit isn't a tenant's quota; the message says what to do
 		}
 		if err.Exceeded.RetryAfter > 0 {
 			return fmt.Sprintf("Try again in %d s.", int(err.Exceeded.RetryAfter.Seconds())+1)
 		}
 		return "Close sessions that you don't need with close_session, then try again."
 	case runtime.CodeStorageFull:
-		return "Delete files that you don't need, or use an environment with more room."
+		return "Delete files that you don't need, or use an environment with a larger workspace."
 	case runtime.CodeForbidden:
 		return "This token may not do that: tell the user that it needs the role CLIENT, or another tenant."
 	case runtime.CodeClusterUnavailable, runtime.CodeInternal:

@@ -12,36 +12,37 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// maxInactivity bounds how long a session of an agent that forgot it holds a runner.
+// maxInactivity bounds the inactivity timeout, so that a session that its agent forgot doesn't hold
+// a runner for long.
 const maxInactivity = 3600 // seconds
 
-// tools returns all.
+// tools returns all tools.
 func tools() []tool {
 	return slices.Concat(running(), sessionTools(), filing())
 }
 
-// sessionTools are those that open and close sessions, and that read.
+// sessionTools returns the tools that open and close sessions, and that read.
 func sessionTools() []tool {
 	readOnly := sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 	return []tool{
-		define("open_session", "Open a session", "Claims an isolated runner that keeps its files until close_session, or until it wasn't used for inactivityTimeout seconds. When an execution ends, all processes that it started end.",
+		define("open_session", "Open a session", "Claims an isolated runner that keeps its files until close_session, or until it has not been used for inactivityTimeout seconds. When an execution ends, all processes that it started are killed.",
 			sdk.ToolAnnotations{}, func(s *jsonschema.Schema) { between(s, "inactivityTimeout", 1, maxInactivity) }, openSession),
-		define("close_session", "Close a session", "Ends a session: its runner, with all files and processes, is gone.",
+		define("close_session", "Close a session", "Ends a session. Its runner is deleted with all files and processes.",
 			sdk.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true}, nil, closeSession),
-		define("read_output", "Read output", "Reads the output of an execution from a cursor on: what an answer has left out, or what was printed until now. It answers with the next cursor.",
+		define("read_output", "Read output", "Reads the output of an execution from a cursor on, for example the part that a result left out. It returns the next cursor.",
 			readOnly, func(s *jsonschema.Schema) { between(s, "maxBytes", 1, maxReadOutput) }, readOutput),
-		define("list_environments", "List environments", "Lists the environments that programs can run in, with their languages, limits and network.",
+		define("list_environments", "List environments", "Lists the environments that programs can run in, with their languages, limits and network access.",
 			readOnly, nil, listEnvironments),
 	}
 }
 
 type openInput struct {
 	place
-	InactivityTimeout *int `json:"inactivityTimeout,omitempty" jsonschema:"seconds without use after which the session ends, 1 to 3600; without it, 600"`
+	InactivityTimeout *int `json:"inactivityTimeout,omitempty" jsonschema:"seconds without use after which the session ends, 1 to 3600; default 600"`
 }
 
 type opened struct {
-	Session     string `json:"session" jsonschema:"its id, for execute and the tools for files"`
+	Session     string `json:"session" jsonschema:"the session's id, for execute and the file tools"`
 	Environment string `json:"environment"`
 }
 
@@ -65,7 +66,7 @@ func openSession(c *call, in openInput) (out opened, said answer, err error) {
 }
 
 type sessionInput struct {
-	Session string `json:"session" jsonschema:"of open_session"`
+	Session string `json:"session" jsonschema:"from open_session"`
 }
 
 type closed struct {
@@ -82,7 +83,8 @@ func closeSession(c *call, in sessionInput) (out closed, said answer, err error)
 	return out, said, nil
 }
 
-// sessionRunner returns the runner of a session of this MCP session. RUNNER_GONE for any other.
+// sessionRunner returns the runner of a session that was opened in this MCP session, and
+// RUNNER_GONE for any other.
 func (c *call) sessionRunner(session string) (runtime.Runner, error) {
 	id := runtime.RunnerID(session)
 	if err := c.holds(id); err != nil {
@@ -91,32 +93,32 @@ func (c *call) sessionRunner(session string) (runtime.Runner, error) {
 	runner, there, err := c.door.host.Guard.Runner(c.ctx, id)
 	if err == nil && !there {
 		c.lost(id)
-		err = runtime.Errorf(runtime.CodeRunnerGone, "session %q isn't there any more: it wasn't used for too long, or its runner was lost", session)
+		err = runtime.Errorf(runtime.CodeRunnerGone, "session %q has ended: it wasn't used for too long, or its runner was lost", session)
 	}
 	return runner, err
 }
 
 type outputInput struct {
-	Execution string `json:"execution" jsonschema:"its id, from an answer of run_program or execute"`
-	Cursor    string `json:"cursor,omitempty" jsonschema:"where to begin; without it, at the beginning"`
-	MaxBytes  *int   `json:"maxBytes,omitempty" jsonschema:"about so many bytes, 1 to 262144; without it, 65536"`
+	Execution string `json:"execution" jsonschema:"the id in a result of run_program or execute"`
+	Cursor    string `json:"cursor,omitempty" jsonschema:"where to begin; default: the beginning"`
+	MaxBytes  *int   `json:"maxBytes,omitempty" jsonschema:"approximate number of bytes, 1 to 262144; default 65536"`
 }
 
 type page struct {
 	Chunks []chunk `json:"chunks" jsonschema:"the output, in the order in which it was printed"`
 	Cursor string  `json:"cursor" jsonschema:"where the next page begins"`
-	End    bool    `json:"end" jsonschema:"whether the execution has ended, and this is its last output"`
+	End    bool    `json:"end" jsonschema:"whether the execution has ended and this page has its last output"`
 }
 
 type chunk struct {
 	Stream    string `json:"stream,omitempty" jsonschema:"STDOUT or STDERR"`
 	Text      string `json:"text,omitempty" jsonschema:"if it is UTF-8"`
-	Base64    string `json:"base64,omitempty" jsonschema:"the exact bytes, where they aren't"`
-	LostBytes int64  `json:"lostBytes,omitempty" jsonschema:"instead: so many bytes were not kept here"`
-	Reason    string `json:"reason,omitempty" jsonschema:"why they weren't"`
+	Base64    string `json:"base64,omitempty" jsonschema:"the exact bytes, if they aren't UTF-8"`
+	LostBytes int64  `json:"lostBytes,omitempty" jsonschema:"instead of output: how many bytes were not kept here"`
+	Reason    string `json:"reason,omitempty" jsonschema:"why they were not kept"`
 }
 
-// chunkMemory is what a chunk takes beside its data, as in the API.
+// chunkMemory is the memory of a chunk in addition to its data, in bytes, as in the API.
 const chunkMemory = 1400
 
 func readOutput(c *call, in outputInput) (out page, said answer, err error) {
@@ -155,9 +157,9 @@ func readOutput(c *call, in outputInput) (out page, said answer, err error) {
 	return out, said, nil
 }
 
-// An environmentsInput has an argument at least: some clients refuse a schema without any.
+// An environmentsInput has at least one argument, since some clients reject a schema without any.
 type environmentsInput struct {
-	Language string `json:"language,omitempty" jsonschema:"only those that have this language"`
+	Language string `json:"language,omitempty" jsonschema:"list only environments that have this language"`
 }
 
 type environments struct {
@@ -167,11 +169,11 @@ type environments struct {
 type environment struct {
 	ID           string   `json:"id"`
 	Image        string   `json:"image"`
-	Languages    []string `json:"languages" jsonschema:"those whose source run_program and execute take here"`
-	Network      bool     `json:"network" jsonschema:"whether programs reach the network, all or some of it"`
+	Languages    []string `json:"languages" jsonschema:"languages that run_program and execute accept as source here"`
+	Network      bool     `json:"network" jsonschema:"whether programs have full or limited network access"`
 	MemoryMiB    int      `json:"memoryMiB"`
-	WorkspaceMiB int      `json:"workspaceMiB" jsonschema:"room in /workspace"`
-	TimeLimit    int      `json:"timeLimit" jsonschema:"seconds, where a call gives none; 0: none"`
+	WorkspaceMiB int      `json:"workspaceMiB" jsonschema:"size of /workspace"`
+	TimeLimit    int      `json:"timeLimit" jsonschema:"default time limit in seconds; 0: none"`
 }
 
 func listEnvironments(c *call, in environmentsInput) (out environments, said answer, err error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// An unread is the answer to a client that reads nothing: each Write waits until the client leaves.
+// An unread is the answer to a client that reads nothing: each Write waits until the client closes
+// the connection.
 type unread struct {
 	*httptest.ResponseRecorder
 	begun chan string // what the first Write writes
@@ -31,7 +32,8 @@ func (u *unread) Write(p []byte) (int, error) {
 	return 0, http.ErrHandlerTimeout
 }
 
-// unread sends a message in an agent's session, and reads nothing. The first return value is what it would read first.
+// unread sends a message in an agent's session, and reads nothing. Begun receives what the client
+// would read first.
 func (b *bed) unread(a *agent, message string) (begun <-chan string, leave func()) {
 	b.t.Helper()
 	r := httptest.NewRequestWithContext(b.t.Context(), http.MethodPost, "/mcp", strings.NewReader(message))
@@ -47,7 +49,7 @@ func (b *bed) unread(a *agent, message string) (begun <-chan string, leave func(
 	return w.begun, leave
 }
 
-// TestSessionsOfClientsThatDoNotReadEnd: an answer that is stuck keeps no runner.
+// An unread answer keeps no runner.
 func TestSessionsOfClientsThatDoNotReadEnd(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
@@ -63,7 +65,7 @@ func TestSessionsOfClientsThatDoNotReadEnd(t *testing.T) {
 	}
 }
 
-// TestCallsOfClientsThatDoNotReadAreCancelled: a notification that is stuck doesn't keep the program running.
+// An unread notification doesn't keep the program running.
 func TestCallsOfClientsThatDoNotReadAreCancelled(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
@@ -81,7 +83,7 @@ func TestCallsOfClientsThatDoNotReadAreCancelled(t *testing.T) {
 	})
 }
 
-// TestMemoryOfCallsIsCounted: what bodies and answers take, while a program runs or the client doesn't read.
+// Bodies and answers count while a program runs and while the client doesn't read.
 func TestMemoryOfCallsIsCounted(t *testing.T) {
 	const calls, size = 3, 512 << 10
 	b := newBed(t, nil)
@@ -123,8 +125,8 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 	}
 }
 
-// TestFilesThatAreDroppedTakeNoMemory: programs make many that look like images.
-func TestFilesThatAreDroppedTakeNoMemory(t *testing.T) {
+// A program creates many files that look like images.
+func TestDroppedFilesTakeNoMemory(t *testing.T) {
 	b := newBed(t, nil)
 	text, id := b.token(runtime.DefaultTenant)
 	a := b.agent(text)
@@ -166,7 +168,7 @@ func heapBytes() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestAnswersWithoutMemoryAreRefused: with what to do instead. A program that has run isn't run again.
+// The error says what to do instead. A program that has run isn't run again.
 func TestAnswersWithoutMemoryAreRefused(t *testing.T) {
 	b := newBed(t, nil)
 	text, id := b.token(runtime.DefaultTenant)
@@ -195,8 +197,8 @@ func TestAnswersWithoutMemoryAreRefused(t *testing.T) {
 	}
 }
 
-// TestQuotedIsNoLessThanJSON holds for all that tools say.
-func TestQuotedIsNoLessThanJSON(t *testing.T) {
+// It holds for all texts of tools.
+func TestQuotedIsAnUpperBound(t *testing.T) {
 	for r := range rune(0x3000) {
 		text := string(r)
 		if data, err := json.Marshal(text); err != nil || len(data)-2 > quoted(text) {
@@ -205,8 +207,8 @@ func TestQuotedIsNoLessThanJSON(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNoLargerThanIsCounted, whatever the SDK escapes in text and in structured content.
-func TestAnswersAreNoLargerThanIsCounted(t *testing.T) {
+// It holds whatever the SDK escapes in text and in structured content.
+func TestAnswersTakeNoMoreMemoryThanCounted(t *testing.T) {
 	for _, text := range []string{"x", "<", ">", "&", "\x01", `"`, "\u2028"} {
 		text = strings.Repeat(text, 10_000)
 		for _, said := range []answer{{text: text}, {}} {

@@ -64,7 +64,7 @@ func newBed(t testing.TB, options Options) bed {
 	return newBounded(t, options, peers.Bounds{})
 }
 
-// newBounded returns one whose callers may take bounds, and the memory that all beds have.
+// newBounded returns a bed whose callers have these limits, and the memory that all beds share.
 func newBounded(t testing.TB, options Options, bounds peers.Bounds) bed {
 	t.Helper()
 	fake := clustertest.NewFake()
@@ -156,15 +156,15 @@ func decoded(text []byte) (answer any) {
 	return answer
 }
 
-// expect is call with this status; it returns the body's field.
+// expect calls with this expected status, and returns a field of the body.
 func (b bed) expect(status int, method, path, body, field string) string {
 	b.t.Helper()
 	got, answer := b.call(method, path, body)
 	return b.fieldOf(status, got, answer, method, path, body, field)
 }
 
-// refused is expect for a body that the door doesn't read to its end. It needs no connection: half a second later the server
-// would close that, and what isn't read would take the answer along.
+// refused is expect for a body that the door doesn't read completely. It uses no connection: the
+// server would close that half a second later, and unread bytes could destroy the answer.
 func (b bed) refused(status int, method, path, body, field string) string {
 	b.t.Helper()
 	r := httptest.NewRequestWithContext(b.t.Context(), method, root+path, strings.NewReader(body))
@@ -186,14 +186,14 @@ func (b bed) fieldOf(status, got int, answer any, method, path, body, field stri
 
 const put = `{"image":"host","prewarmingPoolSize":2,"cpuLimit":20,"memoryLimit":64,"networkAccess":false,"exposedPorts":[]}`
 
-// claim makes environment 1, and claims a runner there.
+// claim creates environment 1, and claims a runner there.
 func (b bed) claim() (path string) {
 	b.t.Helper()
 	b.expect(http.StatusCreated, http.MethodPut, "/execution-environments/1", put, "")
 	return b.again()
 }
 
-// again claims a further one.
+// again claims a further runner.
 func (b bed) again() (path string) {
 	b.t.Helper()
 	var id string
@@ -207,7 +207,7 @@ func (b bed) again() (path string) {
 	return "/runners/" + id
 }
 
-// execute asks for an execution, and returns the address of its WebSocket.
+// execute requests an execution, and returns the address of its WebSocket.
 func (b bed) execute(runner, command string) string {
 	b.t.Helper()
 	body, _ := json.Marshal(map[string]any{"command": command, "timeLimit": 30})
@@ -225,7 +225,7 @@ func (b bed) open(url string) *websocket.Conn {
 	return ws
 }
 
-// frames reads to the end.
+// frames reads all frames to the end.
 func frames(t testing.TB, ws *websocket.Conn) (all []string, code websocket.StatusCode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)

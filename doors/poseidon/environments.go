@@ -8,10 +8,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// leastMemory is CodeOcean's least memory limit, in MiB. Ours is larger.
+// leastMemory is CodeOcean's minimum of the memory limit, in MiB. Rockpool's is higher.
 const leastMemory = 4
 
-// An environment is how CodeOcean sees an environment of ours.
+// An environment is CodeOcean's view of a Rockpool environment.
 type environment struct {
 	ID                 int    `json:"id"`
 	Image              string `json:"image"`
@@ -22,7 +22,8 @@ type environment struct {
 	ExposedPorts       []int  `json:"exposedPorts"`
 }
 
-// An environmentRequest is what PUT has. What is nil stays as it is stored, or is the default.
+// An environmentRequest is the body of PUT. A nil field keeps the stored value or, in a new
+// environment, the default.
 type environmentRequest struct {
 	Image              *string `json:"image"`
 	PrewarmingPoolSize *int    `json:"prewarmingPoolSize"`
@@ -32,13 +33,13 @@ type environmentRequest struct {
 	ExposedPorts       []int   `json:"exposedPorts"`
 }
 
-// number returns the number that an id of ours is; false: it is none.
+// number returns the number in an environment's id, and false if the id isn't a number.
 func number(id runtime.EnvironmentID) (int, bool) {
 	n, err := strconv.Atoi(string(id))
 	return n, err == nil && n >= 0 && strconv.Itoa(n) == string(id)
 }
 
-// named returns the id in a request's path.
+// named returns the environment's id in a request's path.
 func named(r *http.Request) (runtime.EnvironmentID, error) {
 	n, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil || n < 0 {
@@ -47,7 +48,8 @@ func named(r *http.Request) (runtime.EnvironmentID, error) {
 	return runtime.EnvironmentID(strconv.Itoa(n)), nil
 }
 
-// fetched refuses the parameter fetch if it is no truth value. We always know what there is.
+// fetched rejects the parameter fetch if it isn't a boolean. Its value has no effect, since
+// Rockpool's data is always current.
 func fetched(r *http.Request) error {
 	if fetch := r.URL.Query().Get("fetch"); fetch != "" {
 		if _, err := strconv.ParseBool(fetch); err != nil {
@@ -106,7 +108,8 @@ func (d *door) environment(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// putEnvironment looks up what the image's tag means now, also if nothing else changes.
+// putEnvironment creates or changes an environment. It also resolves the image's tag again, even if
+// nothing else changes.
 func (d *door) putEnvironment(w http.ResponseWriter, r *http.Request) error {
 	var asked environmentRequest
 	if err := d.read(w, r, &asked); err != nil {
@@ -143,7 +146,8 @@ func (d *door) putEnvironment(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// atLeast returns a number that was put, or ours that is the next one. It refuses what is too small there, too.
+// atLeast raises a requested number to Rockpool's minimum. It rejects one below CodeOcean's own
+// minimum.
 func atLeast(field string, asked *int, theirs, ours int) (*int, error) {
 	if asked == nil {
 		return nil, nil

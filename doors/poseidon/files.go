@@ -10,10 +10,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A file is an entry as ls -l shows it.
+// A file is an entry in the format of ls -l.
 type file struct {
 	Name             string `json:"name"`
-	EntryType        string `json:"entryType"` // ls' letter
+	EntryType        string `json:"entryType"` // the letter of ls
 	LinkTarget       string `json:"linkTarget,omitempty"`
 	Size             int64  `json:"size"`
 	ModificationTime int64  `json:"modificationTime"` // Unix seconds
@@ -22,10 +22,12 @@ type file struct {
 	Group            string `json:"group"`
 }
 
-// sticky is the mode of directories that are copied: everybody may write there, and delete only what is his own.
+// sticky is the mode of copied directories: every user may write there, and delete only its own
+// files.
 const sticky = 0o1777
 
-// at resolves p against the directory in which commands run; the engine would resolve it against the workspace.
+// at resolves p against the directory in which commands run. The engine would resolve it against
+// the workspace.
 func at(runner runtime.Runner, p string) string {
 	dir := runner.Environment.Pin.WorkingDirectory
 	if path.IsAbs(p) || dir == "" || dir == runtime.Workspace {
@@ -34,7 +36,8 @@ func at(runner runtime.Runner, p string) string {
 	return path.Join(dir, p)
 }
 
-// files lists a directory as ls -l does, or ls -lR: without hidden files. Of a file it lists that.
+// files lists a directory as ls -l or ls -lR does, without hidden files. For a file it lists only
+// that.
 func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 	runner, err := d.runner(r)
 	if err != nil {
@@ -73,8 +76,8 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// noFile returns the error for a file that can't be read. A path that none can have is as that of one that isn't there: after
-// a 400 CodeOcean destroys the runner.
+// noFile converts the error for a file that can't be read. An invalid path gets the same answer as
+// a missing file, because CodeOcean destroys the runner after a 400.
 func noFile(err error) error {
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput {
 		return status{http.StatusFailedDependency, message(err)}
@@ -89,7 +92,7 @@ func listed(name string, entry runtime.File) file {
 	types := map[runtime.FileType]string{runtime.FileRegular: "-", runtime.FileDirectory: "d", runtime.FileLink: "l"}
 	kind, ok := types[entry.Type]
 	if !ok {
-		kind = "p" // or another one that has no content
+		kind = "p" // or another special file without content
 	}
 	return file{
 		Name: name, EntryType: kind, LinkTarget: entry.LinkTarget, Size: entry.Size, ModificationTime: entry.ModifiedAt.Unix(),
@@ -97,7 +100,7 @@ func listed(name string, entry runtime.File) file {
 	}
 }
 
-// permissions returns a mode as ls writes it: "rwxr-xr-x", with s, S, t and T.
+// permissions returns a mode in the format of ls: "rwxr-xr-x", with s, S, t and T.
 func permissions(mode uint32) string {
 	text := []byte("rwxrwxrwx")
 	for i := range text {
@@ -117,7 +120,7 @@ func permissions(mode uint32) string {
 	return string(text)
 }
 
-// updateFiles deletes, then writes.
+// updateFiles deletes files, then writes files.
 func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	var asked struct {
 		Delete []string `json:"delete"`
@@ -155,7 +158,8 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// content turns a path of the working directory into a path of its contents, so that the directory stays.
+// content converts the path of the working directory to that of its contents, so that the directory
+// itself isn't deleted.
 func content(runner runtime.Runner, p string) string {
 	dir := runner.Environment.Pin.WorkingDirectory
 	if dir == "" {
@@ -186,7 +190,7 @@ func (d *door) download(w http.ResponseWriter, r *http.Request) error {
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("Cache-Control", "no-store")
 	if n, err := io.Copy(w, io.LimitReader(stream, info.Size)); err != nil || n < info.Size {
-		panic(http.ErrAbortHandler) // half of it would look like the whole
+		panic(http.ErrAbortHandler) // break the connection: otherwise half of the file would look complete
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-func TestPathsBeginWhereCommandsRun(t *testing.T) {
+func TestPathsAreRelativeToTheWorkingDirectory(t *testing.T) {
 	for _, test := range []struct{ dir, path, want, deleted string }{
 		{"", "x/y", "x/y", "x/y"},
 		{"", "./*", "./*", "./*"},

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzRequests sends anything to all routes. Each answer has the form of its status, and nothing panics.
+// FuzzRequests sends arbitrary requests to all routes. Each answer has the form of its status, and
+// nothing panics.
 func FuzzRequests(f *testing.F) {
 	b := newBed(f, Options{LeastCPUMHz: 2000})
 	runner := b.claim()

@@ -9,23 +9,24 @@ import (
 )
 
 const (
-	maxInput   = 4 << 20          // bytes of stdin that the program hasn't taken
-	inputBlock = 4 << 10          // bytes that are read, kept or handed on at once
-	inputStall = 10 * time.Second // a program that takes no stdin for so long, while there is no room for more, ends
+	maxInput   = 4 << 20          // bytes of stdin that the program hasn't read
+	inputBlock = 4 << 10          // bytes that are received, kept or passed on at a time
+	inputStall = 10 * time.Second // while the buffer is full, a connection fails if the program reads nothing for so long
 )
 
-// An input is the stdin that its program hasn't taken. It keeps blocks, of which the first peers.FreeBody bytes aren't
-// counted: a key that is pressed always has room. Its methods are safe for concurrent use.
+// An input buffers the stdin that its program hasn't read. It keeps blocks. The first
+// peers.FreeBody bytes aren't charged to the caller, so that a keystroke always has space. Its
+// methods are safe for concurrent use.
 type input struct {
 	stall time.Duration   // see inputStall
 	ended <-chan struct{} // closed when the connection ends
-	fail  func(error)     // ends the connection; called once at most
-	more  chan struct{}   // a hint that there is more
-	taken chan struct{}   // a hint that the program has taken some
+	fail  func(error)     // ends the connection; called at most once
+	more  chan struct{}   // capacity 1: a hint that bytes were added
+	taken chan struct{}   // capacity 1: a hint that the program has read some
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	hold   *peers.Hold
-	blocks [][]byte // none is empty; all but the last were full
+	blocks [][]byte // none is empty; all except the last were filled
 	failed error
 }
 
@@ -33,9 +34,9 @@ func newInput(hold *peers.Hold, stall time.Duration) *input {
 	return &input{stall: stall, more: make(chan struct{}, 1), taken: make(chan struct{}, 1), hold: hold}
 }
 
-// Write implements io.Writer. While there is no room it waits, as long as the program takes some. Else it doesn't wait: its
-// caller has to read the end of the connection. It never returns an error: what finds no room fails the connection, and what
-// comes after its end is dropped.
+// Write implements io.Writer. While the buffer is full it waits, as long as the program keeps
+// reading. If the program stalls it fails the connection instead, because its caller must read the
+// connection's end. It never returns an error: bytes after the failure are dropped.
 func (in *input) Write(p []byte) (int, error) {
 	for rest := p; ; {
 		n, err := in.add(rest)
@@ -59,7 +60,7 @@ func (in *input) Write(p []byte) (int, error) {
 	}
 }
 
-// hint leaves a hint, unless there is one.
+// hint sends a hint, unless one is pending.
 func hint(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -67,7 +68,7 @@ func hint(c chan struct{}) {
 	}
 }
 
-// add keeps what has room of p, and returns how much that is, and why the rest has none.
+// add keeps the bytes of p that fit. It returns their number, and why the others don't fit.
 func (in *input) add(p []byte) (n int, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -94,7 +95,7 @@ func (in *input) add(p []byte) (n int, err error) {
 func (in *input) grow() error {
 	to := (len(in.blocks) + 1) * inputBlock
 	if to > maxInput {
-		return runtime.Errorf(runtime.CodeLimitExceeded, "stdin comes faster than the program reads it: at most %d MiB may wait", maxInput>>20)
+		return runtime.Errorf(runtime.CodeLimitExceeded, "stdin arrives faster than the program reads it: at most %d MiB are buffered", maxInput>>20)
 	}
 	if to > peers.FreeBody {
 		if err := in.hold.Grow(inputBlock); err != nil {
@@ -105,7 +106,7 @@ func (in *input) grow() error {
 	return nil
 }
 
-// take moves what waits into p, at most a block, and returns how much that is.
+// take moves at most one block of buffered bytes to p, and returns their number.
 func (in *input) take(p []byte) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -132,7 +133,7 @@ func (in *input) refuse(err error) {
 	in.fail(err)
 }
 
-// refused returns why it has failed; nil: it hasn't.
+// refused returns why the connection failed; nil if it hasn't.
 func (in *input) refused() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -18,15 +18,15 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// unbounded returns an input, and how it failed.
+// unbounded returns an input without a memory limit, and how it failed.
 func unbounded(ended <-chan struct{}) (in *input, failed *error) {
 	in, failed = newInput(new(peers.Hold), inputStall), new(error)
 	in.ended, in.fail = ended, func(err error) { *failed = err }
 	return in, failed
 }
 
-// TestAWriteWaitsForRoom: as long as the program takes some, however slowly, and inputStall longer.
-func TestAWriteWaitsForRoom(t *testing.T) {
+// A Write waits as long as the program reads, however slowly, and inputStall longer.
+func TestWriteWaitsWhileTheProgramReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, failed := unbounded(nil)
 		sent := make([]byte, maxInput+1<<20)
@@ -57,8 +57,8 @@ func TestAWriteWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestAProgramThatTakesNothing: inputStall after there is no room, and not before.
-func TestAProgramThatTakesNothing(t *testing.T) {
+// The connection fails inputStall after the buffer is full, and not before.
+func TestStalledProgramFailsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, failed := unbounded(nil)
 		_, _ = in.Write(make([]byte, maxInput))
@@ -74,8 +74,8 @@ func TestAProgramThatTakesNothing(t *testing.T) {
 	})
 }
 
-// TestAConnectionThatEnds: nothing waits for room then.
-func TestAConnectionThatEnds(t *testing.T) {
+// When the connection ends, no Write waits any longer.
+func TestEndedConnectionStopsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
 		in, failed := unbounded(ended)
@@ -88,7 +88,7 @@ func TestAConnectionThatEnds(t *testing.T) {
 	})
 }
 
-// TestMemoryOfInput: what is above FreeBody counts, by blocks, and is given back.
+// Memory above FreeBody is charged by blocks, and freed.
 func TestMemoryOfInput(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 30, TokenBodies: 1 << 30})
 	hold := all.Hold(t.Context(), peers.Credential{Token: "one"})
@@ -108,8 +108,8 @@ func TestMemoryOfInput(t *testing.T) {
 	}
 }
 
-// TestAFullInputIsNotCopied: a piece taken and a piece added take their own memory, not that of all that waits.
-func TestAFullInputIsNotCopied(t *testing.T) {
+// Adding and taking a piece allocates memory for that piece, not for everything in the buffer.
+func TestFullInputIsNotCopied(t *testing.T) {
 	const rounds = 1000
 	in, _ := unbounded(nil)
 	_, _ = in.Write(make([]byte, maxInput))
@@ -125,7 +125,7 @@ func TestAFullInputIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestStdinWhileMemoryIsShort: a key that is pressed needs none. What is longer comes as the program reads it.
+// A keystroke needs no memory of the caller. Longer input arrives as the program reads it.
 func TestStdinWhileMemoryIsShort(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	b.door.inputStall = wait.Limit
@@ -153,8 +153,8 @@ func TestStdinWhileMemoryIsShort(t *testing.T) {
 	}
 }
 
-// TestAServerThatStopsWhileAWriteWaits: the WebSocket closes all the same.
-func TestAServerThatStopsWhileAWriteWaits(t *testing.T) {
+// The WebSocket is closed although a Write waits.
+func TestStoppingServerEndsWaitingWrites(t *testing.T) {
 	b := newBounded(t, Options{}, peers.Bounds{TokenBodies: 1 << 30}).as("one", access.Operator)
 	b.door.inputStall = 2 * wait.Limit
 	ws := b.open(b.execute(b.claim(), "sleep 1000"))

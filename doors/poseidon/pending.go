@@ -19,35 +19,35 @@ import (
 	"github.com/rockpool/rockpool/runtime/share"
 )
 
-// Bounds of what waits for its WebSocket. CodeOcean opens that at once.
+// Limits of the executions that wait for their WebSocket. CodeOcean opens that immediately.
 const (
 	pendingLife   = time.Minute
-	pendingRunner = 16       // of one runner; a new one then replaces the oldest
-	pendingKiB    = 64 << 10 // of all tenants together
+	pendingRunner = 16       // for one runner; a further one replaces the oldest
+	pendingKiB    = 64 << 10 // for all tenants together
 )
 
-// pending are the executions that were asked for, and wait for their WebSockets. Its methods are safe for concurrent
-// use.
+// pending are requested executions that wait for their WebSocket. Its methods are safe for
+// concurrent use.
 type pending struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	of     map[runtime.RunnerID][]waiting
 	shares share.Bound // of KiB
 }
 
-// A waiting is an execution that waits.
+// A waiting is an execution that waits for its WebSocket.
 type waiting struct {
 	id    string
 	in    engine.StartInput
 	kib   int
-	timer *time.Timer // forgets it
+	timer *time.Timer // removes it after pendingLife
 }
 
 func newPending() *pending {
 	return &pending{of: map[runtime.RunnerID][]waiting{}, shares: share.Bound{Limit: pendingKiB, Quota: "websockets", Of: "KiB of executions that wait for their WebSockets"}}
 }
 
-// add keeps what is to be started in a runner, for a while, and returns its id. It returns QUOTA_EXCEEDED, and drops
-// nothing, if the tenant has its share.
+// add keeps an execution for pendingLife, and returns its id. It returns QUOTA_EXCEEDED if the
+// tenant has used up its share; then it drops no other execution.
 func (p *pending) add(in engine.StartInput) (string, error) {
 	bytes := 0
 	for _, arg := range in.Command {
@@ -73,28 +73,28 @@ func (p *pending) add(in engine.StartInput) (string, error) {
 	return w.id, nil
 }
 
-// release gives back a tenant's KiB; the caller holds mu.
+// release returns a tenant's KiB. The caller holds mu.
 func (p *pending) release(tenant runtime.TenantID, kib int) {
 	for range kib {
 		p.shares.Release(tenant)
 	}
 }
 
-// has reports whether an execution waits under an id for a runner.
+// has reports whether an execution with this id waits for a runner.
 func (p *pending) has(runner runtime.RunnerID, id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.of[runner], func(w waiting) bool { return w.id == id })
 }
 
-// take returns what waits under an id for a runner, and forgets it: the next call finds nothing.
+// take returns and removes the execution with this id. Only one caller gets it.
 func (p *pending) take(runner runtime.RunnerID, id string) (engine.StartInput, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.remove(runner, id)
 }
 
-// remove is take; the caller holds mu.
+// remove does the work of take. The caller holds mu.
 func (p *pending) remove(runner runtime.RunnerID, id string) (engine.StartInput, bool) {
 	all := p.of[runner]
 	for i, w := range all {
@@ -111,7 +111,7 @@ func (p *pending) remove(runner runtime.RunnerID, id string) (engine.StartInput,
 	return engine.StartInput{}, false
 }
 
-// drop forgets all that waits for a runner.
+// drop removes all executions that wait for a runner.
 func (p *pending) drop(runner runtime.RunnerID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,10 +122,12 @@ func (p *pending) drop(runner runtime.RunnerID) {
 	delete(p.of, runner)
 }
 
-// shell runs a command line with bash where there is one, as CodeOcean expects, or with sh. The command line is an argument.
+// shell runs a command line, passed as an argument, with bash if it is installed, as CodeOcean
+// expects, and otherwise with sh.
 const shell = `command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"`
 
-// mayExecute returns the caller, who may do all that a WebSocket does for it. A grant can't: it can't release.
+// mayExecute returns the caller if it may do everything that a WebSocket needs. A grant may not,
+// since it can't release runners.
 func (d *door) mayExecute(r *http.Request) (caller access.Principal, err error) {
 	for _, op := range []access.Operation{"startExecution", "executionEvents", "writeStdin", "signalExecution", "releaseRunner"} {
 		if caller, err = d.Guard.Allowed(r.Context(), op); err != nil {
@@ -135,7 +137,7 @@ func (d *door) mayExecute(r *http.Request) (caller access.Principal, err error) 
 	return caller, nil
 }
 
-// execute keeps what is to be started, until its WebSocket comes.
+// execute keeps an execution until its WebSocket is opened.
 func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 	var asked struct {
 		Command             string            `json:"command"`
@@ -160,14 +162,14 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 		Variables: []runtime.Variable{{Name: "CODEOCEAN", Value: "true"}},
 	}
 	if runtime.ValidateCommandLine(asked.Command) == nil {
-		in.CommandLine = asked.Command // to show
+		in.CommandLine = asked.Command // to show to people
 	}
-	for _, name := range slices.Sorted(maps.Keys(asked.Environment)) { // so that the same request gets the same error
+	for _, name := range slices.Sorted(maps.Keys(asked.Environment)) { // sorted, so that the same request gets the same error
 		if name != "CODEOCEAN" {
 			in.Variables = append(in.Variables, runtime.Variable{Name: name, Value: asked.Environment[name]})
 		}
 	}
-	if err := in.Validate(); err != nil { // now: there is no other time to answer 400
+	if err := in.Validate(); err != nil { // now, since a WebSocket can't answer 400
 		return byName(err, in.Variables)
 	}
 	id, err := d.pending.add(in)
@@ -182,7 +184,7 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// byName names the variable in an error: a client sends an object, and knows no index.
+// byName replaces the index of a variable in an error by its name, since the client sent an object.
 func byName(err error, variables []runtime.Variable) error {
 	var e *runtime.Error
 	if !errors.As(err, &e) {

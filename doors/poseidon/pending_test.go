@@ -22,7 +22,7 @@ func (p *pending) count() (n int) {
 	return n
 }
 
-// room returns how many KiB a tenant could take now.
+// room returns how many KiB a tenant may still use.
 func (p *pending) room(tenant runtime.TenantID) (n int) {
 	for ; p.shares.Acquire(tenant) == nil; n++ {
 	}
@@ -30,7 +30,7 @@ func (p *pending) room(tenant runtime.TenantID) (n int) {
 	return n
 }
 
-func TestWhatWaitsIsForgotten(t *testing.T) {
+func TestPendingExecutionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPending()
 		first, _ := p.add(start("one", 1))
@@ -56,7 +56,7 @@ func TestWhatWaitsIsForgotten(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsIsBounded(t *testing.T) {
+func TestPendingExecutionsAreBounded(t *testing.T) {
 	p := newPending()
 	var ids []string
 	for range pendingRunner + 2 {

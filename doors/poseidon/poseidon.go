@@ -1,7 +1,8 @@
-// Package poseidon is the door for CodeOcean: the API of openHPI's Poseidon, below /api/v1.
+// Package poseidon is the door for CodeOcean. It serves the API of openHPI's Poseidon below
+// /api/v1, and guarantees that CodeOcean works with it unchanged.
 //
-// An environment of ours whose id is a number is an execution environment there; other environments are invisible to CodeOcean.
-// The header Poseidon-Token has a token of ours.
+// A Rockpool environment whose id is a number is an execution environment of CodeOcean. Other
+// environments are invisible to CodeOcean. The header Poseidon-Token has a Rockpool token.
 package poseidon
 
 import (
@@ -21,15 +22,15 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// TokenHeader has the caller's token.
+// TokenHeader is the header with the caller's token.
 const TokenHeader = "Poseidon-Token"
 
 const root = "/api/v1"
 
-// Options are how the server's cluster differs from the one that CodeOcean expects.
+// Options say how the server's cluster differs from the one that CodeOcean expects.
 type Options struct {
-	Isolation   runtime.Isolation // of the environments that it creates; "": the default
-	LeastCPUMHz int               // of the environments that it puts: its numbers are shares, and may be bounds here
+	Isolation   runtime.Isolation // of environments that CodeOcean creates; "": the default
+	LeastCPUMHz int               // minimum CPU of environments that CodeOcean puts: its numbers are shares, and can be limits here
 }
 
 // New returns the door.
@@ -64,7 +65,7 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 				d.refuse(w, r, err)
 				return
 			}
-			d.health(w, r) // a probe has no token
+			d.health(w, r) // health checks have no token
 		},
 	}, http.HandlerFunc(d.health)))
 	routes.HandleFunc("GET "+root+"/version", d.version)
@@ -101,8 +102,8 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 	}
 }
 
-// health reports the caller's pools that have too few idle runners. A caller without a token learns only whether the server has
-// such a pool: its environment is a tenant's.
+// health reports the caller's pools with too few idle runners. A caller without a token only learns
+// whether such a pool exists, since the names of environments belong to their tenants.
 func (d *door) health(w http.ResponseWriter, r *http.Request) {
 	ctx, known := r.Context(), access.FromContext(r.Context()).Kind != ""
 	if !known {
@@ -148,7 +149,7 @@ type serverError struct {
 	ErrorCode string `json:"errorCode"`
 }
 
-// A status is an error that is answered with this status.
+// A status is an error with an HTTP status.
 type status struct {
 	code    int
 	message string
@@ -158,7 +159,7 @@ func (s status) Error() string { return s.message }
 
 // refuse answers with an error.
 func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil { // the caller left, its token ended, or the server stops
+	if r.Context().Err() != nil { // the connection was closed, the token ended, or the server stops
 		answer(w, http.StatusServiceUnavailable, serverError{"the request was cancelled", unknown})
 		return
 	}
@@ -194,11 +195,11 @@ func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// fields are ours by their names there.
+// fields replaces Rockpool's names of fields by CodeOcean's.
 var fields = strings.NewReplacer("poolSize", "prewarmingPoolSize", "resources.cpuMHz", "cpuLimit", "resources.memoryMiB", "memoryLimit",
 	"network.exposedPorts", "exposedPorts", "network.access", "networkAccess", "variables", "environment", "shell", "command")
 
-// message returns what callers may know of an error.
+// message returns the message of an error for callers.
 func message(err error) string {
 	var e *runtime.Error
 	if !errors.As(err, &e) {
@@ -210,8 +211,8 @@ func message(err error) string {
 	return fields.Replace(e.Field) + ": " + e.Message
 }
 
-// read decodes a request's body. Handlers do so first: some clients fail if they are answered before they have sent it.
-// A body whose announced length is too long isn't read.
+// read decodes a request's body. Handlers call it first, since some clients fail if they get an
+// answer before they have sent the body. It doesn't read a body whose announced length is too long.
 func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := d.ReadBody(w, r)
 	if refused, ok := errors.AsType[*doors.BodyError](err); ok {
@@ -223,7 +224,7 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	switch runtime.CodeOf(err) {
 	case runtime.CodeInvalidInput:
 		return status{http.StatusBadRequest, runtime.MessageOf(err)}
-	case runtime.CodeLimitExceeded: // as a body that is too long: after a 400 CodeOcean would destroy the runner
+	case runtime.CodeLimitExceeded: // like a body that is too long: after a 400 CodeOcean would destroy the runner
 		return status{http.StatusRequestEntityTooLarge, runtime.MessageOf(err)}
 	}
 	if err != nil {
@@ -234,16 +235,17 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 		return err
 	}
 	if err != nil {
-		return status{http.StatusBadRequest, "the body isn't the JSON that it must be: " + whyNot(err)}
+		return status{http.StatusBadRequest, "the body isn't valid JSON for this request: " + whyNot(err)}
 	}
 	return nil
 }
 
-// whyNot says what is wrong with JSON. The decoder's own text repeats what a client sent, however long that is.
+// whyNot describes an error in JSON. It doesn't use the decoder's text, which repeats the client's
+// input in full length.
 func whyNot(err error) string {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
-		return err.Error() // a place, and one character at most
+		return err.Error() // contains a position, and at most one character
 	}
 	return fmt.Sprintf("%s can't be a JSON %.40s", cmp.Or(wrong.Field, "the body"), wrong.Value) // "number 1e999"
 }
@@ -254,10 +256,10 @@ func answer(w http.ResponseWriter, code int, body any) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_ = encoder(w).Encode(body) // a client that left needs no answer
+	_ = encoder(w).Encode(body) // fails only if the client closed the connection
 }
 
-// encoder returns one that replaces invalid UTF-8 with U+FFFD, and nothing else.
+// encoder returns an encoder that replaces invalid UTF-8 with U+FFFD, and escapes nothing else.
 func encoder(w io.Writer) *json.Encoder {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

@@ -26,7 +26,7 @@ import (
 
 func TestEnvironments(t *testing.T) {
 	b := newBed(t, Options{LeastCPUMHz: 2000})
-	for _, id := range []runtime.EnvironmentID{"python", "08", "1.5"} { // which aren't there for CodeOcean
+	for _, id := range []runtime.EnvironmentID{"python", "08", "1.5"} { // invisible to CodeOcean
 		if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: id}); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestEnvironments(t *testing.T) {
 	if _, got := b.call("GET", "/execution-environments", ""); !reflect.DeepEqual(got, map[string]any{"executionEnvironments": []any{want}}) {
 		t.Errorf("the list is %v", got)
 	}
-	// What an operator has set by the API stays. What CodeOcean leaves out of these two is off.
+	// Settings of an operator stay. Boolean settings that CodeOcean leaves out are off.
 	if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "7", Processes: new(99), NetworkAccess: new(true), ExposedPorts: []int{80}}); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestPoolsAreShownAndAlert(t *testing.T) {
 	}
 }
 
-func TestTenantsAreApart(t *testing.T) {
+func TestTenantsAreIsolated(t *testing.T) {
 	b := newBed(t, Options{})
 	one, other := b.as("one", access.Operator), b.as("other", access.Operator)
 	runner := one.claim()
@@ -153,7 +153,7 @@ func TestTenantsAreApart(t *testing.T) {
 	}
 }
 
-// TestErrors: each error of ours has the form that CodeOcean reads.
+// Each Rockpool error has a form that CodeOcean understands.
 func TestErrors(t *testing.T) {
 	client, server := `{"message":"m"}`, func(code string) string { return fmt.Sprintf(`{"message":"m","errorCode":%q}`, code) }
 	want := map[runtime.Code]struct {
@@ -216,7 +216,7 @@ func TestBodies(t *testing.T) {
 		`{"timeLimit":` + strings.Repeat("1", 900<<10) + `}`: "timeLimit can't be a JSON number " + strings.Repeat("1", 33),
 		`{"command":{}}`: "command can't be a JSON object", "[]": "the body can't be a JSON array", "{": "unexpected end of JSON input",
 	} {
-		if got := b.expect(400, "POST", runner+"/execute", body, "message"); got != "the body isn't the JSON that it must be: "+want {
+		if got := b.expect(400, "POST", runner+"/execute", body, "message"); got != "the body isn't valid JSON for this request: "+want {
 			t.Errorf("%.99s is answered with %.999q", body, got)
 		}
 	}
@@ -234,8 +234,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestBodiesCount: the memory of a body counts as its token's. What finds none is answered as an overload.
-func TestBodiesCount(t *testing.T) {
+// The memory of a body counts for its token. A body without memory is answered as an overload.
+func TestBodiesTakeMemory(t *testing.T) {
 	b := newBed(t, Options{}).as("physics", access.Client)
 	patch := `{"copy":[{"path":"x","content":"` + strings.Repeat("AAAA", 100_000) + `"}]}`
 	b.expect(410, "PATCH", "/runners/unknown/files", patch, "message")
@@ -249,8 +249,9 @@ func TestBodiesCount(t *testing.T) {
 	}
 }
 
-// TestPathsThatCannotBe: there is no such file. After a 400 CodeOcean would destroy the runner.
-func TestPathsThatCannotBe(t *testing.T) {
+// An impossible path is answered like a missing file, since CodeOcean would destroy the runner
+// after a 400.
+func TestImpossiblePathsAreMissingFiles(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
 	for _, path := range []string{strings.Repeat("n", 300), strings.Repeat("n/", 3000), "a%00b"} {
@@ -275,8 +276,8 @@ func TestWebSocketURL(t *testing.T) {
 	}
 }
 
-// TestAnExecutionStartsOnce: an id can be used by one WebSocket only, and for its runner only.
-func TestAnExecutionStartsOnce(t *testing.T) {
+// An id can be used by one WebSocket only, and only for its runner.
+func TestExecutionStartsOnce(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
 	url := b.execute(runner, "echo <é> & more")
@@ -314,7 +315,7 @@ func TestStdin(t *testing.T) {
 	b := newBed(t, Options{})
 	ws := b.open(b.execute(b.claim(), "cat"))
 	var text strings.Builder
-	for i := range 100 { // more than wait at once
+	for i := range 100 { // more than are buffered at a time
 		if err := ws.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, "line %d ä\n", i)); err != nil {
 			t.Fatal(err)
 		}
@@ -337,8 +338,8 @@ func TestStdin(t *testing.T) {
 	}
 }
 
-// TestPings: each side answers the other's, and a client that is quiet is asked.
-func TestPings(t *testing.T) {
+// Each side answers the other's pings, and an idle client gets pings.
+func TestPingsAreAnsweredAndSent(t *testing.T) {
 	b := newBed(t, Options{})
 	b.door.keepalive = time.Millisecond
 	asked := make(chan struct{}, 1)
@@ -371,8 +372,8 @@ func TestPings(t *testing.T) {
 	<-read
 }
 
-// TestAClientThatLeavesEndsItsExecution: by SIGQUIT. What a program does that ignores it is tested end to end.
-func TestAClientThatLeavesEndsItsExecution(t *testing.T) {
+// The program gets SIGQUIT. An end-to-end test covers programs that ignore it.
+func TestClosedWebSocketEndsItsExecution(t *testing.T) {
 	for name, leave := range map[string]func(*websocket.Conn) error{
 		"closed": func(ws *websocket.Conn) error { return ws.Close(websocket.StatusNormalClosure, "") },
 		"cut":    (*websocket.Conn).CloseNow,
@@ -403,8 +404,8 @@ func (b bed) execution() runtime.ExecutionID {
 	return page.Executions[0].ID
 }
 
-// TestAStoppingServerEndsNoExecution: its successor follows it. So does a token that ends.
-func TestAStoppingServerEndsNoExecution(t *testing.T) {
+// The execution continues when the server stops or the token ends. A new server follows it.
+func TestStoppingServerEndsNoExecution(t *testing.T) {
 	for name, stop := range map[string]func(bed){
 		"server": func(b bed) { b.stop() },
 		"token": func(b bed) {

@@ -34,7 +34,7 @@ func reads(t testing.TB, ws *websocket.Conn) string {
 	return string(data)
 }
 
-// limit puts the quotas of a tenant.
+// limit sets the quotas of a tenant.
 func (b bed) limit(tenant runtime.TenantID, quotas runtime.Quotas) {
 	b.t.Helper()
 	if _, _, err := b.book.PutTenant(b.t.Context(), tenant, nil, &quotas); err != nil {
@@ -42,8 +42,8 @@ func (b bed) limit(tenant runtime.TenantID, quotas runtime.Quotas) {
 	}
 }
 
-// TestAnExecutionThatIsRefused: the WebSocket says why, and closes as after an execution.
-func TestAnExecutionThatIsRefused(t *testing.T) {
+// The WebSocket reports the reason, and closes as after an execution.
+func TestRefusedExecutionIsReported(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	b.limit("one", runtime.Quotas{Executions: new(1)})
 	runner := b.claim()
@@ -60,7 +60,7 @@ func TestAnExecutionThatIsRefused(t *testing.T) {
 	}
 }
 
-func TestARunnerThatGoes(t *testing.T) {
+func TestLostRunnerIsReported(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
 	ws := b.open(b.execute(runner, "cat"))
@@ -74,7 +74,7 @@ func TestARunnerThatGoes(t *testing.T) {
 	}
 }
 
-// TestSubscriptions: a WebSocket is one of its tenant's.
+// A WebSocket counts as a subscription of its tenant.
 func TestSubscriptions(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	b.limit("one", runtime.Quotas{Subscriptions: new(1)})
@@ -97,7 +97,7 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
-// TestOperations: a request is an operation of its token. A runner can be released all the same.
+// A request counts as an operation of its token. A runner can be released even at the limit.
 func TestOperations(t *testing.T) {
 	b := newBounded(t, Options{}, peers.Bounds{TokenOperations: 1}).as("one", access.Operator)
 	runner := b.claim()
@@ -117,7 +117,7 @@ func TestOperations(t *testing.T) {
 	b.expect(410, "POST", runner+"/execute", `{"command":"true"}`, "message")
 }
 
-// TestSubscriptionsOfAnAddressAndAToken: a WebSocket is one of theirs, too.
+// A WebSocket also counts as a subscription of its address and its token.
 func TestSubscriptionsOfAnAddressAndAToken(t *testing.T) {
 	for name, test := range map[string]struct {
 		bounds  peers.Bounds
@@ -165,7 +165,7 @@ func TestSubscriptionsOfAnAddressAndAToken(t *testing.T) {
 	}
 }
 
-func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {
+func TestFailedHandshakeUsesUpNothing(t *testing.T) {
 	b := newBed(t, Options{})
 	url := b.execute(b.claim(), "true")
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "http"+strings.TrimPrefix(url, "ws"), nil)
@@ -186,13 +186,13 @@ func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {
 	}
 }
 
-// TestStdinThatIsNotRead: the client that sends too much of it learns why its program ends.
-func TestStdinThatIsNotRead(t *testing.T) {
+// A client that sends too much stdin gets the reason for its program's end.
+func TestTooMuchUnreadStdinIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		bounds  peers.Bounds
 		message string
 	}{
-		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "stdin comes faster than the program reads it: at most 4 MiB may wait"},
+		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "stdin arrives faster than the program reads it: at most 4 MiB are buffered"},
 		"of one token":   {peers.Bounds{TokenBodies: 1 << 20}, "--body-memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,8 +221,8 @@ func TestStdinThatIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAClientThatLeavesWhileItsStdinWaits: what its program doesn't read counts, and hides no end.
-func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
+// Buffered stdin counts for the caller, and doesn't hide that the client closed the WebSocket.
+func TestClosedWebSocketWithUnreadStdin(t *testing.T) {
 	for name, leave := range map[string]func(net.Conn){
 		"closed, but not its connection": func(conn net.Conn) { _, _ = conn.Write([]byte{0x88, 0x80, 0, 0, 0, 0}) },
 		"cut":                            func(conn net.Conn) { _ = conn.Close() },
@@ -265,8 +265,8 @@ func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
 	}
 }
 
-// TestGrantsStartNothing: they couldn't end what they start. Nothing waits for a grant.
-func TestGrantsStartNothing(t *testing.T) {
+// A grant couldn't end what it starts, so it can start nothing. No execution waits for it.
+func TestGrantsCannotStartExecutions(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	runner := b.claim()
 	url := b.execute(runner, "cat")
@@ -292,7 +292,7 @@ func TestGrantsStartNothing(t *testing.T) {
 	}
 }
 
-// serving opens a WebSocket of the server itself, which start starts.
+// serving opens a WebSocket that the server itself starts by start.
 func (b bed) serving(start starter) *websocket.Conn {
 	b.t.Helper()
 	var ended sync.WaitGroup
@@ -308,8 +308,8 @@ func (b bed) serving(start starter) *websocket.Conn {
 	return b.open("ws" + strings.TrimPrefix(server.URL, "http"))
 }
 
-// TestWhatCannotBeFollowedGoes: nobody would attend to it.
-func TestWhatCannotBeFollowedGoes(t *testing.T) {
+// An execution that can't be followed is ended, since no client would see it.
+func TestExecutionWithoutFollowerEnds(t *testing.T) {
 	b := newBed(t, Options{})
 	id := runtime.RunnerID(strings.TrimPrefix(b.claim(), "/runners/"))
 	got, code := frames(t, b.serving(func(context.Context) (runtime.Execution, error) {

@@ -8,13 +8,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// A mappedPort says where a port of a runner is reached.
+// A mappedPort is the address of a runner's port.
 type mappedPort struct {
 	ExposedPort int    `json:"exposedPort"`
 	HostAddress string `json:"hostAddress"`
 }
 
-// claim takes an idle runner. It waits for none.
+// claim claims an idle runner. It doesn't wait for one.
 func (d *door) claim(w http.ResponseWriter, r *http.Request) error {
 	var asked struct {
 		ExecutionEnvironmentID int  `json:"executionEnvironmentId"`
@@ -52,7 +52,7 @@ func (d *door) release(w http.ResponseWriter, r *http.Request) error {
 
 func runnerID(r *http.Request) runtime.RunnerID { return runtime.RunnerID(r.PathValue("runner")) }
 
-// runner returns the claimed runner that a request's path names.
+// runner returns the claimed runner in a request's path.
 func (d *door) runner(r *http.Request) (runtime.Runner, error) {
 	id := runnerID(r)
 	runner, there, err := d.Guard.Runner(r.Context(), id)

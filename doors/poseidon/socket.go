@@ -21,21 +21,21 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// Times and bounds of a WebSocket.
+// Timeouts of a WebSocket.
 const (
-	patience  = 2 * time.Minute  // of a write whose reader takes nothing
-	keepalive = 12 * time.Second // a peer that is quiet for this long gets a ping
-	closeTime = time.Second      // for the last frames, and then for the peer's answer to a close
-	quitGrace = 3 * time.Second  // for a program to end by SIGQUIT, when its reader has left
+	patience  = 2 * time.Minute  // of a write while the peer reads nothing
+	keepalive = 12 * time.Second // without a message, after which a peer gets a ping
+	closeTime = time.Second      // for the last frames, and then for the peer's close frame
+	quitGrace = 3 * time.Second  // between SIGQUIT and the release of the runner, after the peer closed the WebSocket
 )
 
-// errTold says that something failed, and that the peer knows what.
-var errTold = errors.New("the peer was told")
+// errTold says that something failed, and the peer received the error.
+var errTold = errors.New("the peer received the error")
 
-// errLeft says that the peer closed its WebSocket, or vanished.
-var errLeft = errors.New("the peer left")
+// errLeft says that the peer closed its WebSocket, or stopped answering pings.
+var errLeft = errors.New("the peer closed the WebSocket")
 
-// follow starts an execution that waits, once, and serves its WebSocket.
+// follow starts a pending execution, once, and serves its WebSocket.
 func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	if _, err := d.mayExecute(r); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return status{http.StatusBadRequest, "this is for a WebSocket"}
+		return status{http.StatusBadRequest, "this route needs a WebSocket"}
 	}
 	id := r.URL.Query().Get("executionID")
 	if !d.pending.has(runner.ID, id) {
@@ -60,7 +60,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer done()
 	d.accept(w, r, func(ctx context.Context) (runtime.Execution, error) {
-		in, there := d.pending.take(runner.ID, id) // now: a handshake that fails uses up none
+		in, there := d.pending.take(runner.ID, id) // only now, so that a failed handshake doesn't use it up
 		if !there {
 			return runtime.Execution{}, runtime.Errorf(runtime.CodeExecutionNotFound, noneWaits) // another WebSocket was faster
 		}
@@ -69,7 +69,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-const noneWaits = "no execution waits under this id: each can be started once, within a minute"
+const noneWaits = "no execution waits under this id: each can be started once, within a minute of its request"
 
 // A starter starts the execution of a WebSocket.
 type starter func(ctx context.Context) (runtime.Execution, error)
@@ -79,39 +79,39 @@ func (d *door) accept(w http.ResponseWriter, r *http.Request, start starter) {
 	hijack := &socket.Hijacker{ResponseWriter: w, Patience: patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		CompressionMode:    websocket.CompressionDisabled,
-		InsecureSkipVerify: true, // origins were checked before this is reached
+		InsecureSkipVerify: true, // the server has checked the origin before
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
-			// The library writes nothing: its frame could split one of ours. This waits for a frame that a peer doesn't take.
+			// The library must not write, since its frame could split one of ours. This write waits if the peer doesn't read.
 			_, _ = hijack.Conn.Write(socket.Frame(socket.OpPong, payload))
 			return false
 		},
 	})
 	if err != nil {
-		return // Accept has answered
+		return // Accept has sent the error
 	}
-	ws.SetReadLimit(-1) // input bounds what waits
+	ws.SetReadLimit(-1) // input bounds the buffered bytes
 	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.HoldOf(r), d.inputStall), read: make(chan struct{})}).serve(r.Context(), start)
 }
 
-// A connection is one WebSocket, and the execution on it.
+// A connection is one WebSocket and its execution.
 type connection struct {
 	*door
-	ws    *websocket.Conn // only reads
+	ws    *websocket.Conn // only for reading
 	conn  *socket.Conn
 	input *input
-	read  chan struct{} // closed when nothing more is read
+	read  chan struct{} // closed when reading has ended
 }
 
-// serve starts an execution. It ends with that, with the peer, or with ctx.
+// serve starts an execution and serves it. It ends when the execution, the peer or ctx does.
 func (c *connection) serve(ctx context.Context, start starter) {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(following, func() { c.conn.LimitWrites(c.closeTime) })()
 	c.input.fail, c.input.ended = end, following.Done()
 	kept := make(chan struct{})
-	go func() { // it reads until the peer closes, whatever happens here
+	go func() { // reads until the peer closes, whatever happens here
 		defer close(c.read)
-		end(c.receive(context.WithoutCancel(ctx))) // else the library would close at once
+		end(c.receive(context.WithoutCancel(ctx))) // the library closes the connection when a read's context ends
 	}()
 	go func() {
 		defer close(kept)
@@ -131,7 +131,7 @@ func (c *connection) serve(ctx context.Context, start starter) {
 	case err == nil, errors.Is(err, errTold):
 		c.close(websocket.StatusNormalClosure)
 	case ctx.Err() != nil:
-		c.close(websocket.StatusGoingAway) // the server is stopping, or the token has ended; the execution goes on
+		c.close(websocket.StatusGoingAway) // the server stops, or the token has ended; the execution continues
 	}
 	_ = c.ws.CloseNow()
 	<-c.read
@@ -141,7 +141,7 @@ func (c *connection) serve(ctx context.Context, start starter) {
 	}
 }
 
-// close says that nothing follows, and gives the peer a moment to answer.
+// close sends a close frame, and waits closeTime for the peer's.
 func (c *connection) close(code websocket.StatusCode) {
 	if c.conn.WriteLast(socket.Frame(socket.OpClose, []byte{byte(code >> 8), byte(code)})) == nil {
 		_ = c.conn.SetReadDeadline(time.Now().Add(c.closeTime))
@@ -149,13 +149,13 @@ func (c *connection) close(code websocket.StatusCode) {
 	}
 }
 
-// send writes a text.
+// send writes a text message.
 func (c *connection) send(text []byte) error {
 	_, err := c.conn.WriteAll(net.Buffers{socket.AppendHeader(nil, socket.OpText, len(text)), text})
 	return err
 }
 
-// receive takes in messages, which are stdin. It returns when the peer has left.
+// receive passes messages on as stdin. It returns when the peer has closed the WebSocket.
 func (c *connection) receive(ctx context.Context) error {
 	piece := make([]byte, inputBlock)
 	for {
@@ -169,7 +169,7 @@ func (c *connection) receive(ctx context.Context) error {
 	}
 }
 
-// keep returns when the peer has vanished.
+// keep sends pings, and returns when the peer doesn't answer any longer.
 func (c *connection) keep(ctx context.Context) error {
 	ticks := time.NewTicker(c.keepalive)
 	defer ticks.Stop()
@@ -192,7 +192,7 @@ func (c *connection) keep(ctx context.Context) error {
 	}
 }
 
-// run sends an execution's events, and its input to it.
+// run sends an execution's events, and passes its input on.
 func (c *connection) run(ctx context.Context, x runtime.Execution) error {
 	reader, err := c.Guard.Events(ctx, x.ID, "")
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *connection) run(ctx context.Context, x runtime.Execution) error {
 	}
 }
 
-// failed tells the peer what went wrong. It returns errTold, or why the peer isn't told.
+// failed sends an error to the peer. It returns errTold, or why it couldn't.
 func (c *connection) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -238,7 +238,7 @@ func (c *connection) failed(ctx context.Context, err error) error {
 	return errTold
 }
 
-// feed hands on input as the program reads it. What can't be handed on is dropped.
+// feed passes input on as the program reads it. It drops what can't be passed on.
 func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 	piece := make([]byte, inputBlock)
 	sent, dropping := int64(0), false
@@ -252,7 +252,7 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 			continue
 		}
 		for !dropping && ctx.Err() == nil {
-			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: piece[:n], Offset: &sent}) // at which a retry goes on
+			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: piece[:n], Offset: &sent}) // a retry continues at sent
 			if err == nil {
 				sent = taken
 				break
@@ -262,17 +262,17 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 	}
 }
 
-// abandon ends an execution that nobody follows any more: by SIGQUIT, or with its runner.
+// abandon ends an execution without a client, by SIGQUIT or with its runner.
 func (c *connection) abandon(ctx context.Context, x runtime.Execution) {
 	quitting, cancel := context.WithTimeout(ctx, c.quitGrace)
 	defer cancel()
-	_, _ = c.Guard.Signal(quitting, x.ID, "QUIT") // if it fails, the runner goes
+	_, _ = c.Guard.Signal(quitting, x.ID, "QUIT") // if it fails, the runner is released
 	now, err := c.Guard.Execution(ctx, x.ID, c.quitGrace)
 	if err == nil && now.State == runtime.ExecutionFinished {
 		return
 	}
 	if _, err := c.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
-		c.Logger.Warn("a runner whose client has left can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
+		c.Logger.Warn("a runner whose client closed its WebSocket can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
 		return
 	}
 	c.pending.drop(x.RunnerID)
@@ -288,10 +288,10 @@ const (
 	errorFrame   = "error"
 )
 
-// outOfMemory is what CodeOcean knows.
+// outOfMemory is the text that CodeOcean recognizes.
 const outOfMemory = "the allocation was OOM Killed"
 
-// An output makes frames of events. Clients drop a frame that has a field too many.
+// An output converts events to frames. Clients reject a frame with an additional field.
 type output struct {
 	send  func(frame []byte) error
 	begun events.Characters
@@ -344,7 +344,7 @@ func (o output) text(stream runtime.Stream, data []byte) error {
 	return o.frame(stdoutFrame, string(data))
 }
 
-// rest sends the characters whose rest can't come any more.
+// rest sends incomplete characters at the end of the output.
 func (o output) rest() error {
 	err := errors.Join(o.text(runtime.Stdout, o.begun[runtime.Stdout]), o.text(runtime.Stderr, o.begun[runtime.Stderr]))
 	clear(o.begun)
@@ -357,12 +357,12 @@ func (o output) end(end runtime.End) error {
 	case runtime.OutcomeExited:
 		return o.frame(exitFrame, end.ExitCode&0xff)
 	case runtime.OutcomeSignaled:
-		return o.frame(exitFrame, 128+int(unix.SignalNum(end.Signal))&0x7f) // as shells have it
+		return o.frame(exitFrame, 128+int(unix.SignalNum(end.Signal))&0x7f) // as in shells
 	case runtime.OutcomeTimeLimit, runtime.OutcomeCPULimit:
 		return o.frame(timeoutFrame)
 	case runtime.OutcomeMemoryLimit:
 		return o.frame(errorFrame, outOfMemory)
-	case runtime.OutcomeProcessLimit: // there the program ended by itself, when it got no process
+	case runtime.OutcomeProcessLimit: // in Poseidon the fork fails, and the program exits itself
 		return errors.Join(o.frame(stderrFrame, "\r\n"+end.Message+"\r\n"), o.frame(exitFrame, 1))
 	case runtime.OutcomeRunnerGone:
 		switch end.GoneReason {

@@ -55,7 +55,7 @@ func TestFramesOfOutput(t *testing.T) {
 	}
 }
 
-func TestTheLastFrame(t *testing.T) {
+func TestLastFrameReportsTheEnd(t *testing.T) {
 	for _, test := range []struct {
 		end  runtime.End
 		want string
@@ -83,7 +83,8 @@ func TestTheLastFrame(t *testing.T) {
 	}
 }
 
-// FuzzFrames cuts output anywhere. Each frame is JSON with exactly its fields, and together they are the text.
+// FuzzFrames splits output anywhere. Each frame is JSON with exactly its fields, and together they
+// are the text.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("a\xf0\x9f\x98\x80\xff<&>\u2028"), byte(2))
 	f.Add([]byte("\xe2\x82\xac\xe2\x82"), byte(1))

@@ -1,5 +1,5 @@
-// Package bridges keeps one agent bridge per runner, within a budget: each is a connection
-// to Nomad, which allows a client only so many.
+// Package bridges keeps one agent bridge for each runner, within a budget. Each is a connection to
+// Nomad, which limits the connections of a client. It guarantees that the budget is never exceeded.
 package bridges
 
 import (
@@ -14,26 +14,26 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Set is the bridges of all runners. Where the budget has no room, one that carries
-// nothing makes room: of an idle runner first, and of a claimed one only for a claimed
-// one; the longest unused at first. Where none can go, callers wait. Its methods may be
-// called at once.
+// A Set is the bridges of all runners. When the budget is used up, a bridge without streams is
+// closed for a new one, the longest unused first. An idle runner's is closed before a claimed
+// one's, which is closed only for another claimed runner. If none can be closed, callers wait. Its
+// methods are safe for concurrent use.
 type Set struct {
 	budget int
 	open   Open
-	group  *group.Group // bridges end with it
+	group  *group.Group // bridges end with it, and it waits for their goroutines
 	counts counts
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below, and each link
 	all   map[runtime.RunnerID]*link
-	short map[runtime.RunnerID]int // how many wait for room for a runner's
-	freed chan struct{}            // closed, and made anew, when there may be room
+	short map[runtime.RunnerID]int // number of callers that wait for the budget, by runner
+	freed chan struct{}            // closed and replaced when a bridge may be free
 }
 
 // Open opens a bridge to a runner's agent, and returns when the agent has answered.
 type Open func(context.Context, runtime.RunnerID) (Session, error)
 
-// counts count what a set did.
+// counts are the counters of a set.
 type counts struct {
 	opens, failures      atomic.Int64 // of bridges
 	streams, openStreams atomic.Int64
@@ -47,18 +47,18 @@ func (c *counts) opened(err error) {
 	}
 }
 
-// Stats are what a Set has done, and what it has now.
+// Stats are a Set's counts and its current state.
 type Stats struct {
-	Budget      int   // bridges that there may be
-	Open        int   // bridges that there are, those that are being opened included
-	Waiting     int   // callers that wait for room
+	Budget      int   // maximum number of bridges
+	Open        int   // bridges that are open or being opened
+	Waiting     int   // callers that wait for the budget
 	Opens       int64 // bridges that were opened
-	Failures    int64 // bridges that could not be
+	Failures    int64 // bridges that couldn't be opened
 	OpenStreams int64
-	Streams     int64 // that were opened
+	Streams     int64 // streams that were opened
 }
 
-// Stats returns what was counted until now.
+// Stats returns the counts so far.
 func (b *Set) Stats() Stats {
 	c := &b.counts
 	s := Stats{Budget: b.budget, Opens: c.opens.Load(), Failures: c.failures.Load(), OpenStreams: c.openStreams.Load(), Streams: c.streams.Load()}
@@ -71,14 +71,14 @@ func (b *Set) Stats() Stats {
 	return s
 }
 
-// A Session carries streams. bridge.Client is one.
+// A Session carries streams, as bridge.Client does.
 type Session interface {
 	Dial(ctx context.Context) (net.Conn, error)
 	Done() <-chan struct{}
 	Close() error
 }
 
-// NewSet returns a set of as many bridges as the budget allows, which end with a group.
+// NewSet returns a set of at most budget bridges, which end with a group.
 func NewSet(budget int, open Open, with *group.Group) *Set {
 	return &Set{
 		budget: budget, open: open, group: with,
@@ -86,18 +86,18 @@ func NewSet(budget int, open Open, with *group.Group) *Set {
 	}
 }
 
-// A link is one runner's bridge's, open or being opened.
+// A link is one runner's bridge, open or being opened.
 type link struct {
 	claimed bool
 	used    time.Time
-	streams int           // that it carries
-	opened  chan struct{} // closed when session or err is there
+	streams int           // open ones
+	opened  chan struct{} // closed when session or err is set
 	session Session
 	err     error
-	stop    context.CancelFunc // ends it
+	stop    context.CancelFunc // closes the bridge
 }
 
-// broken reports whether a link doesn't carry any more. The caller holds mu.
+// broken reports whether a link no longer carries streams. The caller holds mu.
 func (l *link) broken() bool {
 	if l.session == nil {
 		return l.err != nil
@@ -110,16 +110,16 @@ func (l *link) broken() bool {
 	}
 }
 
-// ErrNoneSpare says that no bridge is opened for what others must not notice.
-var ErrNoneSpare = errors.New("no bridge is spare")
+// ErrNoneSpare says that no bridge is opened for a call with low priority ([runtime.Spare]).
+var ErrNoneSpare = errors.New("no spare bridge is available")
 
 // OpenWithin bounds the opening of one bridge.
 const OpenWithin = 5 * time.Second
 
-// Dial opens a stream through a runner's bridge, which it opens where there is
-// none. An error may be that of an attempt that another caller shared. With a ctx of [runtime.Spare]
-// it neither waits for room nor makes it: it returns ErrNoneSpare where the runner has no bridge and a
-// quarter of the budget is used.
+// Dial opens a stream through a runner's bridge, and opens the bridge if there is none. Callers
+// share an attempt and its error. With a ctx of [runtime.Spare] it neither waits for the budget nor
+// closes another bridge. Then it returns ErrNoneSpare if the runner has no bridge and a quarter of
+// the budget is used.
 func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.Conn, error) {
 	br, err := b.get(ctx, id, claimed, 1)
 	if err != nil {
@@ -139,7 +139,7 @@ func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.
 	})}, nil
 }
 
-// A stream is counted until it is closed.
+// A stream counts as open until it is closed.
 type stream struct {
 	net.Conn
 	close func() error
@@ -155,13 +155,13 @@ func (b *Set) left(br *link) {
 	}
 }
 
-// Keep opens a runner's bridge, if it has none.
+// Keep opens a runner's bridge if it has none.
 func (b *Set) Keep(ctx context.Context, id runtime.RunnerID, claimed bool) error {
 	_, err := b.get(ctx, id, claimed, 0)
 	return err
 }
 
-// get returns a runner's bridge, and counts streams that are to be opened.
+// get returns a runner's bridge, and reserves streams that will be opened.
 func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, streams int) (*link, error) {
 	ctx, release := b.group.Bind(ctx)
 	defer release()
@@ -228,7 +228,7 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 	}
 }
 
-// note counts one more caller, or one fewer, that waits for room for a runner's bridge.
+// note changes the number of callers that wait for the budget for a runner's bridge.
 func (b *Set) note(id runtime.RunnerID, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +237,7 @@ func (b *Set) note(id runtime.RunnerID, more int) {
 	}
 }
 
-// Starves reports whether a caller waits for room for a runner's bridge.
+// Starves reports whether a caller waits for the budget for a runner's bridge.
 func (b *Set) Starves(id runtime.RunnerID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +253,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	b.mu.Lock()
 	br.session, br.err = s, err
 	close(br.opened)
-	b.signalFreed() // it carries nothing yet, so it may go for another
+	b.signalFreed() // it has no stream yet, so it may be closed for another bridge
 	b.mu.Unlock()
 	if err == nil {
 		select {
@@ -270,8 +270,8 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	b.signalFreed()
 }
 
-// room makes room for one more, and reports whether there is. The caller holds
-// mu.
+// room closes a bridge if necessary, and reports whether another one may be opened. The caller
+// holds mu.
 func (b *Set) room(claimed bool) bool {
 	if len(b.all) < b.budget {
 		return true
@@ -294,7 +294,7 @@ func (b *Set) room(claimed bool) bool {
 	return true
 }
 
-// signalFreed has the callers that wait for room try again. The caller holds mu.
+// signalFreed makes the callers that wait for the budget try again. The caller holds mu.
 func (b *Set) signalFreed() {
 	close(b.freed)
 	b.freed = make(chan struct{})

@@ -16,8 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// newSessions returns bridges whose sessions carry nothing, and take a second to
-// be opened.
+// newSessions returns bridges whose sessions carry nothing, and take a second to open.
 func newSessions(t *testing.T, budget int, fail error) *Set {
 	var g group.Group
 	t.Cleanup(func() {
@@ -58,7 +57,7 @@ func (b *Set) who() string {
 	return text
 }
 
-// What a set has, and has done, is counted.
+// A set counts its bridges and streams.
 func TestBridgesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSessions(t, 1, nil)
@@ -90,7 +89,7 @@ func TestBridgesAreCounted(t *testing.T) {
 	})
 }
 
-func TestBridgesKeepToTheirBudget(t *testing.T) {
+func TestBridgesKeepWithinTheirBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSessions(t, 3, nil)
 		ctx := t.Context()
@@ -113,7 +112,7 @@ func TestBridgesKeepToTheirBudget(t *testing.T) {
 		keep("f", true, "bef") // the last idle one
 		keep("g", true, "efg") // of claimed ones the longest unused
 
-		// One that carries something stays, and callers that need one wait for it.
+		// A bridge with a stream stays, and callers that need one wait.
 		var conns []net.Conn
 		for _, id := range []runtime.RunnerID{"e", "f", "g"} {
 			conn, err := b.Dial(ctx, id, true)
@@ -133,7 +132,7 @@ func TestBridgesKeepToTheirBudget(t *testing.T) {
 			_ = conns[1].Close() // counts once
 		}()
 		keep("h", true, "egh")
-		// An idle runner's never takes the place of a claimed one's.
+		// An idle runner's bridge never replaces a claimed one's.
 		short, cancel = context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		if err := b.Keep(short, "i", false); !errors.Is(err, context.DeadlineExceeded) {
@@ -145,7 +144,7 @@ func TestBridgesKeepToTheirBudget(t *testing.T) {
 	})
 }
 
-func TestABridgeThatBreaksIsOpenedAgain(t *testing.T) {
+func TestBrokenBridgesAreReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSessions(t, 2, nil)
 		for range 3 {
@@ -172,9 +171,9 @@ func TestABridgeThatBreaksIsOpenedAgain(t *testing.T) {
 	})
 }
 
-// TestSpareDialsTakeNoRoom: a dial that others must not notice uses a bridge that is open, opens one
-// within a quarter of the budget, and else neither waits nor makes room.
-func TestSpareDialsTakeNoRoom(t *testing.T) {
+// A call with low priority uses an open bridge, or opens one within a quarter of the budget.
+// Otherwise it neither waits nor closes another bridge.
+func TestSpareDialsUseNoScarceBridges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSessions(t, 4, nil)
 		spare := func(id runtime.RunnerID, want error, open string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Target is where a runner's agent is.
+// A Target is where a runner's agent is, and how to reach it.
 type Target struct {
 	Runner     runtime.RunnerID
 	Allocation string
@@ -18,7 +18,7 @@ type Target struct {
 	Way        job.Way
 }
 
-// An Opener opens bridges by alloc exec.
+// An Opener opens bridges by alloc exec. Its methods are safe for concurrent use.
 type Opener struct {
 	nomad *connection.Client
 }
@@ -26,7 +26,7 @@ type Opener struct {
 // NewOpener returns an opener.
 func NewOpener(nomad *connection.Client) *Opener { return &Opener{nomad} }
 
-// Open runs the agent's bridge in a runner's task, and returns once the agent has answered
+// Open starts the agent's bridge in a runner's task, and returns when the agent has answered
 // through it.
 func (o *Opener) Open(ctx context.Context, at Target) (Session, error) {
 	conn, err := o.nomad.Exec(ctx, at.Node, at.Allocation, at.Way.Task, at.Way.Command)

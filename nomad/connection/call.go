@@ -18,14 +18,14 @@ import (
 // callWithin bounds one attempt of a call.
 const callWithin = 10 * time.Second
 
-// Backoff returns the pauses before what failed on Nomad is tried again.
+// Backoff returns the pauses between retries.
 func Backoff() backoff.Backoff {
 	return backoff.Backoff{First: 50 * time.Millisecond, Last: 2 * time.Second, Jitter: true}
 }
 
-// Call calls Nomad's API, within the budget, and again while Nomad doesn't answer, for as
-// long as Config.Patience, ctx and the group allow. So do must be idempotent. Errors are
-// those of Explain, or the cause of the context that ended it.
+// Call calls Nomad's API within the budget. While Nomad doesn't answer it retries, for as long as
+// Config.Patience, ctx and the group allow. So do must be idempotent. Errors are those of Explain,
+// or the cause of the context that ended the call.
 func (c *Client) Call(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, release := c.group.Bind(ctx)
 	defer release()
@@ -49,7 +49,7 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 	}
 }
 
-// Attempt calls once, within the budget; the error is Nomad's own.
+// Attempt calls once, within the budget. It returns Nomad's own error.
 func (c *Client) Attempt(ctx context.Context, do func(context.Context) error) error {
 	ctx, release := c.group.Bind(ctx)
 	defer release()
@@ -58,7 +58,7 @@ func (c *Client) Attempt(ctx context.Context, do func(context.Context) error) er
 
 func (c *Client) attempt(ctx context.Context, do func(context.Context) error) error {
 	return c.budget.Do(ctx, func() error {
-		if ctx.Err() != nil { // a slot may have been free all the same
+		if ctx.Err() != nil { // select may choose a free slot although ctx has ended
 			return context.Cause(ctx)
 		}
 		ctx, cancel := context.WithTimeout(ctx, callWithin)
@@ -67,14 +67,14 @@ func (c *Client) attempt(ctx context.Context, do func(context.Context) error) er
 	})
 }
 
-// Query returns the options of a read within ctx.
+// Query returns the options of a read that ends with ctx.
 func Query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }
 
-// Writing returns the options of a write within ctx.
+// Writing returns the options of a write that ends with ctx.
 func Writing(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
 
-// Status returns the HTTP status and the text that Nomad answered err with; 0:
-// it didn't answer.
+// Status returns the HTTP status and the text of Nomad's answer in err. The status is 0 if there
+// was no answer.
 func Status(err error) (int, string) {
 	var answer api.UnexpectedResponseError
 	if errors.As(err, &answer) {
@@ -83,17 +83,17 @@ func Status(err error) (int, string) {
 	return 0, ""
 }
 
-// passing are what Nomad says, always as 500, while it can't but will soon.
+// passing are Nomad's texts, always with status 500, for problems that pass soon.
 var passing = []string{
 	"No cluster leader", "not the leader", "leadership", "Not ready to serve consistent reads", "rpc error: EOF",
 	"connection refused", "connection reset", "i/o timeout", "broken pipe", "session shutdown", "stream closed", "timeout",
 	"raft is already shutdown", "No path to region", "No path to node", "keyring", "Unknown node", "node lookup failed",
 }
 
-// ErrStale says that an answer is older than what was written before.
-var ErrStale = errors.New("the answer is older than what was written")
+// ErrStale says that an answer is older than an earlier write.
+var ErrStale = errors.New("the answer of Nomad is older than an earlier write")
 
-// Transient reports whether trying again at once can help.
+// Transient reports whether an immediate retry can help.
 func Transient(err error) bool {
 	code, text := Status(err)
 	switch {
@@ -113,14 +113,13 @@ func Transient(err error) bool {
 	return err == ErrStale || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// NotFound reports whether Nomad answered that it doesn't have a thing.
+// NotFound reports whether Nomad answered that the requested thing doesn't exist.
 func NotFound(err error) bool {
 	code, _ := Status(err)
 	return code == http.StatusNotFound
 }
 
-// Explain returns err as clients get it: CLUSTER_UNAVAILABLE. The log has all of it,
-// except secrets.
+// Explain returns err for clients, as CLUSTER_UNAVAILABLE. The log gets all of it, without secrets.
 func (c *Client) Explain(what string, err error) error {
 	var known *runtime.Error
 	if errors.As(err, &known) {
@@ -137,7 +136,7 @@ func (c *Client) Explain(what string, err error) error {
 	}
 }
 
-// FirstLine returns the first line of a text of Nomad's, 300 bytes of it at most.
+// FirstLine returns the first line of a text of Nomad's, at most 300 bytes of it.
 func FirstLine(text string) string {
 	const most = 300
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
@@ -147,8 +146,8 @@ func FirstLine(text string) string {
 	return text
 }
 
-// Enforced reports whether a registration was refused because the job isn't at
-// the index that was named.
+// Enforced reports whether a registration was rejected because the job doesn't have the expected
+// index.
 func Enforced(err error) bool {
 	code, text := Status(err)
 	return code == http.StatusInternalServerError && strings.Contains(text, api.RegisterEnforceIndexErrPrefix)

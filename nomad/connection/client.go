@@ -1,6 +1,6 @@
-// Package connection reaches one Nomad: it calls its API within a budget of connections,
-// and again while Nomad doesn't answer, runs commands in allocations, and explains errors
-// without secrets.
+// Package connection is the client of one Nomad cluster. It guarantees that calls keep to a budget
+// of connections, are retried while Nomad doesn't answer, and that errors contain no secrets. It
+// also runs commands in allocations.
 package connection
 
 import (
@@ -20,30 +20,29 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A Client reaches one Nomad. Its methods may be called at once.
+// A Client calls one Nomad cluster. Its methods are safe for concurrent use.
 type Client struct {
-	Pages Pages // Nomad's own pages
+	Pages Pages // addresses of Nomad's web UI
 
 	api      *api.Client
-	events   *api.Client // a connection that is silent for too long breaks
+	events   *api.Client // its connections break after silence
 	execs    *http.Client
-	direct   *direct  // nil: all goes through the servers
+	direct   *direct  // nil: everything goes through the servers
 	address  *url.URL // of execs: http or https
 	settings api.Config
 
 	patience time.Duration
-	budget   turns.Slots  // of calls
+	budget   turns.Slots  // of concurrent calls
 	group    *group.Group // calls end with it
 	counts   *counts
 }
 
-// silence is how long the event stream may say nothing: Nomad sends a heartbeat
-// every 30 s.
+// silence is how long the event stream may send nothing. Nomad sends a heartbeat every 30 s.
 const silence = 65 * time.Second
 
 // New returns a client whose calls end with a group. It doesn't connect yet. Each kind of
-// connection has a transport of its own, since they live differently. INVALID_INPUT says
-// what of the configuration, which must be complete, can't be used.
+// connection has its own transport, since their lifetimes differ. The configuration must be
+// complete; INVALID_INPUT names an invalid field.
 func New(config Config, with *group.Group) (*Client, error) {
 	settings, address, err := config.settings()
 	if err != nil {
@@ -94,15 +93,15 @@ func newClient(settings api.Config, client *http.Client) (*api.Client, error) {
 	return api.NewClient(&settings)
 }
 
-// counting returns a client, of newHTTP, with its calls counted.
+// counting returns a client of newHTTP whose calls are counted.
 func (c *Client) counting(client *http.Client) *http.Client {
 	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}
 }
 
-// A Dialer connects as net.Dialer does.
+// A Dialer connects like net.Dialer.DialContext.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newHTTP returns a client that keeps at most idle connections for later use.
+// newHTTP returns a client that keeps at most idle connections open for reuse.
 func newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, error) {
 	client := &http.Client{Transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -119,8 +118,7 @@ func newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, erro
 	return client, nil
 }
 
-// impatient returns a dialer whose connections break when nothing comes for
-// silence.
+// impatient returns a dialer whose connections break when they receive nothing for silence.
 func impatient(dial Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -138,7 +136,7 @@ func (c impatientConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Close gives back the connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() {
 	c.api.Close()
 	c.events.Close()
@@ -148,20 +146,20 @@ func (c *Client) Close() {
 	}
 }
 
-// API is Nomad's own client. Use it within Call or Attempt, which bound it.
+// API returns Nomad's own client. Use it only within Call or Attempt, which bound its calls.
 func (c *Client) API() *api.Client { return c.api }
 
-// Events returns the events of some topics from an index on, 0 for those that come. They
-// end with ctx, or where Nomad falls silent.
+// Events returns the events of topics from an index on, or new ones if it is 0. The channel ends
+// when ctx does, or when Nomad is silent for too long.
 func (c *Client) Events(ctx context.Context, topics map[api.Topic][]string, index uint64) (<-chan *api.Events, error) {
 	return c.events.EventStream().Stream(ctx, topics, index, nil)
 }
 
-// Namespace returns the namespace of all calls; "": Nomad's default.
+// Namespace returns the namespace of all calls; "" is Nomad's default.
 func (c *Client) Namespace() string { return c.settings.Namespace }
 
-// Leader returns the address of the servers' leader; "": there is none. Nomad's own method
-// takes no context.
+// Leader returns the address of the servers' leader; "" if there is none. (Nomad's own method
+// accepts no context.)
 func (c *Client) Leader(ctx context.Context) (address string, err error) {
 	err = c.Call(ctx, "ask for the leader", func(ctx context.Context) error {
 		_, err := c.api.Raw().Query("/v1/status/leader", &address, Query(ctx))
@@ -170,7 +168,7 @@ func (c *Client) Leader(ctx context.Context) (address string, err error) {
 	return address, err
 }
 
-// Job returns a job, or nil if it isn't there.
+// Job returns a job, or nil if it doesn't exist.
 func (c *Client) Job(ctx context.Context, id string) (*api.Job, error) {
 	var job *api.Job
 	err := c.Call(ctx, "read the job "+id, func(ctx context.Context) error {
@@ -184,7 +182,7 @@ func (c *Client) Job(ctx context.Context, id string) (*api.Job, error) {
 	return job, err
 }
 
-// Redact returns err without token and password, should anything ever repeat them.
+// Redact returns err without the token and the password, in case its text contains them.
 func (c *Client) Redact(err error) error {
 	secrets := []string{c.settings.SecretID}
 	if auth := c.settings.HttpAuth; auth != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Config says how Nomad is reached. Fields up to TLSServerName that are empty are taken
-// from the variables NOMAD_ADDR, NOMAD_TOKEN and so on, as Nomad's own command does; the
-// others have the default that is named.
+// Config says how to reach Nomad. Empty fields up to TLSServerName are taken from NOMAD_ADDR,
+// NOMAD_TOKEN and so on, as in Nomad's own command. Other unset fields have the default in their
+// comment.
 type Config struct {
 	Address       string // "http://127.0.0.1:4646"
 	Region        string
@@ -24,15 +24,14 @@ type Config struct {
 	ClientKey     string
 	TLSServerName string
 
-	UIURL         string        // of Nomad's own pages as browsers reach them: the address
-	Calls         int           // at once: 16
-	Patience      time.Duration // how long a call is tried again while Nomad doesn't answer: 10 s
-	DirectTimeout time.Duration // for a connection to a client node itself; 0: none is tried, all goes through the servers
-	Dial          Dialer        // of connections to Nomad: one over TCP
+	UIURL         string        // address of Nomad's web UI for browsers: Address
+	Calls         int           // concurrent calls: 16
+	Patience      time.Duration // how long a call is retried while Nomad doesn't answer: 10 s
+	DirectTimeout time.Duration // for a direct connection to a client node; 0: everything goes through the servers
+	Dial          Dialer        // connects to Nomad: TCP
 }
 
-// Complete returns c with its defaults, or INVALID_INPUT with the first field that can't
-// be used.
+// Complete returns c with its defaults, or INVALID_INPUT for the first invalid field.
 func (c Config) Complete() (Config, error) {
 	c.Calls = cmp.Or(c.Calls, 16)
 	c.Patience = cmp.Or(c.Patience, 10*time.Second)
@@ -44,10 +43,10 @@ func (c Config) Complete() (Config, error) {
 	)
 }
 
-// settings returns those of Nomad's own client, and its address. A user and password in
-// the address, which NOMAD_ADDR may have, are moved to where nothing shows them.
+// settings returns the configuration of Nomad's own client, and Nomad's address. It moves a user
+// and password from the address, where NOMAD_ADDR may have them, to fields that aren't shown.
 func (c Config) settings() (api.Config, *url.URL, error) {
-	settings := *api.DefaultConfig() // what the variables NOMAD_… say
+	settings := *api.DefaultConfig() // from the variables NOMAD_…
 	settings.Address = cmp.Or(c.Address, settings.Address)
 	settings.Region = cmp.Or(c.Region, settings.Region)
 	settings.Namespace = cmp.Or(c.Namespace, settings.Namespace)
@@ -70,7 +69,7 @@ func (c Config) settings() (api.Config, *url.URL, error) {
 	return settings, address, nil
 }
 
-// String leaves secrets out, wherever a Config is printed.
+// String returns the configuration without secrets, for logs.
 func (c Config) String() string {
 	if u, err := url.Parse(c.Address); err == nil {
 		u.User = nil
@@ -79,5 +78,5 @@ func (c Config) String() string {
 	return "Nomad"
 }
 
-// GoString is String.
+// GoString is like String.
 func (c Config) GoString() string { return c.String() }

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A CallKind is what a call of Nomad's API does.
+// A CallKind is the kind of a call to Nomad's API.
 type CallKind string
 
 // The kinds.
@@ -28,13 +28,13 @@ const (
 	ReadVariable    CallKind = "READ_VARIABLE"
 	WriteVariable   CallKind = "WRITE_VARIABLE"
 	DeleteVariable  CallKind = "DELETE_VARIABLE"
-	LockVariable    CallKind = "LOCK"   // takes, renews or releases the lock
+	LockVariable    CallKind = "LOCK"   // acquires, renews or releases the lock
 	OpenExec        CallKind = "EXEC"   // opens a bridge
 	OpenEvents      CallKind = "EVENTS" // opens the event stream
 	OtherCall       CallKind = "OTHER"
 )
 
-// CallKinds are all.
+// CallKinds returns all kinds.
 func CallKinds() []CallKind {
 	return []CallKind{
 		ListJobs, ListAllocations, ListEvaluations, ListVariables, ListNodes, RegisterJob, ReadJob, StopJob, ReadEvaluation,
@@ -42,24 +42,24 @@ func CallKinds() []CallKind {
 	}
 }
 
-// A CallResult is what became of a call.
+// A CallResult is the result of a call.
 type CallResult string
 
 // The results.
 const (
-	CallDone       CallResult = "DONE"       // Nomad answered; that a thing isn't there, or changed meanwhile, is an answer
-	CallRefused    CallResult = "REFUSED"    // the token, or the call, isn't good enough
-	CallFailed     CallResult = "FAILED"     // Nomad says that it can't
-	CallUnanswered CallResult = "UNANSWERED" // it didn't answer in time
-	CallCancelled  CallResult = "CANCELLED"  // nobody waits for the answer any more
+	CallDone       CallResult = "DONE"       // Nomad answered, including that something doesn't exist or has changed
+	CallRefused    CallResult = "REFUSED"    // the token lacks a permission, or the call is invalid
+	CallFailed     CallResult = "FAILED"     // Nomad reported a failure
+	CallUnanswered CallResult = "UNANSWERED" // Nomad didn't answer in time
+	CallCancelled  CallResult = "CANCELLED"  // the caller no longer waits
 )
 
-// CallResults are all.
+// CallResults returns all results.
 func CallResults() []CallResult {
 	return []CallResult{CallDone, CallRefused, CallFailed, CallUnanswered, CallCancelled}
 }
 
-// kinds are what a method and the beginning of a path say.
+// kinds maps a method and the beginning of a path to a kind.
 var kinds = map[string]CallKind{
 	"GET jobs": ListJobs, "GET allocations": ListAllocations, "GET evaluations": ListEvaluations, "GET vars": ListVariables, "GET nodes": ListNodes,
 	"PUT jobs": RegisterJob, "GET job/": ReadJob, "DELETE job/": StopJob, "GET evaluation/": ReadEvaluation,
@@ -97,14 +97,14 @@ func resultOf(r *http.Request, response *http.Response, err error) CallResult {
 	return CallDone
 }
 
-// counts count calls, with atomics alone.
+// counts are the counters of calls. They are atomic, so they need no lock.
 type counts struct {
-	kinds   map[CallKind]*kindCounts // never changed
+	kinds   map[CallKind]*kindCounts // never modified
 	retries atomic.Int64
 }
 
 type kindCounts struct {
-	results map[CallResult]*atomic.Int64 // never changed
+	results map[CallResult]*atomic.Int64 // never modified
 	took    *timing.Histogram
 }
 
@@ -121,8 +121,8 @@ func newCounts() *counts {
 	return c
 }
 
-// A counted transport counts its calls, each attempt. A call is over when its answer begins:
-// an event stream, or a bridge, may go on for days.
+// A counted transport counts its calls, each attempt separately. A call ends when its answer
+// begins, since an event stream or a bridge may continue for days.
 type counted struct {
 	*http.Transport
 	counts *counts
@@ -138,19 +138,19 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Stats are what a Client has counted.
+// Stats are a Client's counts.
 type Stats struct {
 	Calls   map[CallKind]CallStats
-	Retries int64 // calls that were made again, since Nomad didn't answer
+	Retries int64 // repeated calls, because Nomad didn't answer
 }
 
-// CallStats are of the calls of one kind.
+// CallStats are the counts of one kind of call.
 type CallStats struct {
 	Results map[CallResult]int64
 	Took    timing.Reading // until their answers began
 }
 
-// Stats returns what was counted until now.
+// Stats returns the counts so far.
 func (c *Client) Stats() Stats {
 	s := Stats{Calls: map[CallKind]CallStats{}, Retries: c.counts.retries.Load()}
 	for kind, of := range c.counts.kinds {

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Each call counts as its kind, with what became of it.
+// Each call counts with its kind and its result.
 func TestCallsAreCounted(t *testing.T) {
 	status, waits := http.StatusOK, make(chan bool)
 	nomad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

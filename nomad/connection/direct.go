@@ -12,22 +12,22 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// direct is what is known of the ways to the client nodes themselves: a command that
-// doesn't go through the servers takes nothing from them.
+// direct knows how to reach client nodes directly: commands that don't go through Nomad's servers
+// put no load on them.
 type direct struct {
-	client *http.Client // whose connections are given up after Config.DirectTimeout
+	client *http.Client // connecting fails after Config.DirectTimeout
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards nodes
 	nodes map[string]node
 }
 
-// A node is the address of one, or that it can't be reached.
+// A node is the address of a client node, or the fact that it can't be reached.
 type node struct {
-	address *url.URL // nil: it can't
-	until   time.Time
+	address *url.URL  // nil: it can't be reached
+	until   time.Time // when this must be checked again
 }
 
-// How long what is known of a node is believed.
+// How long the knowledge about a node is valid.
 const (
 	knownFor       = 10 * time.Minute
 	unreachableFor = time.Minute
@@ -35,7 +35,7 @@ const (
 
 func newDirect(timeout time.Duration, settings api.Config, dial Dialer) (*direct, error) {
 	tls := settings.TLSConfig.Copy()
-	if tls.TLSServerName == "" { // what a client's certificate is for, by Nomad's convention
+	if tls.TLSServerName == "" { // by Nomad's convention the name in a client's certificate
 		tls.TLSServerName = "client." + cmp.Or(settings.Region, api.GlobalRegion) + ".nomad"
 	}
 	client, err := newHTTP(tls, func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -46,9 +46,9 @@ func newDirect(timeout time.Duration, settings api.Config, dial Dialer) (*direct
 	return &direct{client: client, nodes: map[string]node{}}, err
 }
 
-// Exec starts a command in a task of an allocation, at the allocation's node if that can be
-// reached directly, else through the servers; node "" is an unknown one. Ctx bounds the
-// start only.
+// Exec starts a command in a task of an allocation. It connects to the allocation's node directly
+// if possible, otherwise through Nomad's servers. A nodeID of "" is an unknown node. Ctx bounds
+// only the start.
 func (c *Client) Exec(ctx context.Context, nodeID, allocation, task string, argv []string) (*Exec, error) {
 	d := c.direct
 	if d == nil || nodeID == "" {
@@ -67,7 +67,7 @@ func (c *Client) Exec(ctx context.Context, nodeID, allocation, task string, argv
 	return c.execAt(ctx, c.address, c.execs, allocation, task, argv)
 }
 
-// addressOf returns where a node is reached, or nil if it isn't.
+// addressOf returns the address of a node, or nil if it can't be reached.
 func (c *Client) addressOf(ctx context.Context, id string) *url.URL {
 	d := c.direct
 	d.mu.Lock()

@@ -14,9 +14,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A command goes to the node itself where that is to be tried, and through the
-// servers where it can't.
-func TestCommandsGoToTheNodeItself(t *testing.T) {
+// A command goes to the node directly if that is enabled and possible, otherwise through the
+// servers.
+func TestCommandsGoDirectlyToTheNode(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
 	a := sleeper(t, n)
 	ca, cert, key := n.TLS()

@@ -15,34 +15,32 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Nomad's own client for alloc exec can't be used for bridges: it looks the node
-// up for every one, can't be cancelled while it connects, and sends stdin in
-// pieces of 2 KiB.
+// Nomad's own client for alloc exec isn't suitable for bridges. It looks up the node every time,
+// can't be cancelled while it connects, and sends stdin in pieces of 2 KiB.
 
-// Bounds of alloc exec.
+// Limits of alloc exec.
 const (
-	maxExecFrame  = 1 << 20          // of JSON, from Nomad
+	maxExecFrame  = 1 << 20          // bytes of JSON from Nomad
 	maxExecPiece  = 256 << 10        // bytes of stdin in one frame
-	execHeartbeat = 10 * time.Second // as Nomad's client does
-	maxStderr     = 1 << 10
+	execHeartbeat = 10 * time.Second // as in Nomad's client
+	maxStderr     = 1 << 10          // bytes that are kept
 )
 
-// An Exec is a command that runs in an allocation: Write is its stdin, Read its stdout.
-// Its end is an [ExitError]. One goroutine may read while others write.
+// An Exec is a command that runs in an allocation. Write writes to its stdin, Read reads its
+// stdout. Its end is an [ExitError]. One goroutine may read while others write.
 type Exec struct {
 	ws     *websocket.Conn
 	close  func() error
-	closed chan struct{} // ends the heartbeat
+	closed chan struct{} // closed to end the heartbeat
 	beats  chan struct{} // closed when the heartbeat has ended
 
-	rest   []byte // of stdout: only Read touches it
-	stderr []byte // likewise
+	rest   []byte // of stdout; only Read uses it
+	stderr []byte // only Read uses it
 
 	writing sync.Mutex // held while a frame is written
 }
 
-// An ExitError says how a command ended: with its exit code, and the first line of what it said on
-// stderr.
+// An ExitError is the end of a command: its exit code, and the first line of its stderr.
 type ExitError struct {
 	Code   int
 	Stderr string
@@ -53,7 +51,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("it ended with exit code %d: %s", e.Code, e.Stderr)
 }
 
-// execAt is Exec at one of Nomad's agents.
+// execAt is Exec at one Nomad agent.
 func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Client, allocation, task string, argv []string) (*Exec, error) {
 	command, err := json.Marshal(argv)
 	if err != nil {
@@ -87,7 +85,7 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 	x := &Exec{ws: ws, closed: make(chan struct{}), beats: make(chan struct{})}
 	x.close = sync.OnceValue(func() error {
 		close(x.closed)
-		err := ws.CloseNow() // which ends reads and writes too
+		err := ws.CloseNow() // also ends reads and writes
 		<-x.beats
 		return err
 	})
@@ -95,7 +93,7 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 	return x, nil
 }
 
-// refusal returns what Nomad answered in place of a connection.
+// refusal returns Nomad's answer if it refused the connection.
 func refusal(response *http.Response, err error) error {
 	if response == nil || response.Body == nil {
 		return err
@@ -104,7 +102,7 @@ func refusal(response *http.Response, err error) error {
 	return fmt.Errorf("status %d: %s", response.StatusCode, text)
 }
 
-// beat keeps the connection from being cut for its silence.
+// beat sends heartbeats, so that proxies don't close an idle connection.
 func (x *Exec) beat() {
 	defer close(x.beats)
 	tick := time.NewTicker(execHeartbeat)
@@ -150,8 +148,7 @@ func (x *Exec) CloseWrite() error {
 	return x.send(api.ExecStreamingInput{Stdin: &api.ExecStreamingIOOperation{Close: true}})
 }
 
-// Read reads from the command's stdout. What it says on stderr is for the
-// error at its end.
+// Read reads from the command's stdout. Its stderr becomes part of the error at its end.
 func (x *Exec) Read(p []byte) (int, error) {
 	for len(x.rest) == 0 {
 		_, text, err := x.ws.Read(context.Background())
@@ -164,7 +161,7 @@ func (x *Exec) Read(p []byte) (int, error) {
 		}
 		var frame api.ExecStreamingOutput
 		if err := json.Unmarshal(text, &frame); err != nil {
-			return 0, fmt.Errorf("an unknown frame of alloc exec: %w", err)
+			return 0, fmt.Errorf("malformed frame of alloc exec: %w", err)
 		}
 		switch {
 		case frame.Stdout != nil:
@@ -181,5 +178,5 @@ func (x *Exec) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the connection. The command sees the end of its stdin.
+// Close closes the connection, and waits for the heartbeat. The command sees the end of its stdin.
 func (x *Exec) Close() error { return x.close() }

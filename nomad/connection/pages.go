@@ -10,9 +10,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Pages says where Nomad's own pages are.
+// Pages returns addresses of Nomad's web UI.
 type Pages struct {
-	base      string // without a slash at the end; "": nowhere that a browser reaches
+	base      string // without a slash at the end; "": unknown
 	namespace string
 	region    string // "": the server's own
 }
@@ -25,14 +25,14 @@ func checkPages(address string) error {
 	return nil
 }
 
-// browsable reports whether an address is one for a browser, without a secret.
+// browsable reports whether a browser can use an address, and it contains no secret.
 func browsable(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// newPages returns the pages at an address, or at that of Nomad's API where none
-// is given and that is one for a browser.
+// newPages returns the pages at an address. Without one it uses the address of Nomad's API, if a
+// browser can use that.
 func newPages(address string, settings api.Config) Pages {
 	if address == "" && browsable(settings.Address) {
 		address = settings.Address
@@ -42,12 +42,12 @@ func newPages(address string, settings api.Config) Pages {
 	return u
 }
 
-// Job returns the page of a job; "": nowhere.
+// Job returns the page of a job; "" if the address of the web UI is unknown.
 func (u Pages) Job(id string) string {
 	return u.page("/ui/jobs/"+url.PathEscape(id)+"@"+url.PathEscape(u.namespace), url.Values{})
 }
 
-// Evaluation returns the page of an evaluation; "": nowhere.
+// Evaluation returns the page of an evaluation; "" if the address of the web UI is unknown.
 func (u Pages) Evaluation(id string) string {
 	return u.page("/ui/evaluations", url.Values{"currentEval": {id}, "namespace": {u.namespace}})
 }

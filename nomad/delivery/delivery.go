@@ -1,5 +1,6 @@
-// Package delivery streams the agent into tasks by alloc exec, for Nomad's clients that can't fetch
-// it from this server (docs/decisions/0042).
+// Package delivery streams the agent into tasks by alloc exec, for Nomad clients that can't fetch
+// it from this server (docs/decisions/0042). It guarantees that a task never runs an incomplete or
+// different program as the agent.
 package delivery
 
 import (
@@ -21,31 +22,32 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// AtOnce bounds the deliveries: each is a connection to Nomad, which carries some 3 MB.
+// AtOnce bounds concurrent deliveries: each is a connection to Nomad that carries about 3 MB.
 const AtOnce = 4
 
-// stalled is how long nothing may move in a delivery: an alloc exec in the instant of a container's start
-// may hang.
+// stalled is how long a delivery may make no progress: an alloc exec in the moment of a container's
+// start may hang.
 const stalled = 5 * time.Second
 
-// piece is how many bytes move together.
+// piece is how many bytes are sent at a time.
 const piece = 64 << 10
 
-// A Delivery brings the agent of one architecture into tasks. Its methods may be called at once.
+// A Delivery streams the agent of one architecture into tasks. Its methods are safe for concurrent
+// use.
 type Delivery struct {
 	nomad *connection.Client
 	read  func() (program, error)
 	slots turns.Slots
 }
 
-// A program is the agent, with its SHA-256 in hex.
+// A program is the agent, with its SHA-256 in hexadecimal.
 type program struct {
 	binary []byte
 	sum    string
 }
 
-// New returns a delivery of the agent for an architecture, as GOARCH names it. The first delivery
-// reads it.
+// New returns a delivery of the agent for an architecture, named as in GOARCH. The first delivery
+// reads the agent.
 func New(nomad *connection.Client, arch string) *Delivery {
 	return &Delivery{nomad: nomad, slots: make(turns.Slots, AtOnce), read: sync.OnceValues(func() (program, error) {
 		binary, err := embedded.Binary(arch)
@@ -54,23 +56,23 @@ func New(nomad *connection.Client, arch string) *Delivery {
 	})}
 }
 
-// A Refusal says why a task can never get the agent.
+// A Refusal says why a task can never get the agent. Retrying doesn't help.
 type Refusal struct{ why string }
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.why }
 
-// Exit codes of receive.
+// Exit codes of the shell script receive.
 const (
-	noPlace   = 81 // it can't be written
-	noExecute = 82 // it can't be executed where it was written
-	cutShort  = 83 // other bytes have arrived
+	noPlace   = 81 // the agent can't be written
+	noExecute = 82 // the agent can't be executed where it was written
+	cutShort  = 83 // the received bytes aren't the agent
 )
 
-// receive writes its standard input to a path, $1, by the name $2 until it is known to be the agent with
-// the checksum $3. The agent itself tells its checksum: an image may have no program for it. An
-// agent that is there already was brought by an earlier try. It reads all in any case: Nomad's
-// answer is lost where the connection breaks.
+// receive writes its standard input to a temporary file, $2, and renames that to $1 if it is the
+// agent with the checksum $3. The agent itself computes its checksum, because an image may have no
+// program for that. An existing agent was delivered by an earlier try. The script always reads all
+// of its input: Nomad loses its answer if the connection breaks.
 const receive = `if [ -x "$1" ]; then
 	cat >/dev/null
 	echo ` + arrived + `
@@ -89,13 +91,13 @@ mv "$2" "$1" || exit 81
 echo ` + arrived + `
 `
 
-// arrived is what receive says at last. Nomad says that an exec ended with 0 also where it never ran, and can lose
-// what one said.
+// arrived is the last output of receive. Nomad also reports exit code 0 for a command that never
+// ran, and can lose the output of one.
 const arrived = "arrived"
 
-// To brings the agent to a path in a task, at a node if that is known. It waits for its turn, and fails where
-// nothing moves for 5 s. It returns a [Refusal] where another try can't help. Two at once for the same
-// task don't disturb each other.
+// To delivers the agent to a path in a task, at a node if that is known. It waits for its turn, and
+// fails after 5 s without progress. It returns a [Refusal] if retrying can't help. Concurrent calls
+// for the same task don't disturb each other.
 func (d *Delivery) To(ctx context.Context, node, allocation, task, path string) error {
 	return d.slots.Do(ctx, func() error { return d.to(ctx, node, allocation, task, path) })
 }
@@ -114,7 +116,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	stall := time.AfterFunc(stalled, func() { _ = conn.Close() })
 	defer stall.Stop()
-	// The command may end before it has read all. Its end says why.
+	// The command may end before it has read everything. Its exit code says why.
 	var writeErr error
 	for part := range slices.Chunk(agent.binary, piece) {
 		if _, writeErr = conn.Write(part); writeErr != nil {
@@ -133,11 +135,11 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 	case strings.TrimSpace(string(said)) == arrived:
 		return nil
 	case !errors.As(err, &ended):
-		return errors.Join(err, writeErr, fmt.Errorf("it said %q", said))
+		return errors.Join(err, writeErr, fmt.Errorf("the command printed %q", said))
 	}
 	switch ended.Code {
-	case 0: // it didn't run, or what it said was lost on Nomad's way: the next try finds out
-		return errors.New("the delivery ended well, as Nomad says, but it said nothing itself")
+	case 0: // it never ran, or Nomad lost its output: the next try finds out
+		return errors.New("the delivery succeeded according to Nomad, but the command printed nothing")
 	case noExecute:
 		if ended.Stderr != "" && !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
 			return &Refusal{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
@@ -146,7 +148,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 	case noPlace:
 		return fmt.Errorf("the agent can't be written to %s: %s", dir, ended.Stderr)
 	case cutShort:
-		return errors.New("the agent didn't arrive whole")
+		return errors.New("the agent arrived incomplete or changed")
 	default:
 		return ended
 	}

@@ -1,5 +1,6 @@
-// Package environment stores environments in Nomad: each as a parameterized job that is
-// never dispatched, the template of its runners.
+// Package environment stores environments in Nomad, each as a parameterized job that is never
+// dispatched: the template of its runners. It guarantees that concurrent writers don't overwrite
+// each other.
 package environment
 
 import (
@@ -19,21 +20,21 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A Store has the environments of one server. Its methods may be called at once.
+// A Store has the environments of one server. Its methods are safe for concurrent use.
 type Store struct {
 	nomad    *connection.Client
 	jobs     job.Config
-	problems *problems.List // says which aren't served
-	writing  turns.Slots    // of writers: one
+	problems *problems.List // reports environments that aren't available
+	writing  turns.Slots    // a single slot: one writer at a time
 
-	mu        sync.Mutex // guards what follows
-	base      *api.Job   // that environments are rendered onto; nil: not read yet
+	mu        sync.Mutex // guards the fields below
+	base      *api.Job   // from which templates are rendered; nil: not read yet
 	templates map[runtime.EnvironmentID]template
-	highest   uint64                         // the latest index of jobs that was seen: an older list isn't believed
-	wrong     map[runtime.EnvironmentID]bool // whose jobs could not be read
+	highest   uint64                         // the highest index of Nomad's jobs so far: an older list is ignored
+	wrong     map[runtime.EnvironmentID]bool // environments whose job couldn't be read
 }
 
-// NewStore returns a store. It reads nothing yet.
+// NewStore returns a store. It doesn't call Nomad.
 func NewStore(nomad *connection.Client, jobs job.Config, problems *problems.List) *Store {
 	return &Store{
 		nomad: nomad, jobs: jobs, problems: problems,
@@ -41,8 +42,8 @@ func NewStore(nomad *connection.Client, jobs job.Config, problems *problems.List
 	}
 }
 
-// Put implements runtime.Cluster's PutEnvironment. It returns INVALID_INPUT, too, for an
-// environment that the template's driver can't run, and for a template that Nomad refuses.
+// Put implements runtime.Cluster's PutEnvironment. It also returns INVALID_INPUT if the template's
+// driver can't run the environment, or Nomad rejects the template.
 func (s *Store) Put(ctx context.Context, env runtime.Environment) error {
 	base, err := s.readBase(ctx)
 	if err != nil {
@@ -65,15 +66,15 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		have, err := s.jobs.ReadEnvironment(stored)
 		switch {
 		case errors.Is(err, job.ErrForeign):
-			return runtime.Errorf(runtime.CodeConflict, "environment %s is another server's", env.ID)
-		case err != nil: // so nobody knows its revision; it is replaced as a whole
+			return runtime.Errorf(runtime.CodeConflict, "environment %s belongs to another server", env.ID)
+		case err != nil: // its revision is unknown, so it is replaced completely
 		case have.Revision == env.Revision && have.Same(env):
 			return s.keepTemplate(env, stored)
 		case have.Revision != env.Revision-1:
 			return runtime.Errorf(runtime.CodeConflict, "environment %s is at revision %d", env.ID, have.Revision)
 		}
 	} else if env.Revision != 1 {
-		return runtime.Errorf(runtime.CodeConflict, "environment %s isn't there", env.ID)
+		return runtime.Errorf(runtime.CodeConflict, "environment %s doesn't exist", env.ID)
 	}
 	wanted, err := s.jobs.RenderTemplate(base, env, version)
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		if !connection.Enforced(err) {
 			return refusedInput(err)
 		}
-		// Somebody else was faster, or an attempt of ours that wasn't answered.
+		// Another writer was faster, or an earlier attempt of this call that got no answer.
 		now, _, infoErr := s.nomad.API().Jobs().Info(*wanted.ID, connection.Query(ctx))
 		switch {
 		case infoErr != nil && !connection.NotFound(infoErr):
@@ -96,7 +97,7 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		case infoErr == nil && job.SameTemplate(now, wanted):
 			return nil
 		}
-		return runtime.Errorf(runtime.CodeConflict, "environment %s was changed by somebody else", env.ID)
+		return runtime.Errorf(runtime.CodeConflict, "environment %s was changed at the same time: read it again, and retry", env.ID)
 	})
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 	return s.keepTemplate(env, wanted)
 }
 
-// reportImage shows that nodes may run different bytes by an image's name.
+// reportImage reports that nodes may run different bytes for an image's name.
 func (s *Store) reportImage(env runtime.Environment) {
 	if env.Pin.Unpinned == "" {
 		s.problems.Resolve(imageSubject(env.ID))
@@ -120,11 +121,11 @@ const imageOf = "image of environment "
 
 func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
 
-// refusedInput turns Nomad's refusal of a job into INVALID_INPUT: what a client
-// said led to it.
+// refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
+// caused it.
 func refusedInput(err error) error {
 	if code, text := connection.Status(err); err != nil && !connection.Transient(err) && (code == 500 || code == 400) {
-		return runtime.Invalid("environment", "can't be kept by Nomad: %s", connection.FirstLine(text))
+		return runtime.Invalid("environment", "Nomad can't store it: %s", connection.FirstLine(text))
 	}
 	return err
 }
@@ -152,8 +153,9 @@ func (s *Store) Delete(ctx context.Context, id runtime.EnvironmentID) error {
 	})
 }
 
-// All implements runtime.Cluster's Environments. One whose job can't be read, or was stopped,
-// is shown as a problem, and is what was known of it; left out, if nothing was.
+// All implements runtime.Cluster's Environments. If the job of an environment can't be read or was
+// stopped, a problem reports that. The environment is then returned as it was known before, or left
+// out.
 func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 	var stubs []*api.JobListStub
 	err := s.nomad.Call(ctx, "list environments", func(ctx context.Context) error {
@@ -161,7 +163,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		q.Prefix = s.jobs.Names().Environments()
 		listed, meta, err := s.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
 		if err == nil && !s.seen(meta.LastIndex) {
-			err = connection.ErrStale // else an environment that was put just now would seem to be deleted
+			err = connection.ErrStale // otherwise a new environment would seem to be deleted
 		}
 		stubs = listed
 		return err
@@ -172,7 +174,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 	var all []runtime.Environment
 	there, wrong := map[runtime.EnvironmentID]bool{}, map[runtime.EnvironmentID]bool{}
 	for _, stub := range stubs {
-		if stub.ParentID != "" { // somebody dispatched the template
+		if stub.ParentID != "" { // someone dispatched the template
 			continue
 		}
 		id := runtime.EnvironmentID(strings.TrimPrefix(stub.ID, s.jobs.Names().Environments()))
@@ -221,7 +223,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 	return all, nil
 }
 
-// seen notes an index of Nomad's jobs, and reports whether it is as young as each before.
+// seen records an index of Nomad's jobs, and reports whether it is at least as high as all before.
 func (s *Store) seen(index uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +232,8 @@ func (s *Store) seen(index uint64) bool {
 	return young
 }
 
-// errNone says that a template job isn't there (any more).
-var errNone = errors.New("it isn't there")
+// errNone says that a template job doesn't exist.
+var errNone = errors.New("the job doesn't exist")
 
 // readStored reads one environment, and keeps the template of its runners.
 func (s *Store) readStored(ctx context.Context, jobID string) (runtime.Environment, error) {
@@ -249,11 +251,11 @@ func (s *Store) readStored(ctx context.Context, jobID string) (runtime.Environme
 	return env, err
 }
 
-// A template is what runners of one revision of an environment are made from.
+// A template is the job from which runners of one revision of an environment are made.
 type template struct {
 	env   runtime.Environment
-	job   *api.Job // never changed
-	index uint64   // of the change that the stored job is from; 0: unknown
+	job   *api.Job // never modified
+	index uint64   // of the stored job's last change; 0: unknown
 }
 
 func (s *Store) known(id runtime.EnvironmentID) template {
@@ -262,7 +264,8 @@ func (s *Store) known(id runtime.EnvironmentID) template {
 	return s.templates[id]
 }
 
-// keepTemplate keeps a job that is stored, with what its author left open.
+// keepTemplate keeps a stored job as a template, with defaults for the fields that its author left
+// open.
 func (s *Store) keepTemplate(env runtime.Environment, stored *api.Job) error {
 	job, err := s.jobs.CompleteTemplate(stored, env)
 	if err != nil {
@@ -278,8 +281,8 @@ func (s *Store) keepTemplate(env runtime.Environment, stored *api.Job) error {
 	return nil
 }
 
-// Template returns the template that a runner of env is made from: the stored
-// one of its revision, with all that a person changed in it, else one made anew.
+// Template returns the template for a runner of env: the stored one of its revision, with
+// everything that a person changed in it. If that isn't available, it renders a new one.
 func (s *Store) Template(ctx context.Context, env runtime.Environment) (*api.Job, error) {
 	if t := s.known(env.ID); t.job != nil && t.env.Revision == env.Revision {
 		return t.job, nil
@@ -303,8 +306,8 @@ func (s *Store) Template(ctx context.Context, env runtime.Environment) (*api.Job
 	return s.jobs.RenderTemplate(base, env, 0)
 }
 
-// readBase returns the job that templates are made from. An own one in HCL is
-// parsed by Nomad, once.
+// readBase returns the job that templates are rendered from. Nomad parses a configured one in HCL,
+// once.
 func (s *Store) readBase(ctx context.Context) (*api.Job, error) {
 	s.mu.Lock()
 	base := s.base
@@ -314,7 +317,7 @@ func (s *Store) readBase(ctx context.Context) (*api.Job, error) {
 	}
 	base, err := s.jobs.Base(func(hcl string) (*api.Job, error) {
 		parsed := &api.Job{}
-		err := s.nomad.Call(ctx, "parse the template", func(ctx context.Context) error { // ParseHCL takes no context
+		err := s.nomad.Call(ctx, "parse the template", func(ctx context.Context) error { // ParseHCL accepts no context
 			_, err := s.nomad.API().Raw().Write("/v1/jobs/parse", &api.JobsParseRequest{JobHCL: hcl}, parsed, connection.Writing(ctx))
 			return err
 		})
@@ -329,8 +332,8 @@ func (s *Store) readBase(ctx context.Context) (*api.Job, error) {
 	return base, nil
 }
 
-// Check has Nomad validate a runner's job, and returns the driver that it needs; "": it
-// couldn't be rendered.
+// Check lets Nomad validate a runner's job, and returns the driver that it needs; "" if it couldn't
+// be rendered.
 func (s *Store) Check(ctx context.Context) (job.Driver, error) {
 	base, err := s.readBase(ctx)
 	if err != nil {
@@ -341,7 +344,7 @@ func (s *Store) Check(ctx context.Context) (job.Driver, error) {
 		return "", err
 	}
 	if namespace := s.nomad.Namespace(); namespace != "" {
-		sample.Namespace = &namespace // unlike a registration, a validation looks there alone
+		sample.Namespace = &namespace // a validation uses only this field, unlike a registration
 	}
 	var answer *api.JobValidateResponse
 	err = s.nomad.Call(ctx, "validate the template", func(ctx context.Context) (err error) {
@@ -349,7 +352,7 @@ func (s *Store) Check(ctx context.Context) (job.Driver, error) {
 		return err
 	})
 	if err == nil && answer.Error != "" {
-		err = runtime.Invalid("template", "must be a job that Nomad takes: %s", connection.FirstLine(answer.Error))
+		err = runtime.Invalid("template", "Nomad rejects the job: %s", connection.FirstLine(answer.Error))
 	}
 	return driver, err
 }

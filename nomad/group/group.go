@@ -1,5 +1,5 @@
-// Package group runs goroutines that end together and are waited for, and ends calls
-// under way with them.
+// Package group runs goroutines that end together. It guarantees that no goroutine outlives the
+// group's Wait, and that calls in progress end with the group.
 package group
 
 import (
@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// A Group is the goroutines and calls that end when it does. The zero value is ready, and
-// all methods may be called at once.
+// A Group is a set of goroutines and calls that end with it. The zero value is ready. All methods
+// are safe for concurrent use.
 type Group struct {
 	workers sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	cause error      // nil: it hasn't ended
+	mu    sync.Mutex // guards the fields below
+	cause error      // why the group ended; nil: it hasn't
 	bound map[*binding]struct{}
 }
 
 type binding struct{ cancel context.CancelCauseFunc }
 
-// Go runs work in a goroutine, whose context ends with the group, or when stop is called.
-// After the group's end it runs nothing, and ok is false.
+// Go runs work in a goroutine. Its context ends with the group, or when stop is called. After the
+// group's end Go runs nothing and returns ok false.
 func (g *Group) Go(work func(ctx context.Context)) (stop context.CancelFunc, ok bool) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	g.mu.Lock()
@@ -37,8 +37,8 @@ func (g *Group) Go(work func(ctx context.Context)) (stop context.CancelFunc, ok 
 	return func() { cancel(context.Canceled) }, true
 }
 
-// Bind returns a context that ends with ctx and with the group, whose cause it has then,
-// until release is called.
+// Bind returns a context that ends with ctx and with the group, and then has the group's cause. The
+// caller must call release.
 func (g *Group) Bind(ctx context.Context) (_ context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g.mu.Lock()
@@ -50,7 +50,7 @@ func (g *Group) Bind(ctx context.Context) (_ context.Context, release func()) {
 	return ctx, g.bind(cancel)
 }
 
-// bind has cancel called at the group's end. The caller holds mu.
+// bind registers cancel to be called at the group's end. The caller holds mu.
 func (g *Group) bind(cancel context.CancelCauseFunc) (release func()) {
 	b := &binding{cancel}
 	if g.bound == nil {
@@ -65,8 +65,8 @@ func (g *Group) bind(cancel context.CancelCauseFunc) (release func()) {
 	}
 }
 
-// End ends the contexts of all goroutines and calls, with a cause; the first End's counts.
-// It doesn't wait.
+// End ends the contexts of all goroutines and calls with a cause. Only the first call has an
+// effect. It doesn't wait.
 func (g *Group) End(cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *Group) End(cause error) {
 // Wait waits for all goroutines. Call it after End.
 func (g *Group) Wait() { g.workers.Wait() }
 
-// Cause returns why the group ended; nil: it hasn't.
+// Cause returns why the group ended; nil if it hasn't.
 func (g *Group) Cause() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

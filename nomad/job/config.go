@@ -8,45 +8,44 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Config says how the built-in template makes runners, or has one in its place. An
-// environment that is stored keeps what it was stored with. Fields that aren't set have
-// the default that is named.
+// Config configures the built-in template, or replaces it. Stored environments keep the
+// configuration that they were stored with. Unset fields have the default in their comment.
 type Config struct {
-	Prefix      string   // of the names of all that this server has in Nomad: "rockpool"
-	Agent       Agent    // what runs in the runners
+	Prefix      string   // of the names of everything that this server has in Nomad: "rockpool"
+	Agent       Agent    // the agent of the runners
 	Driver      Driver   // docker
-	User        string   // that the task runs as; "": root on docker and podman, else the driver's default
-	Datacenters []string // every one
+	User        string   // user of the task; "": root with docker and podman, else the driver's default
+	Datacenters []string // all
 	NodePool    string   // Nomad's default
 	Constraints []string // such as "${attr.kernel.name} = linux"
-	NetworkMode string   // of runners with network access: "bridge", "cni/NAME" or "host"; "": the driver's own
-	// NoNetworkMode is the mode of the group's network of runners without network
-	// access, with the driver exec alone, which can't keep them from it itself: "none".
-	// Nomad 1.11 fails on that; there it is "cni/NAME" of one that has but a loopback
-	// interface, or "host", which leaves them the machine's.
+	NetworkMode string   // of runners with network access: "bridge", "cni/NAME" or "host"; "": the driver's default
+	// NoNetworkMode is the group's network mode of runners without network access. Only the driver
+	// exec uses it, since that driver can't disable the network itself. The default is "none".
+	// Nomad 1.11 fails on that. There use "cni/NAME" of a network with only a loopback interface,
+	// or "host", which gives runners the machine's network.
 	NoNetworkMode string
-	ForcePull     bool // images are pulled anew for each runner
-	// Workspace is what docker's runners have as /workspace and /tmp: WorkspaceTmpfs, in which nothing
-	// can be executed by its own name, or WorkspaceVolume, for clients that allow volumes.
+	ForcePull     bool // pull the image for each runner
+	// Workspace is how docker's runners get /workspace and /tmp. With WorkspaceTmpfs programs there
+	// can't be executed by name. WorkspaceVolume needs clients that allow volumes.
 	Workspace string
-	Pins      bool // images are pinned when an environment is put
-	// MemoryReserve is the share of its memory limit that a runner reserves; the
-	// rest is memory_max, for clusters that allow oversubscription. 1
+	Pins      bool // an image is pinned to its digest when its environment is put
+	// MemoryReserve is the share of its memory limit that a runner reserves. The limit itself
+	// becomes memory_max, which needs clusters that allow oversubscription. The default is 1.
 	MemoryReserve float64
-	Priority      int    // of jobs that refill a pool, 1 to 90: 50; a claim's are 10 above
+	Priority      int    // of jobs that refill a pool, 1 to 90: 50; a claim's are 10 higher
 	Restarts      int    // of a task before it is given up: 0
 	Reschedules   int    // of an allocation before it is given up: 0
-	Template      []byte // an own job, in HCL or JSON, in place of the built-in template
+	Template      []byte // a job in HCL or JSON that replaces the built-in template
 }
 
-// An Agent says how a task gets its agent: fetched by Nomad, there already, or streamed to it by
-// this server.
+// An Agent says how a task gets its agent: Nomad fetches it, the image contains it, or this server
+// streams it.
 type Agent struct {
-	URL    string // of its archive, permanent, without a query: Nomad's clients fetch it, hours later too
-	SHA256 string // of the archive, in hex
-	Arch   string // that it runs on, as Nomad names it: "amd64"
-	Path   string // in the image, in place of URL
-	Stream bool   // a shell in the task waits until package delivery has brought it there
+	URL    string // permanent address of its archive, without a query: clients may fetch it hours later
+	SHA256 string // of the archive, in hexadecimal
+	Arch   string // the architecture, named as in Nomad: "amd64"
+	Path   string // in the image, instead of URL
+	Stream bool   // package delivery streams it, while a shell in the task waits
 }
 
 // The values of Config.Workspace.
@@ -58,8 +57,7 @@ const (
 // A Driver is one of Nomad's task drivers.
 type Driver string
 
-// The drivers. RawExec is unsafe: it isolates runners neither from each other nor from
-// the machine.
+// The drivers. RawExec is unsafe: it doesn't isolate runners from each other or from the machine.
 const (
 	Docker  Driver = "docker"
 	Podman  Driver = "podman"
@@ -69,8 +67,7 @@ const (
 
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 
-// Complete returns c with its defaults, or INVALID_INPUT with the first field
-// that can't be used.
+// Complete returns c with its defaults, or INVALID_INPUT for the first invalid field.
 func (c Config) Complete() (Config, error) {
 	c.Prefix = cmp.Or(c.Prefix, "rockpool")
 	c.Driver = cmp.Or(c.Driver, Docker)
@@ -116,7 +113,7 @@ func (a Agent) check() error {
 	}
 	u, err := url.Parse(a.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return runtime.Invalid("agent.url", "must be an http or https address without a query or a password, which Nomad's clients reach")
+		return runtime.Invalid("agent.url", "must be an http or https address without a query or a password, that Nomad's clients can reach")
 	}
 	if !sums.MatchString(a.SHA256) {
 		return runtime.Invalid("agent.sha256", "must be 64 hexadecimal digits, the checksum of the agent")
@@ -124,5 +121,5 @@ func (a Agent) check() error {
 	return nil
 }
 
-// Names returns those of all that this server has in Nomad.
+// Names returns the names of everything that this server has in Nomad.
 func (c Config) Names() Names { return Names{c.Prefix} }

@@ -10,15 +10,15 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A taskDriver says how one of Nomad's drivers wants what an environment says.
+// A taskDriver says how an environment's settings are expressed for one of Nomad's drivers.
 type taskDriver struct {
 	user      string
-	contained bool   // the agent is a container's entry point
-	local     string // the task's directory, for alloc exec
-	socket    string // where the agent listens; in raw_exec relative, since a socket's address holds 108 bytes
+	contained bool   // the agent is the entry point of a container
+	local     string // the task's directory, as seen by alloc exec
+	socket    string // path of the agent's socket; relative in raw_exec, since a socket's address has at most 108 bytes
 	supports  func(runtime.Environment) error
 	configure func(Config, runtime.Environment, map[string]any)
-	disk      func(runtime.Environment) int // MiB that a workspace takes of it
+	disk      func(runtime.Environment) int // MiB of disk for the workspace
 }
 
 var drivers = map[Driver]taskDriver{
@@ -56,7 +56,7 @@ func onMachine(env runtime.Environment) error {
 	case env.Image != runtime.DefaultImage:
 		return runtime.Invalid("image", "must be %q: the raw_exec driver has no images", runtime.DefaultImage)
 	case env.Isolation != runtime.IsolationNone && env.Isolation != runtime.IsolationCluster:
-		return runtime.Invalid("isolation", "must be NONE or CLUSTER: raw_exec is unsafe, it keeps runners apart neither from each other nor from the machine")
+		return runtime.Invalid("isolation", "must be NONE or CLUSTER: raw_exec is unsafe, because it doesn't isolate runners from each other or from the machine")
 	case len(env.Network.ExposedPorts) > 0:
 		return runtime.Invalid("network.exposedPorts", "must be empty with the raw_exec driver: its runners have the machine's own ports")
 	}
@@ -70,7 +70,7 @@ func needsAccess(env runtime.Environment) error {
 	return nil
 }
 
-// unnarrowed refuses what Nomad's networks can't do job by job.
+// unnarrowed rejects network settings that Nomad can't apply to a single job.
 func unnarrowed(n runtime.Network) error {
 	const why = "Nomad can't keep one job's network to some addresses: give the network that --nomad-network-mode names rules of its own"
 	switch {
@@ -84,10 +84,10 @@ func unnarrowed(n runtime.Network) error {
 	return nil
 }
 
-// capabilities are those that the agent needs in its container; it gives none to programs.
+// capabilities are those that the agent needs in its container. Programs get none of them.
 var capabilities = []string{"chown", "dac_override", "fowner", "kill", "setgid", "setpcap", "setuid"}
 
-// agentThreads is what the agent's own threads take of a limit of processes.
+// agentThreads is the number of the agent's threads, which count for the limit of processes.
 const agentThreads = 16
 
 func configureDocker(c Config, env runtime.Environment, config map[string]any) {
@@ -99,8 +99,8 @@ func configureDocker(c Config, env runtime.Environment, config map[string]any) {
 	absent(config, "mount", []map[string]any{mount("/workspace", env), mount("/tmp", env)})
 }
 
-// volumeMount is a volume of the container's own, which goes with it: a file system in memory as well, but
-// one that Docker doesn't mount noexec.
+// volumeMount returns an anonymous volume that is deleted with its container. It is a file system
+// in memory too, but Docker doesn't mount it noexec.
 func volumeMount(target string, env runtime.Environment) map[string]any {
 	options := map[string]any{
 		"type": "tmpfs", "device": "tmpfs", "o": fmt.Sprintf("size=%dm,mode=1777,nosuid,nodev", env.Resources.WorkspaceMiB),
@@ -127,7 +127,7 @@ func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	absent(config, "tmpfs", []string{"/workspace:" + options, "/tmp:" + options})
 }
 
-// imageOf returns the image that a job names for an environment: with its digest, where that is known.
+// imageOf returns the image for a job, with its digest if that is known.
 func imageOf(env runtime.Environment) string {
 	if env.Pin.Digest == "" {
 		return env.Image
@@ -142,7 +142,7 @@ func imageOf(env runtime.Environment) string {
 func configureContainer(c Config, env runtime.Environment, config map[string]any) {
 	config["image"] = imageOf(env)
 	config["pids_limit"] = env.Resources.Processes + agentThreads
-	absent(config, "readonly_rootfs", true) // what programs write there would have no bound
+	absent(config, "readonly_rootfs", true) // otherwise programs could write there without a limit
 	if _, dropped := config["cap_drop"]; !dropped {
 		config["cap_drop"] = []string{"all"}
 		absent(config, "cap_add", capabilities)
@@ -156,7 +156,7 @@ func configureContainer(c Config, env runtime.Environment, config map[string]any
 	switch {
 	case !env.Network.Access:
 		config["network_mode"] = "none"
-	case c.NetworkMode == "" && len(env.Network.ExposedPorts) > 0: // else the driver joins the group's network
+	case c.NetworkMode == "" && len(env.Network.ExposedPorts) > 0: // otherwise the driver joins the group's network
 		labels := make([]string, 0, len(env.Network.ExposedPorts))
 		for _, port := range env.Network.ExposedPorts {
 			labels = append(labels, portLabel(port))
@@ -165,7 +165,7 @@ func configureContainer(c Config, env runtime.Environment, config map[string]any
 	}
 }
 
-// absent sets what an own template leaves open.
+// absent sets a key that a configured template leaves open.
 func absent(config map[string]any, key string, value any) {
 	if _, there := config[key]; !there {
 		config[key] = value
@@ -174,7 +174,7 @@ func absent(config map[string]any, key string, value any) {
 
 func configureNothing(Config, runtime.Environment, map[string]any) {}
 
-// command has a task run the agent, which may have to be streamed to it first.
+// command makes a task run the agent, after it was streamed if necessary.
 func (d taskDriver) command(agent string, stream bool, env runtime.Environment, task *api.Task) {
 	args := []string{"serve", "--socket", d.socket}
 	switch {
@@ -188,7 +188,7 @@ func (d taskDriver) command(agent string, stream bool, env runtime.Environment, 
 	default:
 		args = append(args, "--workspace", "${NOMAD_TASK_DIR}/workspace")
 		if !env.Network.Access {
-			args = append(args, "--no-network") // the agent ensures it: the driver can't
+			args = append(args, "--no-network") // the agent disables the network, since the driver can't
 		}
 	}
 	if sharesIPC(task.Config["ipc_mode"]) {
@@ -206,11 +206,11 @@ func (d taskDriver) command(agent string, stream bool, env runtime.Environment, 
 	}
 }
 
-// shell waits for an agent that is streamed.
+// shell is the program that waits for a streamed agent.
 const shell = "/bin/sh"
 
-// awaitAgent waits until the agent is there, or its directory isn't any more, and becomes it. Nomad
-// would take a dollar with a brace for a variable of its own.
+// awaitAgent waits until the agent exists, and becomes it. It ends when the agent's directory is
+// removed. It contains no "${", which Nomad would replace as a variable.
 const awaitAgent = `trap 'exit 0' TERM INT
 until [ -x "$0" ]; do
 	[ -d "$NOMAD_TASK_DIR" ] || exit 1
@@ -218,8 +218,8 @@ until [ -x "$0" ]; do
 done
 exec "$0" "$@"`
 
-// sharesIPC reports whether an own template's task has its objects of System V together
-// with others: another container, or the node. The drivers give it its own by default.
+// sharesIPC reports whether the task of a configured template shares its System V objects with
+// another container or the node. By default drivers give each task its own.
 func sharesIPC(mode any) bool {
 	return mode != nil && mode != "" && mode != "private" && mode != "none"
 }

@@ -14,13 +14,12 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// maxRecord bounds an environment's record: a task gets its job's meta as
-// variables, of which Linux takes 128 KiB each, and every list has it.
+// maxRecord bounds an environment's record, in bytes. A task gets its job's meta as variables, each
+// of which Linux limits to 128 KiB, and every list contains the record.
 const maxRecord = 64 << 10
 
-// RenderTemplate returns the job that keeps env, as version of it, and that its
-// runners are made from. It is parameterized, so that Nomad neither runs nor
-// collects it.
+// RenderTemplate returns the job that stores env as this version, and from which its runners are
+// made. The job is parameterized, so that Nomad neither runs nor garbage-collects it.
 func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version uint64) (*api.Job, error) {
 	job, err := c.render(base, env)
 	if err != nil {
@@ -55,15 +54,13 @@ func setMeta(job *api.Job, key, value string) {
 
 var errStopped = errors.New("its job was stopped")
 
-// ErrForeign says that a job is another server's, whose prefix begins with
-// ours.
+// ErrForeign says that a job belongs to another server, whose prefix begins with this server's.
 var ErrForeign = errors.New("it belongs to another server")
 
-// ReadEnvironment returns the environment that a template job keeps: what its
-// meta says, except that the job itself is believed about what a person may have
-// changed in it: image, resources, exposed ports. Each version that we didn't
-// write counts as a revision that changed runners: of a job that was registered by hand
-// all but the first.
+// ReadEnvironment returns the environment that a template job stores. The job's meta has its
+// fields, except those that a person may have changed in the job itself: image, resources, and
+// exposed ports. Each version that this server didn't write counts as a revision that changed
+// runners. For a job that was registered by hand the first version doesn't.
 func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	n := c.Names()
 	if owner := job.Meta[metaPrefix]; owner != "" && owner != c.Prefix {
@@ -74,20 +71,20 @@ func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	}
 	env := defaultEnvironment(runtime.EnvironmentID(strings.TrimPrefix(*job.ID, n.Environments())))
 	if err := json.Unmarshal([]byte(job.Meta[metaEnvironment]), &env); err != nil {
-		return env, fmt.Errorf("its meta %s isn't an environment in JSON: %w", metaEnvironment, err)
+		return env, fmt.Errorf("the job's meta %s isn't an environment in JSON: %w", metaEnvironment, err)
 	}
 	if n.Environment(env.ID) != *job.ID {
-		return env, fmt.Errorf("its meta names the environment %q, which must be in a job %q", env.ID, n.Environment(env.ID))
+		return env, fmt.Errorf("the job's meta names the environment %q, which must be in a job named %q", env.ID, n.Environment(env.ID))
 	}
 	if job.ParameterizedJob == nil {
-		return env, errors.New("it isn't parameterized, so it runs by itself")
+		return env, errors.New("the job isn't parameterized, so Nomad would run it")
 	}
 	group, task, err := runnerTask(job)
 	if err != nil {
 		return env, err
 	}
 	c.adoptResources(&env.Resources, task.Resources)
-	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage && image != imageOf(env) { // DefaultImage stands for an own template's
+	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage && image != imageOf(env) { // DefaultImage means a configured template's
 		env.Image, env.Pin = image, runtime.ImagePin{}
 	}
 	if c.Pins && drivers[Driver(task.Driver)].contained && env.Image != runtime.DefaultImage && env.Pin.Digest == "" && env.Pin.Unpinned == "" {
@@ -103,8 +100,9 @@ func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	return env, env.Validate()
 }
 
-// CompleteTemplate returns the template of env's runners that a stored job is, with what a person
-// left open who registered it by hand. It says so where no runner can be made from it.
+// CompleteTemplate returns the stored job as the template of env's runners, with defaults for the
+// fields that a person who registered it by hand left open. The error says why no runner can be
+// made from it.
 func (c Config) CompleteTemplate(stored *api.Job, env runtime.Environment) (*api.Job, error) {
 	group, task, err := runnerTask(stored)
 	if err != nil {
@@ -116,8 +114,8 @@ func (c Config) CompleteTemplate(stored *api.Job, env runtime.Environment) (*api
 	return c.render(stored, env)
 }
 
-// defaultEnvironment is what a person needn't say who registers one by hand;
-// its image is the job's.
+// defaultEnvironment returns the defaults of an environment that is registered by hand. Its image
+// is the job's.
 func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
 	return runtime.Environment{
 		ID: id, PoolSize: runtime.DefaultPoolSize, Resources: runtime.DefaultResources(),
@@ -125,8 +123,7 @@ func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
 	}
 }
 
-// changesByHand returns how many versions of the job are younger than the one
-// that we wrote.
+// changesByHand returns the number of versions of the job since the one that this server wrote.
 func changesByHand(job *api.Job) int {
 	written, err := strconv.ParseUint(cmp.Or(job.Meta[metaVersion], "0"), 10, 32)
 	if err != nil || job.Version == nil || *job.Version < written {
@@ -178,8 +175,8 @@ func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 	return all
 }
 
-// RenderRunner returns the job of one runner, made from a template job as it is
-// stored, and how its agent is reached.
+// RenderRunner returns the job of one runner, made from a stored template job, and how to reach its
+// agent.
 func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (_ *api.Job, how Way, err error) {
 	job, err := copyJob(template)
 	if err != nil {
@@ -221,18 +218,18 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	return job, how, nil
 }
 
-// A Way says how to reach a runner's agent, whatever the settings of the
-// server are by then.
+// A Way says how to reach a runner's agent. It is stored with the runner, since the server's
+// settings may change later.
 type Way struct {
 	Task    string   `json:"task"`
 	Command []string `json:"command"`
-	Stream  string   `json:"stream,omitempty"` // the path that the agent must be streamed to; "": it gets there by itself
+	Stream  string   `json:"stream,omitempty"` // the path to which the agent must be streamed; "": the task gets it otherwise
 }
 
-// waitingPriority is what the priority of a job is above, for a claim that waits.
+// waitingPriority is how much higher the priority of a job is for a waiting claim.
 const waitingPriority = 10
 
-// JobPriority returns the priority of a job whose start has p.
+// JobPriority returns the priority of the job for a start with priority p.
 func (c Config) JobPriority(p runtime.Priority) int {
 	if p >= runtime.PriorityWaiting {
 		return c.Priority + waitingPriority
@@ -240,7 +237,7 @@ func (c Config) JobPriority(p runtime.Priority) int {
 	return c.Priority
 }
 
-// StartPriority returns the priority that the start of a job had.
+// StartPriority returns the start's priority for the priority of a job.
 func (c Config) StartPriority(job int) runtime.Priority {
 	if job >= c.Priority+waitingPriority {
 		return runtime.PriorityWaiting
@@ -248,41 +245,41 @@ func (c Config) StartPriority(job int) runtime.Priority {
 	return runtime.PriorityRefill
 }
 
-// unserve empties the fields that Nomad set.
+// unserve clears the fields that Nomad set.
 func unserve(job *api.Job) {
 	job.Stop, job.ParentID, job.Status, job.StatusDescription, job.Stable, job.Version, job.SubmitTime = nil, nil, nil, nil, nil, nil, nil
 	job.CreateIndex, job.ModifyIndex, job.JobModifyIndex, job.NomadTokenID, job.VersionTag = nil, nil, nil, nil, nil
 	job.Payload, job.Dispatched, job.DispatchIdempotencyToken = nil, false, nil
 }
 
-// ReadRunner returns what a runner's job says.
+// ReadRunner returns the runner that a job's meta describes, and how to reach its agent.
 func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, way Way, err error) {
 	r = runtime.Runner{ID: id, State: runtime.RunnerStarting}
 	if err := json.Unmarshal([]byte(meta[metaEnvironment]), &r.Environment); err != nil {
-		return r, way, fmt.Errorf("its meta %s isn't an environment in JSON: %w", metaEnvironment, err)
+		return r, way, fmt.Errorf("the job's meta %s isn't an environment in JSON: %w", metaEnvironment, err)
 	}
 	if err := json.Unmarshal([]byte(meta[metaBridge]), &way); err != nil {
-		return r, way, fmt.Errorf("its meta %s isn't a task and a command in JSON: %w", metaBridge, err)
+		return r, way, fmt.Errorf("the job's meta %s isn't a task and a command in JSON: %w", metaBridge, err)
 	}
 	if len(way.Command) == 0 {
-		return r, way, fmt.Errorf("its meta %s names no command: an older server made it without an agent", metaBridge)
+		return r, way, fmt.Errorf("the job's meta %s has no command: an older server created the runner without an agent", metaBridge)
 	}
 	created, err := time.Parse(time.RFC3339Nano, meta[metaCreated])
 	if err != nil {
-		return r, way, fmt.Errorf("its meta %s isn't a time: %w", metaCreated, err)
+		return r, way, fmt.Errorf("the job's meta %s isn't a time: %w", metaCreated, err)
 	}
 	r.CreatedAt = created
 	return r, way, nil
 }
 
-// SameTemplate reports whether a stored template job keeps the same environment, written
-// as the same version, as one that was to be stored.
+// SameTemplate reports whether a stored template job has the same environment, written as the same
+// version, as the wanted one.
 func SameTemplate(stored, wanted *api.Job) bool {
 	return stored.Meta[metaEnvironment] == wanted.Meta[metaEnvironment] && stored.Meta[metaVersion] == wanted.Meta[metaVersion]
 }
 
-// SameRunner reports whether a stored job is the runner's that was to be stored, and not
-// another one's by the same name.
+// SameRunner reports whether a stored job is the wanted runner's, rather than another one's with
+// the same name.
 func SameRunner(stored, wanted *api.Job) bool {
 	return stored.Meta[metaCreated] == wanted.Meta[metaCreated]
 }
@@ -304,7 +301,7 @@ func (c Config) Sample(base *api.Job) (*api.Job, Driver, error) {
 	return job, driver, err
 }
 
-// copyJob returns a copy that shares nothing with job.
+// copyJob returns a deep copy of job.
 func copyJob(job *api.Job) (*api.Job, error) {
 	text, err := json.Marshal(job)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package job renders environments and runners as Nomad's jobs, and reads what a job says
-// of them. It is pure.
+// Package job renders environments and runners as Nomad jobs, and parses jobs. It has no side
+// effects and doesn't call Nomad.
 package job
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TaskName is the task that the agent is the command of; in an own template
-// with several tasks it must have this name.
+// TaskName is the name of the task whose command is the agent. In a configured template with
+// several tasks one must have this name.
 const TaskName = "runner"
 
-// agentDir begins the directory, in its task's, of an agent that is fetched or streamed. The rest is the
-// runner's id: an image whose volume covered it would run a program of its own as the agent.
+// agentDir begins the name of the directory, in the task's directory, of an agent that is fetched
+// or streamed. The runner's id follows. With a fixed name, a volume of the image could cover the
+// directory, and its program would run as the agent.
 const agentDir = "rockpool"
 
-// builtIn returns the job that templates are made from where there is no own
-// one.
+// builtIn returns the job from which templates are made if none is configured.
 func (c Config) builtIn() (*api.Job, error) {
 	task := api.NewTask(TaskName, string(c.Driver))
 	task.Config = map[string]any{}
 	group := api.NewTaskGroup(TaskName, 1).AddTask(task)
 	job := api.NewBatchJob("", "", "", c.Priority)
-	job.Region = nil // the client's
+	job.Region = nil // the region of Nomad's client
 	job.Datacenters = c.Datacenters
 	job.AddTaskGroup(group)
 	if c.NodePool != "" {
@@ -47,8 +47,7 @@ func (c Config) builtIn() (*api.Job, error) {
 	return job, nil
 }
 
-// parseConstraint reads "attribute operator value"; an operator like is_set has
-// no value.
+// parseConstraint parses "attribute operator value". Operators such as is_set have no value.
 func parseConstraint(text string) (*api.Constraint, error) {
 	fields := strings.Fields(text)
 	if len(fields) < 2 || !strings.HasPrefix(fields[0], "${") {
@@ -57,8 +56,8 @@ func parseConstraint(text string) (*api.Constraint, error) {
 	return api.NewConstraint(fields[0], fields[1], strings.Join(fields[2:], " ")), nil
 }
 
-// render returns base with all that env says, and what every runner has: no
-// collected logs, a small disk, an agent, bounded restarts. Base isn't changed.
+// render returns base with the settings of env and what every runner has: no collected logs, a
+// small disk, an agent, and bounded restarts. It doesn't modify base.
 func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error) {
 	job, err := copyJob(base)
 	if err != nil {
@@ -72,14 +71,14 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 		task.Config = map[string]any{}
 	}
 	if image, ok := task.Config["image"].(string); ok && env.Image == runtime.DefaultImage {
-		env.Image = image // an own template's
+		env.Image = image // of a configured template
 	}
 	d := drivers[Driver(task.Driver)]
 	if env.Runtime != "" {
-		return nil, runtime.Invalid("runtime", "must be empty: on Nomad the driver's own configuration says what makes runners")
+		return nil, runtime.Invalid("runtime", "must be empty on Nomad: there the driver's configuration chooses the container runtime")
 	}
 	if env.Warm != nil {
-		return nil, runtime.Invalid("warm", "must be empty: runners on Nomad load no interpreter")
+		return nil, runtime.Invalid("warm", "must be empty on Nomad, whose runners can't preload an interpreter")
 	}
 	if err := d.supports(env); err != nil {
 		return nil, err
@@ -103,14 +102,14 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	return job, nil
 }
 
-// smallDisk holds the agent, in MiB; Nomad takes no less than 10.
+// smallDisk is enough for the agent, in MiB. Nomad's minimum is 10.
 const smallDisk = 20
 
-// bound sets what a template leaves open that would cost, or never end.
+// bound sets fields that a template leaves open and whose defaults cost resources or never end.
 func (c Config) bound(group *api.TaskGroup, task *api.Task) {
 	if task.LogConfig == nil {
-		// Nobody reads them, and each collector takes 13 MB. Nomad counts their sizes
-		// as disk all the same.
+		// The logs aren't used, and each collector takes 13 MB. Nomad counts their maximum sizes as
+		// disk all the same.
 		task.LogConfig = &api.LogConfig{Disabled: new(true), MaxFiles: new(1), MaxFileSizeMB: new(1)}
 	}
 	if task.KillTimeout == nil {
@@ -129,7 +128,7 @@ func (c Config) bound(group *api.TaskGroup, task *api.Task) {
 	}
 }
 
-// resources are env's, and what else a template asks for.
+// resources returns the resources of env, and further ones of the template.
 func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resources {
 	r := &api.Resources{}
 	if have != nil {
@@ -138,7 +137,7 @@ func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resou
 	if r.Cores == nil {
 		r.CPU = &env.CPUMHz
 	}
-	r.MemoryMB = new(max(int(float64(env.MemoryMiB)*c.MemoryReserve), 10)) // Nomad takes no less
+	r.MemoryMB = new(max(int(float64(env.MemoryMiB)*c.MemoryReserve), 10)) // Nomad's minimum
 	r.MemoryMaxMB = nil
 	if *r.MemoryMB < env.MemoryMiB {
 		r.MemoryMaxMB = &env.MemoryMiB
@@ -146,8 +145,8 @@ func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resou
 	return r
 }
 
-// network returns the group's network: none where the driver itself keeps the
-// network away, or gives it.
+// network returns the group's network. It is nil if the driver itself provides the network or
+// disables it.
 func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkResource {
 	n := &api.NetworkResource{Mode: c.NetworkMode}
 	for _, port := range env.Network.ExposedPorts {
@@ -155,7 +154,7 @@ func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkRe
 	}
 	switch {
 	case driver == RawExec:
-		return nil // it has the machine's
+		return nil // the task uses the machine's network
 	case !env.Network.Access && driver == Exec && c.NoNetworkMode != "host":
 		return []*api.NetworkResource{{Mode: c.NoNetworkMode}}
 	case !env.Network.Access:
@@ -168,8 +167,7 @@ func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkRe
 
 func portLabel(port int) string { return "p" + strconv.Itoa(port) }
 
-// equip gives a task the agent of now: a template may be older than the
-// server.
+// equip gives a task the server's current agent, since a template may be older than the server.
 func (c Config) equip(job *api.Job, env runtime.Environment, place string) error {
 	_, task, err := runnerTask(job)
 	if err != nil {
@@ -206,17 +204,16 @@ func (c Config) equip(job *api.Job, env runtime.Environment, place string) error
 	return nil
 }
 
-// agentPath is where the agent is in a task whose directory is local. Alloc exec resolves no variables, unlike a
-// task's command.
+// agentPath returns the path of the agent in a task with the given directory. It has no variables:
+// alloc exec doesn't resolve them, unlike a task's command.
 func (c Config) agentPath(local, place string) string {
 	return cmp.Or(c.Agent.Path, local+"/"+place+"/"+embedded.ArchivedName)
 }
 
-// runnerTask returns the task that a runner's agent is in, of a driver that is
-// known.
+// runnerTask returns the task that a runner's agent is in. Its driver must be known.
 func runnerTask(job *api.Job) (*api.TaskGroup, *api.Task, error) {
 	if len(job.TaskGroups) != 1 {
-		return nil, nil, fmt.Errorf("the job must have one group, not %d", len(job.TaskGroups))
+		return nil, nil, fmt.Errorf("the job must have one group, but it has %d", len(job.TaskGroups))
 	}
 	group := job.TaskGroups[0]
 	var found *api.Task

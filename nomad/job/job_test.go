@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// sample is an environment that uses everything.
+// sample returns an environment that uses every field.
 func sample() runtime.Environment {
 	return runtime.Environment{
 		ID: "10", Revision: 3, RunnerRevision: 2, Image: "python:3.12", PoolSize: 5,
@@ -51,7 +51,7 @@ func baseOf(t *testing.T, c Config) *api.Job {
 	return base
 }
 
-// stored is a job as Nomad gives it back.
+// stored returns a job as Nomad returns it after it was stored.
 func stored(t *testing.T, job *api.Job, version uint64) *api.Job {
 	t.Helper()
 	job, err := copyJob(job)
@@ -62,7 +62,7 @@ func stored(t *testing.T, job *api.Job, version uint64) *api.Job {
 	return job
 }
 
-func TestJobsAreWhatTheyWere(t *testing.T) {
+func TestJobsMatchTheGoldenFiles(t *testing.T) {
 	bare := sample()
 	bare.Image, bare.Network = runtime.DefaultImage, runtime.Network{}
 	raw := bare
@@ -112,7 +112,7 @@ func TestJobsAreWhatTheyWere(t *testing.T) {
 	}
 }
 
-// dropNulls leaves out what isn't set: a third of it would be null.
+// dropNulls removes unset fields, which are a third of the text.
 func dropNulls(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var v any
@@ -144,7 +144,7 @@ func dropNulls(t *testing.T, text []byte) []byte {
 	return append(out, '\n')
 }
 
-func TestAnEnvironmentComesBackAsItWasPut(t *testing.T) {
+func TestEnvironmentRoundTrip(t *testing.T) {
 	for _, c := range []Config{{}, {MemoryReserve: 0.3}, {NetworkMode: "bridge"}} {
 		c = completed(t, c)
 		job, err := c.RenderTemplate(baseOf(t, c), sample(), 4)
@@ -161,7 +161,7 @@ func TestAnEnvironmentComesBackAsItWasPut(t *testing.T) {
 	}
 }
 
-func TestWhatAPersonChangedInAJobIsTaken(t *testing.T) {
+func TestChangesByHandAreAdopted(t *testing.T) {
 	c := completed(t, Config{NetworkMode: "bridge"})
 	job, err := c.RenderTemplate(baseOf(t, c), sample(), 4)
 	if err != nil {
@@ -199,7 +199,7 @@ const byHand = `{
 	"TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "docker", "Config": {"image": "alpine:3"}, "Resources": {"CPU": 100, "MemoryMB": 64}}]}]
 }`
 
-func TestAJobThatWasRegisteredByHandIsAnEnvironment(t *testing.T) {
+func TestJobRegisteredByHandIsAnEnvironment(t *testing.T) {
 	c := completed(t, Config{})
 	read := func(change func(*api.Job)) (runtime.Environment, error) {
 		job := &api.Job{}
@@ -219,7 +219,7 @@ func TestAJobThatWasRegisteredByHandIsAnEnvironment(t *testing.T) {
 	if diff := cmp.Diff(want, env); diff != "" {
 		t.Error(diff)
 	}
-	// Its runners have what its author left open: here no network, and a bounded workspace.
+	// Its runners have defaults for what its author left open: here no network, and a bounded workspace.
 	job := &api.Job{}
 	if err := json.Unmarshal([]byte(byHand), job); err != nil {
 		t.Fatal(err)
@@ -240,10 +240,10 @@ func TestAJobThatWasRegisteredByHandIsAnEnvironment(t *testing.T) {
 		says   string
 	}{
 		"no meta":           {func(j *api.Job) { j.Meta = nil }, "isn't an environment in JSON"},
-		"another id":        {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `which must be in a job "rockpool-env-x"`},
+		"another id":        {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `which must be in a job named "rockpool-env-x"`},
 		"runs by itself":    {func(j *api.Job) { j.ParameterizedJob = nil }, "isn't parameterized"},
 		"stopped":           {func(j *api.Job) { j.Stop = new(true) }, "was stopped"},
-		"two groups":        {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "one group, not 2"},
+		"two groups":        {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "one group, but it has 2"},
 		"another driver":    {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Driver = "java" }, `not "java"`},
 		"another server's":  {func(j *api.Job) { j.Meta[metaPrefix] = "rockpool-env" }, "another server"},
 		"out of range":      {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = new(1) }, "resources.memoryMiB"},
@@ -256,7 +256,7 @@ func TestAJobThatWasRegisteredByHandIsAnEnvironment(t *testing.T) {
 	}
 }
 
-func TestWhatADriverCantDoIsRefused(t *testing.T) {
+func TestUnsupportedSettingsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		driver Driver
 		change func(*runtime.Environment)

@@ -11,9 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Base returns the job that templates are made from: the own one, or the
-// built-in one. Parse has Nomad parse HCL. INVALID_INPUT says what an own one
-// must be like.
+// Base returns the job that templates are made from: the configured one or, without one, the
+// built-in one. Parse lets Nomad parse HCL. INVALID_INPUT says what is wrong with a configured job.
 func (c Config) Base(parse func(hcl string) (*api.Job, error)) (*api.Job, error) {
 	if len(c.Template) == 0 {
 		return c.builtIn()
@@ -23,7 +22,7 @@ func (c Config) Base(parse func(hcl string) (*api.Job, error)) (*api.Job, error)
 		return nil, runtime.Invalid("template", "must be a job in HCL or JSON: %v", err)
 	}
 	if job.Type != nil && *job.Type != api.JobTypeBatch {
-		return nil, runtime.Invalid("template", "must be a batch job, not of type %q: a service's task would be started again, empty, when it ends", *job.Type)
+		return nil, runtime.Invalid("template", "must be a batch job, not of type %q: Nomad would start a service's task again when it ends, without its files", *job.Type)
 	}
 	if job.ParameterizedJob != nil || job.Periodic != nil {
 		return nil, runtime.Invalid("template", "must be neither parameterized nor periodic: each runner is a job of its own")
@@ -41,8 +40,7 @@ func (c Config) Base(parse func(hcl string) (*api.Job, error)) (*api.Job, error)
 	return job, nil
 }
 
-// readTemplate reads JSON as "nomad job run -output" prints it, as the API
-// takes it, or HCL.
+// readTemplate parses a job: JSON as printed by "nomad job run -output" or as in the API, or HCL.
 func readTemplate(text []byte, parse func(hcl string) (*api.Job, error)) (*api.Job, error) {
 	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		return parse(string(text))
@@ -61,21 +59,21 @@ func readTemplate(text []byte, parse func(hcl string) (*api.Job, error)) (*api.J
 		return nil, err
 	}
 	if len(job.TaskGroups) == 0 {
-		return nil, fmt.Errorf(`it has no "TaskGroups"`)
+		return nil, fmt.Errorf(`the job has no "TaskGroups"`)
 	}
 	return job, nil
 }
 
-// bounded refuses restarts and reschedules without an end: what can't start
-// must be reported, and not be tried for ever.
+// bounded rejects unlimited restarts and reschedules: a runner that can't start must be reported,
+// not retried forever.
 func bounded(group *api.TaskGroup, task *api.Task) error {
 	for _, policy := range []*api.RestartPolicy{group.RestartPolicy, task.RestartPolicy} {
 		if policy != nil && policy.Mode != nil && *policy.Mode != api.RestartPolicyModeFail {
-			return runtime.Invalid("template", `must have restart { mode = "fail" }, not %q: a runner that can't start would be restarted for ever`, *policy.Mode)
+			return runtime.Invalid("template", `must have restart { mode = "fail" }, not %q: a runner that can't start would be restarted forever`, *policy.Mode)
 		}
 	}
 	if policy := group.ReschedulePolicy; policy != nil && policy.Unlimited != nil && *policy.Unlimited {
-		return runtime.Invalid("template", "must have reschedule { unlimited = false } and attempts: a runner that can't start would be placed anew for ever")
+		return runtime.Invalid("template", "must have reschedule { unlimited = false } and attempts: a runner that can't start would be placed again forever")
 	}
 	return nil
 }

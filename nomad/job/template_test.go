@@ -19,7 +19,7 @@ const ownTemplate = `{"Job": {
 		]}]
 }}`
 
-func TestAnOwnTemplateKeepsWhatItSays(t *testing.T) {
+func TestOwnTemplateKeepsItsSettings(t *testing.T) {
 	c := completed(t, Config{Template: []byte(ownTemplate)})
 	env := sample()
 	env.Network.ExposedPorts = nil
@@ -48,9 +48,8 @@ func TestAnOwnTemplateKeepsWhatItSays(t *testing.T) {
 	}
 }
 
-// TestATemplateCanShareIPC: the agent removes what System V has only where no other
-// container can have made it.
-func TestATemplateCanShareIPC(t *testing.T) {
+// The agent removes System V objects only if no other container can have created them.
+func TestOwnTemplateMayShareIPC(t *testing.T) {
 	for mode, want := range map[string]bool{"": false, `"ipc_mode": "private", `: false, `"ipc_mode": "container:db", `: true, `"ipc_mode": "host", `: true} {
 		c := completed(t, Config{Template: []byte(strings.Replace(ownTemplate, `"cap_drop"`, mode+`"cap_drop"`, 1))})
 		env := sample()
@@ -66,12 +65,12 @@ func TestATemplateCanShareIPC(t *testing.T) {
 	}
 }
 
-func TestAnOwnTemplateIsChecked(t *testing.T) {
+func TestOwnTemplateIsChecked(t *testing.T) {
 	for name, test := range map[string]struct{ old, changed, says string }{
 		"a service":      {`"Type": "batch"`, `"Type": "service"`, "batch job"},
 		"parameterized":  {`"Priority": 20`, `"ParameterizedJob": {}`, "parameterized"},
-		"restarts":       {`"Mode": "fail"`, `"Mode": "delay"`, "for ever"},
-		"reschedules":    {`"EphemeralDisk": {"SizeMB": 300}`, `"ReschedulePolicy": {"Unlimited": true}`, "for ever"},
+		"restarts":       {`"Mode": "fail"`, `"Mode": "delay"`, "forever"},
+		"reschedules":    {`"EphemeralDisk": {"SizeMB": 300}`, `"ReschedulePolicy": {"Unlimited": true}`, "forever"},
 		"no runner":      {`"Name": "runner"`, `"Name": "main"`, `named "runner"`},
 		"a typo":         {`"Datacenters"`, `"Datacentres"`, "Datacentres"},
 		"not JSON":       {`"Job"`, `Job`, "must be a job"},

@@ -1,5 +1,5 @@
-// Package listing reads what Nomad lists of runners and nodes, and shares one reading among
-// all callers that wait for one.
+// Package listing reads Nomad's lists of runners and nodes. It guarantees that concurrent callers
+// share one read, and that no result is older than its caller's call.
 package listing
 
 import (
@@ -14,30 +14,29 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Listing is what a few lists say of all runners.
+// A Listing is what Nomad's lists say of all runners.
 type Listing struct {
 	Evaluations map[runtime.RunnerID][]*api.Evaluation
 	Jobs        map[runtime.RunnerID]*api.JobListStub
-	Foreign     map[runtime.RunnerID]bool // whose job another server owns, though its name looks like ours
+	Foreign     map[runtime.RunnerID]bool // runners whose job belongs to another server, though its name has this server's prefix
 	JobsIndex   uint64
 	Allocations map[runtime.RunnerID][]*api.AllocationListStub
 	Variables   map[runtime.RunnerID]*api.VariableMetadata
 }
 
-// A Reader reads lists of the runners with some names. Its methods may be called at once.
+// A Reader reads the lists of one server's runners. Its methods are safe for concurrent use.
 type Reader struct {
 	nomad *connection.Client
 	names job.Names
 }
 
-// NewReader returns a reader.
+// NewReader returns a reader of the runners with these names.
 func NewReader(nomad *connection.Client, names job.Names) Reader { return Reader{nomad, names} }
 
-// Read reads all lists, that of evaluations only where it is wanted. They are read one after
-// the other: evaluations before allocations, so that an evaluation that has ended has its
-// allocation listed, and jobs before variables. The list of jobs is as young as index at
-// least: a new leader, or a server that answers for none, may not know yet what was
-// registered before.
+// Read reads all lists; that of evaluations only on request. The order matters. Evaluations come
+// before allocations, so that an ended evaluation has its allocation listed. Jobs come before
+// variables. The list of jobs is at least as new as index: a new leader, or a server without one,
+// may not know the latest registrations.
 func (r Reader) Read(ctx context.Context, evaluations bool, index uint64) (*Listing, error) {
 	l := &Listing{}
 	for _, s := range r.steps(l, index) {
@@ -76,8 +75,8 @@ func (r Reader) steps(l *Listing, index uint64) []step {
 	}
 }
 
-// Ours returns the options of a list of what has a field with the name of a runner's job. A
-// prefix has no character that is special in a regular expression.
+// Ours returns the options of a list of things with a field that contains the name of a runner's
+// job. No character of a prefix is special in a regular expression.
 func (r Reader) Ours(ctx context.Context, field string) *api.QueryOptions {
 	q := connection.Query(ctx)
 	q.Filter = fmt.Sprintf("%s matches \"^%s\"", field, r.names.Runners())

@@ -12,31 +12,31 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// drainMemory is how long after a drain its end still explains that an
-// allocation was stopped.
+// drainMemory is how long after the end of a drain it can still be the reason that an allocation
+// was stopped.
 const drainMemory = time.Minute
 
-// Nodes are Nomad's, as they were listed last. Its methods may be called at once.
+// Nodes are Nomad's client nodes in the last list. Its methods are safe for concurrent use.
 type Nodes struct {
 	nomad *connection.Client
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	known map[string]*api.NodeListStub
 	at    time.Time // when they were listed
-	fresh bool      // nothing happened to one since
+	fresh bool      // no node has changed since
 }
 
-// NewNodes returns nodes that weren't listed yet.
+// NewNodes returns nodes without a list. Refresh reads the first one.
 func NewNodes(nomad *connection.Client) *Nodes { return &Nodes{nomad: nomad} }
 
-// Outdate has the next Refresh list the nodes.
+// Outdate makes the next Refresh list the nodes.
 func (n *Nodes) Outdate() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fresh = false
 }
 
-// Refresh lists the nodes, if they were outdated since they were listed.
+// Refresh lists the nodes if they are outdated.
 func (n *Nodes) Refresh(ctx context.Context) error {
 	n.mu.Lock()
 	fresh := n.fresh
@@ -65,7 +65,7 @@ func (n *Nodes) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Drains reports whether a node is being drained, or was a moment ago.
+// Drains reports whether a node is being drained, or was within the last minute.
 func (n *Nodes) Drains(id string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,7 +76,7 @@ func (n *Nodes) Drains(id string) bool {
 	return node.Drain || node.LastDrain != nil && n.at.Sub(node.LastDrain.UpdatedAt) < drainMemory && node.SchedulingEligibility != api.NodeSchedulingEligible
 }
 
-// Taking returns how many nodes take tasks of a driver, and how many there are.
+// Taking returns how many nodes can run tasks of a driver, and the number of all nodes.
 func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -88,8 +88,8 @@ func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	return taking, len(n.known)
 }
 
-// Allowing returns how many of the nodes that take tasks of a driver have an attribute of that driver
-// set to true.
+// Allowing returns how many of the nodes that can run tasks of a driver report an attribute of it
+// as true.
 func (n *Nodes) Allowing(driver job.Driver, attribute string) (allowing int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,8 +101,8 @@ func (n *Nodes) Allowing(driver job.Driver, attribute string) (allowing int) {
 	return allowing
 }
 
-// Bridgeless returns how many of the nodes that take Docker's tasks show no address of its
-// bridge. Docker 20.10 shows none either where it made the bridge when it started.
+// Bridgeless returns how many of the nodes that can run Docker tasks report no address of Docker's
+// bridge. Docker 20.10 also reports none if it created the bridge when it started.
 func (n *Nodes) Bridgeless() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +115,7 @@ func (n *Nodes) Bridgeless() int {
 	return count
 }
 
-// Capacity returns what all nodes have for runners.
+// Capacity returns the resources of all nodes for runners.
 func (n *Nodes) Capacity() runtime.Capacity {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,7 +131,7 @@ func (n *Nodes) Capacity() runtime.Capacity {
 	return sum
 }
 
-// CoreMHz returns what one core gives, and 0 where nodes differ or don't report it.
+// CoreMHz returns the clock of one core. It is 0 if nodes differ or don't report it.
 func (n *Nodes) CoreMHz() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,8 +153,8 @@ func (n *Nodes) CoreMHz() int {
 	return core
 }
 
-// Room returns how many runners that reserve so much fit on the nodes that take tasks of a driver, were
-// these empty.
+// Room returns how many runners that reserve these resources would fit on the nodes that can run
+// tasks of a driver, if those were empty.
 func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,7 +167,7 @@ func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	return runners
 }
 
-// has returns what a node has for tasks, in MHz and MiB.
+// has returns a node's resources for tasks, in MHz and MiB.
 func has(node *api.NodeListStub) (mhz, mib int64) {
 	if node.NodeResources == nil {
 		return 0, 0

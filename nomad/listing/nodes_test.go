@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 )
 
-func TestNodesThatTakeTasks(t *testing.T) {
+func TestNodesOfADriver(t *testing.T) {
 	node := func(driver string, healthy bool, attributes map[string]string) *api.NodeListStub {
 		return &api.NodeListStub{
 			Status: api.NodeStatusReady, SchedulingEligibility: api.NodeSchedulingEligible,
@@ -35,7 +35,7 @@ func TestNodesThatTakeTasks(t *testing.T) {
 	}
 }
 
-func TestCoresAreKnownWhereNodesAreAlike(t *testing.T) {
+func TestCoreClockIsKnownIfNodesAgree(t *testing.T) {
 	node := func(mhz int64, cores uint16) *api.NodeListStub {
 		return &api.NodeListStub{
 			Status: api.NodeStatusReady, SchedulingEligibility: api.NodeSchedulingEligible,

@@ -9,28 +9,28 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// Rounds share readings: all callers of Join get one that began after they called. One is
-// under way at a time, and they begin no closer together than a gap that grows with what the
-// last one took.
+// Rounds share reads: all callers of Join get the result of one that began after they called. One
+// round runs at a time. The gap between the beginnings of rounds grows with the duration of the
+// last one. Its methods are safe for concurrent use.
 type Rounds struct {
-	group *group.Group // rounds end with it
+	group *group.Group // rounds end with it, and it waits for them
 	read  func(context.Context) error
 
-	mu      sync.Mutex // guards what follows
-	running bool
-	next    *round    // that begins when the one under way is done
-	free    time.Time // when the next may begin
-	good    time.Time // when the last one that succeeded began
+	mu      sync.Mutex // guards the fields below
+	running bool       // work's goroutine runs
+	next    *round     // begins when the current one has ended
+	free    time.Time  // when the next round may begin
+	good    time.Time  // when the last successful round began
 }
 
-// gap bounds how often lists are read: an event for every step of fifty runners that start
-// must not make a list each. Where a round takes longer, since CPUs are busy or there is
-// much to list, rounds take a fifth of the time; the next begins half a second after the
-// last at most, since a caller may wait for it.
+// gap is the minimum time between two rounds: the events of fifty starting runners must not cause a
+// list each. If a round takes longer, because CPUs are busy or the lists are long, rounds take a
+// fifth of the time. The next round begins at most half a second after the last, since a caller may
+// wait for it.
 const (
 	gap   = 50 * time.Millisecond
 	share = 5
-	// MostGap is the longest gap between the beginnings of two rounds.
+	// MostGap is the maximum time between the beginnings of two rounds while a caller waits.
 	MostGap = 500 * time.Millisecond
 )
 
@@ -44,7 +44,7 @@ func NewRounds(with *group.Group, read func(context.Context) error) *Rounds {
 	return &Rounds{group: with, read: read}
 }
 
-// Join waits for a round that begins from now on, and returns its error, or ctx's cause.
+// Join waits for a round that begins after the call, and returns its error or ctx's cause.
 func (r *Rounds) Join(ctx context.Context) error {
 	r.mu.Lock()
 	if r.next == nil {
@@ -66,14 +66,14 @@ func (r *Rounds) Join(ctx context.Context) error {
 	}
 }
 
-// Since is how long ago the last round began that succeeded.
+// Since returns the time since the beginning of the last successful round.
 func (r *Rounds) Since() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Since(r.good)
 }
 
-// work runs rounds for as long as a caller waits for one.
+// work runs rounds while a caller waits for one.
 func (r *Rounds) work(ctx context.Context) {
 	for {
 		r.mu.Lock()

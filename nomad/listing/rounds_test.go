@@ -9,9 +9,8 @@ import (
 	"github.com/rockpool/rockpool/nomad/group"
 )
 
-// Lists go on for a part of the time, unless they take so long that somebody
-// would wait for them.
-func TestRoundsLeaveTime(t *testing.T) {
+// Lists are read for a fraction of the time, unless they take so long that a caller would wait.
+func TestRoundsTakeAFractionOfTheTime(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		time.Millisecond: gap, 40 * time.Millisecond: share * 40 * time.Millisecond, 300 * time.Millisecond: MostGap, time.Minute: time.Minute,
 	} {

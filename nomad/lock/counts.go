@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Counts count what becomes of a lock, with atomics alone. The zero value is ready, and of
-// nil nothing is counted.
+// Counts count a lock's renewals and losses. They are atomic, so they need no lock. The zero value
+// is ready; a nil Counts counts nothing.
 type Counts struct {
 	since  atomic.Int64 // when it was acquired or renewed last, in ns since 1970; 0: it isn't held
 	losses atomic.Int64
@@ -31,14 +31,14 @@ func (c *Counts) release() {
 	}
 }
 
-// Stats are what becomes of a lock.
+// Stats are a lock's state and counts.
 type Stats struct {
 	Held   bool
 	Age    time.Duration // since it was acquired or renewed last
-	Losses int64         // times that it was held, and could not be renewed in time
+	Losses int64         // how often it was held and couldn't be renewed in time
 }
 
-// Read returns what is known now.
+// Read returns the current values.
 func (c *Counts) Read() Stats {
 	s := Stats{Losses: c.losses.Load()}
 	if since := c.since.Load(); since != 0 {

@@ -1,5 +1,5 @@
-// Package lock has one server at a time own what is under one prefix in Nomad, by a lock in
-// one of Nomad's variables.
+// Package lock ensures that at most one server at a time owns a prefix in Nomad. It uses a lock in
+// a Nomad variable.
 package lock
 
 import (
@@ -21,51 +21,55 @@ import (
 	"github.com/rockpool/rockpool/runtime/problems"
 )
 
-// standbyPause is how often a standby tries whether the owner is gone.
+// standbyPause is the interval in which a standby tries to acquire the lock.
 const standbyPause = time.Second
 
-// releaseWithin bounds what is done for the lock once the server is to end.
+// releaseWithin bounds the calls for the lock while the server shuts down.
 const releaseWithin = 2 * time.Second
 
-// ErrLost says that another server may own the prefix by now.
-var ErrLost = errors.New("another server may have taken over: this one could not renew its lock in Nomad in time")
+// ErrLost says that another server may own the prefix now. This server must stop using it
+// immediately.
+var ErrLost = errors.New("another server may have taken over: this one couldn't renew its lock in Nomad in time")
 
-// A Lock is the one of a prefix.
+// A Lock is the lock of a prefix.
 type Lock struct {
 	Nomad  *connection.Client
 	Prefix string
-	Path   string        // of the variable
-	TTL    time.Duration // after which a standby takes over from a server that is dead
-	// Dir keeps the lock's id, so that a server that was killed goes on at once when it is
-	// started again; "": it is kept nowhere.
+	Path   string        // path of the variable
+	TTL    time.Duration // time after which a standby takes over from a dead server
+	// Dir keeps the lock's id, so that a killed server continues immediately after a restart; "":
+	// it isn't kept.
 	Dir      string
 	Logger   *zap.Logger
-	Problems *problems.List // says why the lock isn't held yet
-	// Peer is what others read of the owner of the lock. Seen gets what this server read of another owner, and the
-	// zero Peer once it has the lock itself.
+	Problems *problems.List // reports why the lock isn't held
+	// Peer is what other servers read about the owner while this server holds the lock. Seen is
+	// called with the Peer of another owner, and with the zero Peer when this server has acquired
+	// the lock.
 	Peer Peer
 	Seen func(Peer)
-	// Vigil waits until the process of an owner has ended, and returns the id of its lock, or ctx's cause; nil: nobody
-	// finds out, and a lock is free once it ends by itself.
+	// Vigil waits until an owner's process has ended, and returns the id of its lock, or ctx's
+	// cause. If it is nil, a dead owner's lock is free only after its TTL.
 	Vigil func(ctx context.Context, of Peer) (id string, err error)
-	// Counts, which several Locks may share, count what becomes of it; nil: nobody does.
+	// Counts, which several Locks may share, counts acquisitions and losses; nil: no counting.
 	Counts *Counts
 }
 
-// A Peer is where a server takes what others pass on to it, and what it wants to be shown.
+// A Peer is the address where a server accepts connections of other servers, and the secret that
+// they must present.
 type Peer struct{ Address, Secret string }
 
-// subject is what a problem of the lock is about.
+// subject is the subject of the lock's problems.
 const subject = "lock"
 
-// A Held is a lock that was acquired.
+// A Held is an acquired lock.
 type Held struct {
 	lock     Lock
 	variable *api.Variable
-	since    time.Time // it can't have begun before
+	since    time.Time // before the lock's TTL began
 }
 
-// Acquire waits until no other server has the lock, and takes it. Renew it from then on.
+// Acquire waits until no other server has the lock, and acquires it. The caller must call Renew
+// immediately and Release at the end.
 func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 	wanted := &api.Variable{
 		Path:  l.Path,
@@ -91,7 +95,7 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case code == http.StatusConflict:
-			wanted.Lock.ID = "" // it was lost meanwhile
+			wanted.Lock.ID = "" // the kept lock has expired
 			if owner, err := l.owner(ctx); err == nil {
 				l.Seen(owner)
 				ended.watch(ctx, owner)
@@ -101,7 +105,7 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 			l.Problems.Report(subject, l.Nomad.Explain("own "+l.Prefix, err).Error())
 		}
 		if ended.id != "" {
-			ended.release(ctx) // again, where Nomad didn't take it
+			ended.release(ctx) // again, if an earlier release failed
 		}
 		select {
 		case ended.id = <-ended.ended:
@@ -113,16 +117,16 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 	}
 }
 
-// A vigil waits for the end of the owner's process, beside the tries to get its lock.
+// A vigil waits for the end of the owner's process, while its lock is being tried periodically.
 type vigil struct {
 	lock  Lock
 	of    Peer
-	ended chan string // gets the lock's id; of this owner alone
+	ended chan string // receives the id of the owner's lock; a new one for each owner
 	end   context.CancelFunc
-	id    string // of the lock of an owner that has ended; "": it hasn't
+	id    string // the lock of an owner that has ended; "": it hasn't
 }
 
-// watch has the vigil wait for the end of an owner, if it doesn't already.
+// watch makes the vigil wait for the end of an owner, if it doesn't already.
 func (v *vigil) watch(ctx context.Context, owner Peer) {
 	if v.lock.Vigil == nil || owner == v.of {
 		return
@@ -134,21 +138,21 @@ func (v *vigil) watch(ctx context.Context, owner Peer) {
 	}
 	ctx, v.end = context.WithCancel(ctx)
 	ended := v.ended
-	go func() { // ends with ctx
+	go func() { // ends when ctx does
 		if id, err := v.lock.Vigil(ctx, owner); err == nil {
 			ended <- id
 		}
 	}()
 }
 
-// release releases the lock of an owner that has ended. Its own next process may have the lock by the same id: that
-// one has another secret.
+// release releases the lock of an owner that has ended. The owner's next process may hold the lock
+// under the same id, but has another secret.
 func (v *vigil) release(ctx context.Context) {
 	now, err := v.lock.owner(ctx)
 	if err != nil || now != v.of {
 		return
 	}
-	v.lock.Logger.Warn("the server that led has ended without giving its lock back: it is released, so that another one can lead")
+	v.lock.Logger.Warn("the server that led has ended without releasing its lock: releasing it, so that another server can lead")
 	(&Held{lock: v.lock, variable: &api.Variable{Path: v.lock.Path, Lock: &api.VariableLock{ID: v.id}}}).release()
 }
 
@@ -158,7 +162,8 @@ func (v *vigil) stop() {
 	}
 }
 
-// owner returns who has the lock; the zero Peer: nobody, or who takes no connections of others.
+// owner returns the lock's owner. It is the zero Peer if there is none, or if it accepts no
+// connections of other servers.
 func (l Lock) owner(ctx context.Context) (peer Peer, err error) {
 	err = l.Nomad.Attempt(ctx, func(ctx context.Context) error {
 		v, _, err := l.Nomad.API().Variables().Peek(l.Path, connection.Query(ctx))
@@ -170,8 +175,8 @@ func (l Lock) owner(ctx context.Context) (peer Peer, err error) {
 	return peer, err
 }
 
-// acquireOnce tries to get the lock, for a moment longer than ctx: a lock whose answer
-// isn't read has no known id, and would be in every server's way until its TTL.
+// acquireOnce tries to acquire the lock. It waits for the answer slightly longer than ctx. If the
+// answer isn't read, the lock's id is unknown, and the lock would block every server until its TTL.
 func (l Lock) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.Variable, error) {
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -186,13 +191,13 @@ func (l Lock) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.Varia
 		return err
 	})
 	if err == nil && lock == nil {
-		err = errors.New("no lock came with Nomad's answer: is it 1.7 or newer?")
+		err = errors.New("the answer of Nomad contains no lock: check that Nomad is version 1.7 or newer")
 	}
 	return &api.Variable{Path: wanted.Path, Lock: lock}, err
 }
 
-// Renew renews the lock until ctx ends, or until it isn't certain any more that it is held,
-// and returns ErrLost no later than that.
+// Renew renews the lock until ctx ends or the lock may have expired. In the second case it returns
+// ErrLost before another server can acquire the lock.
 func (h *Held) Renew(ctx context.Context) error {
 	ttl := h.lock.TTL
 	end := h.since.Add(ttl)
@@ -211,9 +216,9 @@ func (h *Held) Renew(ctx context.Context) error {
 			h.lock.Counts.renewed(began)
 		case code == http.StatusConflict, !time.Now().Before(end):
 			h.lock.Counts.lose()
-			return runtime.Wrap(runtime.CodeClusterUnavailable, ErrLost, "this server doesn't own %q in Nomad any more", h.lock.Prefix)
+			return runtime.Wrap(runtime.CodeClusterUnavailable, ErrLost, "this server no longer owns %q in Nomad", h.lock.Prefix)
 		default:
-			h.lock.Logger.Warn("the lock in Nomad could not be renewed yet", zap.Error(h.lock.Nomad.Redact(err)))
+			h.lock.Logger.Warn("the lock in Nomad couldn't be renewed; retrying", zap.Error(h.lock.Nomad.Redact(err)))
 		}
 	}
 }
@@ -225,7 +230,8 @@ func (h *Held) renewOnce(ctx context.Context, end time.Time) error {
 	return err
 }
 
-// Release lets a standby take over at once. Call it once, after Renew has returned.
+// Release releases the lock, so that a standby can take over immediately. Call it once, after Renew
+// has returned.
 func (h *Held) Release() {
 	h.release()
 	h.lock.keepID("")
@@ -236,7 +242,7 @@ func (h *Held) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()
 	if _, _, err := h.lock.Nomad.API().Variables().ReleaseLock(h.variable, connection.Writing(ctx)); err != nil {
-		h.lock.Logger.Info("the lock in Nomad wasn't released; it ends by itself", zap.Error(h.lock.Nomad.Redact(err)))
+		h.lock.Logger.Info("the lock in Nomad couldn't be released; it expires after its TTL", zap.Error(h.lock.Nomad.Redact(err)))
 	}
 }
 
@@ -245,7 +251,8 @@ func (h *Held) ID() string { return h.variable.Lock.ID }
 
 func (l Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
 
-// lastID returns the lock that the last server with this directory held.
+// lastID returns the id of the lock that the last server with this directory held; "" if it is
+// unknown.
 func (l Lock) lastID() string {
 	if l.Dir == "" {
 		return ""
@@ -259,7 +266,7 @@ func (l Lock) keepID(id string) {
 		return
 	}
 	if err := os.WriteFile(l.file(), []byte(id+"\n"), 0o600); err != nil {
-		l.Logger.Warn("the lock's id can't be kept: a restart may wait for the lock to end", zap.Error(err))
+		l.Logger.Warn("the lock's id can't be stored: after a crash a restart may wait for the lock to expire", zap.Error(err))
 	}
 }
 

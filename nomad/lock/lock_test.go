@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A variable is Nomad's, with a lock.
+// A variable is a Nomad variable with a lock.
 type variable struct {
 	mu       sync.Mutex
 	holder   string // the lock's id; "": nobody
@@ -62,8 +62,8 @@ func (v *variable) change(do func()) {
 	do()
 }
 
-// standby returns a lock over a variable that another server holds. Its vigil over an owner ends with what comes from
-// ends.
+// standby returns a lock on a variable that another server holds. Its vigil over an owner ends with
+// a value of ends.
 func standby(t *testing.T, v *variable, ends <-chan string) (l Lock, watched chan Peer) {
 	t.Helper()
 	v.holder, v.items = "theirs", api.VariableItems{"peer": "10.0.0.5:8081", "secret": "first"}
@@ -94,8 +94,8 @@ func standby(t *testing.T, v *variable, ends <-chan string) (l Lock, watched cha
 	}, watched
 }
 
-// TestTheLockOfADeadOwnerIsReleased, again where Nomad doesn't take it.
-func TestTheLockOfADeadOwnerIsReleased(t *testing.T) {
+// The release is repeated if Nomad rejects it.
+func TestLockOfADeadOwnerIsReleased(t *testing.T) {
 	v := &variable{refuse: 2}
 	ends := make(chan string, 1)
 	l, watched := standby(t, v, ends)
@@ -118,8 +118,8 @@ func TestTheLockOfADeadOwnerIsReleased(t *testing.T) {
 	}
 }
 
-// TestTheLockOfAnOwnerThatIsBackIsKept: a server that was killed and started again has its lock by the same id.
-func TestTheLockOfAnOwnerThatIsBackIsKept(t *testing.T) {
+// A server that was killed and restarted has its lock under the same id.
+func TestLockOfARestartedOwnerIsKept(t *testing.T) {
 	v := &variable{}
 	ends := make(chan string, 1)
 	l, watched := standby(t, v, ends)

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Attempts returns how many attempts to run a runner's task have failed, and how many there
-// were after one that had.
+// Attempts returns how many attempts to run a runner's task failed, and how many attempts followed
+// a failed one.
 func Attempts(allocations []*api.AllocationListStub) (failed, again int64) {
 	again = int64(max(len(allocations)-1, 0))
 	for _, a := range allocations {
@@ -21,8 +21,8 @@ func Attempts(allocations []*api.AllocationListStub) (failed, again int64) {
 	return failed, again
 }
 
-// Began returns how long an allocation's node took to begin a task, by that node's own
-// clock; false: it doesn't say yet.
+// Began returns how long an allocation's node took to start a task, by the node's own clock. It is
+// false if the node hasn't reported that yet.
 func Began(a *api.AllocationListStub, task string) (time.Duration, bool) {
 	state := a.TaskStates[task]
 	if state == nil || state.StartedAt.IsZero() {
@@ -35,7 +35,7 @@ func Began(a *api.AllocationListStub, task string) (time.Duration, bool) {
 	return state.StartedAt.Sub(time.Unix(0, state.Events[i].Time)), true
 }
 
-// Promised returns what an allocation's node has promised it.
+// Promised returns the CPU and memory that an allocation's node has promised it.
 func Promised(a *api.AllocationListStub) (mhz int, mib int64) {
 	if a.AllocatedResources == nil {
 		return 0, 0
@@ -47,7 +47,7 @@ func Promised(a *api.AllocationListStub) (mhz int, mib int64) {
 	return mhz, mib
 }
 
-// A Dimension is what a runner without a place may lack.
+// A Dimension is a resource that a runner without an allocation may lack.
 type Dimension string
 
 // The dimensions.
@@ -59,13 +59,13 @@ const (
 	Other  Dimension = "OTHER" // a node that fits, a port, a device
 )
 
-// Dimensions are all.
+// Dimensions returns all dimensions.
 func Dimensions() []Dimension { return []Dimension{CPU, Memory, Disk, Quota, Other} }
 
-// dimensions are Nomad's words for them.
+// dimensions maps Nomad's names to dimensions.
 var dimensions = map[string]Dimension{"cpu": CPU, "cores": CPU, "memory": Memory, "disk": Disk}
 
-// Lacks returns what an evaluation that is blocked waits for, each once.
+// Lacks returns the dimensions that a blocked evaluation waits for, each once.
 func Lacks(e *api.Evaluation) []Dimension {
 	var all []Dimension
 	add := func(d Dimension) {

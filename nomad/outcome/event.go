@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Events returns what happened to the tasks of allocations, and the other events, in the
-// order of their times: the latest.
+// Events returns the latest events of the tasks of allocations, together with others, in the order
+// of their times.
 func Events(allocations []*api.AllocationListStub, others ...runtime.TaskEvent) []runtime.TaskEvent {
 	var all []runtime.TaskEvent
 	for _, a := range allocations {
@@ -31,13 +31,13 @@ func Events(allocations []*api.AllocationListStub, others ...runtime.TaskEvent) 
 	return all[max(0, len(all)-runtime.KeptTaskEvents):]
 }
 
-// translate returns an event of a task as clients get it: without Nomad's texts, which may
-// name paths of a node.
+// translate converts a task's event for clients. It leaves out Nomad's texts, which may contain
+// paths of a node.
 func translate(event *api.TaskEvent) []runtime.TaskEvent {
 	ours := runtime.TaskEvent{At: time.Unix(0, event.Time)}
 	switch event.Type {
 	case api.TaskNotRestarting, api.TaskKilled:
-		return nil // other events say the same
+		return nil // other events report the same
 	case api.TaskReceived:
 		ours.Kind = runtime.TaskPlaced
 	case api.TaskSetup, api.TaskBuildingTaskDir:
@@ -61,17 +61,17 @@ func translate(event *api.TaskEvent) []runtime.TaskEvent {
 			ours.Detail = "its node allows no volumes, which --nomad-workspace volume needs"
 		}
 		if text := event.DisplayMessage; strings.Contains(text, "/bin/sh") && (strings.Contains(text, "no such file") || strings.Contains(text, "not found")) {
-			ours.Detail = "its driver couldn't start it: its image has no /bin/sh, which must wait for the agent (--nomad-stream-agent)"
+			ours.Detail = "its driver couldn't start it: its image has no /bin/sh, which is needed to wait for the agent (--nomad-stream-agent)"
 		}
 		if text := strings.ToLower(event.DisplayMessage); strings.Contains(text, "failed to pull") || strings.Contains(text, "failed to create image") {
-			ours.Detail = "its driver couldn't get its image" // docker, podman
+			ours.Detail = "its driver couldn't get its image" // docker and podman
 		}
 	case api.TaskSetupFailure:
-		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node couldn't make what it needs"
+		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node couldn't prepare the task"
 	case api.TaskArtifactDownloadFailed:
-		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node couldn't fetch its agent from this server"
+		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node couldn't download the agent from this server"
 	case api.TaskFailedValidation:
-		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node doesn't take its task"
+		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node rejected the task"
 	case api.TaskDriverMessage:
 		if !strings.Contains(strings.ToLower(event.DisplayMessage), "image") {
 			return nil
@@ -91,14 +91,14 @@ func exit(event *api.TaskEvent) string {
 	code := cmp.Or(event.Details["exit_code"], "0")
 	switch code {
 	case strconv.Itoa(agent.ExitNotRoot):
-		return "since it must be root in its task, and isn't: see --nomad-user, and the user of an own template"
+		return "because it isn't root in its task: check --nomad-user, or the user in your own template"
 	case strconv.Itoa(agent.ExitNoNamespaces):
-		return "since its node lets it make no user namespace, in which what programs write has a bound: see the driver exec in docs/guides/nomad.md"
+		return "because its node doesn't allow user namespaces, which are needed to limit what programs write: see the driver exec in docs/guides/nomad.md"
 	}
 	return "with exit code " + code
 }
 
-// delay says how long Nomad waits, which it gives in nanoseconds.
+// delay converts a wait of Nomad's, in nanoseconds, to text.
 func delay(text string) string {
 	ns, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Nothing of Nomad's own texts is reported: they name paths of its nodes.
-func TestNomadsEventsAreToldInOurWords(t *testing.T) {
+// None of Nomad's own texts is reported, since they contain paths of its nodes.
+func TestEventsAreReportedWithoutNomadsTexts(t *testing.T) {
 	const path = "/opt/nomad/alloc/1234/secret"
 	at := func(s int64) time.Time { return time.Unix(1_700_000_000+s, 0) }
 	var events []*api.TaskEvent
@@ -55,9 +55,9 @@ func TestNomadsEventsAreToldInOurWords(t *testing.T) {
 	}
 	want = []string{
 		"OUT_OF_MEMORY It ran out of memory, and its agent was killed.", "EXITED Its agent exited: with exit code 3.",
-		"START_FAILED It could not be started: its node couldn't make what it needs.",
-		"START_FAILED It could not be started: its node couldn't fetch its agent from this server.",
-		"START_FAILED It could not be started: its node doesn't take its task.",
+		"START_FAILED It could not be started: its node couldn't prepare the task.",
+		"START_FAILED It could not be started: its node couldn't download the agent from this server.",
+		"START_FAILED It could not be started: its node rejected the task.",
 		"STOPPING It is being stopped.", "OTHER Another event: Nomad calls it Leader Task Dead.",
 	}
 	if diff := cmp.Diff(want, told(10, len(events))); diff != "" {

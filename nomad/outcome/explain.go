@@ -12,9 +12,8 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 )
 
-// explain returns what the evaluations say of a runner that has no allocation:
-// why it waits, or with over why it will never get one. They may come in any
-// order.
+// explain returns, for a runner without an allocation, why it waits. Over means that it will never
+// get one, and reason says why. The evaluations may be in any order.
 func explain(evals []*api.Evaluation) (reason string, over bool) {
 	if len(evals) == 0 {
 		return "", false
@@ -34,7 +33,7 @@ func explain(evals []*api.Evaluation) (reason string, over bool) {
 	return "", over
 }
 
-// Explain says what is wrong with one evaluation; "": nothing.
+// Explain returns what is wrong with one evaluation; "" if nothing is.
 func Explain(e *api.Evaluation) string {
 	placement := explainPlacement(e.FailedTGAllocs)
 	if e.QuotaLimitReached != "" {
@@ -42,9 +41,9 @@ func Explain(e *api.Evaluation) string {
 	}
 	switch e.Status {
 	case api.EvalStatusBlocked:
-		return cmp.Or(placement, e.StatusDescription, "it waits for room")
+		return cmp.Or(placement, e.StatusDescription, "it waits for free resources")
 	case api.EvalStatusFailed:
-		return "Nomad's scheduler gave up: " + cmp.Or(e.StatusDescription, placement, "it doesn't say why")
+		return "Nomad's scheduler gave up: " + cmp.Or(e.StatusDescription, placement, "Nomad gives no reason")
 	case api.EvalStatusCancelled:
 		return cmp.Or(placement, e.StatusDescription, "its evaluation was cancelled")
 	default:
@@ -52,9 +51,8 @@ func Explain(e *api.Evaluation) string {
 	}
 }
 
-// explainPlacement says what kept the task groups from being placed, in words
-// like: "memory exhausted on 2 nodes (3 nodes evaluated, 1 filtered, 2
-// exhausted)".
+// explainPlacement returns why the task groups weren't placed, for example: "memory exhausted on 2
+// nodes (3 nodes evaluated, 1 filtered, 2 exhausted)".
 func explainPlacement(failed map[string]*api.AllocationMetric) string {
 	var all []string
 	for _, group := range slices.Sorted(maps.Keys(failed)) {

@@ -31,7 +31,7 @@ func TestEvaluationsAreExplained(t *testing.T) {
 			{CreateIndex: 1, Status: api.EvalStatusComplete, FailedTGAllocs: full},
 			{CreateIndex: 2, Status: api.EvalStatusBlocked, FailedTGAllocs: full},
 		}, fullText, false},
-		"blocked without a word": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, "it waits for room", false},
+		"blocked without a word": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, "it waits for free resources", false},
 		"the youngest counts": {[]*api.Evaluation{
 			{CreateIndex: 5, Status: api.EvalStatusBlocked, StatusDescription: "new"},
 			{CreateIndex: 2, Status: api.EvalStatusCancelled, StatusDescription: "old"},

@@ -1,6 +1,7 @@
-// Package outcome derives, from what Nomad lists, what became of a runner and why, and
-// gives evaluations, allocations and task events in Rockpool's words. It is pure: it calls
-// nothing, and keeps nothing.
+// Package outcome derives a runner's state, and the reason for it, from Nomad's lists. It also
+// converts evaluations, allocations and task events for clients. It guarantees that texts for
+// clients contain no paths of nodes and no answers of registries. It has no state and makes no
+// calls.
 package outcome
 
 import (
@@ -18,35 +19,35 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Evidence is all that lists say of one runner.
+// Evidence is everything that Nomad's lists say of one runner.
 type Evidence struct {
-	Purged      bool // its job isn't there any more
+	Purged      bool // its job no longer exists
 	Stopped     bool // its job was stopped
-	Dead        bool // nothing of its job runs, or is to
+	Dead        bool // nothing of its job runs or will run
 	Allocations []*api.AllocationListStub
 	Evaluations []*api.Evaluation
-	Draining    func(node string) bool // the node is being drained, or was a moment ago
+	Draining    func(node string) bool // reports whether the node is being drained, or was a moment ago
 	Ready       *Readiness             // nil: its agent never answered
 }
 
-// A Readiness is when, and where, an agent had answered.
+// A Readiness is when and where an agent has answered.
 type Readiness struct {
-	Allocation string // "": an earlier server knew
-	Restarts   uint64 // of its task, by then
-	Index      uint64 // of Nomad's state: a younger allocation is another one
+	Allocation string // "": unknown, since an earlier server saw it
+	Restarts   uint64 // of its task, at that time
+	Index      uint64 // of Nomad's state: a newer allocation isn't the agent's
 	At         time.Time
 }
 
-// An Outcome is the state that a runner is in.
+// An Outcome is the state of a runner, and why.
 type Outcome struct {
 	State      runtime.RunnerState // STARTING, IDLE or GONE
 	Reason     runtime.GoneReason
 	Message    string
-	Allocation *api.AllocationListStub // where its agent is, or may be; nil: nowhere
-	OOMKills   int64                   // processes that were killed because memory was full, as Nomad reports
+	Allocation *api.AllocationListStub // where its agent is or will be; nil: nowhere
+	OOMKills   int64                   // processes killed because memory was full, as reported by Nomad
 }
 
-// Of returns the outcome of a runner. It sorts the allocations of s.
+// Of returns the outcome of a runner. It sorts the allocations of s in place.
 func Of(s Evidence) Outcome {
 	slices.SortFunc(s.Allocations, func(a, b *api.AllocationListStub) int { return cmp.Compare(a.CreateIndex, b.CreateIndex) })
 	var o Outcome
@@ -66,12 +67,12 @@ func Of(s Evidence) Outcome {
 
 func judgeStarting(s Evidence) Outcome {
 	if s.Purged || s.Stopped {
-		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was stopped by somebody else"}
+		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was stopped outside of Rockpool"}
 	}
 	if len(s.Allocations) == 0 {
 		reason, over := explain(s.Evaluations)
 		if over {
-			return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStartFailed, Message: cmp.Or(reason, "Nomad gave it no place")}
+			return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStartFailed, Message: cmp.Or(reason, "Nomad couldn't place it on a node")}
 		}
 		return Outcome{State: runtime.RunnerStarting, Message: reason}
 	}
@@ -81,9 +82,9 @@ func judgeStarting(s Evidence) Outcome {
 	}
 	reason, message := why(s, last)
 	if !s.Dead && last.NextAllocation == "" && (reason != runtime.GoneStoppedOutside) {
-		// It is about to be placed anew, as often as its policy allows; what a drain
-		// or a lost node stopped is, in any case.
-		return Outcome{State: runtime.RunnerStarting, Message: "to be placed anew: " + message}
+		// Nomad will place it again, as often as its policy allows. After a drain or a lost node it
+		// does so in any case.
+		return Outcome{State: runtime.RunnerStarting, Message: "Nomad will place it again: " + message}
 	}
 	if reason != runtime.GoneOutOfMemory {
 		reason = runtime.GoneStartFailed
@@ -91,8 +92,8 @@ func judgeStarting(s Evidence) Outcome {
 	return Outcome{State: runtime.RunnerGone, Reason: reason, Message: message}
 }
 
-// judgeReady judges a runner whose agent had answered. What runs in its place
-// now is empty, so whatever replaced it is none of its.
+// judgeReady judges a runner whose agent has answered. A replacement of its task or allocation is
+// empty, so the runner is gone then.
 func judgeReady(s Evidence) Outcome {
 	var own, next *api.AllocationListStub
 	for _, a := range s.Allocations {
@@ -109,44 +110,42 @@ func judgeReady(s Evidence) Outcome {
 	}
 	switch {
 	case s.Purged:
-		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was purged by somebody else"}
+		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was purged outside of Rockpool"}
 	case s.Stopped:
-		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was stopped by somebody else"}
+		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was stopped outside of Rockpool"}
 	case next != nil:
-		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneRescheduled, Message: "Nomad placed it anew, so what was in it is lost"}
-	case own == nil && !s.Dead: // its job was listed before it was purged, the allocations after that
-		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was purged by somebody else"}
+		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneRescheduled, Message: "Nomad placed it on a node again, so its files and processes are lost"}
+	case own == nil && !s.Dead: // its job was listed before it was purged, the allocations afterwards
+		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was purged outside of Rockpool"}
 	case own == nil:
-		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneUnknown, Message: "Nomad doesn't know its allocation any more"}
+		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneUnknown, Message: "Nomad no longer knows its allocation"}
 	case own.ClientStatus == api.AllocClientStatusUnknown:
 		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneUnknown, Message: "its node is disconnected"}
 	case Restarts(own) > s.Ready.Restarts:
 		if oomKills(own) > 0 {
 			return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneOutOfMemory, Message: "its memory was full, and its agent was killed"}
 		}
-		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneAgentDied, Message: "its agent was restarted, so what ran in it is lost"}
+		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneAgentDied, Message: "its agent was restarted, so its processes are lost"}
 	}
 	return Outcome{State: runtime.RunnerIdle, Allocation: own}
 }
 
-// Ended reports whether nothing of an allocation runs, or is to run much
-// longer.
+// Ended reports whether an allocation has ended or is about to end.
 func Ended(a *api.AllocationListStub) bool {
 	return over(a) || a.DesiredStatus != api.AllocDesiredStatusRun
 }
 
-// Runs reports whether a task of an allocation's runs. The allocation's own
-// status says so as soon as any of its tasks does: one beside the runner's, for
-// example, whose image is still pulled.
+// Runs reports whether a task of an allocation runs. The allocation's own status isn't enough: it
+// is running as soon as one of its tasks is, while the runner's image may still be pulled.
 func Runs(a *api.AllocationListStub, task string) bool {
 	state := a.TaskStates[task]
 	return state != nil && state.State == TaskRuns
 }
 
-// TaskRuns is the state of a task that runs, in Nomad's words.
+// TaskRuns is Nomad's state of a running task.
 const TaskRuns = "running"
 
-// Restarts returns how often an allocation's tasks were started again.
+// Restarts returns how often an allocation's tasks were restarted.
 func Restarts(a *api.AllocationListStub) uint64 {
 	var all uint64
 	for _, task := range a.TaskStates {
@@ -155,7 +154,7 @@ func Restarts(a *api.AllocationListStub) uint64 {
 	return all
 }
 
-// why says why an allocation ended, or is to.
+// why returns why an allocation ended or is about to end.
 func why(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
 	description := strings.TrimSpace(a.DesiredDescription)
 	switch {
@@ -168,19 +167,19 @@ func why(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
 	case a.DesiredStatus == api.AllocDesiredStatusStop && s.Draining != nil && s.Draining(a.NodeID):
 		return runtime.GoneDrained, "its node is being drained"
 	case a.ClientStatus == api.AllocClientStatusFailed && strings.Contains(description, "rescheduled"):
-		return runtime.GoneRescheduled, "its task failed, and Nomad placed it anew: " + taskEnd(a)
+		return runtime.GoneRescheduled, "its task failed, and Nomad placed it again: " + taskEnd(a)
 	case a.ClientStatus == api.AllocClientStatusFailed:
 		return runtime.GoneAgentDied, taskEnd(a)
 	case a.DesiredStatus == api.AllocDesiredStatusStop && strings.Contains(description, "node is down"):
 		return runtime.GoneUnknown, "its node was lost"
 	case a.DesiredStatus == api.AllocDesiredStatusStop:
-		return runtime.GoneStoppedOutside, "its allocation was stopped by somebody else"
+		return runtime.GoneStoppedOutside, "its allocation was stopped outside of Rockpool"
 	default:
 		return runtime.GoneAgentDied, taskEnd(a)
 	}
 }
 
-// oomKills counts the ends of an allocation's tasks for want of memory.
+// oomKills returns how many of an allocation's tasks were killed because memory was full.
 func oomKills(a *api.AllocationListStub) int64 {
 	var kills int64
 	for _, task := range a.TaskStates {
@@ -198,13 +197,13 @@ var failures = []string{
 	api.TaskDriverFailure, api.TaskSetupFailure, api.TaskArtifactDownloadFailed, api.TaskFailedValidation,
 }
 
-// taskEnd says how a task ended: the latest failure, or its exit. It is for
-// clients, so it is in our words.
+// taskEnd returns how a task ended: its latest failure, or its exit. Clients see the text, so it has
+// none of Nomad's.
 func taskEnd(a *api.AllocationListStub) string {
 	for _, event := range latest(a) {
 		switch {
 		case slices.Contains(failures, event.Type):
-			return translate(event)[0].Detail + "; the server's log says more"
+			return translate(event)[0].Detail + "; see the server's log"
 		case event.Type == api.TaskTerminated && event.Details["oom_killed"] == "true":
 			return "its memory was full, and its agent was killed"
 		case event.Type == api.TaskTerminated:
@@ -214,7 +213,7 @@ func taskEnd(a *api.AllocationListStub) string {
 	return "its task ended"
 }
 
-// NewFailures returns the allocations that failed since they were listed before.
+// NewFailures returns the listed allocations that have failed since the list before.
 func NewFailures(before, listed []*api.AllocationListStub) []*api.AllocationListStub {
 	var all []*api.AllocationListStub
 	for _, a := range listed {
@@ -226,8 +225,8 @@ func NewFailures(before, listed []*api.AllocationListStub) []*api.AllocationList
 	return all
 }
 
-// Failure is what Nomad says of an allocation that failed, for the log: it
-// may name paths of a node, or what a registry answered.
+// Failure returns Nomad's text about a failed allocation. It is only for the log, since it may
+// contain paths of a node or a registry's answer.
 func Failure(a *api.AllocationListStub) string {
 	for _, event := range latest(a) {
 		if slices.Contains(failures, event.Type) {
@@ -237,8 +236,8 @@ func Failure(a *api.AllocationListStub) string {
 	return connection.FirstLine(a.ClientDescription)
 }
 
-// waitsFor says what a task that isn't running yet does. Of Nomad's words it has
-// only how far docker is with an image.
+// waitsFor returns what a starting task waits for. Of Nomad's texts it uses only docker's progress
+// with an image.
 func waitsFor(a *api.AllocationListStub) string {
 	events := latest(a)
 	if len(events) == 0 {
@@ -250,9 +249,9 @@ func waitsFor(a *api.AllocationListStub) string {
 	for _, event := range translate(events[0]) {
 		switch event.Kind {
 		case runtime.TaskFetching:
-			return "its image, or its agent, is being fetched"
+			return "its image or its agent is being downloaded"
 		case runtime.TaskRestarting:
-			return strings.TrimSpace("its task is started again " + event.Detail)
+			return strings.TrimSpace("its task will be restarted " + event.Detail)
 		case runtime.TaskStartFailed:
 			return event.Detail
 		}
@@ -260,7 +259,7 @@ func waitsFor(a *api.AllocationListStub) string {
 	return ""
 }
 
-// latest are the events of an allocation's tasks, the youngest first.
+// latest returns the events of an allocation's tasks, newest first.
 func latest(a *api.AllocationListStub) []*api.TaskEvent {
 	var all []*api.TaskEvent
 	for _, task := range a.TaskStates {
@@ -270,8 +269,8 @@ func latest(a *api.AllocationListStub) []*api.TaskEvent {
 	return all
 }
 
-// AllOver reports whether the processes of all allocations have ended, as their clients
-// say, or nothing more will be known of them.
+// AllOver reports whether the processes of all allocations have ended, according to their clients,
+// or their clients are lost permanently.
 func AllOver(all []*api.AllocationListStub) bool {
 	return !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool { return !over(a) })
 }
@@ -285,7 +284,7 @@ func over(a *api.AllocationListStub) bool {
 	}
 }
 
-// Ports returns where an allocation's ports are reached.
+// Ports returns the addresses of an allocation's ports.
 func Ports(a *api.AllocationListStub) []runtime.PortMapping {
 	if a.AllocatedResources == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// alloc is an allocation that runs, changed.
+// alloc returns a running allocation with changes.
 func alloc(id string, index uint64, change ...func(*api.AllocationListStub)) *api.AllocationListStub {
 	a := &api.AllocationListStub{
 		ID: id, CreateIndex: index, NodeID: "n1", DesiredStatus: api.AllocDesiredStatusRun, ClientStatus: api.AllocClientStatusRunning,
@@ -44,7 +44,7 @@ func restartsOf(n uint64) func(*api.AllocationListStub) {
 	return func(a *api.AllocationListStub) { a.TaskStates[job.TaskName].Restarts = n }
 }
 
-func TestWhatARunnerHasComeTo(t *testing.T) {
+func TestRunnerOutcomes(t *testing.T) {
 	const (
 		starting, idle, gone = runtime.RunnerStarting, runtime.RunnerIdle, runtime.RunnerGone
 		stop, run            = api.AllocDesiredStatusStop, api.AllocDesiredStatusRun
@@ -62,18 +62,18 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 		at     string
 	}{
 		"registered":              {Evidence{}, starting, "", "", ""},
-		"no place":                {Evidence{Evaluations: []*api.Evaluation{{Status: api.EvalStatusBlocked}}}, starting, "", "it waits for room", ""},
-		"never to be placed":      {Evidence{Evaluations: []*api.Evaluation{{Status: api.EvalStatusFailed}}}, gone, runtime.GoneStartFailed, "Nomad's scheduler gave up: it doesn't say why", ""},
-		"stopped before":          {Evidence{Stopped: true, Allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
-		"purged before":           {Evidence{Purged: true}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
+		"no place":                {Evidence{Evaluations: []*api.Evaluation{{Status: api.EvalStatusBlocked}}}, starting, "", "it waits for free resources", ""},
+		"never to be placed":      {Evidence{Evaluations: []*api.Evaluation{{Status: api.EvalStatusFailed}}}, gone, runtime.GoneStartFailed, "Nomad's scheduler gave up: Nomad gives no reason", ""},
+		"stopped before":          {Evidence{Stopped: true, Allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was stopped outside of Rockpool", ""},
+		"purged before":           {Evidence{Purged: true}, gone, runtime.GoneStoppedOutside, "its job was stopped outside of Rockpool", ""},
 		"pulling":                 {Evidence{Allocations: on(alloc("a1", 10, client("pending"), event("Driver", "Downloading image")))}, starting, "", "Downloading image", "a1"},
 		"making its network":      {Evidence{Allocations: on(alloc("a1", 10, client("pending"), event("Driver", "/opt/nomad is busy")))}, starting, "", "", "a1"},
-		"started again":           {Evidence{Allocations: on(alloc("a1", 10, client("pending"), event(api.TaskRestarting, "/opt/nomad", "start_delay", "1050000000")))}, starting, "", "its task is started again in 1.05s", "a1"},
+		"started again":           {Evidence{Allocations: on(alloc("a1", 10, client("pending"), event(api.TaskRestarting, "/opt/nomad", "start_delay", "1050000000")))}, starting, "", "its task will be restarted in 1.05s", "a1"},
 		"runs, no answer yet":     {Evidence{Allocations: on(alloc("a1", 10))}, starting, "", "", "a1"},
-		"can't be pulled":         {Evidence{Dead: true, Allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "Failed to pull `x`: https://registry/?token=1"), event("Not Restarting", "x")))}, gone, runtime.GoneStartFailed, "its driver couldn't get its image; the server's log says more", ""},
-		"failed, another to come": {Evidence{Allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "/opt/nomad")))}, starting, "", "to be placed anew: its driver couldn't start it; the server's log says more", ""},
+		"can't be pulled":         {Evidence{Dead: true, Allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "Failed to pull `x`: https://registry/?token=1"), event("Not Restarting", "x")))}, gone, runtime.GoneStartFailed, "its driver couldn't get its image; see the server's log", ""},
+		"failed, another to come": {Evidence{Allocations: on(alloc("a1", 10, client(failed), event(api.TaskDriverFailure, "/opt/nomad")))}, starting, "", "Nomad will place it again: its driver couldn't start it; see the server's log", ""},
 		"failed, another there":   {Evidence{Allocations: on(alloc("a2", 12), alloc("a1", 10, client(failed)))}, starting, "", "", "a2"},
-		"stopped by hand, early":  {Evidence{Allocations: on(alloc("a1", 10, desired(stop, "x")))}, gone, runtime.GoneStartFailed, "its allocation was stopped by somebody else", ""},
+		"stopped by hand, early":  {Evidence{Allocations: on(alloc("a1", 10, desired(stop, "x")))}, gone, runtime.GoneStartFailed, "its allocation was stopped outside of Rockpool", ""},
 		"too little memory":       {Evidence{Dead: true, Allocations: on(alloc("a1", 10, client(failed), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
 		"a1 → a2 → a3, starting": {Evidence{Allocations: on(alloc("a1", 10, client(failed)), alloc("a2", 12, client("lost")), alloc("a3", 14))},
 			starting, "", "", "a3"},
@@ -82,10 +82,10 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 		"ready, pending yet":        {Evidence{Ready: known, Allocations: on(alloc("a1", 10, client("pending")))}, idle, "", "", "a1"},
 		"found ready":               {Evidence{Ready: found, Allocations: on(alloc("a1", 10))}, idle, "", "", "a1"},
 		"found ready in its third":  {Evidence{Ready: found, Allocations: on(alloc("a3", 14), alloc("a1", 10, client(failed)), alloc("a2", 12, client(failed)))}, idle, "", "", "a3"},
-		"placed anew":               {Evidence{Ready: known, Allocations: on(alloc("a1", 10, client(failed), desired(stop, "alloc was rescheduled because it failed")), alloc("a2", 30))}, gone, runtime.GoneRescheduled, "its task failed, and Nomad placed it anew: its task ended", ""},
-		"placed anew, found":        {Evidence{Ready: found, Allocations: on(alloc("a1", 10), alloc("a2", 30))}, gone, runtime.GoneRescheduled, "Nomad placed it anew, so what was in it is lost", ""},
-		"placed anew, a1 collected": {Evidence{Ready: known, Allocations: on(alloc("a3", 30))}, gone, runtime.GoneRescheduled, "Nomad placed it anew, so what was in it is lost", ""},
-		"restarted":                 {Evidence{Ready: known, Allocations: on(alloc("a1", 10, restartsOf(1)))}, gone, runtime.GoneAgentDied, "its agent was restarted, so what ran in it is lost", ""},
+		"placed anew":               {Evidence{Ready: known, Allocations: on(alloc("a1", 10, client(failed), desired(stop, "alloc was rescheduled because it failed")), alloc("a2", 30))}, gone, runtime.GoneRescheduled, "its task failed, and Nomad placed it again: its task ended", ""},
+		"placed anew, found":        {Evidence{Ready: found, Allocations: on(alloc("a1", 10), alloc("a2", 30))}, gone, runtime.GoneRescheduled, "Nomad placed it on a node again, so its files and processes are lost", ""},
+		"placed anew, a1 collected": {Evidence{Ready: known, Allocations: on(alloc("a3", 30))}, gone, runtime.GoneRescheduled, "Nomad placed it on a node again, so its files and processes are lost", ""},
+		"restarted":                 {Evidence{Ready: known, Allocations: on(alloc("a1", 10, restartsOf(1)))}, gone, runtime.GoneAgentDied, "its agent was restarted, so its processes are lost", ""},
 		"restarted before it was":   {Evidence{Ready: &Readiness{Allocation: "a1", Restarts: 1, Index: 20}, Allocations: on(alloc("a1", 10, restartsOf(1)))}, idle, "", "", "a1"},
 		"restarted for memory":      {Evidence{Ready: known, Allocations: on(alloc("a1", 10, restartsOf(1), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
 		"out of memory":             {Evidence{Ready: known, Allocations: on(alloc("a1", 10, client(failed), oom))}, gone, runtime.GoneOutOfMemory, "its memory was full, and its agent was killed", ""},
@@ -96,11 +96,11 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 		"preempted":                 {Evidence{Ready: known, Allocations: on(alloc("a1", 10, desired(api.AllocDesiredStatusEvict, "Preempted by alloc ID x")))}, gone, runtime.GoneEvicted, "it was preempted by a job of a higher priority", ""},
 		"drained": {Evidence{Ready: known, Draining: func(n string) bool { return n == "n1" }, Allocations: on(alloc("a1", 10, desired(stop, "alloc is being migrated")), alloc("a2", 30))},
 			gone, runtime.GoneDrained, "its node is being drained", ""},
-		"stopped by hand":          {Evidence{Ready: known, Allocations: on(alloc("a1", 10, desired(stop, "alloc is being migrated")), alloc("a2", 30))}, gone, runtime.GoneStoppedOutside, "its allocation was stopped by somebody else", ""},
-		"its job was stopped":      {Evidence{Ready: known, Stopped: true, Allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was stopped by somebody else", ""},
-		"its job was purged":       {Evidence{Ready: known, Purged: true, Allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was purged by somebody else", ""},
-		"purged between the lists": {Evidence{Ready: known}, gone, runtime.GoneStoppedOutside, "its job was purged by somebody else", ""},
-		"its allocation is gone":   {Evidence{Ready: known, Dead: true}, gone, runtime.GoneUnknown, "Nomad doesn't know its allocation any more", ""},
+		"stopped by hand":          {Evidence{Ready: known, Allocations: on(alloc("a1", 10, desired(stop, "alloc is being migrated")), alloc("a2", 30))}, gone, runtime.GoneStoppedOutside, "its allocation was stopped outside of Rockpool", ""},
+		"its job was stopped":      {Evidence{Ready: known, Stopped: true, Allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was stopped outside of Rockpool", ""},
+		"its job was purged":       {Evidence{Ready: known, Purged: true, Allocations: on(alloc("a1", 10))}, gone, runtime.GoneStoppedOutside, "its job was purged outside of Rockpool", ""},
+		"purged between the lists": {Evidence{Ready: known}, gone, runtime.GoneStoppedOutside, "its job was purged outside of Rockpool", ""},
+		"its allocation is gone":   {Evidence{Ready: known, Dead: true}, gone, runtime.GoneUnknown, "Nomad no longer knows its allocation", ""},
 		"an event it never had":    {Evidence{Ready: known, Allocations: on(alloc("a1", 10, func(a *api.AllocationListStub) { a.TaskStates = nil }, client(failed)))}, gone, runtime.GoneAgentDied, "its task ended", ""},
 		"run again, same place":    {Evidence{Ready: known, Allocations: on(alloc("a1", 10, desired(run, "")))}, idle, "", "", "a1"},
 	} {
@@ -115,8 +115,8 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 	}
 }
 
-// Nomad's words on a failure are for the log, once.
-func TestNomadsWordsAreLogged(t *testing.T) {
+// Nomad's text about a failure is logged, once.
+func TestNomadsTextsAreLogged(t *testing.T) {
 	var before []*api.AllocationListStub
 	var words []string
 	for _, listed := range [][]*api.AllocationListStub{

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// EvaluationIDs are the ids that clients get, by Nomad's own; that of "" is "".
+// EvaluationIDs maps Nomad's ids of evaluations to those for clients. "" is mapped to "".
 type EvaluationIDs map[string]runtime.EvaluationID
 
 // IdentifyEvaluations returns the ids of evaluations.
@@ -22,11 +22,10 @@ func IdentifyEvaluations(evaluations []*api.Evaluation) EvaluationIDs {
 	return ids
 }
 
-// sortable is an id of Nomad's, which are random, so that ids made later sort
-// later.
+// sortable returns an id that sorts by creation, since Nomad's ids are random.
 func sortable(index uint64, id string) string { return fmt.Sprintf("%016x-%s", index, id) }
 
-// Evaluation returns one as clients get it, without its runner, environment and page.
+// Evaluation converts an evaluation for clients, without its runner, environment and page.
 func (ids EvaluationIDs) Evaluation(e *api.Evaluation) runtime.Evaluation {
 	ours := runtime.Evaluation{
 		ID: ids[e.ID], Type: runtime.EvaluationPlace, Priority: e.Priority,
@@ -46,7 +45,7 @@ func (ids EvaluationIDs) Evaluation(e *api.Evaluation) runtime.Evaluation {
 	return ours
 }
 
-// triggers are what Nomad says made an evaluation.
+// triggers maps Nomad's reasons for an evaluation.
 var triggers = map[string]runtime.EvaluationTrigger{
 	"job-register":           runtime.TriggerRegister,
 	"job-deregister":         runtime.TriggerDeregister,
@@ -70,8 +69,7 @@ var statuses = map[string]runtime.EvaluationStatus{
 	api.EvalStatusCancelled: runtime.EvaluationCancelled,
 }
 
-// Allocation returns one of a runner, as clients get it,
-// without its evaluation.
+// Allocation converts a runner's allocation for clients, without its evaluation.
 func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) runtime.Allocation {
 	ours := runtime.Allocation{
 		ID: runtime.AllocationID(sortable(a.CreateIndex, a.ID)), RunnerID: r.ID, EnvironmentID: r.Environment.ID,
@@ -103,8 +101,8 @@ func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) r
 	return ours
 }
 
-// LastAllocations returns those of a runner that was removed now: Nomad forgets them with
-// its job.
+// LastAllocations returns the allocations of a runner that was removed at now, since Nomad forgets
+// them with its job.
 func LastAllocations(all []*api.AllocationListStub, r runtime.Runner, ready *Readiness, now time.Time) []runtime.Allocation {
 	last := make([]runtime.Allocation, 0, len(all))
 	for _, a := range all {

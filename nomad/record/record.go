@@ -1,5 +1,5 @@
-// Package record keeps what has to last of a runner in one of Nomad's variables: that it
-// was ready, and its claim.
+// Package record stores what must last of a runner in a Nomad variable: that it was ready, and its
+// claim. It guarantees by conditional writes that of concurrent claims one succeeds.
 package record
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Record is what a runner's variable says. It is made when the runner's agent
-// has answered, and each later write is a claim, so that the list of variables,
-// which has no contents, distinguishes idle runners from claimed ones.
+// A Record is the content of a runner's variable. The variable is created when the runner's agent
+// has answered. Each later write is a claim. So the list of variables, which has no contents,
+// distinguishes idle runners from claimed ones.
 type Record struct {
 	Environment runtime.EnvironmentID
 	Allocation  string
 	Restarts    uint64
 	Claim       runtime.Claim
 	Index       uint64 // of this write
-	Created     uint64 // of the first
+	Created     uint64 // index of the first write
 	At          time.Time
 }
 
@@ -44,8 +44,8 @@ func (r Record) variable(path string) (*api.Variable, error) {
 	return &api.Variable{Path: path, Items: items, ModifyIndex: r.Index}, nil
 }
 
-// readVariable returns what a variable says. A claim that can't be read counts
-// as one that nobody can renew.
+// readVariable returns the record in a variable. A claim that can't be parsed counts as one that
+// can't be renewed.
 func readVariable(v *api.Variable) Record {
 	r := Record{
 		Environment: runtime.EnvironmentID(v.Items["environment"]), Allocation: v.Items["allocation"],
@@ -58,14 +58,14 @@ func readVariable(v *api.Variable) Record {
 	return r
 }
 
-// A Store has the records of one server's runners. It keeps nothing itself, so its methods
-// may be called at once.
+// A Store reads and writes the records of one server's runners. It has no state, so its methods are
+// safe for concurrent use.
 type Store struct {
 	nomad *connection.Client
 	names job.Names
 }
 
-// NewStore returns that of the runners with some names.
+// NewStore returns a store for the runners with these names.
 func NewStore(nomad *connection.Client, names job.Names) Store { return Store{nomad, names} }
 
 // Read returns a runner's record, or nil if there is none.
@@ -81,10 +81,10 @@ func (s Store) Read(ctx context.Context, id runtime.RunnerID) (*Record, error) {
 	return found, err
 }
 
-// readAtOnce is how many records are read together.
+// readAtOnce is the number of records that are read concurrently.
 const readAtOnce = 8
 
-// ReadAll returns the records of runners, without those that aren't there.
+// ReadAll returns the records of runners. It leaves out those that don't exist.
 func (s Store) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runtime.RunnerID]Record, error) {
 	read := make([]*Record, len(ids))
 	var g errgroup.Group
@@ -105,8 +105,9 @@ func (s Store) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runtime
 	return all, err
 }
 
-// Write stores r if what is stored has r's index (0: nothing is stored),
-// and returns what is stored then, if anything, and whether it is r.
+// Write stores r if the stored record has r's index; 0 means that none is stored. It returns the
+// record that is stored afterwards, if any, and whether that is r. A repeated call after a lost
+// answer succeeds.
 func (s Store) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored Record, done bool, err error) {
 	v, err := r.variable(s.names.Claim(id))
 	if err != nil {
@@ -121,7 +122,7 @@ func (s Store) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored
 			stored.Index, stored.Created, stored.At = now.ModifyIndex, now.CreateIndex, time.Unix(0, now.CreateTime)
 			return nil
 		case errors.As(err, &conflict) && conflict.Conflict != nil:
-			// It may be what an earlier attempt stored without an answer.
+			// An earlier attempt may have stored it without an answer.
 			stored = readVariable(conflict.Conflict)
 			done = stored.Index > 0 && stored.Allocation == r.Allocation && stored.Claim.Equal(r.Claim)
 			return nil
@@ -132,7 +133,7 @@ func (s Store) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored
 	return stored, done, err
 }
 
-// Delete deletes a runner's record; one that isn't there is success.
+// Delete deletes a runner's record. A missing record isn't an error.
 func (s Store) Delete(ctx context.Context, id runtime.RunnerID) error {
 	return s.nomad.Call(ctx, "delete the claim of runner "+string(id), func(ctx context.Context) error {
 		_, err := s.nomad.API().Variables().Delete(s.names.Claim(id), connection.Writing(ctx))

@@ -297,7 +297,7 @@ func (h *programs) Move(move agent.Move) (agent.FileInfo, error) {
 		return agent.FileInfo{}, &agent.Error{Code: agent.ErrNotFound, Path: move.From, Message: "no such file or directory"}
 	}
 	if _, taken := h.files[inWorkspace(move.To)]; taken {
-		return agent.FileInfo{}, &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "exists already, and a move doesn't replace it"}
+		return agent.FileInfo{}, &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "already exists, and a move never replaces an entry: delete it first"}
 	}
 	delete(h.files, inWorkspace(move.From))
 	h.files[inWorkspace(move.To)] = data

@@ -1,5 +1,5 @@
-// Package artifacts keeps what explains a failed test: logs, events, pictures. The
-// variable ROCKPOOL_ARTIFACTS names their directory, and `make test` sets it.
+// Package artifacts keeps files that explain a failed test: logs, events, screenshots. The variable
+// ROCKPOOL_ARTIFACTS names their directory; `make test` sets it.
 package artifacts
 
 import (
@@ -11,11 +11,10 @@ import (
 	"github.com/rockpool/rockpool/test/repository"
 )
 
-// Root returns the directory of all artefacts, or "" where none are kept.
+// Root returns the directory of all artifacts, or "" if none are kept.
 func Root() string { return os.Getenv("ROCKPOOL_ARTIFACTS") }
 
-// Package returns the path of a test's package below the module's root, for example
-// "local/image".
+// Package returns the path of a test's package below the module's root, for example "local/image".
 func Package(t testing.TB) string {
 	t.Helper()
 	here, err := os.Getwd() // a test runs in its package's directory
@@ -24,15 +23,14 @@ func Package(t testing.TB) string {
 	}
 	root, err := repository.Root()
 	if err != nil {
-		return filepath.Base(here) // a test binary alone, for example in a virtual machine
+		return filepath.Base(here) // the binary runs without sources, for example in a virtual machine
 	}
 	path, _ := filepath.Rel(root, here)
 	return path
 }
 
-// Keep writes a file of a test's own directory, and returns its path. It replaces a
-// file of the same name. It returns "" where no artefacts are kept, or where the
-// write failed, which fails the test.
+// Keep writes a file to the test's own directory, replaces one of the same name, and returns its
+// path. It returns "" if no artifacts are kept, or if the write failed, which fails the test.
 func Keep(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	if Root() == "" {
@@ -45,7 +43,7 @@ func Keep(t testing.TB, name string, content []byte) string {
 		err = os.WriteFile(path, content, 0o644)
 	}
 	if err != nil {
-		t.Errorf("keep an artefact: %v", err)
+		t.Errorf("keep an artifact: %v", err)
 		return ""
 	}
 	return path

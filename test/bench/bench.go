@@ -1,10 +1,9 @@
-// Command bench measures a server beside what it can't be faster than: each row
-// takes turns with its floor, round by round in the same run, so that both meet
-// the same machine. A number alone says little on a machine that is shared; the
-// ratio to the floor says more.
+// Command bench compares servers with a floor: the fastest possible way to do the same. Each row
+// takes turns with its floor, round by round, so that both run under the same conditions. On a
+// shared machine the ratio of the two says more than a number alone.
 //
-// Servers are processes of their own, in directories and groups of their own;
-// whatever is started ends with the command.
+// The bench starts the servers itself, in their own directories and cgroups. It ends everything
+// that it started.
 package main
 
 import (
@@ -25,10 +24,10 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows/sustained"
 )
 
-// Config says what is measured and how long.
+// Config selects what is measured, and for how long.
 type Config struct {
 	bed.Config
-	Rows   []string // see Select; none: all
+	Rows   []string // see rows.Select; none: all
 	Rounds int      // of each row; 0: 10, or 2 if Quick
 }
 
@@ -37,9 +36,9 @@ func Rows() []rows.Row {
 	return slices.Concat(runners.Claim(), executions.FirstOutput(), executions.True(), executions.Calls(), sustained.Rows(), executions.Batch(), executions.Watch(), executions.Terminal(), executions.Transfer(), runners.Memory(), runners.Making(), servers.GVisor(), runners.Recover(), runners.Schedule(), servers.Flat(), servers.Tenants(), servers.Fair())
 }
 
-// Run measures the rows and returns their results; a row that could not be
-// measured has an Error, one that doesn't fit the machine is LeftOut, and the others
-// go on. It ends when ctx does, with what there is until then.
+// Run measures the rows and returns their results. A row that fails has an Error, one that doesn't
+// fit the machine is LeftOut; the next rows are still measured. If ctx ends, Run returns the rows
+// measured before and an error.
 func Run(ctx context.Context, c Config) (measure.Report, error) {
 	rows, err := c.rows(ctx)
 	if err != nil {
@@ -68,8 +67,7 @@ func Run(ctx context.Context, c Config) (measure.Report, error) {
 	return report, nil
 }
 
-// rows returns those that are asked for, and that this machine, or this Nomad,
-// can have.
+// rows returns the selected rows that this machine or this Nomad can run.
 func (c Config) rows(ctx context.Context) ([]rows.Row, error) {
 	if c.Nomad == nil {
 		all := Rows()
@@ -89,10 +87,10 @@ func (c Config) rows(ctx context.Context) ([]rows.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return onnomad.Able(ctx, c.Nomad, selected, c.Progress)
+	return onnomad.Measurable(ctx, c.Nomad, selected, c.Progress)
 }
 
-// measureRow measures one row with servers of its own.
+// measureRow measures one row, with servers started for it.
 func measureRow(ctx context.Context, c Config, floors *floors.Process, row rows.Row) (result measure.Result) {
 	began := time.Now()
 	b := &bed.Bed{Config: c.Config, Name: row.Name, Floors: floors}
@@ -113,7 +111,7 @@ func measureRow(ctx context.Context, c Config, floors *floors.Process, row rows.
 	return result
 }
 
-// alternate takes the rounds, row and floor in turn.
+// alternate runs the rounds of the row and of its floor in turn.
 func alternate(ctx context.Context, b *bed.Bed, p rows.Pair, rounds int, result *measure.Result) error {
 	if p.Rounds > 0 {
 		rounds = min(rounds, p.Rounds)

@@ -52,21 +52,21 @@ func TestAgainstMeasuresOnlyWhatThePeerCanDo(t *testing.T) {
 	}
 	for _, value := range []string{"judge0=http://127.0.0.1:1", "http://127.0.0.1:1", "go-judge=nowhere"} {
 		if _, err := (&command{Against: value}).peer(t.Context()); err == nil {
-			t.Errorf("--against %s is taken", value)
+			t.Errorf("--against %s is accepted", value)
 		}
 	}
 }
 
-func TestRowsSayWhatTheyAre(t *testing.T) {
+func TestRowsAreUniqueAndDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range append(Rows(), onnomad.Rows()...) {
 		if seen[row.Name] {
-			t.Errorf("%s is there twice", row.Name)
+			t.Errorf("%s exists twice", row.Name)
 		}
 		seen[row.Name] = true
 		for _, sentence := range []string{row.What, row.Floor} {
 			if !strings.HasSuffix(sentence, ".") {
-				t.Errorf("%s: %q is no sentence", row.Name, sentence)
+				t.Errorf("%s: %q isn't a sentence", row.Name, sentence)
 			}
 		}
 		if row.Unit == "" || row.Open == nil {
@@ -75,8 +75,7 @@ func TestRowsSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestRowAndFloorTakeTurns measures sleeps, in a bubble in which they take
-// exactly as long.
+// TestRowAndFloorTakeTurns measures sleeps under synctest, where they take exactly their time.
 func TestRowAndFloorTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string

@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
-// TestE2EBenchOnNomad measures a few rows on a real Nomad that has one of the
-// drivers, and looks at what the report says, and at what is left in Nomad.
+// TestE2EBenchOnNomad measures a few rows on a real Nomad with one of the drivers. It checks the
+// report, and that nothing is left in Nomad.
 func TestE2EBenchOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true})
 	temporary := t.TempDir()
@@ -44,7 +44,7 @@ func TestE2EBenchOnNomad(t *testing.T) {
 		t.Errorf("where a start goes: %q", note)
 	}
 	if !strings.Contains(stderr.String(), "left out: nomad/start/docker: no node has the driver docker\n") {
-		t.Errorf("what is left out isn't told: %s", stderr.String())
+		t.Errorf("the rows left out aren't reported: %s", stderr.String())
 	}
 	jobs, _, err := n.API().Jobs().PrefixList("rockpool-bench-")
 	if err != nil || len(jobs) > 0 {
@@ -59,7 +59,7 @@ func TestE2EBenchOnNomad(t *testing.T) {
 	}
 }
 
-// TestE2EBenchOnNomadCountsLists has a server recover behind what counts.
+// TestE2EBenchOnNomadCountsLists recovers a server through a proxy that counts its lists.
 func TestE2EBenchOnNomadCountsLists(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	cmd := thisProgram(t, "--cluster", "nomad", "--quick", "--rounds", "1", "--json", "--row", "nomad/recover/200", "--row", "nomad/watch/1")
@@ -79,8 +79,8 @@ func TestE2EBenchOnNomadCountsLists(t *testing.T) {
 	}
 }
 
-func TestBenchRefusesANomadThatIsNotThere(t *testing.T) {
-	need.Sandboxes(t) // it refuses others than root before
+func TestBenchRefusesANomadThatDoesNotAnswer(t *testing.T) {
+	need.Sandboxes(t) // it refuses other users than root first
 	t.Setenv("NOMAD_ADDR", "http://127.0.0.1:1")
 	for want, args := range map[string][]string{
 		"$NOMAD_ADDR":         {"--cluster", "nomad"},

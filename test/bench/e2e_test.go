@@ -40,8 +40,7 @@ func thisProgram(t *testing.T, args ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), program, append(args, "--program", e2e.Rockpool(t))...)
 }
 
-// benchLeftovers returns what the bench of a process left: groups, directories
-// and processes.
+// benchLeftovers returns the cgroups, directories and processes that a bench left.
 func benchLeftovers(t testing.TB, pid, temporary string) []string {
 	t.Helper()
 	left := e2e.Leftovers(temporary, "rockpool/bench-"+pid+"-1")
@@ -51,8 +50,7 @@ func benchLeftovers(t testing.TB, pid, temporary string) []string {
 	return append(left, append(directories, append(groups, unified...)...)...)
 }
 
-// TestE2EBench measures a row and looks at what the report says, not at how
-// fast anything was.
+// TestE2EBench measures a row and checks the report, not the speed.
 func TestE2EBench(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -97,12 +95,12 @@ func TestE2EBench(t *testing.T) {
 	}
 }
 
-// benchWithRunners starts a bench that goes on for long, and waits until its
-// server has runners.
+// benchWithRunners starts a bench that runs for a long time, and waits until its server has
+// runners.
 func benchWithRunners(t *testing.T, temporary string) (cmd *exec.Cmd, pid string) {
 	t.Helper()
 	cmd = thisProgram(t, "--row", "true/graphql/2", "--rounds", "1000")
-	// A settings file that no server would start with.
+	// No server would start with these settings.
 	home := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(home, "rockpool"), 0o755), os.WriteFile(filepath.Join(home, "rockpool", "config.yaml"), []byte("listen: [\n"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -121,8 +119,8 @@ func benchWithRunners(t *testing.T, temporary string) (cmd *exec.Cmd, pid string
 	return cmd, pid
 }
 
-// TestE2EBenchKilled: nothing can be done then but by the server itself. Only
-// its directory stays, as all that a killed program has in TMPDIR does.
+// TestE2EBenchKilled: after a SIGKILL only the server itself can clean up. It does; only its
+// directory stays in TMPDIR.
 func TestE2EBenchKilled(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -154,7 +152,7 @@ func TestE2EBenchKilled(t *testing.T) {
 	})
 }
 
-// TestE2EBenchInterrupted ends a bench in the middle of a row.
+// TestE2EBenchInterrupted interrupts a bench in the middle of a row.
 func TestE2EBenchInterrupted(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -162,7 +160,7 @@ func TestE2EBenchInterrupted(t *testing.T) {
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its code is looked at
+	_ = cmd.Wait() // its exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
 		t.Errorf("exit %d", code)
 	}
@@ -171,8 +169,8 @@ func TestE2EBenchInterrupted(t *testing.T) {
 	}
 }
 
-// TestE2EBenchInterruptedTellsWhatItHas ends a bench in its second row.
-func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
+// TestE2EBenchInterruptedReportsFinishedRows interrupts a bench in its second row.
+func TestE2EBenchInterruptedReportsFinishedRows(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
 	cmd := thisProgram(t, "--row", "claim", "--row", "true/graphql/2", "--quick", "--json")
@@ -193,7 +191,7 @@ func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
 			}
 		}
 	}
-	_ = cmd.Wait() // its code is looked at
+	_ = cmd.Wait() // its exit code is checked below
 	var report measure.Report
 	err = json.Unmarshal([]byte(stdout.String()), &report)
 	if code := cmd.ProcessState.ExitCode(); err != nil || code != cli.CodeInterrupted || !report.Interrupted || len(report.Rows) != 1 || report.Rows[0].Name != "claim" || report.Rows[0].Row.N == 0 {
@@ -204,9 +202,9 @@ func TestE2EBenchInterruptedTellsWhatItHas(t *testing.T) {
 	}
 }
 
-// TestE2EBenchRecovers has servers killed, and a scheduler at work without any:
-// nothing is left of them.
-func TestE2EBenchRecovers(t *testing.T) {
+// TestE2EBenchOfKilledServersLeavesNothing measures rows that kill servers, and the scheduler
+// alone.
+func TestE2EBenchOfKilledServersLeavesNothing(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
 	cmd := thisProgram(t, "--row", "recover", "--row", "schedule", "--quick", "--json")
@@ -226,7 +224,7 @@ func TestE2EBenchRecovers(t *testing.T) {
 	}
 }
 
-// TestE2EBenchOfTenants has tenants flood a server, and wait for each other.
+// TestE2EBenchOfTenants measures rows in which tenants flood a server, and wait for each other.
 func TestE2EBenchOfTenants(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
@@ -254,8 +252,8 @@ func TestE2EBenchOfTenants(t *testing.T) {
 	}
 }
 
-func TestBenchRefusesWhatItDoesNotKnow(t *testing.T) {
-	need.Sandboxes(t) // it refuses others than root before
+func TestBenchRefusesWrongFlags(t *testing.T) {
+	need.Sandboxes(t) // it refuses other users than root first
 	for _, test := range []struct {
 		args []string
 		want string

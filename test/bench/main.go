@@ -25,49 +25,49 @@ func main() {
 	os.Exit(execute(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// execute runs the program, and returns its exit code.
+// execute runs the program and returns its exit code.
 func execute(arguments []string, s cli.Streams) int {
-	return commandline.Execute(&command{}, "bench", "Measure servers of its own beside what they can't be faster than. Needs root.", arguments, s)
+	return commandline.Execute(&command{}, "bench", "Compare servers with the fastest possible way to do the same. Needs root.", arguments, s)
 }
 
 type command struct {
 	Row         []string `placeholder:"NAME" help:"Measure this row only: its name, a part of it, or a pattern such as first-output/*. Can be given more than once."`
-	List        bool     `help:"Say what each row measures, and beside what, and end."`
+	List        bool     `help:"List what each row measures, and its floor."`
 	JSON        bool     `name:"json" help:"Print the report as JSON."`
 	Rounds      int      `default:"0" placeholder:"N" help:"Rounds of each row, 1 to 1000. (10; with --quick 2)"`
-	Cluster     string   `default:"local" enum:"local,nomad" placeholder:"NAME" help:"Where the servers have their runners: local, or nomad, the one of $$NOMAD_ADDR; make bench CLUSTER=nomad starts one. (${default})"`
-	Image       string   `placeholder:"NAME" help:"With --cluster nomad: image of the driver docker's runners; it needs sh, echo, true, yes and head."`
-	AgentPath   string   `placeholder:"PATH" help:"With --cluster nomad: where nodes and images have the agent already."`
-	Database    string   `placeholder:"URL" help:"With --cluster nomad: the PostgreSQL that the servers have, one after the other."`
-	Against     string   `placeholder:"go-judge=URL" help:"Measure the same jobs at a go-judge that runs on this machine, as the floor of the rows run/sustained/*. No other rows are measured."`
+	Cluster     string   `default:"local" enum:"local,nomad" placeholder:"NAME" help:"Where the servers have their runners: local, or nomad for the Nomad of $$NOMAD_ADDR. make bench CLUSTER=nomad starts one. (${default})"`
+	Image       string   `placeholder:"NAME" help:"With --cluster nomad: image for runners of the driver docker. It needs sh, echo, true, yes and head."`
+	AgentPath   string   `placeholder:"PATH" help:"With --cluster nomad: path of the agent on nodes and in images that already have it."`
+	Database    string   `placeholder:"URL" help:"With --cluster nomad: the servers' PostgreSQL. They use it one after the other."`
+	Against     string   `placeholder:"go-judge=URL" help:"Measure only the rows run/sustained/*, with a go-judge on this machine as their floor."`
 	GVisor      string   `name:"gvisor-runtime" env:"ROCKPOOL_GVISOR_RUNTIME" placeholder:"PATH" complete:"file" help:"Program runsc of gVisor, for the rows gvisor/*. make bench builds one. ($$${env})"`
-	Quick       bool     `help:"A fifth of the work, to see that it works: the figures say little."`
+	Quick       bool     `help:"Do a fifth of the operations, to check that everything works. The figures are not accurate."`
 	Profile     string   `placeholder:"DIR" help:"Write a CPU profile of the server for each row, for go tool pprof."`
-	Program     string   `default:"bin/rockpool" placeholder:"PATH" complete:"file" help:"The program that is measured. (${default})"`
+	Program     string   `default:"bin/rockpool" placeholder:"PATH" complete:"file" help:"The measured program. (${default})"`
 	ServeFloors bool     `hidden:""`
 }
 
-// Help is what --help says beyond the flags.
+// Help returns the text of --help below the usage line.
 func (command) Help() string {
-	return `Measures servers of its own, on loopback and with directories that it removes; no other server is asked or disturbed. Needs root, as serving does, and some minutes for all rows.
+	return `The bench starts its own servers on loopback, in temporary directories. It doesn't use or disturb other servers. It needs root, as a server does, and some minutes for all rows.
 
-With --cluster nomad, servers on the Nomad of $NOMAD_ADDR (and the other variables NOMAD_...) take turns with that Nomad alone. Its clients have to be on this machine, since they fetch the agent from servers on loopback. What it registers there has names that begin with rockpool-bench-, and goes at the end; the environments' jobs take 64 MiB and 10 MHz each, and up to 200 of them run at once.
-
-Every row takes turns with its floor: with the same done without Rockpool, in the same run on the same machine. The ratio of their medians is what can be compared between machines. "inside" is the CPU time of what runs in the runners, "beside" what the machine spent beside that and the server: the client, and programs that have nothing to do with it.
+Each row takes turns with its floor, which does the same without Rockpool on the same machine. Compare the ratio of their medians, not the times, between machines. The table's columns of CPU time are for one operation: "server CPU"; "inside" for agents and programs in the runners; "other" for everything else on the machine, such as the client and unrelated programs.
 
     bin/bench --row claim --row first-output
 
-With --against go-judge=URL the rows run/sustained/* take turns with a go-judge instead, which does the same jobs over its REST API. Start it yourself, on this machine and with nothing else to do:
+With --cluster nomad, servers on the Nomad of $NOMAD_ADDR (and the other variables NOMAD_...) take turns with that Nomad alone. Its clients must be on this machine, since they fetch the agent from servers on loopback. All that the bench registers in Nomad has names that begin with rockpool-bench-. The bench removes it at the end. A job takes 64 MiB and 10 MHz, and up to 200 of them run concurrently.
+
+With --against go-judge=URL, the rows run/sustained/* take turns with a go-judge, which runs the same programs over its REST API. Start it first, on this machine and without other work:
 
     go-judge -http-addr 127.0.0.1:5050 -parallelism 8
     bin/bench --against go-judge=http://127.0.0.1:5050
 
-A row is left out if its runners exceed the machine's overcommitted capacity. The table says by how much.
+If a row's runners exceed the machine's overcommitted capacity, the row is left out. The table says by how much.
 
-Exit codes: 0 when all rows that fit could be measured, whatever came out; 125 when one could not; 130 after Ctrl-C, with the rows that it had by then.`
+Exit codes: 0 if all rows that fit were measured, even if they missed their goals; 125 if a row failed; 130 after Ctrl-C, with the rows measured before.`
 }
 
-// Run measures, and prints the report.
+// Run measures the rows and prints the report.
 func (c *command) Run(s cli.Streams) error {
 	switch {
 	case c.ServeFloors:
@@ -87,7 +87,7 @@ func (c *command) Run(s cli.Streams) error {
 			return err
 		}
 	}
-	// What was started is ended first, also after a second signal: it takes 5 s at most.
+	// After a signal, even a second one, the bench first ends what it started. That takes 5 s at most.
 	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	onNomad, err := c.nomad()
@@ -121,12 +121,12 @@ func (c *command) Run(s cli.Streams) error {
 		return errors.Join(err, cli.ExitError(cli.CodeInterrupted))
 	}
 	if failed := report.Failed(); failed > 0 {
-		err = errors.Join(err, fmt.Errorf("%d of %d rows could not be measured", failed, len(report.Rows)))
+		err = errors.Join(err, fmt.Errorf("%d of %d rows failed", failed, len(report.Rows)))
 	}
 	return err
 }
 
-// peer returns the go-judge that stands beside the server, or nil.
+// peer returns the go-judge of --against, or nil.
 func (c *command) peer(ctx context.Context) (*judge.Judge, error) {
 	if c.Against == "" {
 		return nil, nil
@@ -136,16 +136,16 @@ func (c *command) peer(ctx context.Context) (*judge.Judge, error) {
 		return nil, &config.Error{Flag: "against", Value: c.Against, Allowed: "go-judge=URL"}
 	}
 	if c.Cluster == config.ClusterNomad {
-		return nil, errors.New("--against is for --cluster local")
+		return nil, errors.New("--against needs --cluster local")
 	}
 	return judge.Open(ctx, url)
 }
 
-// nomad returns the Nomad whose servers are measured, or nil.
+// nomad returns the Nomad of --cluster nomad, or nil.
 func (c *command) nomad() (*bed.Nomad, error) {
 	if c.Cluster != config.ClusterNomad {
 		if c.Image != "" || c.AgentPath != "" || c.Database != "" {
-			return nil, errors.New("--image, --agent-path and --database are for --cluster nomad")
+			return nil, errors.New("--image, --agent-path and --database need --cluster nomad")
 		}
 		return nil, nil
 	}

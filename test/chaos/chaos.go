@@ -1,13 +1,11 @@
-// Command chaos finds out whether anything is lost: it has clients use a real
-// server that is killed every few seconds, kills agents and sandboxes, fills up
-// the disk, and judges every byte, claim and outcome by what it knows itself,
-// not by what a server says.
+// Command chaos checks that servers lose nothing. Clients use a real server. Meanwhile chaos kills
+// it every few seconds, kills agents and sandboxes, and fills the disk. It judges every byte, claim
+// and outcome by its own knowledge, not by what a server reports.
 //
-// What it can know: its programs print numbered records, take a time that is
-// known and end in a way that only they could choose; its uploads have digests;
-// each runner is marked by its first holder; and who kills an agent knows when.
-// Only how often each part of the scheduler was used comes from the servers'
-// own counters.
+// It has this knowledge because its programs print numbered records, take a known time and end in a
+// way that only they could choose. Its uploads have digests, and each runner is marked by its first
+// holder. Chaos also knows when it killed which agent. Only the use of the scheduler's parts comes
+// from the servers' own counters.
 package main
 
 import (
@@ -28,25 +26,25 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/schedule"
 )
 
-// Config says what a run is.
+// Config describes a run.
 type Config struct {
-	Program  string // rockpool
-	Nomad    string // a program that runs a Nomad and obeys (test/nomadtest/cmd), which is to have the runners; "": this machine has them
-	Seed     uint64 // of the faults, and of what clients choose
+	Program  string // path of the program rockpool
+	Nomad    string // program that runs a Nomad for the runners and takes orders (test/nomadtest/cmd); "": runners on this machine
+	Seed     uint64 // of the faults and of the clients' choices
 	For      time.Duration
-	Every    time.Duration // between two faults, on average
+	Every    time.Duration // average time between two faults
 	Clients  int
-	Servers  int  // that live at the same time; several need a Nomad, of which each node runs containers
-	Short    bool // a run too short to come by everything: only what must not happen is judged
+	Servers  int  // concurrent servers; several need a Nomad whose nodes run containers
+	Short    bool // the run is too short to use every part: judge only what must not happen
 	Progress io.Writer
 }
 
-// finishWithin is how long clients may take to finish when all faults are over.
+// finishWithin is the time that clients have to finish after the last fault.
 const finishWithin = 3 * time.Minute
 
-// Run runs servers and clients, and reports what came out. It needs root. The
-// error says why the run could not be led to its end. Nothing is left on the
-// machine either way but, where something was wrong, the servers' log.
+// Run runs servers and clients, and reports the results. It needs root. The error says why the run
+// could not be completed. Run removes everything that it made, except the servers' log if something
+// was wrong.
 func Run(ctx context.Context, config Config) (report Report, err error) {
 	dir, err := os.MkdirTemp("", "rockpool-chaos-")
 	if err != nil {
@@ -91,7 +89,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	return report, errors.Join(err, h.Nomad.KeepLogs(dir))
 }
 
-// run is all of it but the end.
+// run does everything except the cleanup.
 func (s *storm) run(ctx context.Context, config Config) error {
 	for s.Vacant() > 0 {
 		if err := s.restart(ctx); err != nil {
@@ -105,7 +103,7 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	defer end()
 	var others, users sync.WaitGroup
 	defer others.Wait()
-	defer end() // of who scrapes, before it is waited for
+	defer end() // stop scraping before waiting for it
 	others.Go(func() { s.Scrape(ctx) })
 	if s.Database != nil {
 		others.Go(func() { s.Ledger.Count(ledger.LongestWait, s.Watch(ctx, s.say).Milliseconds()) })
@@ -140,8 +138,8 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	return err
 }
 
-// faults has one after the other, until the time is over; on Nomad, whose own
-// faults take their time, also until each has come, unless the run is short.
+// faults strikes one fault after the other until the time is over. On Nomad, whose faults take
+// longer, it also continues until each kind has struck, unless the run is short.
 func (s *storm) faults(ctx context.Context, config Config) error {
 	round := schedule.Here()
 	if s.Nomad != nil {
@@ -174,8 +172,8 @@ func (s *storm) faults(ctx context.Context, config Config) error {
 	return context.Cause(ctx)
 }
 
-// clear ends the last server as an upgrade does, has another one remove
-// everything, whatever became of the run, and one more sweep what that stood on.
+// clear stops the last server as an upgrade does, whatever the result of the run. Another server
+// then removes everything, and a last sweep removes its directory.
 func (s *storm) clear(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	for _, server := range s.Living() {
@@ -190,7 +188,7 @@ func (s *storm) clear(ctx context.Context) error {
 			s.Kill(last)
 			return fmt.Errorf("the server that is to remove everything: %w: %s", err, s.LastWords())
 		}
-		// One on Nomad answers before it has looked there.
+		// A server on Nomad answers before it has read Nomad's state.
 		if _, err := client.GetEnvironments(ctx, s.Patient); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestE2EChaosInterrupted ends a run in the middle; scripts/test has a whole one.
+// TestE2EChaosInterrupted interrupts a run. The phase chaos of scripts/test has a complete one.
 func TestE2EChaosInterrupted(t *testing.T) {
 	need.Chaos(t)
 	temporary := t.TempDir()
@@ -41,7 +41,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil { // as a terminal does
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its code is looked at
+	_ = cmd.Wait() // its exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
 		t.Errorf("exit %d", code)
 	}
@@ -52,8 +52,8 @@ func TestE2EChaosInterrupted(t *testing.T) {
 	}
 }
 
-func TestChaosRefusesWhatItDoesNotKnow(t *testing.T) {
-	need.Sandboxes(t) // it refuses others than root before
+func TestChaosRefusesWrongFlags(t *testing.T) {
+	need.Sandboxes(t) // it refuses other users than root first
 	for _, test := range []struct {
 		args []string
 		want string

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/schedule"
 )
 
-// A storm carries out a schedule. It alone starts and ends servers.
+// A storm carries out a schedule. Only the storm starts and stops servers.
 type storm struct {
 	*house.House
 	timing *moment.Timing
@@ -27,14 +27,13 @@ type storm struct {
 	say    func(format string, args ...any)
 }
 
-// How long a moment or a victim is waited for, before a fault hits what there is.
+// The time to wait for a moment or a victim, before a fault hits anything.
 const momentPatience = 3 * time.Second
 
-// strike carries out one fault. An error ends the run: nothing more can be
-// learnt from it.
+// strike carries out one fault. After an error the run can't continue.
 func (s *storm) strike(ctx context.Context, f schedule.Fault) error {
 	s.say("%s", f)
-	if all := s.Living(); s.Database != nil && len(all) > 0 { // any of them is hit
+	if all := s.Living(); s.Database != nil && len(all) > 0 { // strike any of them
 		s.server = all[f.Choice%uint64(len(all))]
 	}
 	switch f.Kind {
@@ -52,7 +51,7 @@ func (s *storm) strike(ctx context.Context, f schedule.Fault) error {
 		return s.replace(ctx, f)
 	case schedule.StopServer:
 		clients.CrowdIn(ctx, s.House, 50)
-		moment.Pause(ctx, 700*time.Millisecond) // all of them wait for room
+		moment.Pause(ctx, 700*time.Millisecond) // they all wait for capacity
 		var calls sync.WaitGroup
 		calls.Go(func() { clients.CrowdIn(ctx, s.House, 0) })
 		moment.Pause(ctx, f.After)
@@ -83,7 +82,7 @@ func (s *storm) awaitMaking(ctx context.Context) {
 	}
 }
 
-// killNow kills the server and notes what that hit.
+// killNow kills the server and records the moments that it hit.
 func (s *storm) killNow(ctx context.Context, m moment.Moment) {
 	if m == moment.Any {
 		s.Look(ctx)
@@ -104,7 +103,7 @@ func (s *storm) killNow(ctx context.Context, m moment.Moment) {
 	}
 }
 
-// replace starts the next server, after what is to happen before.
+// replace starts the next server after the fault's downtime.
 func (s *storm) replace(ctx context.Context, f schedule.Fault) error {
 	if f.Kind == schedule.DestroyDown {
 		for _, held := range []bool{true, false} {
@@ -142,9 +141,8 @@ func (s *storm) replace(ctx context.Context, f schedule.Fault) error {
 	return s.restart(ctx)
 }
 
-// stopTakingOver starts a server and asks it to end while it knows of sandboxes
-// that are gone, and waits for the answer of an agent that is frozen; and the
-// next one when that goes on.
+// stopTakingOver starts a server that has to remove gone sandboxes and waits for a frozen agent's
+// answer, and stops it then. It starts the next one when that has ended.
 func (s *storm) stopTakingOver(ctx context.Context, f schedule.Fault) error {
 	for range 2 {
 		if gone := s.victim(f.Choice, false); gone != "" && s.harm(gone, s.boxes.Destroy) {
@@ -173,8 +171,8 @@ func (s *storm) stopTakingOver(ctx context.Context, f schedule.Fault) error {
 	return s.restart(ctx)
 }
 
-// restart starts a server and waits until it answers. While the disk is full it
-// may refuse to start.
+// restart starts a server and waits until it answers. While the disk is full, the server may refuse
+// to start.
 func (s *storm) restart(ctx context.Context) error {
 	for try := 0; ; try++ {
 		began := time.Now()
@@ -191,7 +189,7 @@ func (s *storm) restart(ctx context.Context) error {
 			s.Ledger.Count(ledger.RefusedStarts, 1)
 			moment.Pause(ctx, 200*time.Millisecond)
 		default:
-			s.Ledger.Wrong(ledger.UnaskedEnds, 1, "a server that was started: %v: %s", err, s.LastWords())
+			s.Ledger.Wrong(ledger.UnaskedEnds, 1, "at its start: %v: %s", err, s.LastWords())
 			if try >= 3 {
 				return fmt.Errorf("no server starts: %w", err)
 			}
@@ -200,8 +198,8 @@ func (s *storm) restart(ctx context.Context) error {
 	}
 }
 
-// fillAndKill fills the disk, and kills the server while it is full. The next one
-// is started before there is room again.
+// fillAndKill fills the disk and kills the server. It starts the next server before it frees the
+// disk.
 func (s *storm) fillAndKill(ctx context.Context, f schedule.Fault) error {
 	const stays = 1500 * time.Millisecond
 	s.Ledger.FillDisk()
@@ -212,7 +210,7 @@ func (s *storm) fillAndKill(ctx context.Context, f schedule.Fault) error {
 	moment.Pause(ctx, stays)
 	s.killNow(ctx, f.Moment)
 	freed := make(chan error, 1)
-	go func() { // waited for below
+	go func() { // the end is awaited below
 		moment.Pause(ctx, stays)
 		err := s.disk.Free()
 		s.Ledger.FreeDisk()
@@ -221,7 +219,7 @@ func (s *storm) fillAndKill(ctx context.Context, f schedule.Fault) error {
 	return errors.Join(s.restart(ctx), <-freed)
 }
 
-// harmOne harms a runner while the server is there.
+// harmOne harms a runner while the server runs.
 func (s *storm) harmOne(ctx context.Context, f schedule.Fault) {
 	if f.Kind == schedule.KillStarting {
 		var calls sync.WaitGroup
@@ -256,8 +254,8 @@ func (s *storm) harmOne(ctx context.Context, f schedule.Fault) {
 	}
 }
 
-// harm reports whether a runner was harmed. One in which nothing was hit is
-// excused nothing: it may be gone by a server's fault.
+// harm reports whether a runner was harmed. If nothing was hit, the runner isn't excused: a server
+// may have lost it.
 func (s *storm) harm(runner string, how func(string) bool) bool {
 	undo := s.Ledger.Harm(runner)
 	hit := how(runner)
@@ -267,7 +265,7 @@ func (s *storm) harm(runner string, how func(string) bool) bool {
 	return hit
 }
 
-// victim chooses a runner that is held, or one that isn't; "" if there is none.
+// victim chooses a claimed or an unclaimed runner; "" if there is none.
 func (s *storm) victim(choice uint64, held bool) string {
 	all := s.Ledger.Held()
 	if !held {
@@ -279,7 +277,7 @@ func (s *storm) victim(choice uint64, held bool) string {
 	return all[choice%uint64(len(all))]
 }
 
-// runners returns the ids of what runs, or was there a moment ago.
+// runners returns the ids of runners that exist, or existed a moment ago.
 func (s *storm) runners() []string {
 	if s.Nomad != nil {
 		return s.Nomad.Runners()
@@ -287,8 +285,7 @@ func (s *storm) runners() []string {
 	return s.boxes.Runners()
 }
 
-// killNewborns kills some agents as soon as they are there: before they can have
-// answered, mostly.
+// killNewborns kills agents as soon as they exist, mostly before they have answered.
 func (s *storm) killNewborns(ctx context.Context, most int64) (killed int64) {
 	known := map[string]bool{}
 	for _, runner := range s.boxes.Runners() {
@@ -305,7 +302,7 @@ func (s *storm) killNewborns(ctx context.Context, most int64) (killed int64) {
 	return killed
 }
 
-// expectAlive notes a server that is about to be killed, and has ended before.
+// expectAlive records a server that has ended before it was to be killed.
 func (s *storm) expectAlive() {
 	if s.hasEnded() {
 		s.Ledger.Wrong(ledger.UnaskedEnds, 1, "before it was killed: %v: %s", s.server.Err, s.LastWords())
@@ -321,8 +318,7 @@ func (s *storm) hasEnded() bool {
 	}
 }
 
-// rest waits until the next fault is due. A server that ends meanwhile wasn't
-// asked to.
+// rest waits until the next fault is due. It records a server that ends meanwhile.
 func (s *storm) rest(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -334,7 +330,7 @@ func (s *storm) rest(ctx context.Context, d time.Duration) error {
 		s.Ledger.Wrong(ledger.UnaskedEnds, 1, "%v: %s", s.server.Err, s.LastWords())
 		s.Kill(s.server)
 	}
-	for s.Vacant() > 0 { // of several, others may have ended, too
+	for s.Vacant() > 0 { // of several servers, others may have ended too
 		if s.Database != nil && !s.hasEnded() {
 			s.Ledger.Wrong(ledger.UnaskedEnds, 1, "one of several: %s", s.LastWords())
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
-// notes fails the test unless just these are noted as what must not happen.
+// notes fails the test unless exactly these wrongs were recorded.
 func notes(t *testing.T, l *ledger.Ledger, kinds ...string) {
 	t.Helper()
 	_, wrongs := l.Figures()
@@ -22,14 +22,14 @@ func notes(t *testing.T, l *ledger.Ledger, kinds ...string) {
 	}
 }
 
-// TestHarmThatHitNothingExcusesNothing: a runner that a server lost can't be
-// killed, and stays lost.
-func TestHarmThatHitNothingExcusesNothing(t *testing.T) {
+// TestFaultThatHitNothingExcusesNothing: a runner that a server lost can't be killed, and stays
+// lost.
+func TestFaultThatHitNothingExcusesNothing(t *testing.T) {
 	for hit, figures := range map[bool][]string{true: nil, false: {ledger.LostClaims}} {
 		s := &storm{House: &house.House{Ledger: ledger.New()}}
 		s.Ledger.Claimed("k1", "r1")
 		if s.harm("r1", func(string) bool { return hit }) != hit {
-			t.Errorf("hit is %t, and told otherwise", hit)
+			t.Errorf("hit is %t, but harm returned the opposite", hit)
 		}
 		s.Ledger.Gone("r1")
 		notes(t, s.Ledger, figures...)
@@ -42,8 +42,9 @@ func TestHarmThatHitNothingExcusesNothing(t *testing.T) {
 	notes(t, s.Ledger)
 }
 
-// TestServerThatEndedBeforeItsKill: that one was to be killed excuses nothing.
-func TestServerThatEndedBeforeItsKill(t *testing.T) {
+// TestServerThatEndedBeforeItsKillIsAFailure: a planned kill doesn't excuse a server that ended
+// before it.
+func TestServerThatEndedBeforeItsKillIsAFailure(t *testing.T) {
 	one := &house.Server{Ended: make(chan struct{})}
 	s := &storm{House: &house.House{Ledger: ledger.New()}, server: one}
 	s.expectAlive()

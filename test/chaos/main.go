@@ -19,37 +19,39 @@ func main() {
 	os.Exit(execute(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// execute runs the program, and returns its exit code.
+// execute runs the program and returns its exit code.
 func execute(arguments []string, s cli.Streams) int {
-	return commandline.Execute(&command{}, "chaos", "Kill a server of its own again and again, and judge that nothing is lost. Needs root.", arguments, s)
+	return commandline.Execute(&command{}, "chaos", "Kill servers repeatedly, and check that they lose nothing. Needs root.", arguments, s)
 }
 
 type command struct {
-	Seed    uint64        `placeholder:"N" help:"Seed of the faults and of what clients do; 0: any, which is printed."`
-	For     time.Duration `default:"2m" placeholder:"DURATION" help:"How long faults go on, 10s to 3m. (${default})"`
-	Every   time.Duration `default:"1500ms" placeholder:"DURATION" help:"Time between two faults on average, 200ms to 1m. (${default})"`
+	Seed    uint64        `placeholder:"N" help:"Seed of the faults and of the clients' choices. 0: a random one, which is printed."`
+	For     time.Duration `default:"2m" placeholder:"DURATION" help:"Time with faults, 10s to 3m. (${default})"`
+	Every   time.Duration `default:"1500ms" placeholder:"DURATION" help:"Average time between two faults, 200ms to 1m. (${default})"`
 	Clients int           `default:"3" placeholder:"N" help:"Clients that claim and use runners, 1 to 16. (${default})"`
-	Nomad   string        `placeholder:"FILE" help:"Have the runners on a Nomad of the run's own, which is killed, frozen and drained too: the program that runs it, bin/nomadtest of make chaos CLUSTER=nomad. ()"`
-	Servers int           `default:"1" placeholder:"N" help:"Servers that live at the same time, 1 to 5; with more than one the runners are containers on a Nomad of two nodes, and the servers share a PostgreSQL. (${default})"`
-	Short   bool          `help:"Judge only what must not happen: a short run doesn't come by every part of the scheduler."`
-	Program string        `default:"bin/rockpool" placeholder:"PATH" help:"The program that serves. (${default})"`
+	Nomad   string        `placeholder:"FILE" help:"Run the runners on a Nomad, which is killed, frozen and drained too. FILE is the program that starts that Nomad: bin/nomadtest, built by make chaos CLUSTER=nomad. ()"`
+	Servers int           `default:"1" placeholder:"N" help:"Concurrent servers, 1 to 5. More than one need --nomad: the runners are containers on two nodes, and the servers share a PostgreSQL. (${default})"`
+	Short   bool          `help:"Don't fail if some parts of the scheduler weren't used, as in a short run. Judge only what must not happen."`
+	Program string        `default:"bin/rockpool" placeholder:"PATH" help:"The tested program. (${default})"`
 	JSON    bool          `name:"json" help:"Print the report as JSON."`
 }
 
-// Help is what --help says beyond the flags.
+// Help returns the text of --help below the usage line.
 func (command) Help() string {
-	return `Runs a server of its own, on loopback and with a data directory in memory that it removes, kills it every few seconds, kills agents and sandboxes, fills up its disk, and judges by what the clients know themselves that nothing is lost, repeated or made up. No other server is disturbed. Needs root, as serving does. With --nomad the runners are on a Nomad of its own, which is killed, frozen and drained as well.
+	return `Chaos starts a server on loopback, with a data directory in memory that it removes at the end. It kills the server every few seconds, kills agents and sandboxes, and fills the disk. Its clients check by their own records that no output, claim or outcome is lost, repeated or made up. With --nomad, the runners are on a Nomad that chaos starts, and that it kills, freezes and drains as well. Other servers aren't disturbed. Chaos needs root, as a server does.
+
+The report counts what happened, and what must not happen. A line with FAILED has a wrong count.
 
     bin/chaos --seed 7 --for 30s --short
 
-Exit codes: 0 when all was as it must be; 125 when it wasn't, or nothing could be found out; 130 after Ctrl-C.`
+Exit codes: 0 if every check passed; 125 if one failed, or the run could not be completed; 130 after Ctrl-C.`
 }
 
-// Run lets the storm loose, and prints the report.
+// Run carries out the run and prints the report.
 func (c *command) Run(s cli.Streams) error {
 	switch {
 	case c.For < 10*time.Second || c.For > 3*time.Minute:
-		return &config.Error{Flag: "for", Value: c.For.String(), Allowed: "10s to 3m"} // the disk has room for so much
+		return &config.Error{Flag: "for", Value: c.For.String(), Allowed: "10s to 3m"} // the disk's size bounds the time
 	case c.Every < 200*time.Millisecond || c.Every > time.Minute:
 		return &config.Error{Flag: "every", Value: c.Every.String(), Allowed: "200ms to 1m"}
 	case c.Clients < 1 || c.Clients > 16:
@@ -71,7 +73,7 @@ func (c *command) Run(s cli.Streams) error {
 	if c.Servers > 1 {
 		where += " --servers " + strconv.Itoa(c.Servers)
 	}
-	_, _ = fmt.Fprintf(s.Err, "seed %d: bin/chaos --seed %d --for %s --every %s --clients %d%s has the same faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients, where)
+	_, _ = fmt.Fprintf(s.Err, "seed %d: bin/chaos --seed %d --for %s --every %s --clients %d%s repeats these faults\n", c.Seed, c.Seed, c.For, c.Every, c.Clients, where)
 	ctx, stop := commandline.UntilSignal()
 	defer stop()
 	report, err := Run(ctx, Config{
@@ -81,7 +83,7 @@ func (c *command) Run(s cli.Streams) error {
 		return cli.ExitError(cli.CodeInterrupted)
 	}
 	if report.Took == 0 {
-		return err // it never began
+		return err // the run never began
 	}
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)

@@ -32,7 +32,7 @@ func (s *storm) strikeNomad(ctx context.Context, f schedule.Fault) error {
 	return s.Nomad.Order(end)
 }
 
-// killDocker kills the daemon, which ends all containers when it is started again.
+// killDocker kills the Docker daemon. Its restart ends all containers.
 func (s *storm) killDocker(ctx context.Context, f schedule.Fault) error {
 	over := s.Ledger.Drain()
 	defer over()
@@ -44,7 +44,7 @@ func (s *storm) killDocker(ctx context.Context, f schedule.Fault) error {
 	return s.Nomad.Order("restart docker")
 }
 
-// strikeDatabase carries out a fault of the database that servers share.
+// strikeDatabase carries out a fault of the servers' shared database.
 func (s *storm) strikeDatabase(ctx context.Context, f schedule.Fault) error {
 	s.Ledger.Count(ledger.DatabaseFaults, 1)
 	if f.Kind == schedule.FreezeDatabase {
@@ -58,29 +58,29 @@ func (s *storm) strikeDatabase(ctx context.Context, f schedule.Fault) error {
 	return s.Database.Run(ctx)
 }
 
-// drain drains a node, at once or within a second, and ends that.
+// drain drains a node, immediately or within a second, and ends the drain.
 func (s *storm) drain(ctx context.Context, f schedule.Fault) error {
 	ctx = context.WithoutCancel(ctx)
 	var nodes []struct{ ID string }
-	if err := s.Nomad.Ask(ctx, http.MethodGet, "/v1/nodes", nil, &nodes); err != nil || len(nodes) == 0 {
+	if err := s.Nomad.Call(ctx, http.MethodGet, "/v1/nodes", nil, &nodes); err != nil || len(nodes) == 0 {
 		return errors.Join(errors.New("there is no node"), err)
 	}
 	path := "/v1/node/" + nodes[f.Choice/2%uint64(len(nodes))].ID + "/drain"
-	deadline := time.Duration(-1) // at once
+	deadline := time.Duration(-1) // immediately
 	if f.Choice%2 == 0 {
 		deadline = time.Second
 	}
 	over := s.Ledger.Drain()
 	defer over()
-	if err := s.Nomad.Ask(ctx, http.MethodPut, path, map[string]any{"DrainSpec": map[string]any{"Deadline": deadline}}, nil); err != nil {
+	if err := s.Nomad.Call(ctx, http.MethodPut, path, map[string]any{"DrainSpec": map[string]any{"Deadline": deadline}}, nil); err != nil {
 		return err
 	}
 	s.Ledger.Count(ledger.Drained, 1)
 	moment.Pause(ctx, f.Down)
-	return s.Nomad.Ask(ctx, http.MethodPut, path, map[string]any{"DrainSpec": nil, "MarkEligible": true}, nil)
+	return s.Nomad.Call(ctx, http.MethodPut, path, map[string]any{"DrainSpec": nil, "MarkEligible": true}, nil)
 }
 
-// onNomad is how an operator, or a failure, harms one runner there.
+// onNomad returns how an operator or a failure harms one runner on Nomad.
 func (s *storm) onNomad(ctx context.Context, kind schedule.Kind) func(runner string) bool {
 	return func(runner string) bool {
 		method, path, body := http.MethodDelete, "/v1/job/"+house.JobOf(runner), map[string]any(nil)
@@ -103,11 +103,11 @@ func (s *storm) onNomad(ctx context.Context, kind schedule.Kind) func(runner str
 				path, body = "/v1/client/allocation/"+a+"/signal", map[string]any{"Signal": "SIGKILL"}
 			}
 		}
-		return s.Nomad.Ask(ctx, method, path, body, nil) == nil // as it isn't while Nomad has just begun
+		return s.Nomad.Call(ctx, method, path, body, nil) == nil // Nomad refuses while it starts
 	}
 }
 
-// figureOf is what counts a fault of one runner on Nomad.
+// figureOf returns the figure that counts a fault of one runner on Nomad.
 func figureOf(kind schedule.Kind) string {
 	switch kind {
 	case schedule.KillTask, schedule.KillIdleTask, schedule.RestartTask:

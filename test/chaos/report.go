@@ -14,17 +14,17 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
-// A Report is what a run came to.
+// A Report has the results of a run.
 type Report struct {
 	Seed    uint64           `json:"seed"`
 	Took    float64          `json:"tookSeconds"`
 	Short   bool             `json:"short"`
-	Several bool             `json:"several"` // servers lived at the same time
-	Nomad   bool             `json:"nomad"`   // the runners were there, and the servers had no scheduler
-	Parts   map[string]int64 `json:"parts"`   // how often each part of the scheduler was used, as the servers counted
+	Several bool             `json:"several"` // there were concurrent servers
+	Nomad   bool             `json:"nomad"`   // the runners were on Nomad, and the servers had no scheduler
+	Parts   map[string]int64 `json:"parts"`   // uses of each part of the scheduler, as the servers counted
 	Counts  map[string]int64 `json:"counts"`  // all other figures, by name
 	Wrongs  []ledger.Wrong   `json:"wrongs"`
-	Log     string           `json:"log,omitempty"` // the servers', kept where something was wrong
+	Log     string           `json:"log,omitempty"` // path of the servers' log, kept if something was wrong
 }
 
 func newReport(config Config, l *ledger.Ledger, used map[string]int64, took time.Duration) Report {
@@ -32,8 +32,8 @@ func newReport(config Config, l *ledger.Ledger, used map[string]int64, took time
 	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Nomad: config.Nomad != "", Several: config.Servers > 1, Parts: used, Counts: counts, Wrongs: wrongs}
 }
 
-// Failures returns what should not have come out so: what must not happen and
-// did, and, unless the run was short, what must happen and didn't.
+// Failures returns what must not happen and did. Unless the run was short, it also returns what
+// must happen and didn't.
 func (r Report) Failures() []string {
 	var all []string
 	for _, name := range ledger.MustBeNone {
@@ -53,8 +53,7 @@ func (r Report) Failures() []string {
 	return all
 }
 
-// wanted are the figures that have to be above 0: in every run, and in one of
-// some length.
+// wanted returns the figures that must be above 0: in every run, and in a run that isn't short.
 func (r Report) wanted() (always, long []string) {
 	always = []string{ledger.Kills, ledger.Disconnects, ledger.Executions, ledger.BytesExpected, ledger.Claims, ledger.Uploads}
 	if r.Nomad {
@@ -118,13 +117,13 @@ func (r Report) remark(name string, n int64) string {
 	case n > 0:
 		return ""
 	case slices.Contains(always, name) || slices.Contains(long, name) && !r.Short:
-		return "  FAILED: it never happened"
+		return "  FAILED: never happened"
 	default:
 		return ""
 	}
 }
 
-// details writes the first few of what was wrong.
+// details writes the first few wrongs.
 func (r Report) details(out io.Writer) error {
 	const most = 30
 	for i, wrong := range r.Wrongs {

@@ -12,13 +12,13 @@ before(async () => {
 });
 after(() => server.stop());
 
-// What it prints takes a second, so that clients watch it live.
+// The program prints for a second, so that clients follow it live.
 const lines = 20_000;
 const program = `i=0; while [ $i -lt 20 ]; do seq $((i*1000+1)) $((i*1000+1000)); sleep 0.05; i=$((i+1)); done`;
 const printed = Array.from({ length: lines }, (_, i) => `${i + 1}\n`).join("");
 
-// What came late comes in events that may be larger than what a connection passes
-// on before it is cut: so that it comes, there is an end of cuts.
+// Late output arrives in events that may be larger than the bytes that a connection passes before it
+// is cut. So the cuts end at some time; otherwise those events would never arrive.
 async function cutting() {
   const proxy = await cutter(server.url, () => (proxy.cuts() < 10 ? 4_000 + Math.floor(Math.random() * 20_000) : Infinity));
   return proxy;
@@ -39,8 +39,8 @@ test("graphql-http serverAudits", async () => {
   assert.equal(results.length, 61);
 });
 
-// The client's own retry repeats the first variables, so it is off here, and
-// each attempt has a client of its own.
+// The client library's own retry repeats the first variables. So it is off here, and each attempt
+// has a new client.
 function overWebSocket(url) {
   return (operation, next) =>
     new Promise((resolve, reject) => {
@@ -53,7 +53,7 @@ function overWebSocket(url) {
             reject(error);
           }
         },
-        // An error of the server is an array; a close is a cut.
+        // The server's errors are an array; a closed connection is a cut.
         error: (error) => (Array.isArray(error) ? reject(new Error(JSON.stringify(error))) : resolve()),
         complete: () => {
           void client.dispose();
@@ -77,7 +77,7 @@ test("graphql-ws is cut and resumes", async () => {
   }
 });
 
-test("graphql-ws runs queries and mutations, and many subscriptions at once", async () => {
+test("graphql-ws runs queries and mutations, and concurrent subscriptions", async () => {
   const client = createWS({ url: server.url.replace("http", "ws"), webSocketImpl: WebSocket, retryAttempts: 0 });
   const once = (query, variables) =>
     new Promise((resolve, reject) => {
@@ -136,8 +136,8 @@ test("graphql-sse is cut and resumes", async () => {
   }
 });
 
-// What a browser's EventSource does by itself: it comes back with the id of
-// the last event.
+// Does what a browser's EventSource does automatically: it reconnects with the id of the last
+// event.
 test("Last-Event-ID resumes", async () => {
   const id = await run(server.url, program);
   await ask(server.url, `query($id: ID!) { execution(id: $id, waitFor: 60) { outcome } }`, { id });
@@ -157,7 +157,7 @@ test("Last-Event-ID resumes", async () => {
       const data = JSON.parse(fields.data).data.executionEvents;
       output += data.text ?? "";
       finished = data.__typename === "ExecutionFinished" && connections > 0;
-      if (connections === 0 && data.text) break; // the rest got lost
+      if (connections === 0 && data.text) break; // the rest was lost
     }
   }
   assert.equal(output, printed);

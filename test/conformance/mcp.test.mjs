@@ -1,4 +1,5 @@
-// The door for AI agents, with the official clients: both generations of the TypeScript one, and the inspector.
+// Tests the door for AI agents with the official clients: both generations of the TypeScript
+// client, and the inspector.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { after, before, test } from "node:test";
@@ -72,7 +73,7 @@ async function held() {
   return runners.nodes.map((runner) => runner.id);
 }
 
-// Waits for what nothing else announces.
+// Waits for a condition that nothing announces.
 async function until(what, condition) {
   for (let left = 1200; left > 0; left--) {
     if (await condition()) return;
@@ -138,7 +139,7 @@ for (const [how, connect] of Object.entries(connections)) {
       const params = { name: "execute", arguments: { session, shell } };
       return client instanceof NewClient ? client.callTool(params, options) : client.callTool(params, undefined, options);
     };
-    // The program waits for a file that is written only once its output has arrived.
+    // The program waits for a file, which is written only after its output has arrived.
     let answered;
     const waiting = await request("echo ready; until [ -e go ]; do sleep 0.05; done; echo gone", {
       onprogress({ message }) {

@@ -1,5 +1,5 @@
-// The schema and what it promises. Run by itself, it promises the schema as it
-// is now: it rewrites schema.baseline.graphqls.
+// Compares the schema with the baseline that it must stay compatible with. Run as a program, it
+// rewrites schema.baseline.graphqls: the current schema becomes the baseline.
 import { readFile, writeFile } from "node:fs/promises";
 import { argv, env, exit } from "node:process";
 import { buildSchema, findBreakingChanges, lexicographicSortSchema, parse, print, printSchema, visit } from "graphql";

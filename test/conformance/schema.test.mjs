@@ -20,7 +20,7 @@ after(() => server?.stop());
 
 test("what the server says of itself is schema.graphqls", async () => {
   const introspected = plain(buildClientSchema(await ask(server.url, getIntrospectionQuery())));
-  // gqlgen adds @defer to every schema; deferring nothing is within its meaning.
+  // gqlgen adds @defer to every schema; deferring nothing is a valid use of it.
   same(introspected.replace(/^directive @defer.*\n\n/m, ""), plain(await served()));
 });
 
@@ -30,13 +30,13 @@ test("the schema keeps what clients rely on", async () => {
   same(plain(schema), await readFile(baselineFile, "utf8"), "the schema has what the baseline doesn't promise: make baseline, and commit what it changes. ");
 });
 
-// The contract lies beside the repository where the project is worked on.
+// The contract is next to the repository, where the project is worked on.
 test("the schema keeps the contract", async () => {
   const contract = await read(new URL("../../../shared/api.graphqls", import.meta.url));
   if (contract) assert.deepEqual(broken(contract, await served()), [], "the schema misses something of the contract");
 });
 
-// The comparison itself: each of these breaks somebody.
+// Tests the comparison itself: each of these changes breaks some client.
 test("breaking changes are found", async () => {
   const text = await readFile(baselineFile, "utf8");
   const changes = {

@@ -1,5 +1,4 @@
-// Starts the real server with real sandboxes, and what stands between it and
-// the clients.
+// Starts the real server with real sandboxes, and the proxies between it and the clients.
 import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import net from "node:net";
@@ -61,8 +60,8 @@ export async function run(url, shell) {
 }
 
 /**
- * Passes bytes on, and cuts each connection once so many came from the server.
- * With only, that is each on which such a request was seen, from then on.
+ * A proxy that cuts each connection after this many bytes from the server. With only, it cuts a
+ * connection only after a request that matches.
  */
 export async function cutter(url, bytes, only) {
   const target = new URL(url);

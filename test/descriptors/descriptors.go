@@ -1,4 +1,4 @@
-// Package descriptors lets a test run out of open files.
+// Package descriptors lets a test exhaust the file descriptors of its process.
 package descriptors
 
 import (
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limit returns two functions: after none the process can open no file more, after all it
-// can again. The test's end calls all.
+// Limit returns two functions. After none the process can open no more files; after all it can
+// again. The test's end calls all.
 func Limit(t testing.TB) (none, all func()) {
 	t.Helper()
 	var limit unix.Rlimit

@@ -21,7 +21,7 @@ import (
 	"github.com/rockpool/rockpool/test/repository"
 )
 
-// What the example in docs/guides/securing.md sets up.
+// The values of the example in docs/guides/securing.md.
 const (
 	ClientID     = "rockpool"
 	ClientSecret = "change-me-rockpool"
@@ -30,20 +30,21 @@ const (
 	MockGroup    = "authors" // of the person whom the connector "mock" always signs in
 )
 
-// A Server is a Dex of the caller's own, on loopback. It has the settings of the example in docs/guides/securing.md, and the
-// connector "mock", which signs in the same person without asking. One goroutine uses it.
+// A Server is a Dex on loopback for one test. It has the settings of the example in
+// docs/guides/securing.md, and the connector "mock", which signs in the same person without a
+// dialog. Only one goroutine may use it.
 type Server struct {
 	Issuer string
 
 	dir     string
 	program string
-	process *exec.Cmd     // nil: it doesn't run
-	input   io.Closer     // ends it
-	ended   chan struct{} // closed once it has
+	process *exec.Cmd     // nil: it isn't running
+	input   io.Closer     // closing it ends Dex
+	ended   chan struct{} // closed when it has ended
 }
 
-// New prepares one that redirects to a URL. It doesn't run yet. Dex is built by scripts/dex, which takes a minute or two the
-// first time.
+// New prepares a Dex that redirects to a URL, without starting it. The first build by scripts/dex
+// takes a minute or two.
 func New(t testing.TB, redirectURL string) *Server {
 	t.Helper()
 	need.Sandboxes(t)
@@ -79,7 +80,7 @@ func New(t testing.TB, redirectURL string) *Server {
 func (s *Server) settings() string { return filepath.Join(s.dir, "dex.yaml") }
 func (s *Server) log() string      { return filepath.Join(s.dir, "log") }
 
-// said returns what it has logged.
+// said returns its log.
 func (s *Server) said() string {
 	text, _ := os.ReadFile(s.log())
 	return string(text)
@@ -87,7 +88,7 @@ func (s *Server) said() string {
 
 var example = regexp.MustCompile("(?s)```yaml\n(issuer: .*?)```")
 
-// settings returns the example's for an address.
+// settings returns the example's settings for an address.
 func settings(root, address, redirectURL string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/guides/securing.md"))
 	if err != nil {
@@ -95,27 +96,28 @@ func settings(root, address, redirectURL string) (string, error) {
 	}
 	found := example.FindSubmatch(text)
 	if found == nil {
-		return "", errors.New("docs/guides/securing.md has no settings of Dex")
+		return "", errors.New("docs/guides/securing.md has no settings for Dex")
 	}
 	replaced := strings.NewReplacer("127.0.0.1:5556", address, "http://127.0.0.1:8080/auth/callback", redirectURL).Replace(string(found[1]))
 	if !strings.Contains(replaced, address) || !strings.Contains(replaced, redirectURL) {
-		return "", fmt.Errorf("the example has other addresses: %s", replaced)
+		return "", fmt.Errorf("the settings in docs/guides/securing.md have unexpected addresses: %s", replaced)
 	}
 	return replaced + "connectors:\n- type: mockCallback\n  id: mock\n  name: Mock\n", nil
 }
 
-// Run starts it, and returns when it answers. It knows nothing of what was before a Stop, and signs with another key.
+// Run starts Dex and returns when it answers. It has no sessions from before a Stop, and signs with
+// a new key.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() // Dex has its own
-	// It ends with the caller, whose end is that of its input.
+	defer log.Close() // Dex has its own copy
+	// It ends when its input does, so at the latest with this process.
 	process := exec.Command("/bin/sh", "-c", `exec 3<&0; "$0" serve "$1" </dev/null 3<&- & (read -r _ <&3; kill -KILL $!) 2>/dev/null & wait %1`, s.program, s.settings())
 	process.Dir, process.Env = s.dir, []string{"PATH=/usr/bin:/bin"}
-	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the caller
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C doesn't reach it
 	process.Stdout, process.Stderr = log, log
 	if s.input, err = process.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -126,7 +128,7 @@ func (s *Server) Run(t testing.TB) {
 	ended := make(chan struct{})
 	s.process, s.ended = process, ended
 	go func() {
-		_ = process.Wait() // whatever it says
+		_ = process.Wait() // its result doesn't matter
 		close(ended)
 	}()
 	for !s.answers(t) {
@@ -151,7 +153,7 @@ func (s *Server) answers(t testing.TB) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// Stop ends it. It may be stopped already.
+// Stop ends Dex, if it runs.
 func (s *Server) Stop() {
 	if s.process == nil {
 		return

@@ -1,5 +1,4 @@
-// Package disk gives tests a file system of their own that they can break: a real
-// ext4 in a file.
+// Package disk gives each test a file system that it can break: a real ext4 in a file.
 package disk
 
 import (
@@ -15,29 +14,29 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// A Disk is a mounted file system. The test's end unmounts it, so what uses it has
-// to end before: clean-ups that are registered later do.
+// A Disk is a mounted file system. It is unmounted at the test's end, so everything that uses it
+// must end before: register those cleanups later.
 type Disk struct {
 	Dir   string
-	under string // the directory of the device's image
+	under string // directory of the device's image
 }
 
-// New mounts a file system of 64 MiB. It ends a test where this machine can't.
+// New mounts a file system of 64 MiB. It skips or fails the test if this machine can't.
 func New(t testing.TB) Disk {
 	t.Helper()
 	need.Sandboxes(t)
 	return mount(t, t.TempDir(), "remount-ro")
 }
 
-// NewThin mounts a file system whose device can be starved (see Starve). It has no
-// journal, whose errors would make it read-only.
+// NewThin mounts a file system whose device can run out of blocks (see Starve). It has no journal,
+// whose errors would make it read-only.
 func NewThin(t testing.TB) Disk {
 	t.Helper()
 	need.Sandboxes(t)
 	under := t.TempDir()
 	run(t, "mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", under)
 	t.Cleanup(func() {
-		if err := unix.Unmount(under, unix.MNT_DETACH); err != nil { // the kernel may still close the loop device
+		if err := unix.Unmount(under, unix.MNT_DETACH); err != nil { // the kernel may still be closing the loop device
 			t.Error(err)
 		}
 	})
@@ -76,7 +75,7 @@ func (d Disk) Error(t testing.TB) {
 	}
 }
 
-// Die shuts the file system down: every operation on it fails with EIO from now on.
+// Die shuts the file system down: from now on every operation fails with EIO.
 func (d Disk) Die(t testing.TB) {
 	t.Helper()
 	dir, err := os.Open(d.Dir)
@@ -91,12 +90,11 @@ func (d Disk) Die(t testing.TB) {
 	}
 }
 
-// Starve fills the room of a thin disk's device: until Feed it refuses every block that
-// it doesn't have yet. Writes to files succeed: they go to the page cache. Only fsync returns
-// the error.
+// Starve fills the device of a thin disk: until Feed it refuses to allocate blocks. Writes to files
+// still succeed, because they go to the page cache. Only fsync returns the error.
 func (d Disk) Starve(t testing.TB) {
 	t.Helper()
-	run(t, "sync", "-f", d.Dir) // the file system's own blocks exist from now on
+	run(t, "sync", "-f", d.Dir) // allocates the file system's own blocks
 	file, err := os.Create(d.ballast())
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +109,7 @@ func (d Disk) Starve(t testing.TB) {
 	}
 }
 
-// Feed ends what Starve did.
+// Feed undoes Starve.
 func (d Disk) Feed(t testing.TB) {
 	t.Helper()
 	if err := os.Remove(d.ballast()); err != nil {
@@ -121,11 +119,11 @@ func (d Disk) Feed(t testing.TB) {
 
 func (d Disk) ballast() string { return filepath.Join(d.under, "ballast") }
 
-// Lock makes a file of this file system immutable: every write to it fails with EPERM,
-// also where it is open, until Unlock. Both may be called by any goroutine.
+// Lock makes a file immutable: until Unlock every write fails with EPERM, even through open
+// descriptors. Both are safe for concurrent use.
 func (d Disk) Lock(t testing.TB, path string) { t.Helper(); run(t, "chattr", "+i", path) }
 
-// Unlock ends what Lock did.
+// Unlock undoes Lock.
 func (d Disk) Unlock(t testing.TB, path string) { t.Helper(); run(t, "chattr", "-i", path) }
 
 func run(t testing.TB, name string, args ...string) string {

@@ -1,5 +1,4 @@
-// Package imagetest makes container images for tests, and a registry on this
-// machine's loopback that has them.
+// Package imagetest makes container images for tests, and runs a registry for them on loopback.
 package imagetest
 
 import (
@@ -30,8 +29,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Layer returns a layer's archive. An entry without a type is a file, or a
-// directory where its name ends in a slash.
+// Layer returns a layer's archive. An entry without a type is a file, or a directory if its name
+// ends in a slash.
 func Layer(t testing.TB, entries ...Entry) []byte {
 	t.Helper()
 	var archive bytes.Buffer
@@ -66,24 +65,24 @@ func Layer(t testing.TB, entries ...Entry) []byte {
 	return archive.Bytes()
 }
 
-// An Entry is one of a layer's.
+// An Entry is a file, directory or link in a layer.
 type Entry struct {
 	tar.Header
 	Content []byte
 }
 
-// File is an entry for a file.
+// File returns an entry for a file.
 func File(name, content string) Entry {
 	return Entry{Header: tar.Header{Name: name}, Content: []byte(content)}
 }
 
-// Kind is an entry of a type.
+// Kind returns an entry of a tar type.
 func Kind(kind byte, name, link string) Entry {
 	return Entry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: link}}
 }
 
-// Busybox are the entries of a layer with a shell and what belongs to it. It
-// skips the test where Debian's busybox-static isn't installed.
+// Busybox returns the entries of a layer with a shell and common tools. It skips the test if
+// Debian's busybox-static isn't installed.
 func Busybox(t testing.TB) []Entry {
 	t.Helper()
 	program, err := os.ReadFile("/bin/busybox")
@@ -118,13 +117,13 @@ func Of(t testing.TB, architecture string, config v1.Config, layers ...v1.Layer)
 	for i, l := range layers {
 		added[i].Layer = l
 	}
-	if image, err = mutate.Append(image, added...); err != nil { // one after the other, the time would be quadratic
+	if image, err = mutate.Append(image, added...); err != nil { // in one call: one by one the time would be quadratic
 		t.Fatal(err)
 	}
 	return image
 }
 
-// Gzip returns a layer's archive as registries mostly have it.
+// Gzip compresses a layer's archive, as most registries store it.
 func Gzip(t testing.TB, archive []byte) []byte {
 	t.Helper()
 	var small bytes.Buffer
@@ -138,7 +137,7 @@ func Gzip(t testing.TB, archive []byte) []byte {
 	return small.Bytes()
 }
 
-// Packed is a layer that registries have as these bytes.
+// Packed returns a layer that a registry stores as these bytes.
 func Packed(t testing.TB, archive, bytesThere []byte, kind types.MediaType) v1.Layer {
 	t.Helper()
 	diffID, _, err := v1.SHA256(bytes.NewReader(archive))
@@ -159,15 +158,15 @@ func (p packed) Uncompressed() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(p.archive)), nil
 }
 
-// A Registry is one on this machine.
+// A Registry is a registry on this machine.
 type Registry struct {
 	t    testing.TB
 	Host string // 127.0.0.1 and its port
-	Stop func() // ends it before the test ends
+	Stop func() // stops it before the test ends
 }
 
-// NewRegistry starts a registry, whose requests go through wrap unless that is
-// nil.
+// NewRegistry starts a registry until the test's end. Unless wrap is nil, its handler wraps the
+// registry's.
 func NewRegistry(t testing.TB, wrap func(http.Handler) http.Handler) *Registry {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -182,7 +181,7 @@ func NewRegistry(t testing.TB, wrap func(http.Handler) http.Handler) *Registry {
 	}}
 }
 
-// Push has the registry have an image, and returns a reference to it.
+// Push stores an image in the registry and returns a reference to it.
 func (r *Registry) Push(image v1.Image, repository string) string {
 	r.t.Helper()
 	ref, err := name.ParseReference(r.Host + "/" + repository)
@@ -195,8 +194,7 @@ func (r *Registry) Push(image v1.Image, repository string) string {
 	return ref.String()
 }
 
-// PushIndex has the registry have an index of images, and returns a reference to
-// it.
+// PushIndex stores an index of images in the registry and returns a reference to it.
 func (r *Registry) PushIndex(index v1.ImageIndex, repository string) string {
 	r.t.Helper()
 	ref, err := name.ParseReference(r.Host + "/" + repository)
@@ -209,7 +207,7 @@ func (r *Registry) PushIndex(index v1.ImageIndex, repository string) string {
 	return ref.String()
 }
 
-// Digest returns the digest of an image.
+// Digest returns an image's digest.
 func Digest(t testing.TB, image v1.Image) string {
 	t.Helper()
 	digest, err := image.Digest()
@@ -219,7 +217,7 @@ func Digest(t testing.TB, image v1.Image) string {
 	return digest.String()
 }
 
-// MessageOf returns what clients see of an error; "?" where it isn't for them.
+// MessageOf returns an error's message for clients; "?" if it has none.
 func MessageOf(err error) string {
 	var e *runtime.Error
 	if errors.As(err, &e) {

@@ -8,9 +8,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/lockfile"
 )
 
-// Machine gives a test to the end what the machine counts once for all, for example the
-// memory of its connections: the test fills or measures that, and waits until no other
-// test does, in any process. It needs sandboxes, too.
+// Machine gives a test exclusive use of the machine-wide accounts until its end, for example of the
+// memory of connections, so that it can fill or measure them. It waits until no other test has
+// that, in any process. The test also needs sandboxes.
 func Machine(t testing.TB) {
 	t.Helper()
 	Sandboxes(t)
@@ -21,5 +21,5 @@ func Machine(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Close() }) // which unlocks it
+	t.Cleanup(func() { _ = file.Close() }) // unlocks it
 }

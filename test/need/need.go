@@ -1,8 +1,7 @@
-// Package need selects tests by what they need beyond Go, a C compiler and a plain
-// user. The variable ROCKPOOL_TEST names what a run provides, for example "sandbox
-// nomad"; `make test` and its phases set it. A run that doesn't provide what a test
-// needs skips it, and names the command that runs it. A run that provides it fails
-// the test where the machine lacks it.
+// Package need selects tests by what they need in addition to Go, a C compiler and an ordinary
+// user. The variable ROCKPOOL_TEST names what a run provides, for example "sandbox nomad"; `make
+// test` and its phases set it. If a run doesn't provide what a test needs, the test is skipped,
+// with the command that runs it. If a run provides it but the machine lacks it, the test fails.
 package need
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/artifacts"
 )
 
-// commands run the tests that need each provision.
+// commands lists, for each provision, the command that runs the tests that need it.
 var commands = map[string]string{
 	"sandbox": "make test",
 	"program": "make test",
@@ -30,9 +29,8 @@ var commands = map[string]string{
 // program that scripts/needs installs for make test.
 func Sandboxes(t testing.TB) { t.Helper(); needs(t, "sandbox") }
 
-// Program marks a test that runs bin/rockpool as a process, or looks at what make
-// build embeds there. The race detector sees nothing of these, so its phase leaves
-// such tests out.
+// Program marks a test that runs bin/rockpool as a process, or reads the files that make build
+// embeds. The phase race leaves such tests out: the race detector doesn't see other processes.
 func Program(t testing.TB) { t.Helper(); needs(t, "program") }
 
 // Nomad marks a test that uses a real Nomad.
@@ -41,11 +39,10 @@ func Nomad(t testing.TB) { t.Helper(); needs(t, "nomad") }
 // GVisor marks a test that uses gVisor's runsc.
 func GVisor(t testing.TB) { t.Helper(); needs(t, "gvisor") }
 
-// Attacks marks a test that takes minutes, because it carries out the whole corpus
-// of attacks.
+// Attacks marks a test that takes minutes, because it runs the whole attack corpus.
 func Attacks(t testing.TB) { t.Helper(); needs(t, "attack") }
 
-// Chaos marks a test that kills servers for a while.
+// Chaos marks a test that kills servers for some time.
 func Chaos(t testing.TB) { t.Helper(); needs(t, "chaos") }
 
 // Provides reports whether ROCKPOOL_TEST names a provision.
@@ -69,9 +66,9 @@ func needs(t testing.TB, provision string) {
 	}
 }
 
-// Lacks fails a test of what the machine lacks although this run provides
-// sandboxes. It skips the test elsewhere, and in the virtual machine of make
-// test-vm, which has few programs and takes ours from ROCKPOOL_PROGRAMS.
+// Lacks fails a test if the machine lacks something although this run provides sandboxes. Otherwise
+// it skips the test. It also skips it in the virtual machine of make test-vm, which has few
+// programs and uses those in ROCKPOOL_PROGRAMS.
 func Lacks(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if Provides("sandbox") && os.Getenv("ROCKPOOL_PROGRAMS") == "" {
@@ -80,8 +77,8 @@ func Lacks(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// record notes among the artefacts that a test was skipped, or ran. scripts/test
-// compares both at the end of a whole run: each test must have run in some phase.
+// record adds the test to the list of skipped tests, or of those that ran, among the artifacts. At
+// the end of a complete run scripts/test compares both: each test must have run in some phase.
 func record(t testing.TB, as string) {
 	t.Helper()
 	if artifacts.Root() == "" {

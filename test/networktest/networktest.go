@@ -1,6 +1,5 @@
-// Package networktest has, for tests, a machine with networks around it: all of
-// it in network namespaces of the test's own, so that nothing leaves the real
-// machine and nothing on it is changed.
+// Package networktest gives a test a machine with networks around it. All of them are network
+// namespaces of the test, so that nothing leaves the real machine or changes it.
 package networktest
 
 import (
@@ -30,11 +29,11 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// alone names the variable of a test's second process.
+// alone is the variable that marks a test's second process.
 const alone = "ROCKPOOL_TEST_ALONE"
 
-// Alone runs the test again in a process with a network namespace of its own,
-// and reports whether this is that process; else the test has run.
+// Alone runs the test again in a process with its own network namespace. It returns true in that
+// process, and false in the first process, where the test is done.
 func Alone(t *testing.T) bool {
 	t.Helper()
 	need.Sandboxes(t)
@@ -62,7 +61,7 @@ func Alone(t *testing.T) bool {
 	return false
 }
 
-// Addresses in the networks around the machine. Each answers at [Port].
+// Addresses in the networks around the machine. A server answers at [Port] of each.
 const (
 	Public4  = "20.0.0.2"
 	Other4   = "20.0.0.3"
@@ -81,14 +80,13 @@ const (
 	MachineLAN4    = "192.168.77.1"
 )
 
-// A World is a machine, the test's process, and what is around it.
+// A World is a machine, represented by the test's process, and the networks around it.
 type World struct {
 	Outside  *Host
-	Received func(text string) bool // whether a datagram of this text came outside
+	Received func(text string) bool // whether a datagram with this text arrived outside
 }
 
-// New makes the world. What listens at [Port] anywhere says what its address is
-// to who connects or sends something.
+// New makes the world. Every server at [Port] answers with its address.
 func New(t testing.TB) *World {
 	t.Helper()
 	w := &World{Outside: NewHost(t)}
@@ -105,7 +103,7 @@ func New(t testing.TB) *World {
 			"8.8.8.8/32", "2606:4700::1/128", "100.64.7.7/32", "172.16.7.7/32", "10.7.7.7/32", "198.18.7.7/32", "168.63.129.16/32", "192.0.2.7/32", "224.0.0.0/4",
 			"2002:c0a8:4d02::1/128", "64:ff9b::c0a8:4d02/128", "2001::7/128", "fd00:ec2::254/128")
 	})
-	// All that has no network of its own is outside too.
+	// Hosts without a network of their own are outside too.
 	out, err := netlink.LinkByName("out0")
 	check(t, err)
 	for _, to := range []string{Public4, Public6} {
@@ -162,14 +160,14 @@ func address(t testing.TB, name string, all ...string) {
 	check(t, netlink.LinkSetUp(link))
 }
 
-// A Host is a network namespace, held by a process that sleeps.
+// A Host is a network namespace. A sleeping process keeps it alive.
 type Host struct {
 	t   testing.TB
 	PID int
 	ns  netns.NsHandle
 }
 
-// NewHost makes one without links.
+// NewHost makes a host without links.
 func NewHost(t testing.TB) *Host {
 	t.Helper()
 	cmd := exec.Command("sleep", "3600") // longer than tests may take
@@ -182,7 +180,7 @@ func NewHost(t testing.TB) *Host {
 	return HostOf(t, cmd.Process.Pid)
 }
 
-// HostOf returns the network namespace that a process is in.
+// HostOf returns the network namespace of a process.
 func HostOf(t testing.TB, pid int) *Host {
 	t.Helper()
 	ns, err := netns.GetFromPid(pid)
@@ -193,8 +191,8 @@ func HostOf(t testing.TB, pid int) *Host {
 	return h
 }
 
-// Do calls a function in the namespace. Sockets that it makes stay there. What
-// all calls send goes through the kernel on the same processor, so in its order.
+// Do calls a function in the namespace. Sockets that it opens stay in the namespace. All calls run
+// on the same processor, so that the kernel handles their packets in order.
 func (h *Host) Do(f func()) {
 	h.t.Helper()
 	finished := false
@@ -225,23 +223,23 @@ func pin() error {
 	return unix.SchedSetaffinity(0, &first)
 }
 
-// Serve has the host answer at a port.
+// Serve starts a server on the host at a port.
 func (h *Host) Serve(port int) (received func(text string) bool) {
 	h.Do(func() { received = NewServer(h.t, port) })
 	return received
 }
 
-// Ask returns what is said at an address, or why nothing is. It waits for either;
-// see [Host.Send] for questions that nobody answers.
+// Ask returns the answer of a server, or why there is none. It waits for either. Use [Host.Send]
+// for probes that nothing answers.
 func (h *Host) Ask(protocol, to string, port int) (said string, err error) {
 	h.Do(func() { said, err = Ask(protocol, to, port) })
 	return said, err
 }
 
-// silence is how long a connection that nobody refuses is waited for.
+// silence is the time to wait for a connection that is neither accepted nor refused.
 const silence = 2 * time.Second
 
-// Silent reports whether nothing comes back from an address.
+// Silent reports whether an address doesn't answer.
 func (h *Host) Silent(to string) (silent bool) {
 	h.Do(func() {
 		conn, err := net.DialTimeout("tcp", net.JoinHostPort(to, strconv.Itoa(Port)), silence)
@@ -253,8 +251,8 @@ func (h *Host) Silent(to string) (silent bool) {
 	return silent
 }
 
-// Refuses reports whether the kernel can refuse what it denies a link: it has
-// CONFIG_NFT_REJECT_NETDEV. The test's machine has the table for no moment.
+// Refuses reports whether the kernel can refuse packets of a link, which needs
+// CONFIG_NFT_REJECT_NETDEV. The machine's own tables don't change, not even for a moment.
 func Refuses(t testing.TB) bool {
 	t.Helper()
 	conn, err := nftables.New()
@@ -270,7 +268,7 @@ func Refuses(t testing.TB) bool {
 	return err == nil
 }
 
-// Ask asks from where the test is.
+// Ask is [Host.Ask] from the test's own namespace.
 func Ask(protocol, to string, port int) (string, error) {
 	conn, err := net.DialTimeout(protocol, net.JoinHostPort(to, strconv.Itoa(port)), wait.Limit)
 	if err != nil {
@@ -286,8 +284,8 @@ func Ask(protocol, to string, port int) (string, error) {
 	return string(answer[:n]), err
 }
 
-// NewServer answers TCP and UDP at a port of all addresses, with who asked.
-// Connections can do more; see Stream.
+// NewServer answers TCP and UDP at a port of all addresses with the client's address. Connections
+// can do more; see Stream.
 func NewServer(t testing.TB, port int) (received func(text string) bool) {
 	t.Helper()
 	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{Port: port})
@@ -346,8 +344,7 @@ func NewServer(t testing.TB, port int) (received func(text string) bool) {
 	}
 }
 
-// Stream returns how long it takes to send so many bytes to an address, or to
-// receive them from there.
+// Stream returns the time to send this many bytes to an address, or to receive them.
 func (h *Host) Stream(to string, bytes int64, send bool) (took time.Duration, err error) {
 	h.Do(func() {
 		var conn net.Conn
@@ -363,7 +360,7 @@ func (h *Host) Stream(to string, bytes int64, send bool) (took time.Duration, er
 			_, _ = conn.Write([]byte("drain"))
 			_, _ = io.CopyN(conn, zeros{}, bytes)
 			_ = conn.(*net.TCPConn).CloseWrite()
-			_, err = io.ReadAll(conn) // all has come
+			_, err = io.ReadAll(conn) // everything has arrived
 		}
 		took = time.Since(began)
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Policy is what Rockpool needs to be allowed, in the namespace default: the
-// policy of docs/guides/nomad.md.
+// Policy is the policy that Rockpool needs in the namespace default: the one of
+// docs/guides/nomad.md.
 //
 //go:embed policy.hcl
 var Policy string
 
-// makeToken makes the token of the tests, and the one of which it is made.
+// makeToken makes the tests' token, and the management token that it needs.
 func (n *Nomad) makeToken(ctx context.Context) error {
 	err := try(ctx, n.server, "no leader", func() error {
 		_, _, err := n.api.ACLTokens().BootstrapOpts(n.management, nil)
@@ -30,8 +30,8 @@ func (n *Nomad) makeToken(ctx context.Context) error {
 	return err
 }
 
-// TokenWith returns the secret of a token for one test, with a policy that is written for
-// the namespace default.
+// TokenWith returns the secret of a token for one test, with a policy written for the namespace
+// default.
 func (n *Nomad) TokenWith(t testing.TB, policy string) string {
 	t.Helper()
 	token, err := n.tokenWith(uuid.NewString(), policy)

@@ -20,12 +20,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// What the agent guarantees as a task is shown here on each driver, through a
-// real alloc exec; what it does there package nomad's tests show.
+// These tests show the agent's guarantees as a task of each driver, through a
+// real alloc exec. The tests of package nomad show the rest.
 
 var drivers = Shared{Options: Options{Drivers: []string{"raw_exec", "exec", "docker"}}}
 
-func TestTheAgentIsATaskOfEachDriver(t *testing.T) {
+// TestAgentRunsAsATaskOfEachDriver shows the agent's guarantees as a task of each driver, through a
+// real alloc exec. The tests of package nomad show the agent's other guarantees there.
+func TestAgentRunsAsATaskOfEachDriver(t *testing.T) {
 	n := drivers.Nomad(t)
 	files, err := embedded.NewFiles()
 	if err != nil {
@@ -58,7 +60,7 @@ func TestTheAgentIsATaskOfEachDriver(t *testing.T) {
 					t.Errorf("%s\n got %q\nwant %q", script, got, want)
 				}
 			}
-			// Left by its execution in a session of its own: gone with it.
+			// Started in another session by its execution: it ends with the execution.
 			shell(t, c, "(setsid sleep 4000 &); exec sleep 0.1")
 			if got := shell(t, c, "ps -e | grep -c 'sleep$'"); got != "0\n" {
 				t.Errorf("%s processes were left", got)
@@ -101,8 +103,8 @@ func agentJob(driver, url, sum string) *api.Job {
 	return job
 }
 
-// openBridge opens a bridge to the agent. Nomad may say that a task runs before it
-// takes an exec for it.
+// openBridge opens a bridge to the agent. Nomad may report a task as running before it accepts an
+// exec for it.
 func openBridge(t *testing.T, client *api.Client, driver string, allocation *api.Allocation) (c *bridge.Client) {
 	t.Helper()
 	var ended <-chan error
@@ -128,13 +130,13 @@ func openBridge(t *testing.T, client *api.Client, driver string, allocation *api
 	return c
 }
 
-// newBridge opens a bridge through alloc exec, whose end comes from the channel.
+// newBridge opens a bridge through alloc exec. The channel gets the exec's end.
 func newBridge(t *testing.T, client *api.Client, driver string, allocation *api.Allocation) (*bridge.Client, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	command := []string{"/local/" + embedded.ArchivedName, "bridge"}
 	if driver == "raw_exec" {
-		command[0] = "local/" + embedded.ArchivedName // in the task's directory, where an exec begins there
+		command[0] = "local/" + embedded.ArchivedName // in the task's directory, where an exec begins
 	}
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -169,7 +171,7 @@ func (e exchange) Close() error {
 	return errors.Join(e.in.Close(), e.PipeReader.Close())
 }
 
-// shell runs a script, and returns what it printed.
+// shell runs a script and returns its output.
 func shell(t *testing.T, c *bridge.Client, script string) string {
 	t.Helper()
 	conn, err := c.Dial(t.Context())

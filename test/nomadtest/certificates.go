@@ -15,13 +15,12 @@ import (
 	"time"
 )
 
-// files are where certificates and keys are.
+// files are the paths of certificates and keys.
 type files struct {
 	ca, serverCert, serverKey, clientCert, clientKey string
 }
 
-// makeCertificates makes an authority, and certificates by it for an agent and
-// for a client.
+// makeCertificates makes an authority, and certificates of an agent and of a client.
 func makeCertificates(dir string) (*files, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -40,7 +39,7 @@ func makeCertificates(dir string) (*files, error) {
 		return nil, err
 	}
 	i := &issuer{authority: authority, key: key}
-	// What Nomad asks of a server's name is the region's.
+	// Nomad requires the region in a server's name.
 	server := certificate("server.global.nomad", "server.global.nomad", "client.global.nomad", "localhost")
 	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	err = errors.Join(
@@ -76,8 +75,7 @@ func (i *issuer) make(c *x509.Certificate, certPath, keyPath string) error {
 	return i.issue(c, key, certPath, keyPath)
 }
 
-// issue signs a certificate for a key, and writes both; no key where keyPath is
-// empty.
+// issue signs a certificate for a key and writes both. It writes no key if keyPath is empty.
 func (i *issuer) issue(c *x509.Certificate, key *ecdsa.PrivateKey, certPath, keyPath string) error {
 	der, err := x509.CreateCertificate(rand.Reader, c, i.authority, &key.PublicKey, i.key)
 	if err != nil {

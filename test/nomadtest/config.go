@@ -10,21 +10,21 @@ import (
 
 type object = map[string]any
 
-// writeConfigs writes the configuration of server and client, as JSON, in which
-// every path can be told.
+// writeConfigs writes the configurations of server and client as JSON, in which every path can be
+// quoted.
 func (n *Nomad) writeConfigs() error {
 	ports := n.slot.ports
 	server := n.config("server", ports.server)
-	// With the default of 5 the first leader takes 17 s.
+	// With the default of 5 the first election takes 17 s.
 	server["server"] = object{"enabled": true, "bootstrap_expect": 1, "raft_multiplier": 1}
 	return errors.Join(n.write("server.json", server), n.writeClient("client", ports.client), n.writeClient("second", ports.second))
 }
 
-// writeClient writes the configuration of a client of that name.
+// writeClient writes the configuration of the client with this name.
 func (n *Nomad) writeClient(name string, at agentPorts) error {
 	ports := n.slot.ports
 	client := n.config(name, at)
-	// Fingerprints of clouds ask addresses that don't answer.
+	// Fingerprints of clouds send requests to addresses that don't answer.
 	denied := "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
 	if len(n.options.Networks) == 0 {
 		denied += ",cni"
@@ -41,7 +41,7 @@ func (n *Nomad) writeClient(name string, at agentPorts) error {
 			"driver.allowlist":     strings.Join(n.options.Drivers, ","),
 			"fingerprint.denylist": denied,
 		},
-		// Nomad's own copies most of the machine into each task: 20 s.
+		// The default copies most of the machine into each task, which takes 20 s.
 		"chroot_env": object{n.root(): "/"},
 	}
 	client["plugin"] = []object{
@@ -49,7 +49,7 @@ func (n *Nomad) writeClient(name string, at agentPorts) error {
 		{"docker": object{"config": object{
 			"endpoint": n.dockerHost(),
 			"volumes":  object{"enabled": n.options.Volumes},
-			// The image is there from the start, and stays.
+			// The image exists from the start, and stays.
 			"gc":          object{"image": false},
 			"infra_image": pauseImage,
 		}}},
@@ -57,7 +57,7 @@ func (n *Nomad) writeClient(name string, at agentPorts) error {
 	return n.write(name+".json", client)
 }
 
-// writeNetworks writes CNI's configurations.
+// writeNetworks writes the CNI configurations.
 func (n *Nomad) writeNetworks() error {
 	if err := os.Mkdir(n.path("cni"), 0o700); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (n *Nomad) writeNetworks() error {
 	return nil
 }
 
-// config is what both have.
+// config returns the settings that server and client share.
 func (n *Nomad) config(name string, ports agentPorts) object {
 	loopback := "127.0.0.1"
 	config := object{

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// startDocker starts a Docker daemon of its own, without networks, and makes
-// Image of the tests' root file system.
+// startDocker starts a Docker daemon for the tests, without networks, and makes Image from the
+// tests' root file system.
 func (n *Nomad) startDocker(ctx context.Context) error {
 	daemon, err := exec.LookPath("dockerd")
 	if err != nil {
@@ -31,7 +31,7 @@ func (n *Nomad) startDocker(ctx context.Context) error {
 		text, _ := os.ReadFile(n.docker.log)
 		return fmt.Errorf("%w\n%s", err, text)
 	}
-	// What holds a group's network; Nomad's own is in a registry.
+	// Holds the network of a group. Nomad's own image would have to be pulled.
 	pause := n.dockerCommand(ctx, "import", "--change", `ENTRYPOINT ["/bin/sleep", "2147483647"]`, "-", pauseImage)
 	return errors.Join(
 		n.load(ctx, n.dockerCommand(ctx, "import", "-", Image)), n.load(ctx, pause),
@@ -44,7 +44,8 @@ func (n *Nomad) startDocker(ctx context.Context) error {
 // pauseImage holds the networks of groups of containers.
 const pauseImage = "rockpool-test-pause:1"
 
-// load has a command of Docker's read the tests' root file system, as options of tar say.
+// load sends the tests' root file system to a command of Docker as a tar archive with these
+// options.
 func (n *Nomad) load(ctx context.Context, load *exec.Cmd, options ...string) (err error) {
 	pack := exec.CommandContext(ctx, "tar", append(options, "-C", n.root(), "-c", ".")...)
 	if load.Stdin, err = pack.StdoutPipe(); err != nil {
@@ -80,7 +81,7 @@ func (n *Nomad) dockerReady(ctx context.Context) error {
 	}
 }
 
-// stopDocker ends the daemon and what runs in it.
+// stopDocker stops the daemon and its containers.
 func (n *Nomad) stopDocker() error {
 	if n.docker.ended == nil {
 		return nil
@@ -89,7 +90,7 @@ func (n *Nomad) stopDocker() error {
 	defer cancel()
 	left, err := n.containers(ctx)
 	if err == nil && len(left) > 0 {
-		// It fails where Nomad's client removes one at the same time. Those that are left count.
+		// It fails if Nomad's client removes a container at the same time. Containers that are left count.
 		out, removing := n.dockerCommand(ctx, append([]string{"rm", "-f"}, left...)...).CombinedOutput()
 		if left, err = n.containers(ctx); err == nil && len(left) > 0 {
 			err = fmt.Errorf("containers that are left: %v: %w: %s", left, removing, out)
@@ -98,7 +99,7 @@ func (n *Nomad) stopDocker() error {
 	return errors.Join(err, n.docker.signal(syscall.SIGTERM))
 }
 
-// containers returns the ids of all that there are.
+// containers returns the ids of all containers.
 func (n *Nomad) containers(ctx context.Context) ([]string, error) {
 	out, err := n.dockerCommand(ctx, "ps", "-aq").Output()
 	return strings.Fields(string(out)), err

@@ -13,11 +13,10 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Kill ends server and client as SIGKILL does. Tasks run on.
+// Kill kills server and client with SIGKILL. Tasks keep running.
 func (n *Nomad) Kill() error { return errors.Join(n.KillClient(), n.KillServer()) }
 
-// Restart starts both again, with the same data and ports, and waits until they
-// are ready.
+// Restart starts both again with the same data and ports, and waits until they are ready.
 func (n *Nomad) Restart(ctx context.Context) error {
 	if err := n.RestartServer(ctx); err != nil {
 		return err
@@ -25,10 +24,10 @@ func (n *Nomad) Restart(ctx context.Context) error {
 	return n.RestartClient(ctx)
 }
 
-// KillServer ends the server, and with it the API at Address, as SIGKILL does.
+// KillServer kills the server with SIGKILL, and so the API at Address.
 func (n *Nomad) KillServer() error { return n.server.kill() }
 
-// RestartServer starts it again, and waits until it leads.
+// RestartServer starts the server again, and waits until it is the leader.
 func (n *Nomad) RestartServer(ctx context.Context) error {
 	if err := n.server.start(); err != nil {
 		return err
@@ -36,13 +35,13 @@ func (n *Nomad) RestartServer(ctx context.Context) error {
 	return n.serverReady(ctx)
 }
 
-// KillClient ends the client, the node on which tasks run, as SIGKILL does.
+// KillClient kills the client with SIGKILL: the node that runs the tasks.
 func (n *Nomad) KillClient() error { return errors.Join(n.client.kill(), n.second.kill()) }
 
-// AddClient starts a second client, another node on the same machine, and waits
-// until it is ready. KillClient ends both; RestartClient starts both again.
+// AddClient starts a second client, another node on the same machine, and waits until it is ready.
+// KillClient then kills both; RestartClient starts both.
 func (n *Nomad) AddClient(ctx context.Context) error {
-	if err := os.Mkdir(n.path("second"), 0o711); err != nil { // see open
+	if err := os.Mkdir(n.path("second"), 0o711); err != nil { // see Open
 		return err
 	}
 	n.second = &process{binary: n.client.binary, args: []string{"agent", "-config", n.path("second.json")}, log: n.path("second.log")}
@@ -54,7 +53,7 @@ func (n *Nomad) AddClient(ctx context.Context) error {
 
 func (n *Nomad) secondReady(ctx context.Context) error {
 	return try(ctx, n.second, "the second client isn't ready", func() error {
-		if !strings.Contains(n.second.said(), "node registration complete") { // a node that was ready before is still said to be
+		if !strings.Contains(n.second.said(), "node registration complete") { // a node that was ready before is still listed as ready
 			return errors.New("the node isn't registered")
 		}
 		nodes, _, err := n.api.Nodes().List(nil)
@@ -71,8 +70,7 @@ func (n *Nomad) secondReady(ctx context.Context) error {
 	})
 }
 
-// RestartClient starts it again, and waits until its node takes tasks for each
-// driver.
+// RestartClient starts the client again, and waits until its node accepts tasks for each driver.
 func (n *Nomad) RestartClient(ctx context.Context) error {
 	if err := n.client.start(); err != nil {
 		return err
@@ -83,11 +81,11 @@ func (n *Nomad) RestartClient(ctx context.Context) error {
 	return errors.Join(n.second.start(), n.clientReady(ctx), n.secondReady(ctx))
 }
 
-// KillDocker ends the Docker daemon of both clients, as SIGKILL does. Containers run on until it
+// KillDocker kills the Docker daemon of both clients with SIGKILL. Containers keep running until it
 // is started again.
 func (n *Nomad) KillDocker() error { return n.docker.kill() }
 
-// RestartDocker starts it again, and waits until it answers.
+// RestartDocker starts the daemon again, and waits until it answers.
 func (n *Nomad) RestartDocker(ctx context.Context) error {
 	if err := n.docker.start(); err != nil {
 		return err
@@ -98,10 +96,10 @@ func (n *Nomad) RestartDocker(ctx context.Context) error {
 // SignalServer sends the server a signal that doesn't end it: SIGSTOP or SIGCONT.
 func (n *Nomad) SignalServer(signal syscall.Signal) error { return n.server.send(signal) }
 
-// SignalClient sends the client one.
+// SignalClient sends the client such a signal.
 func (n *Nomad) SignalClient(signal syscall.Signal) error { return n.client.send(signal) }
 
-// serverReady waits until the server leads, and has its keys.
+// serverReady waits until the server is the leader and has its keys.
 func (n *Nomad) serverReady(ctx context.Context) error {
 	return try(ctx, n.server, "the server isn't ready", func() error {
 		keys, _, err := n.api.Keyring().List(nil)
@@ -114,7 +112,7 @@ func (n *Nomad) serverReady(ctx context.Context) error {
 
 func (n *Nomad) clientReady(ctx context.Context) error {
 	return try(ctx, n.client, "the client isn't ready", func() error {
-		// A node that was ready before is still said to be.
+		// A node that was ready before is still listed as ready.
 		if !strings.Contains(n.client.said(), "node registration complete") {
 			return errors.New("the node isn't registered")
 		}
@@ -139,18 +137,18 @@ func (n *Nomad) clientReady(ctx context.Context) error {
 	})
 }
 
-// Unwedge reports whether the error of an exec says that the task hasn't begun, and
-// then has Nomad's client look again. An exec in the moment in which a task begins
-// can leave the client believing so for good: see warm.go of package nomad.
+// Unwedge reports whether an exec's error says that the task hasn't started, and then makes Nomad's
+// client check again. An exec in the moment in which a task starts can leave the client in that
+// belief permanently: see warm.go of package nomad.
 func Unwedge(client *api.Client, allocation *api.Allocation, task string, err error) bool {
 	if err == nil || !strings.Contains(err.Error(), "not started yet") {
 		return false
 	}
-	_ = client.Allocations().Signal(allocation, nil, task, "SIGCONT") // it may not have begun indeed
+	_ = client.Allocations().Signal(allocation, nil, task, "SIGCONT") // it may really not have started
 	return true
 }
 
-// try tries until there is no error, the process ends, or patience does.
+// try retries until there is no error, the process ends, or patience is over.
 func try(ctx context.Context, p *process, what string, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -1,10 +1,10 @@
-// Package nomadtest runs a real Nomad for tests: a server and a client, on
-// loopback, with data, ports, drivers and users of their own. Whatever it started
-// is gone after Close, also what its tasks started. It needs root.
+// Package nomadtest runs a real Nomad for tests: a server and a client on loopback, with their own
+// data, ports, drivers and users. Close removes everything that they and their tasks started. It
+// needs root.
 //
-// They are two processes, as in a cluster, and the client's begins when the
-// server leads and can sign: in one, the client's first registration mostly
-// comes too early, and its next 15 to 30 s later.
+// Server and client are two processes, as in a cluster. The client starts when the server is the
+// leader and can sign. In one process, the client's first registration mostly comes too early, and
+// the next one 15 to 30 s later.
 package nomadtest
 
 import (
@@ -26,55 +26,53 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// patience is how long each of them may take to be ready: together it is 3 s on a
-// quiet machine.
+// patience is the time in which each process must be ready. Together they take 3 s on a quiet
+// machine.
 const patience = 2 * time.Minute
 
-// Image is what Docker knows where the driver "docker" is on: the programs that
-// the tasks of the driver "exec" find, too.
+// Image is an image that Docker has if the driver "docker" is enabled. It has the same programs as
+// tasks of the driver "exec".
 const Image = "rockpool-test:1"
 
 // BareImage is Image without /bin/sh.
 const BareImage = "rockpool-test-bare:1"
 
-// ConfiguredImage is Image with variables, a PATH, a working directory, a user and a volume of its own.
+// ConfiguredImage is Image with its own variables, PATH, working directory, user and volume.
 const ConfiguredImage = "rockpool-test-configured:1"
 
-// Options say how a Nomad is set up. The zero value has the driver raw_exec, and
-// neither users nor certificates.
+// Options configure a Nomad. The zero value has the driver raw_exec, and neither users nor
+// certificates.
 type Options struct {
-	// Drivers are those that are on: raw_exec, exec, docker. Default: raw_exec.
+	// Drivers are the enabled drivers: raw_exec, exec, docker. Default: raw_exec.
 	Drivers []string
-	// ACL has Nomad demand tokens; Token is one with the policy of docs/guides/nomad.md.
+	// ACL makes Nomad require tokens. Token returns one with the policy of docs/guides/nomad.md.
 	ACL bool
-	// TLS has Nomad demand certificates, of an authority of its own.
+	// TLS makes Nomad require certificates of its own authority.
 	TLS bool
-	// Namespace is made, and what the policy is about. Default: default.
+	// Namespace is created, and the policy is for it. Default: default.
 	Namespace string
 	// Connections is http_max_conns_per_client. Default: 2000; Nomad's own is 100.
 	Connections int
-	// Programs are more of the machine's programs that tasks of the drivers exec
-	// and docker find.
+	// Programs are additional programs of this machine for tasks of the drivers exec and docker.
 	Programs []string
-	// Files are more of the machine's files, absolute paths, that these tasks find
-	// at the same place.
+	// Files are additional files of this machine, as absolute paths, for these tasks.
 	Files []string
 
-	// Networks are CNI's configurations by the names of their files; with any, the
-	// client has bridges and CNI's plugins of Debian's package containernetworking-plugins.
+	// Networks are CNI configurations by file name. With any, the client has bridges, and CNI's plugins
+	// of Debian's package containernetworking-plugins.
 	Networks map[string]string
 
-	// Volumes lets jobs of docker mount volumes.
+	// Volumes allows jobs of the driver docker to mount volumes.
 	Volumes bool
 }
 
-// A Nomad is one that runs. Its methods are for one goroutine at a time.
+// A Nomad is a running Nomad. Its methods aren't safe for concurrent use.
 type Nomad struct {
 	options    Options
-	dir        string // everything of it is below
+	dir        string // parent of all its files
 	slot       *slot
-	files      *files   // certificates, where there are any
-	server     *process // these three may be nil, or not have been started
+	files      *files   // certificates, if there are any
+	server     *process // these three may be nil, or not started
 	client     *process
 	second     *process // another client
 	docker     *process
@@ -83,8 +81,8 @@ type Nomad struct {
 	token      string
 }
 
-// Start starts a Nomad for one test, and ends it with the test. What it logged
-// is shown where the test fails.
+// Start starts a Nomad for one test, and stops it at the test's end. If the test fails, it prints
+// Nomad's log.
 func Start(t testing.TB, o Options) *Nomad {
 	t.Helper()
 	need.Nomad(t)
@@ -103,8 +101,8 @@ func Start(t testing.TB, o Options) *Nomad {
 	return n
 }
 
-// A Shared starts a Nomad when the first test of a package asks for it: a
-// variable of the package, closed by its TestMain.
+// A Shared starts a Nomad for the first test of a package that uses it. It is a variable of the
+// package; the package's TestMain closes it.
 type Shared struct {
 	Options Options
 
@@ -113,7 +111,7 @@ type Shared struct {
 	err   error
 }
 
-// Nomad returns the one that the package's tests share.
+// Nomad returns the Nomad that the package's tests share.
 func (s *Shared) Nomad(t testing.TB) *Nomad {
 	t.Helper()
 	need.Nomad(t)
@@ -124,7 +122,7 @@ func (s *Shared) Nomad(t testing.TB) *Nomad {
 	return s.nomad
 }
 
-// Close ends it, if it was started.
+// Close stops the Nomad, if it was started.
 func (s *Shared) Close() error {
 	if s.nomad == nil {
 		return nil
@@ -132,8 +130,8 @@ func (s *Shared) Close() error {
 	return s.nomad.Close()
 }
 
-// Open starts a Nomad, and waits until it takes jobs for each of its drivers.
-// Whoever calls it must call Close.
+// Open starts a Nomad, and waits until it accepts jobs for each of its drivers. The caller must
+// call Close.
 func Open(ctx context.Context, o Options) (*Nomad, error) {
 	if len(o.Drivers) == 0 {
 		o.Drivers = []string{"raw_exec"}
@@ -163,11 +161,11 @@ func (n *Nomad) open(ctx context.Context) error {
 	if n.dir, err = os.MkdirTemp("", "rockpool-nomad-"); err != nil {
 		return err
 	}
-	// Tasks are below, and those of unprivileged users come through.
+	// Tasks of unprivileged users pass through this directory.
 	if err := os.Chmod(n.dir, 0o711); err != nil {
 		return err
 	}
-	// So do commands of raw_exec tasks, to their own directories.
+	// So do commands of raw_exec tasks.
 	if err := os.Mkdir(n.path("client"), 0o711); err != nil {
 		return err
 	}
@@ -222,19 +220,19 @@ func (n *Nomad) open(ctx context.Context) error {
 	return n.RestartClient(ctx)
 }
 
-// build returns Nomad's binary.
+// build returns the path of Nomad's binary.
 func build(ctx context.Context) (string, error) {
 	here, err := source()
 	if err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(here, "../../scripts/nomad"))
-	cmd.Stderr = os.Stderr // it may take minutes, and says so
+	cmd.Stderr = os.Stderr // it may take minutes, and prints that
 	out, err := cmd.Output()
 	return strings.TrimSpace(string(out)), err
 }
 
-// Address is the URL of its API.
+// Address returns the URL of its API.
 func (n *Nomad) Address() string {
 	scheme := "http"
 	if n.options.TLS {
@@ -243,24 +241,23 @@ func (n *Nomad) Address() string {
 	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, n.slot.ports.server.http)
 }
 
-// Spare is an address for a server that has to say where it is before it listens:
-// nobody else takes it until Close.
+// Spare returns an address for a server that must know its address before it listens. Nothing else
+// gets it until Close.
 func (n *Nomad) Spare() string { return address(n.slot.ports.spare) }
 
-// Dir has everything of it: what its tasks are is in client/alloc below.
+// Dir returns the parent of all its files. Tasks have theirs in client/alloc below it.
 func (n *Nomad) Dir() string { return n.dir }
 
-// Namespace is the one that its policy is about.
+// Namespace returns the namespace of its policy.
 func (n *Nomad) Namespace() string { return n.options.Namespace }
 
-// Token is the secret of a token that has Policy only; empty without ACL.
+// Token returns the secret of a token with Policy only; empty without ACL.
 func (n *Nomad) Token() string { return n.token }
 
-// ManagementToken is the secret of one that may do anything; empty without ACL.
+// ManagementToken returns the secret of a token without restrictions; empty without ACL.
 func (n *Nomad) ManagementToken() string { return n.management }
 
-// TLS names the files for a client: the authority's certificate, its own, its
-// key; empty without TLS.
+// TLS returns a client's files: the authority's certificate, its own, its key; empty without TLS.
 func (n *Nomad) TLS() (ca, cert, key string) {
 	if n.files == nil {
 		return "", "", ""
@@ -268,7 +265,7 @@ func (n *Nomad) TLS() (ca, cert, key string) {
 	return n.files.ca, n.files.clientCert, n.files.clientKey
 }
 
-// Config returns what a client of this Nomad needs, with this token.
+// Config returns the settings of a client of this Nomad with a token.
 func (n *Nomad) Config(token string) *api.Config {
 	ca, cert, key := n.TLS()
 	return &api.Config{
@@ -277,13 +274,13 @@ func (n *Nomad) Config(token string) *api.Config {
 	}
 }
 
-// API is a client that may do anything.
+// API returns a client without restrictions.
 func (n *Nomad) API() *api.Client { return n.api }
 
-// tail is how many bytes of a log are shown.
+// tail is how many bytes of a log are printed.
 const tail = 16 << 10
 
-// Log returns the end of what the server and the client logged.
+// Log returns the end of the logs of server and client.
 func (n *Nomad) Log() string {
 	var text strings.Builder
 	for _, name := range []string{"server.log", "client.log"} {
@@ -293,7 +290,7 @@ func (n *Nomad) Log() string {
 	return text.String()
 }
 
-// Close ends it with everything that it started.
+// Close stops Nomad and everything that it started.
 func (n *Nomad) Close() error {
 	var errs []error
 	if n.api != nil {

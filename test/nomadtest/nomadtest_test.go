@@ -57,7 +57,7 @@ func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
 		t.Log(driver, "runs")
 	}
 	before := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
-	// A task runs before it has started its second process.
+	// A task is running before it has started its second process.
 	wait.For(t, "two agents, two executors, three tasks of two processes each and their logmons run", func() bool {
 		return len(before.processes()) >= 13 && before.logmons() == 3
 	})
@@ -106,7 +106,7 @@ func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestNomadWithACLAndTLSTakesOnlyWhatThePolicySays(t *testing.T) {
+func TestNomadWithACLAndTLSAllowsOnlyThePolicy(t *testing.T) {
 	a := Start(t, Options{ACL: true, TLS: true, Namespace: "other"})
 	client, err := api.NewClient(a.Config(a.Token()))
 	if err != nil {
@@ -155,14 +155,14 @@ func TestNomadWithACLAndTLSTakesOnlyWhatThePolicySays(t *testing.T) {
 	}
 }
 
-func TestWhatATestLeftBehindIsRemoved(t *testing.T) {
+func TestLeftoversOfATestAreRemoved(t *testing.T) {
 	a := Start(t, Options{})
 	running(t, a.API(), register(t, a.API(), "raw_exec"))
 	left := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
 	if err := a.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// As if this process had died: the slot is free, and says whose it was.
+	// As if this process had died: the slot is free, and names the dead holder.
 	at := a.slot.file.Name()
 	number, err := strconv.Atoi(filepath.Base(at))
 	if err != nil {
@@ -177,7 +177,7 @@ func TestWhatATestLeftBehindIsRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s != nil { // else another test has it, and removes what was left
+		if s != nil { // nil: another test has it, and removes what was left
 			s.usable()
 			if err := s.free(); err != nil {
 				t.Fatal(err)
@@ -188,7 +188,7 @@ func TestWhatATestLeftBehindIsRemoved(t *testing.T) {
 	})
 }
 
-// TestTheCommandLeavesNothing ends `make nomad` in each way in which somebody ends it.
+// TestTheCommandLeavesNothing ends `make nomad` in each way in which a user can end it.
 func TestTheCommandLeavesNothing(t *testing.T) {
 	need.Nomad(t)
 	program := filepath.Join(t.TempDir(), "nomadtest")
@@ -205,12 +205,12 @@ func TestTheCommandLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			goruntime.LockOSThread() // whose end is the parent's death
+			goruntime.LockOSThread() // its end is the parent's death
 			defer goruntime.UnlockOSThread()
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = cmd.Process.Kill() }() // it has ended, unless this failed
+			defer func() { _ = cmd.Process.Kill() }() // it has ended, unless the test failed
 			address := ""
 			for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
 				_, address, _ = strings.Cut(lines.Text(), "NOMAD_ADDR=")
@@ -246,7 +246,7 @@ func TestTheCommandLeavesNothing(t *testing.T) {
 	}
 }
 
-// logmons counts the processes that read what tasks log.
+// logmons counts the processes that read tasks' logs.
 func (o owned) logmons() int {
 	count := 0
 	for _, pid := range o.processes() {
@@ -257,8 +257,7 @@ func (o owned) logmons() int {
 	return count
 }
 
-// register registers a job with a task of two processes, one of which left its
-// session.
+// register registers a job with a task of two processes, one of them in a session of its own.
 func register(t *testing.T, client *api.Client, driver string) *api.Job {
 	t.Helper()
 	task := api.NewTask("t", driver)
@@ -267,7 +266,7 @@ func register(t *testing.T, client *api.Client, driver string) *api.Job {
 		task.Config["image"], task.Config["network_mode"] = Image, "none"
 	}
 	one, twenty := 1, 20
-	task.LogConfig = &api.LogConfig{MaxFiles: &one, MaxFileSizeMB: &one} // which a logmon of Nomad's reads
+	task.LogConfig = &api.LogConfig{MaxFiles: &one, MaxFileSizeMB: &one} // so that a logmon reads them
 	task.Resources = &api.Resources{CPU: new(50), MemoryMB: new(32)}
 	group := api.NewTaskGroup("g", 1).AddTask(task)
 	group.EphemeralDisk = &api.EphemeralDisk{SizeMB: &twenty}
@@ -305,8 +304,9 @@ func running(t *testing.T, client *api.Client, job *api.Job) (found *api.Allocat
 	return found
 }
 
-// A Nomad that crashes, as this version's client can, is there again: as with systemd.
-func TestWhatCrashesIsStartedAgain(t *testing.T) {
+// TestCrashedNomadIsRestarted: a Nomad that crashes, as the client of this version can, is
+// restarted, as systemd would.
+func TestCrashedNomadIsRestarted(t *testing.T) {
 	p := process{binary: "/bin/sh", args: []string{"-c", "echo begins; exec sleep 1000"}, log: filepath.Join(t.TempDir(), "log")}
 	if err := p.start(); err != nil {
 		t.Fatal(err)
@@ -328,6 +328,6 @@ func TestWhatCrashesIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !begins(crashes + 1)() {
-		t.Error("what was told to end was started again")
+		t.Error("a stopped process was started again")
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-func TestThePolicyIsThatOfTheDocumentation(t *testing.T) {
+func TestPolicyMatchesTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guides/nomad.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "```hcl\n"+Policy+"```\n") {
-		t.Error("docs/guides/nomad.md hasn't the policy that the tests use, policy.hcl")
+		t.Error("the policy in docs/guides/nomad.md differs from test/nomadtest/policy.hcl")
 	}
 }

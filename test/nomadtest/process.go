@@ -13,36 +13,36 @@ import (
 	"syscall"
 )
 
-// environment is all that Nomad and Docker get: what the tests' own environment
-// has, NOMAD_* above all, is none of theirs.
+// environment is the whole environment of Nomad and Docker. Variables of the tests, above all
+// NOMAD_*, must not reach them.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
 
-// crashes is how often a process is started again that ended by itself.
+// crashes is how often a crashed process is restarted.
 const crashes = 3
 
-// A process is one that can be started again. It dies with this one. One that ends by itself
-// is started again at once, as systemd does with a Nomad in production, and stderr says so.
+// A process can be started again, and dies with this one. If it crashes, it is restarted
+// immediately, as systemd does with a Nomad in production, and stderr says so.
 type process struct {
 	binary string
 	args   []string
-	log    string // a file, to which it is appended
+	log    string // path; the process appends to it
 	mercy  syscall.Signal
 
-	ended chan struct{} // closed when it has ended for good
-	err   error         // how it ended, then
+	ended chan struct{} // closed when it has ended and isn't restarted
+	err   error         // how it ended; valid after ended
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	cmd   *exec.Cmd
-	begin int64 // where in the log the last start begins
-	asked bool  // whether it was told to end
+	begin int64 // where the log of the last start begins
+	asked bool  // kill was called
 }
 
 func (p *process) start() error {
 	p.asked = false
 	started, ended := make(chan error, 1), make(chan struct{})
-	go func() { // until it ends, for which kill waits
+	go func() { // until it ends, which kill waits for
 		defer close(ended)
-		// Its parent's death is that of the thread which started it.
+		// The parent's death signal comes when the thread that started the process ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.once()
@@ -62,7 +62,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// once starts it, unless it was told to end meanwhile.
+// once starts it, unless it was stopped meanwhile.
 func (p *process) once() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,14 +78,14 @@ func (p *process) once() error {
 		return err
 	}
 	cmd := exec.Command(p.binary, p.args...)
-	// The sockets of its plugins, which one that is killed leaves, go with its files.
+	// A killed Nomad leaves the sockets of its plugins; they are removed with its files.
 	cmd.Env = append(slices.Clip(environment), "TMPDIR="+filepath.Dir(p.log))
 	cmd.Stdout, cmd.Stderr = log, log
 	dying := p.mercy
 	if dying == 0 {
 		dying = syscall.SIGKILL
 	}
-	// Its own group: what a terminal's ^C reaches ends it in its turn.
+	// In its own process group: a terminal's Ctrl-C doesn't reach it, and this process ends it in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: dying}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -94,19 +94,19 @@ func (p *process) once() error {
 	return nil
 }
 
-// crashed reports whether it ended by itself, and then says so.
+// crashed reports whether it ended without being stopped, and prints that.
 func (p *process) crashed() bool {
 	p.mu.Lock()
 	asked := p.asked
 	p.mu.Unlock()
 	if !asked {
 		said := p.said()
-		fmt.Fprintf(os.Stderr, "nomadtest: %s: it ended by itself: %v\n%s\n", p.log, p.err, said[max(0, len(said)-tail):])
+		fmt.Fprintf(os.Stderr, "nomadtest: %s: it crashed: %v\n%s\n", p.log, p.err, said[max(0, len(said)-tail):])
 	}
 	return !asked
 }
 
-// kill ends it, if it runs, and returns after its end.
+// kill kills it, if it runs, and returns after its end.
 func (p *process) kill() error { return p.signal(syscall.SIGKILL) }
 
 func (p *process) signal(signal syscall.Signal) error {
@@ -133,7 +133,7 @@ func (p *process) send(signal syscall.Signal) error {
 	return nil
 }
 
-// said returns what it has logged since its last start.
+// said returns its log since its last start.
 func (p *process) said() string {
 	p.mu.Lock()
 	begin := p.begin

@@ -12,14 +12,14 @@ import (
 	"github.com/rockpool/rockpool/test/repository"
 )
 
-// programs are what a task of the drivers exec and docker finds.
+// programs are the programs of tasks of the drivers exec and docker.
 var programs = strings.Fields(`
 	sh bash true false echo cat sleep env printenv id pwd ls mkdir rm cp mv chmod chown touch ln stat head tail wc
 	dd seq yes tr cut sort tee test printf date kill ps setsid stty tty mkfifo timeout nproc sed grep awk find xargs
 	hostname uname sha256sum base64 mount umount nohup`)
 
-// makeRoot makes the root file system of tasks, of the machine's own programs
-// with the libraries that they need: 15 MB rather than all of it.
+// makeRoot makes the root file system of tasks from this machine's programs and their libraries: 15
+// MB instead of the whole machine.
 func makeRoot(ctx context.Context, root string, more, files []string) error {
 	for _, dir := range []string{"usr/bin", "etc", "tmp", "proc", "dev", "sys", "workspace"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -29,8 +29,8 @@ func makeRoot(ctx context.Context, root string, more, files []string) error {
 	if err := os.Chmod(filepath.Join(root, "tmp"), 0o1777); err != nil {
 		return err
 	}
-	// Copied, where the links are followed, to the same place: the machine's own
-	// /bin is either a directory or a link to /usr/bin.
+	// Files are copied to the same place, through links: this machine's own /bin is either a directory
+	// or a link to /usr/bin.
 	if err := os.Symlink("usr/bin", filepath.Join(root, "bin")); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func makeRoot(ctx context.Context, root string, more, files []string) error {
 	return nil
 }
 
-// libraries returns the shared libraries of a program, and who loads them.
+// libraries returns the shared libraries of a program, and their loader.
 func libraries(ctx context.Context, program string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "ldd", program).CombinedOutput()
 	if strings.Contains(string(out), "not a dynamic executable") || strings.Contains(string(out), "statically linked") {
@@ -85,7 +85,7 @@ func libraries(ctx context.Context, program string) ([]string, error) {
 	return all, nil
 }
 
-// copyFile copies what a path leads to, unless it is there.
+// copyFile copies the file that a path leads to, unless the copy exists.
 func copyFile(from, to string) error {
 	if _, err := os.Stat(to); err == nil {
 		return nil
@@ -100,7 +100,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o755)
 }
 
-// source returns the directory that this package's files are in.
+// source returns the directory of this package's files.
 func source() (string, error) {
 	root, err := repository.Root()
 	return filepath.Join(root, "test/nomadtest"), err

@@ -12,18 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A slot is a set of ports that no other Nomad of these tests has, and that are
-// still free when one is started again: they lie below those from which the
-// kernel takes, who would give one away while nobody listens, or even connect a
-// client that tries again and again to itself.
+// A slot is a set of ports that no other Nomad of these tests uses. They lie below the range from
+// which the kernel assigns ports, so that they are still free when a Nomad is restarted. Otherwise
+// the kernel could assign one meanwhile, or connect a retrying client to itself.
 type slot struct {
-	file  *os.File // locked as long as the slot is taken; says by whom
+	file  *os.File // locked while the slot is taken; its text names the holder
 	ports ports
 }
 
 type ports struct {
 	server, client, second agentPorts
-	spare                  int // for a server of the test's
+	spare                  int // for a server of the test
 	first, last            int // for tasks
 }
 
@@ -36,8 +35,8 @@ const (
 	taskPorts = 400 // for each slot
 )
 
-// takeSlot takes a free slot for the Nomad whose files are in dir. What one
-// left behind that was never closed, since its tests crashed, is removed.
+// takeSlot takes a free slot for the Nomad whose files are in dir. If the slot's last holder
+// crashed, it removes what that left.
 func takeSlot(dir string) (*slot, error) {
 	locks := filepath.Join(os.TempDir(), "rockpool-nomadtest")
 	if err := os.MkdirAll(locks, 0o700); err != nil {
@@ -87,8 +86,7 @@ func lockSlot(dir string, n int) (*slot, error) {
 	}}, nil
 }
 
-// usable clears what the last holder left, and reports whether the ports are
-// free.
+// usable removes what the last holder left, and reports whether the ports are free.
 func (s *slot) usable() bool {
 	text, err := os.ReadFile(s.file.Name())
 	if err != nil {
@@ -109,7 +107,7 @@ func (s *slot) usable() bool {
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// tell writes down whose slot it is.
+// tell writes the holder's directory to the slot's file.
 func (s *slot) tell(dir string) error {
 	_, err := s.file.WriteAt([]byte(dir), 0)
 	return errors.Join(s.file.Truncate(int64(len(dir))), err)

@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweep removes everything of the Nomad whose files are in dir, after the end of
-// its agent: processes, mounts, cgroups and files. Tasks and those who lead them
-// outlive an agent that is killed.
+// sweep removes everything of the Nomad whose files are in dir, after its agent has ended:
+// processes, mounts, cgroups and files. Tasks and their executors outlive a killed agent.
 func sweep(dir string) error {
 	if !strings.HasPrefix(filepath.Base(dir), "rockpool-nomad-") {
-		return fmt.Errorf("%s: no directory of a Nomad", dir)
+		return fmt.Errorf("%s isn't the directory of a Nomad", dir)
 	}
-	// Found before the files go: the names of its allocations are those of its cgroups.
+	// Read before the files are removed: allocations have the names of their cgroups.
 	own := owned{dir: dir, allocations: append(names(filepath.Join(dir, "client/alloc")), names(filepath.Join(dir, "second/alloc"))...)}
 	err := own.killAll()
 	own.unmount()
@@ -40,14 +39,14 @@ func names(dir string) []string {
 	return all
 }
 
-// owned is how to know what belongs to a Nomad.
+// owned recognises what belongs to a Nomad.
 type owned struct {
 	dir         string
 	allocations []string
 }
 
-// killAll kills its processes until there are none. What they start meanwhile is
-// found in the next look.
+// killAll kills Nomad's processes until there are none. Processes that they start meanwhile are
+// found in the next round.
 func (o owned) killAll() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -60,7 +59,7 @@ func (o owned) killAll() error {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
-	return fmt.Errorf("processes that can't be ended: %v", left)
+	return fmt.Errorf("kill processes: these are left: %v", left)
 }
 
 func (o owned) processes() []int {
@@ -75,16 +74,16 @@ func (o owned) processes() []int {
 	return found
 }
 
-// owns reports whether a process is of this Nomad: in a cgroup of one of its
-// allocations or containers, or one of Nomad's and Docker's helpers, which have
-// its directory among their arguments or variables.
+// owns reports whether a process belongs to this Nomad. It is in a cgroup of one of its allocations
+// or containers. Or it is a helper of Nomad or Docker with this Nomad's directory in its arguments
+// or variables.
 func (o owned) owns(proc string) bool {
 	if stat, err := os.ReadFile(filepath.Join(proc, "stat")); err != nil || strings.Contains(string(stat), ") Z ") {
-		return false // a zombie is dead: to reap it is up to its parent
+		return false // a zombie is dead; its parent reaps it
 	}
 	groups, _ := os.ReadFile(filepath.Join(proc, "cgroup"))
 	for line := range strings.Lines(string(groups)) {
-		// Who is in a group that is deleted is past its end, and will be a zombie.
+		// A process in a deleted cgroup has exited, and becomes a zombie soon.
 		if o.names(line) && !strings.HasSuffix(line, " (deleted)\n") {
 			return true
 		}
@@ -92,15 +91,15 @@ func (o owned) owns(proc string) bool {
 	return helper(proc) && strings.Contains(words(proc), o.dir)
 }
 
-// helper reports whether a process is of a program that Nomad and Docker consist of.
+// helper reports whether a process runs a program of Nomad or Docker.
 func helper(proc string) bool {
 	program, _ := os.Readlink(filepath.Join(proc, "exe"))
 	program = filepath.Base(program)
 	return strings.HasPrefix(program, "nomad") || strings.HasPrefix(program, "containerd") || program == "dockerd"
 }
 
-// words returns a process's arguments and variables. Nomad's logmon has its directory
-// among the latter only.
+// words returns a process's arguments and variables. Nomad's logmon has its directory only among
+// the latter.
 func words(proc string) string {
 	args, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 	variables, _ := os.ReadFile(filepath.Join(proc, "environ"))
@@ -111,7 +110,7 @@ func (o owned) names(text string) bool {
 	return strings.Contains(text, "/"+filepath.Base(o.dir)+"/") || slices.ContainsFunc(o.allocations, func(id string) bool { return strings.Contains(text, id) })
 }
 
-// unmount takes away what is mounted below its directory, the innermost first.
+// unmount unmounts everything below its directory, the innermost first.
 func (o owned) unmount() {
 	table, _ := os.ReadFile("/proc/self/mountinfo")
 	var mounts []string
@@ -125,8 +124,8 @@ func (o owned) unmount() {
 	}
 }
 
-// removeGroups removes the cgroups of its allocations and containers. A group
-// of others isn't touched, also where it is empty.
+// removeGroups removes the cgroups of its allocations and containers. It doesn't touch others'
+// cgroups, even empty ones.
 func (o owned) removeGroups() {
 	var groups []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {

@@ -1,9 +1,11 @@
-// Package pipes has a listener for connections in memory. What serves them runs in the time of testing/synctest.
+// Package pipes has a listener for connections in memory, so that servers run under
+// testing/synctest.
 package pipes
 
 import "net"
 
-// A Listener accepts the connections that are sent to it. Close the channel to end it: Close keeps it open.
+// A Listener accepts the connections that are sent to it. Close the channel to end it: the method
+// Close keeps it open.
 type Listener chan net.Conn
 
 // Accept implements net.Listener.

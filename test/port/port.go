@@ -1,4 +1,5 @@
-// Package port reserves TCP ports of loopback for tests that must name one before something listens there.
+// Package port reserves TCP ports on loopback for tests that must know a port before something
+// listens there.
 package port
 
 import (
@@ -12,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports lie below those that the kernel gives away by itself: there another test could be given one while nobody
-// listens, and a client that tries again and again could be connected to itself. Package nomadtest has those from 11000 on.
+// The ports lie below those that the kernel assigns. Otherwise it could assign a reserved port to
+// another test while nothing listens, or connect a retrying client to itself. Package nomadtest
+// uses ports from 11000 up.
 const (
 	first = 10_000
 	many  = 500
 )
 
-// Spare returns an address that no other test gets until this one ends, and that nobody listens at now.
+// Spare returns an address at which nothing listens. No other test gets it until this one ends.
 func Spare(t testing.TB) string {
 	t.Helper()
 	locks := filepath.Join(os.TempDir(), fmt.Sprint("rockpool-ports-", os.Getuid()))
@@ -42,7 +44,7 @@ func Spare(t testing.TB) string {
 	return ""
 }
 
-// free reports whether nobody listens at an address.
+// free reports whether nothing listens at an address.
 func free(address string) bool {
 	listener, err := net.Listen("tcp", address)
 	if err == nil {

@@ -5,20 +5,20 @@ import (
 	"testing"
 )
 
-func TestSparePortsAreOfOneTest(t *testing.T) {
+func TestPortsBelongToOneTest(t *testing.T) {
 	held := ""
 	t.Run("its holder", func(t *testing.T) {
 		held = Spare(t)
 		if again := Spare(t); again == held {
-			t.Errorf("%s is given twice", again)
+			t.Errorf("%s was returned twice", again)
 		}
 	})
-	listener, err := net.Listen("tcp", held) // it was let go, and somebody else listens
+	listener, err := net.Listen("tcp", held) // it was released, and something else listens
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
 	if next := Spare(t); next == held {
-		t.Errorf("somebody listens at %s", next)
+		t.Errorf("%s already has a listener", next)
 	}
 }

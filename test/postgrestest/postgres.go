@@ -22,21 +22,21 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// A Server is a PostgreSQL of the caller's own, on loopback. One goroutine uses it.
+// A Server is a PostgreSQL on loopback. Only one goroutine may use it.
 type Server struct {
 	URL string // of its database
 
 	dir     string
 	bin     string
-	host    string // of loopback; no other process has it: none takes the port between a Kill and a Run
+	host    string // of loopback; this process's own, so that nothing takes the port between a Kill and a Run
 	port    int
 	account *syscall.Credential // PostgreSQL refuses to run as root
-	process *exec.Cmd           // nil: it doesn't run
-	input   io.Closer           // ends it
-	ended   chan struct{}       // closed once it has
+	process *exec.Cmd           // nil: it isn't running
+	input   io.Closer           // closing it ends PostgreSQL
+	ended   chan struct{}       // closed when it has ended
 }
 
-// Start starts one for a test.
+// Start starts a server until the test's end.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	need.Sandboxes(t)
@@ -55,7 +55,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// New starts one. Close it.
+// New starts a server. The caller must call Close.
 func New(ctx context.Context) (s *Server, err error) {
 	s = &Server{}
 	if s.bin, err = programs(); err != nil {
@@ -97,7 +97,7 @@ func New(ctx context.Context) (s *Server, err error) {
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 func (s *Server) log() string  { return filepath.Join(s.dir, "log") }
 
-// said returns what it has logged.
+// said returns its log.
 func (s *Server) said() string {
 	text, _ := os.ReadFile(s.log())
 	return string(text)
@@ -114,7 +114,7 @@ func explained(text []byte, err error) error {
 func programs() (string, error) {
 	all, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil || len(all) == 0 {
-		return "", errors.New("there is no PostgreSQL: make test installs it")
+		return "", errors.New("PostgreSQL is missing: make test installs it")
 	}
 	slices.Sort(all)
 	return filepath.Dir(all[len(all)-1]), nil
@@ -131,7 +131,7 @@ func freePort(ctx context.Context, host string) (int, error) {
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, program), args...)
 	cmd.Dir, cmd.Env = s.dir, []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.account, Setpgid: true} // Ctrl-C is for the caller
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.account, Setpgid: true} // Ctrl-C doesn't reach it
 	return cmd
 }
 
@@ -142,7 +142,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 			err = fmt.Errorf("%w: %s", err, s.said())
 		}
 	}()
-	// It ends with the caller, whose end is that of its input. Its disk needn't outlive the machine.
+	// It ends when its input does, so at the latest with this process. Its data needn't survive a crash
+	// of the machine.
 	s.process = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses="+s.host, "-c", "fsync=off")
 	s.process.Args = append([]string{"sh", "-c", `exec 3<&0; "$0" "$@" </dev/null 3<&- & (read -r _ <&3; kill -QUIT $!) 2>/dev/null & wait %1`, s.process.Path}, s.process.Args[1:]...)
 	s.process.Path = "/bin/sh"
@@ -150,7 +151,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // PostgreSQL has its own
+	defer func() { _ = log.Close() }() // PostgreSQL has its own copy
 	s.process.Stdout, s.process.Stderr = log, log
 	if s.input, err = s.process.StdinPipe(); err != nil {
 		return err
@@ -162,7 +163,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	ended := make(chan struct{})
 	s.ended = ended
 	go func(process *exec.Cmd) {
-		_ = process.Wait() // whatever it says
+		_ = process.Wait() // its result doesn't matter
 		close(ended)
 	}(s.process)
 	for {
@@ -180,7 +181,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	}
 }
 
-// Kill ends all of its processes, as a machine's end does.
+// Kill kills all of its processes, as a crash of its machine would.
 func (s *Server) Kill() {
 	s.Signal(syscall.SIGSTOP) // so that none starts another one
 	all := s.processes()
@@ -188,7 +189,7 @@ func (s *Server) Kill() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	<-s.ended
-	for _, pid := range all { // PostgreSQL starts only when the last one's processes are gone
+	for _, pid := range all { // PostgreSQL doesn't start before all previous processes are gone
 		for syscall.Kill(pid, 0) == nil {
 			<-time.After(time.Millisecond)
 		}
@@ -204,7 +205,7 @@ func (s *Server) Signal(signal syscall.Signal) {
 	}
 }
 
-// processes returns the ids of its processes, each before those that it started.
+// processes returns the ids of its processes, parents first.
 func (s *Server) processes() []int {
 	all := []int{s.process.Process.Pid}
 	for i := 0; i < len(all); i++ {
@@ -218,14 +219,14 @@ func (s *Server) processes() []int {
 	return all
 }
 
-// Query runs a statement, and returns what it prints.
+// Query runs a statement and returns its output.
 func (s *Server) Query(statement string) (string, error) {
 	cmd := s.command("psql", "-X", "-q", "-A", "-t", "-c", statement, s.URL)
 	text, err := cmd.CombinedOutput()
 	return string(text), explained(text, err)
 }
 
-// Close ends it, and removes what it stored.
+// Close stops the server and removes its data.
 func (s *Server) Close() error {
 	if s.process != nil {
 		_ = s.input.Close()

@@ -1,4 +1,4 @@
-// Package repository finds the module's sources from where a test runs.
+// Package repository finds the module's sources from a test's working directory.
 package repository
 
 import (
@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Root returns the directory of go.mod: the working directory, or the nearest above it.
-// A test runs in its package's directory.
+// Root returns the directory of go.mod: the working directory or the nearest parent. A test runs in
+// its package's directory.
 func Root() (string, error) {
 	here, err := os.Getwd()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package sandboxtest builds the programs that tests of sandboxes run, from
-// the sources as they are now; or takes them from the directory that
-// ROCKPOOL_PROGRAMS names, on a machine that can't build.
+// Package sandboxtest builds the programs for tests of sandboxes from the current sources. On a
+// machine that can't build, it takes them from the directory that ROCKPOOL_PROGRAMS names.
 package sandboxtest
 
 import (
@@ -64,8 +63,7 @@ func read(t testing.TB, p *program, name, source, environment string, flags ...s
 	return p.data
 }
 
-// GVisor returns the path of gVisor's runsc, which takes some minutes to build the
-// first time.
+// GVisor returns the path of gVisor's runsc. Its first build takes some minutes.
 func GVisor(t testing.TB) string {
 	t.Helper()
 	need.GVisor(t)
@@ -82,8 +80,8 @@ func GVisor(t testing.TB) string {
 	return strings.TrimSpace(string(gvisor.data))
 }
 
-// AsUnit returns a command line that runs one with what a unit in packaging lets
-// its service do.
+// AsUnit returns a command line that runs another one with the privileges that a unit in packaging
+// gives its service.
 func AsUnit(t testing.TB, unit string, line ...string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(sources(), "packaging", unit))
@@ -93,13 +91,13 @@ func AsUnit(t testing.TB, unit string, line ...string) []string {
 	_, may, _ := strings.Cut(string(text), "\nCapabilityBoundingSet=CAP_")
 	may, _, found := strings.Cut(may, "\n")
 	if !found {
-		t.Fatalf("%s doesn't say what its service may do", unit)
+		t.Fatalf("%s has no CapabilityBoundingSet", unit)
 	}
 	set := "-all,+" + strings.ReplaceAll(strings.ToLower(may), " cap_", ",+")
 	return append([]string{"setpriv", "--inh-caps=-all", "--no-new-privs", "--bounding-set=" + set}, line...)
 }
 
-// sources is the module's directory, or "" where only a test binary is.
+// sources returns the module's directory, or "" if there is only a test binary.
 func sources() string {
 	root, _ := repository.Root()
 	return root

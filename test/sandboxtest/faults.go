@@ -2,20 +2,19 @@ package sandboxtest
 
 import "testing"
 
-// Deaths are places of a create at which a helper of [Dying] is killed.
+// Deaths are the places of a create at which a helper of [Dying] is killed.
 var Deaths = []string{"state", "process", "checked", "running"}
 
-// Dying returns a rockpool-sandbox that gets SIGKILL when a create comes to a place:
-// the sandbox has its state's directory; a first process, which waits; limits that
-// were read back, and its network; the agent, which runs.
+// Dying returns a rockpool-sandbox that gets SIGKILL when a create reaches a place. At "state" the
+// directory of its state exists; at "process" its first process exists, and waits. At "checked" its
+// limits were read back and its network exists; at "running" its agent runs.
 func Dying(t testing.TB, place string) []byte {
 	t.Helper()
 	return helperWithout(t, "life:"+place)
 }
 
-// Straying returns a rockpool-sandbox whose sandboxes' first processes leave their
-// group of processes, for the group "elsewhere" beside it, before limits are read
-// back.
+// Straying returns a rockpool-sandbox whose sandboxes' first processes move to another cgroup,
+// "elsewhere" next to their own, before their limits are read back.
 func Straying(t testing.TB) []byte {
 	t.Helper()
 	return helperWithout(t, "staying")

@@ -1,7 +1,8 @@
 package sandboxtest
 
-// fenceEdits take away what keeps a runner's network to its policy. Rules go, or
-// match nothing; what is read back is compared with what is left.
+// fenceEdits remove the rules that confine a runner to its network policy. Rules are dropped or
+// changed so that they match nothing. The program compares what the kernel has with the rules that
+// are left.
 var fenceEdits = []edit{
 	{"local/network/fence/link.go", `	if err := l.within.LinkSetIP6AddrGenMode(`, `	if Without("neighbours") {
 	} else if err := l.within.LinkSetIP6AddrGenMode(`},
@@ -11,7 +12,7 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// Without tells which defence this program is without.
+// Without reports whether this program is without a defence.
 var Without = func(string) bool { return false }
 
 func unless(defence string, part []expr.Any) []expr.Any {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Requests of a server to the helper, as they are.
+// Valid requests of a server to the helper.
 const (
 	Digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	Hello  = `{"protocol":2,"command":"hello"}`
@@ -16,7 +16,7 @@ const (
 	Create = `{"protocol":2,"command":"create","id":"a","slot":3,"image":"` + Digest + `","resources":{"cpuMHz":100,"memoryMiB":64,"processes":32,"workspaceMiB":8}}`
 )
 
-// Hostile returns requests that no server makes.
+// Hostile returns requests that no server sends.
 func Hostile() []string {
 	all := []string{
 		"", "{}", "null", "[]", "true", "\x00", "{\"", Create + "{}", Remove + "x", Create[:40],
@@ -37,7 +37,7 @@ func Hostile() []string {
 	put := func(from, to string) {
 		text := strings.Replace(Create, from, to, 1)
 		if text == Create {
-			panic(from + " isn't there")
+			panic("Create has no " + from)
 		}
 		all = append(all, text)
 	}

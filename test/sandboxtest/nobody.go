@@ -12,29 +12,28 @@ import (
 // nobody is a user that owns nothing.
 const nobody = 65534
 
-// AsNobody calls f with the access to files that a user without privileges has.
-// It concerns this goroutine alone. Where the test isn't root, it has no more
-// anyway.
+// AsNobody calls f with the file permissions of a user without privileges. It affects only this
+// goroutine. If the test isn't root, it calls f directly.
 func AsNobody(t testing.TB, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		f()
 		return
 	}
-	runtime.LockOSThread() // the kernel keeps this user for each thread
+	runtime.LockOSThread() // the kernel keeps the user per thread
 	defer runtime.UnlockOSThread()
 	if err := unix.Setfsuid(nobody); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
 		if err := unix.Setfsuid(0); err != nil {
-			panic(err) // the thread is of no use to others
+			panic(err) // the thread can't be reused
 		}
 	}()
 	f()
 }
 
-// OpenDir returns a directory of the test's that every user can search.
+// OpenDir returns a directory of the test that every user can search.
 func OpenDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

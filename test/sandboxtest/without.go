@@ -13,10 +13,9 @@ import (
 	"testing"
 )
 
-// Without returns the agent and rockpool-sandbox with one defence taken away,
-// for tests that want to see what it holds off. The programs that are shipped
-// have nothing that could be switched: these are built from sources that differ,
-// which exist during the build only (go build -overlay).
+// Without returns the agent and rockpool-sandbox with one defence removed, so that a test can see
+// an attack succeed. The released programs have no switch for that. These are built from edited
+// sources, which exist only during the build (go build -overlay).
 func Without(t testing.TB, defence string) (agent, helper []byte) {
 	t.Helper()
 	return fill(t, weakAgent.built(t), defence), helperWithout(t, defence)
@@ -30,7 +29,7 @@ func helperWithout(t testing.TB, defence string) []byte {
 // fill writes the name of the missing defence into a program.
 func fill(t testing.TB, program []byte, defence string) []byte {
 	t.Helper()
-	const width = 64 // of the values, as they stand in the programs
+	const width = 64 // of the values in the programs
 	const name = "without:"
 	at := []byte(name + strings.Repeat(".", width))
 	if bytes.Count(program, at) != 1 {
@@ -39,7 +38,7 @@ func fill(t testing.TB, program []byte, defence string) []byte {
 	return bytes.Replace(program, at, []byte(name+defence+strings.Repeat(".", width-len(defence))), 1)
 }
 
-// A weak program is one whose defences can be taken away.
+// A weak program is one whose defences can be removed.
 type weak struct {
 	program
 	name, source, environment string
@@ -59,8 +58,8 @@ var (
 	}
 )
 
-// WriteWithout builds the programs that [Without] begins with, and writes them to a
-// directory: ROCKPOOL_PROGRAMS of a machine that can't build.
+// WriteWithout builds the programs of [Without] into a directory, for ROCKPOOL_PROGRAMS on a
+// machine that can't build.
 func WriteWithout(dir string) error {
 	for _, w := range []*weak{&weakAgent, &weakHelper} {
 		data, said, err := buildWith(w.edits, w.source, w.environment, w.flags)
@@ -74,10 +73,10 @@ func WriteWithout(dir string) error {
 	return nil
 }
 
-// An edit replaces what stands once in a file; with an old of "" the file is new.
+// An edit replaces text that occurs once in a file. If old is "", the file is new.
 type edit struct{ file, old, with string }
 
-// without is the file that names a program's missing defence, for fill to write.
+// without is the source of the variable with the missing defence, which fill sets.
 const without = `package %s
 
 import "strings"
@@ -93,7 +92,7 @@ func withoutFile(of string) string {
 	return strings.Replace(fmt.Sprintf(without, of, strings.Repeat(".", 64)), `" + "`, "", 1)
 }
 
-// asksWithout is the file of a package of the agent that is edited.
+// asksWithout is the source that reads it, for a package of the agent that is edited.
 func asksWithout(of string) string {
 	return fmt.Sprintf(`package %s
 
@@ -115,7 +114,7 @@ func loadUnlessWithout(forks, ownNetwork bool) error {
 	return loadFilters(forks, ownNetwork && !isWithout("netlink"))
 }
 
-// unfiltered reports whether there is no filter: it can't be loaded without "privileges".
+// unfiltered reports whether there is no filter: without "privileges" it can't be loaded.
 func unfiltered() bool { return isWithout("filter") || isWithout("privileges") }
 `},
 	{"agent/cmd/host/without.go", "", asksWithout("host")},
@@ -124,7 +123,7 @@ func unfiltered() bool { return isWithout("filter") || isWithout("privileges") }
 	{"agent/cmd/warm/without.go", "", strings.Replace(asksWithout("warm"), "import ", `import "strings"
 
 import `, 1) + `
-// weakened is the zygote's script without what is missing.
+// weakened is the zygote's script without the missing defence.
 func weakened(script string) string {
 	for defence, line := range map[string]string{
 		"checked": "os.setresuid(user, user, user)", "descriptors": "close_above(3)", "forked": "r.python.PyOS_AfterFork_Child()",
@@ -286,8 +285,8 @@ func weaken(s *specs.Spec) {
 `},
 })
 
-// built builds the program. A machine that can't build has it beside the others:
-// scripts/vm writes it there.
+// built builds the program. On a machine that can't build, it is in the directory of the others,
+// where scripts/vm wrote it.
 func (w *weak) built(t testing.TB) []byte {
 	t.Helper()
 	if dir := os.Getenv("ROCKPOOL_PROGRAMS"); dir != "" {
@@ -329,7 +328,7 @@ func buildWith(edits []edit, source, environment string, flags []string) (data, 
 			texts[e.file] = string(text)
 		}
 		if strings.Count(texts[e.file], e.old) != 1 {
-			return nil, nil, fmt.Errorf("%s doesn't have once what is to be taken away: %q; the edit must follow the source", e.file, e.old)
+			return nil, nil, fmt.Errorf("%s doesn't contain this text exactly once: %q; update the edit in test/sandboxtest", e.file, e.old)
 		}
 		texts[e.file] = strings.Replace(texts[e.file], e.old, e.with, 1)
 	}

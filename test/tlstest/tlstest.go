@@ -19,8 +19,8 @@ import (
 
 // An Authority signs certificates.
 type Authority struct {
-	Pool *x509.CertPool // has only it
-	File string         // its certificate
+	Pool *x509.CertPool // has only this authority
+	File string         // path of its certificate
 
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -40,8 +40,8 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Write makes a certificate for localhost, its addresses and a name, and writes it and its key into
-// a directory, as cert.pem and key.pem.
+// Write makes a certificate for localhost, its addresses and a name. It writes the certificate and
+// its key to a directory, as cert.pem and key.pem.
 func (a *Authority) Write(t testing.TB, dir, name string) (certFile, keyFile string) {
 	t.Helper()
 	key := newKey(t)
@@ -60,7 +60,7 @@ func (a *Authority) Write(t testing.TB, dir, name string) (certFile, keyFile str
 	return certFile, keyFile
 }
 
-// Client makes a certificate for a client.
+// Client makes a client's certificate.
 func (a *Authority) Client(t testing.TB, name string) tls.Certificate {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(a.Write(t, t.TempDir(), name))

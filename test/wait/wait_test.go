@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A failing test records what ended it.
+// failing is a test that records the message that ended it.
 type failing struct {
 	testing.TB
 	said string
@@ -20,19 +20,19 @@ func (f *failing) Fatalf(format string, _ ...any) {
 	panic(f)
 }
 
-// ended runs do and returns whether it ended its test.
+// ended runs do and reports whether it ended its test.
 func ended(do func(t testing.TB)) (yes bool) {
 	defer func() { yes = recover() != nil }()
 	do(&failing{})
 	return false
 }
 
-func TestForLooksUntilTheConditionHolds(t *testing.T) {
+func TestForPollsUntilTheConditionHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, looks := time.Now(), 0
-		For(t, "the tenth look", func() bool { looks++; return looks == 10 })
-		if took := time.Since(began); looks != 10 || took == 0 || took > 9*last {
-			t.Errorf("%d looks in %s", looks, took)
+		began, checks := time.Now(), 0
+		For(t, "the tenth check", func() bool { checks++; return checks == 10 })
+		if took := time.Since(began); checks != 10 || took == 0 || took > 9*last {
+			t.Errorf("%d checks in %s", checks, took)
 		}
 	})
 }
@@ -41,7 +41,7 @@ func TestForEndsATestThatWouldHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		if !ended(func(t testing.TB) { For(t, "what never is", func() bool { return false }) }) {
-			t.Error("the test goes on")
+			t.Error("the test continues")
 		}
 		if took := time.Since(began); took < Limit || took > Limit+2*last {
 			t.Errorf("it ended after %s", took)
@@ -57,7 +57,7 @@ func TestReceiveReturnsTheValueOrTheEnd(t *testing.T) {
 			t.Errorf("got %d", got)
 		}
 		if !ended(func(t testing.TB) { Receive(t, values, "what never comes") }) {
-			t.Error("the test goes on")
+			t.Error("the test continues")
 		}
 		close(values)
 		if got := Receive(t, values, "the end"); got != 0 {

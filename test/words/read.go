@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// readGo returns comments whole, and string literals for their phrases. Literals of tests
-// are data and are left out.
+// readGo returns comments whole, and string literals for their phrases. It leaves out the
+// literals of tests, which are data, and the preambles of cgo.
 func readGo(name string, source []byte) ([]paragraph, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -18,7 +18,11 @@ func readGo(name string, source []byte) ([]paragraph, error) {
 	}
 
 	var found []paragraph
+	preambles := preamblesOf(file)
 	for _, group := range file.Comments {
+		if preambles[group] {
+			continue
+		}
 		var text []string
 		for _, c := range group.List {
 			text = append(text, strings.Split(c.Text, "\n")...)
@@ -38,6 +42,23 @@ func readGo(name string, source []byte) ([]paragraph, error) {
 		return true
 	})
 	return found, nil
+}
+
+// preamblesOf returns the comments before import "C". They are C code, not prose.
+func preamblesOf(file *ast.File) map[*ast.CommentGroup]bool {
+	found := map[*ast.CommentGroup]bool{}
+	for _, decl := range file.Decls {
+		imports, ok := decl.(*ast.GenDecl)
+		if !ok || imports.Tok != token.IMPORT {
+			continue
+		}
+		for _, spec := range imports.Specs {
+			if spec := spec.(*ast.ImportSpec); spec.Path.Value == `"C"` {
+				found[imports.Doc], found[spec.Doc] = true, true
+			}
+		}
+	}
+	return found
 }
 
 // readMarkdown leaves out blocks of code. A cell of a table is a paragraph that may be wide.

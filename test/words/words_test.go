@@ -74,6 +74,8 @@ func TestCheck(t *testing.T) {
 		{"of a message", "a.go", "package a\n\nconst m = \"it can't be had\"\n", []string{"3: write is unavailable"}},
 		{"but not of a test's data", "a_test.go", "package a\n\nconst m = \"it can't be had\"\n", nil},
 		{"a directive", "a.go", "package a\n\n//go:generate tells\nfunc F() {}\n", nil},
+		{"the preamble of cgo", "a.go", "package a\n\n/*\nint at_once; // It tells all.\nint anew = 1; at once;\n*/\nimport \"C\"\n", nil},
+		{"a comment before another import", "a.go", "package a\n\n// Told anew.\nimport \"b\"\n", []string{"3: write again"}},
 		{"a long sentence", "a.md", long + "\n", []string{"1: sentence of 32", "1: line of 132"}},
 		{"two short ones", "a.md", strings.Repeat("This sentence has only seven words here. ", 8) + "\n", []string{"1: line of"}},
 		{"code counts as a word", "a.md", "Call `a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f`.\n", nil},

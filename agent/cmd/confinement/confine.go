@@ -1,6 +1,6 @@
-// Package confinement takes from this process, and from all that it will start, what user code
-// must not have: capabilities, new privileges, system calls that reach beyond a runner, core
-// files. It holds for root in the runner too.
+// Package confinement removes from this process, and from everything that it starts, what user code
+// must not have: capabilities, new privileges, dangerous system calls, and core files. It
+// guarantees the same for commands that run as root of the runner.
 package confinement
 
 import (
@@ -13,26 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootCapabilities are all that a privileged command can have: what root needs to work with the
-// runner's files and processes. Without CAP_SETGID it can't leave its execution's group. Without
-// CAP_SYS_PTRACE it can't read the agent, which isn't dumpable. All are those of the runner's
-// user namespace.
+// rootCapabilities are the only capabilities that a privileged command can have: enough to work
+// with the runner's files and processes. Without CAP_SETGID the command can't leave its execution's
+// group. Without CAP_SYS_PTRACE it can't read the agent, which isn't dumpable. All of them apply to
+// the runner's user namespace only.
 var rootCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL}
 
-// Apply confines this process. It returns the thread that starts commands of the user, the one
-// that starts a zygote where that is wanted (nil where there can be none), and what is unavailable.
-// With forks the agent keeps for itself the calls that package launch needs. With ownNetwork its
-// network is this runner's alone, and it counts netlink sockets there.
+// Apply confines this process. It must be called once, before any command starts. It returns the
+// thread that starts the user's commands and, if zygote is set, the thread that starts a zygote
+// (nil if it is impossible). Gaps are the parts of the confinement that are unavailable. With forks
+// the agent keeps the system calls that package launch needs. With ownNetwork the network namespace
+// belongs to this runner alone, and the agent counts its netlink sockets.
 func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 	try := func(what string, err error) {
 		if err != nil {
 			gaps = append(gaps, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	// No program may read the agent's memory, nor that of a child that shares it until its exec.
+	// No program may read the agent's memory, nor that of a child that shares it before its exec.
 	try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	if os.Getpid() != 1 {
-		// PID 1 gets orphans anyway.
+		// PID 1 inherits orphans anyway.
 		try("child subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	}
 	unix.Umask(0o022)
@@ -47,7 +48,7 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 			thread.End()
 		}
 	}
-	if Can(unix.CAP_SETPCAP) || os.Geteuid() == 0 { // for others it says nothing: no exec gains any
+	if Can(unix.CAP_SETPCAP) || os.Geteuid() == 0 { // other users gain no capability by an exec anyway
 		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
 		try("bounding capabilities of commands", err)
 	}
@@ -56,14 +57,15 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 	return t, zygotes, gaps
 }
 
-// A call on all threads stops the program for each of them. What starts the agent in a local
-// runner has confined it already: then reading that is enough, since threads inherit it.
+// clearAmbient empties the set of ambient capabilities. A call for all threads stops every thread
+// of the program. The maker of a local runner has confined the agent already. Then reading the set
+// is enough, since threads inherit it.
 
 func clearAmbient() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if unix.Capget(&header, &data[0]) == nil && data[0].Inheritable|data[1].Inheritable == 0 {
-		return nil // what isn't inheritable isn't ambient
+		return nil // a capability is ambient only if it is inheritable
 	}
 	return allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0)
 }
@@ -75,8 +77,9 @@ func refusePrivileges() error {
 	return allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
-// refuseCores has the kernel write no core files. With a limit of 1 byte it also pipes none to a
-// program; with 0 it still does (core(5)). A limit that was 0 before can't be raised again.
+// refuseCores makes the kernel write no core files. A limit of 1 byte also prevents that the kernel
+// pipes cores to a program; a limit of 0 doesn't (core(5)). A limit that was 0 before can't be
+// raised.
 func refuseCores() error {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	if err == unix.EPERM {
@@ -85,10 +88,11 @@ func refuseCores() error {
 	return err
 }
 
-// ownCapabilities are all that the agent itself has, where it had more.
+// ownCapabilities are all that the agent keeps if it had more.
 var ownCapabilities = append([]uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP}, rootCapabilities...)
 
-// keepCapabilities empties the inheritable set, and drops what the agent doesn't need.
+// keepCapabilities empties the inheritable set, and drops the capabilities that the agent doesn't
+// need.
 func keepCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -111,8 +115,8 @@ func keepCapabilities() error {
 	return allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }
 
-// dropBounding drops all but some capabilities from the bounding set, so that
-// nothing that is executed can gain another.
+// dropBounding drops all capabilities except keep from the bounding set, so that no exec can gain
+// another one.
 func dropBounding(call func(trap, a, b, c uintptr) error, keep ...uintptr) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if slices.Contains(keep, c) {
@@ -128,8 +132,8 @@ func dropBounding(call func(trap, a, b, c uintptr) error, keep ...uintptr) error
 	return nil
 }
 
-// allThreads makes a system call whose effect is the calling thread's, for
-// every thread there is; those to come inherit it.
+// allThreads makes a system call on every thread, for calls that affect only the calling thread.
+// New threads inherit the effect.
 func allThreads(trap, a, b, c uintptr) error {
 	if _, _, errno := syscall.AllThreadsSyscall6(trap, a, b, c, 0, 0, 0); errno != 0 {
 		return errno

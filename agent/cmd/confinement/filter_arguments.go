@@ -2,27 +2,27 @@ package confinement
 
 import "golang.org/x/sys/unix"
 
-// The calls that are judged by their arguments. docs/security.md lists what is refused
-// of each, and why.
+// The system calls that are judged by their arguments. docs/security.md lists the refused arguments
+// and the reasons.
 
 // Judgements by arguments.
 const (
-	byFlags     = byArguments + 1 + iota
-	byRequest   // of ioctl
-	byPersona   // of personality
-	byFamily    // of socket
-	byPair      // of socketpair: its family
-	byOption    // of setsockopt
-	byOperation // of seccomp
-	byControl   // of prctl
-	byAdvice    // of fadvise64
-	byMapping   // of mmap
-	byFile      // of memfd_create
-	bySegment   // of shmget
-	byLimit     // of setrlimit
-	byNewLimit  // of prlimit64
-	byCommand   // of fcntl
-	unsupported // whatever the arguments: EOPNOTSUPP, as of a file system that has none of it
+	byFlags     = byArguments + 1 + iota // of clone
+	byRequest                            // of ioctl
+	byPersona                            // of personality
+	byFamily                             // of socket
+	byPair                               // of socketpair: its family
+	byOption                             // of setsockopt
+	byOperation                          // of seccomp
+	byControl                            // of prctl
+	byAdvice                             // of fadvise64
+	byMapping                            // of mmap
+	byFile                               // of memfd_create
+	bySegment                            // of shmget
+	byLimit                              // of setrlimit
+	byNewLimit                           // of prlimit64
+	byCommand                            // of fcntl
+	unsupported                          // any arguments: EOPNOTSUPP, as on a file system without the feature
 )
 
 var judgedCalls = map[uint32]judgement{
@@ -35,12 +35,12 @@ var judgedCalls = map[uint32]judgement{
 }
 
 const (
-	// Each kind of namespace that clone can make.
+	// All kinds of namespaces that clone can make.
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-	// What a program may be as: a 32-bit machine's, an old kernel's, and with addresses
-	// that aren't random, as sanitizers and debuggers have it.
+	// The personalities that a program may choose: a 32-bit machine, an old kernel's version, and
+	// no randomized addresses, which sanitizers and debuggers use.
 	personas   = 0x0008 | 0x0020000 | 0x0040000 // PER_LINUX32, UNAME26, ADDR_NO_RANDOMIZE
 	askPersona = 0xffffffff
 
@@ -51,19 +51,19 @@ const (
 	addKey       = 38     // TCP_AO_ADD_KEY
 )
 
-// terminalRequests change what a terminal is, or what others read from it.
+// terminalRequests inject input into a terminal or change its driver.
 var terminalRequests = []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}
 
-// moduleRequests make the kernel run modprobe for any caller where the driver isn't
-// loaded: those of virtual networks, of bridges, and of frame relay (Linux before 5.13).
+// moduleRequests make the kernel run modprobe, for any caller, if a driver isn't loaded: those of
+// virtual networks, bridges, and frame relay (Linux before 5.13).
 var moduleRequests = []uint32{0x8982, 0x8983, unix.SIOCGIFBR, unix.SIOCSIFBR, unix.SIOCBRADDBR, unix.SIOCBRDELBR, 0x8980, 0x8981}
 
-// fileRequests are the classes of requests to a disk's file system, below /usr: maps of blocks,
-// which are read from the disk for that, and clones. A runner's own file systems have none.
+// fileRequests are classes of ioctl requests to file systems on disks, such as the one below /usr.
+// They map blocks, which causes reads from the disk, or clone files. A runner's own file systems
+// support none of them.
 var fileRequests = []uint32{'f' << 8, 'v' << 8, 'X' << 8, 0x94 << 8}
 
-// socketOptions are those that take memory of the kernel which no control
-// group counts, by level.
+// socketOptions are options, by level, that allocate kernel memory that no control group counts.
 var socketOptions = []struct {
 	level   uint32
 	options []uint32
@@ -74,13 +74,13 @@ var socketOptions = []struct {
 	{unix.SOL_IPV6, []uint32{flowLabels, unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.MCAST_MSFILTER}},
 }
 
-// judgeArguments adds what is done for a call that is judged by them.
+// judgeArguments adds the decision for a call that is judged by its arguments.
 func (p *program) judgeArguments(j judgement) {
 	switch j {
 	case byFlags:
 		p.ifAny(0, newNamespaces, refuse)
-		// Processes that share their table of files share its locks, and the kernel lists
-		// none whose maker has ended.
+		// Processes that share their file table share its locks. The kernel doesn't list such locks
+		// after the process that made them has ended.
 		p.load(argument(0))
 		p.mask(unix.CLONE_FILES | unix.CLONE_THREAD)
 		p.ifOneOf([]uint32{unix.CLONE_FILES}, refuse)
@@ -99,7 +99,7 @@ func (p *program) judgeArguments(j judgement) {
 	case byFamily:
 		p.judgeFamily()
 		return
-	case byPair: // of the families that programs have, only this one has pairs
+	case byPair: // of all allowed families, only this one has pairs
 		p.load(argument(0))
 		p.ifOneOf([]uint32{unix.AF_UNIX}, allow)
 		p.ifOneOf([]uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}, noSupport)
@@ -121,7 +121,7 @@ func (p *program) judgeArguments(j judgement) {
 	case byControl:
 		p.load(argument(0))
 		p.ifOneOf([]uint32{unix.PR_SET_SECCOMP, unix.PR_SCHED_CORE}, invalid)
-	case byAdvice: // it is only advice
+	case byAdvice: // success without an effect is always correct
 		p.load(argument(3))
 		p.ifOneOf([]uint32{unix.FADV_DONTNEED}, ignore)
 	case byMapping:
@@ -136,19 +136,19 @@ func (p *program) judgeArguments(j judgement) {
 	case byNewLimit:
 		p.judgeNewLimit()
 		return
-	case unsupported: // access control lists are memory that no control group counts
+	case unsupported: // access control lists take memory that no control group counts
 		p.code = append(p.code, ret(noSupport))
 		return
-	case byCommand: // locks that are no process's can't be counted for one
+	case byCommand: // locks of open file descriptions belong to no process, so they can't be counted
 		p.load(argument(1))
 		p.ifOneOf([]uint32{unix.F_OFD_SETLK, unix.F_OFD_SETLKW}, invalid)
 	}
 	p.code = append(p.code, ret(allow))
 }
 
-// judgeFamily: a network namespace doesn't hold every family of sockets: vsock
-// reaches the hypervisor and other runners, and AF_ALG and the like are kernel to
-// attack.
+// judgeFamily judges the family of a new socket. A network namespace doesn't isolate every family:
+// vsock reaches the hypervisor and other runners. AF_ALG and other rare families expose more of the
+// kernel to attacks.
 func (p *program) judgeFamily() {
 	p.load(argument(0))
 	p.code = append(p.code,
@@ -156,7 +156,7 @@ func (p *program) judgeFamily() {
 		ret(allow),
 		jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 4),
 		load(argument(2)),
-		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), // what lists interfaces and addresses
+		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), // it lists interfaces and addresses
 		ret(p.netlink),
 		ret(noFamily),
 		jump(unix.BPF_JEQ, unix.AF_INET, 0, 0))
@@ -167,9 +167,9 @@ func (p *program) judgeFamily() {
 	p.judgeProtocol(unix.IPPROTO_ICMPV6)
 }
 
-// judgeProtocol judges the type and the protocol of a socket of IPv4 or IPv6 together. For
-// each unregistered pair the kernel runs modprobe twice, as root of the machine;
-// others have been the way into kernels.
+// judgeProtocol judges the type and protocol of a socket of IPv4 or IPv6 together. For each
+// unregistered pair the kernel runs modprobe twice, as root of the machine. Other pairs have had
+// exploitable bugs.
 func (p *program) judgeProtocol(icmp uint32) {
 	p.load(argument(1))
 	p.mask(socketType)
@@ -191,10 +191,10 @@ func (p *program) judgeProtocol(icmp uint32) {
 	p.code = append(p.code, ret(noType))
 }
 
-// judgeNewLimit keeps the limit of core files as the agent set it: with 0 the kernel
-// still pipes cores to a program of the machine's (core(5)). A program
-// that asks for no cores has what it asks for. One that wants the old limit too gets
-// EPERM, since a filter can't write it.
+// judgeNewLimit protects the limit of core files that the agent set: with a limit of 0 the kernel
+// would pipe cores to a program of the machine (core(5)). A program that sets the limit to 0 gets
+// success without an effect, and no cores. If it also requests the old limit it gets EPERM, since a
+// filter can't write that.
 func (p *program) judgeNewLimit() {
 	const low, high = 0, 4
 	p.load(argument(1))
@@ -202,20 +202,20 @@ func (p *program) judgeNewLimit() {
 		jump(unix.BPF_JEQ, unix.RLIMIT_CORE, 1, 0), ret(allow),
 		load(argument(2)+low), jump(unix.BPF_JEQ, 0, 0, 3),
 		load(argument(2)+high), jump(unix.BPF_JEQ, 0, 0, 1),
-		ret(allow), // it sets nothing
+		ret(allow), // it only reads the limit
 		load(argument(3)+low), jump(unix.BPF_JEQ, 0, 0, 3),
 		load(argument(3)+high), jump(unix.BPF_JEQ, 0, 0, 1),
 		ret(ignore),
 		ret(refuse))
 }
 
-// ifAny ends with result if an argument has any of these bits.
+// ifAny ends the filter with result if an argument has any of these bits.
 func (p *program) ifAny(number, bits, result uint32) {
 	p.load(argument(number))
 	p.code = append(p.code, jump(unix.BPF_JSET, bits, 0, 1), ret(result))
 }
 
-// ifOneOf ends with result if the register holds one of these values.
+// ifOneOf ends the filter with result if the register holds one of these values.
 func (p *program) ifOneOf(values []uint32, result uint32) {
 	for i, value := range values {
 		no := uint8(0)
@@ -227,7 +227,7 @@ func (p *program) ifOneOf(values []uint32, result uint32) {
 	p.code = append(p.code, ret(result))
 }
 
-// mask keeps these bits of the register.
+// mask clears all other bits of the register.
 func (p *program) mask(bits uint32) {
 	p.code = append(p.code, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: bits})
 }

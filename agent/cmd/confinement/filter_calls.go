@@ -2,11 +2,11 @@ package confinement
 
 import "golang.org/x/sys/unix"
 
-// The calls that every architecture has. Those of one architecture, and those that are judged by
-// their arguments, are in files of their own. What isn't listed is ENOSYS, so that newer calls of
-// the kernel stay refused until they are judged here.
+// The system calls of every architecture. Those of a single architecture, and those that are judged
+// by their arguments, are in files of their own. An unlisted call is ENOSYS, so that new calls of
+// the kernel stay refused until they are reviewed here.
 
-// allowedCalls are let through whatever their arguments.
+// allowedCalls are allowed with any arguments.
 var allowedCalls = []uint32{
 	// Files and descriptors.
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_LSEEK, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREADV,
@@ -56,14 +56,14 @@ var allowedCalls = []uint32{
 	// Sockets.
 	unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME, unix.SYS_GETSOCKOPT,
 	unix.SYS_SHUTDOWN, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
-	// What System V and POSIX have between processes.
+	// Inter-process communication of System V and POSIX.
 	unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SHMDT, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK, unix.SYS_MQ_TIMEDSEND,
 	unix.SYS_MQ_TIMEDRECEIVE, unix.SYS_MQ_NOTIFY, unix.SYS_MQ_GETSETATTR,
 }
 
-// refusedCalls are those that programs expect to be refused. No program here has the capability
-// for most of them either; the rest have been the way into many kernels.
+// refusedCalls are calls that programs expect to be refused. For most of them user code lacks the
+// capability anyway. The rest have had many exploitable bugs.
 var refusedCalls = []uint32{
 	// Mounts, roots and namespaces.
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_UNSHARE, unix.SYS_SETNS,
@@ -72,7 +72,7 @@ var refusedCalls = []uint32{
 	// Other processes.
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
 	unix.SYS_PROCESS_MADVISE,
-	// Subsystems with a history.
+	// Subsystems with many past vulnerabilities.
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
@@ -84,6 +84,6 @@ var refusedCalls = []uint32{
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX,
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_SYSLOG, unix.SYS_NFSSERVCTL, unix.SYS_VHANGUP,
 	unix.SYS_MBIND, unix.SYS_GET_MEMPOLICY, unix.SYS_SET_MEMPOLICY, unix.SYS_SET_MEMPOLICY_HOME_NODE, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
-	// They write out what every program of the machine wrote, and wait for it.
+	// They write out the dirty data of all programs of the machine, and wait for it.
 	unix.SYS_SYNC, unix.SYS_SYNCFS,
 }

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dockerRefuses are the calls that a container of Docker 28.5 (profiles/seccomp
-// 0.1.0) with its default capabilities may not make, of those in calls.txt.
+// dockerRefuses are the calls in calls.txt that a container of Docker 28.5 (profiles/seccomp 0.1.0)
+// with its default capabilities may not make.
 const dockerRefuses = `_sysctl acct add_key afs_syscall arch_specific_syscall bpf clock_settime clone3 create_module delete_module
 	fanotify_init file_getattr file_setattr finit_module fsconfig fsmount fsopen fspick get_kernel_syms get_mempolicy getpmsg
 	init_module io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl listns
@@ -44,9 +44,9 @@ func word(j judgement) string {
 	return "ENOSYS"
 }
 
-// TestFilterIsTheListed has testdata/calls.txt tell of each call that there is what
-// the filter says, and the filter say so for each number. UPDATE=yes writes it.
-func TestFilterIsTheListed(t *testing.T) {
+// testdata/calls.txt must list the filter's decision about each call, and the filter must decide so
+// for each number. UPDATE=yes writes the file.
+func TestFilterMatchesItsList(t *testing.T) {
 	x86, arm := callNumbers(t, "amd64"), callNumbers(t, "arm64")
 	here := map[string]map[string]uint32{"amd64": x86, "arm64": arm}[runtime.GOARCH]
 	told := toldCalls(t)
@@ -64,10 +64,10 @@ func TestFilterIsTheListed(t *testing.T) {
 		}
 		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\n", name, numberIn(x86, name), numberIn(arm, name), said)
 	}
-	const head = "# call, its numbers on x86-64 and arm64, and what the filter says of it; written by TestFilterIsTheListed\n"
+	const head = "# call, its numbers on x86-64 and arm64, and what the filter says of it; written by TestFilterMatchesItsList\n"
 	update(t, "testdata/calls.txt", head+rows.String())
 
-	// The same is said by what the kernel runs: here, and on the other architecture.
+	// The generated filters decide the same, for this architecture and the other one.
 	judgesAll(t, "here", architecture, &own)
 	judgesAll(t, "the agent's own", architecture, &forks)
 	other, arch := arm, uint32(unix.AUDIT_ARCH_AARCH64)
@@ -83,7 +83,7 @@ func TestFilterIsTheListed(t *testing.T) {
 	judgesAll(t, "elsewhere", arch, &elsewhere)
 }
 
-// judgesAll goes through all numbers.
+// judgesAll checks all numbers.
 func judgesAll(t *testing.T, what string, arch uint32, judged *table) {
 	t.Helper()
 	code := assemble(arch, judged, notify)
@@ -95,7 +95,7 @@ func judgesAll(t *testing.T, what string, arch uint32, judged *table) {
 		if number < tableSize {
 			j = judged[number]
 		}
-		// What each judgement by arguments lets through, and what it doesn't.
+		// Each judgement by arguments, with arguments that it allows and refuses.
 		yes, no := uint32(allow), unknown
 		good, bad := make([]uint64, 4), make([]uint64, 4)
 		at := func(argument int, value uint64, result uint32) { bad[argument], no = value, result }
@@ -155,8 +155,7 @@ func judgesAll(t *testing.T, what string, arch uint32, judged *table) {
 	}
 }
 
-// TestFilterIsDocumented keeps the lists in docs/security.md what the filter does.
-// UPDATE=yes writes them.
+// The lists in docs/security.md must agree with the filter. UPDATE=yes writes them.
 func TestFilterIsDocumented(t *testing.T) {
 	x86, arm, told := callNumbers(t, "amd64"), callNumbers(t, "arm64"), toldCalls(t)
 	docker := strings.Fields(dockerRefuses)
@@ -208,7 +207,7 @@ func TestFilterIsDocumented(t *testing.T) {
 	update(t, path, before+begin+text.String()+end+after)
 }
 
-// update writes a file with UPDATE=yes, and fails if it is another one else.
+// update writes a file with UPDATE=yes. Otherwise it fails if the file differs.
 func update(t *testing.T, path, want string) {
 	t.Helper()
 	have, err := os.ReadFile(path)
@@ -223,7 +222,7 @@ func update(t *testing.T, path, want string) {
 	}
 }
 
-// toldCalls returns what calls.txt tells.
+// toldCalls returns the content of calls.txt.
 func toldCalls(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/calls.txt")
@@ -246,7 +245,7 @@ func numberIn(numbers map[string]uint32, name string) string {
 	return "-"
 }
 
-// callNumbers returns the calls of an architecture, as golang.org/x/sys knows them.
+// callNumbers returns the numbers of an architecture's calls in golang.org/x/sys.
 func callNumbers(t *testing.T, arch string) map[string]uint32 {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()

@@ -48,7 +48,7 @@ func verdict(t *testing.T, code []unix.SockFilter, arch, number uint32, args ...
 	return 0
 }
 
-// A judged call is one with these arguments, and the filter's result for it.
+// A judged call has these arguments, and this result of the filter.
 type judged struct {
 	name   string
 	number uint32
@@ -65,7 +65,7 @@ func judges(t *testing.T, code []unix.SockFilter, calls ...judged) {
 	}
 }
 
-// The edges of what the filter tells apart.
+// The values at the edges of the filter's decisions.
 func TestFilterJudges(t *testing.T) {
 	listed := judgements(false)
 	code := assemble(architecture, &listed, notify)

@@ -12,16 +12,16 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// What the kernel answers on a netlink socket waits there in memory that no control
-// group counts: 416 KiB of a socket by default, many MiB where net.core.rmem_max is
-// higher. So the agent counts the sockets (seccomp_unotify(2)), which programs need to
-// list interfaces and addresses, a moment each.
+// The kernel queues its answers on a netlink socket in memory that no control group counts: 416 KiB
+// for each socket by default, and many MiB if net.core.rmem_max is higher. So the agent counts
+// these sockets (seccomp_unotify(2)). Programs need them only for moments, to list interfaces and
+// addresses.
 
-// mostNetlink is how many netlink sockets a runner's programs have. Each of their
-// threads may pass it by one, where all ask at once.
+// mostNetlink is the maximum number of netlink sockets of a runner's programs. Each of their
+// threads may exceed it by one if all request a socket concurrently.
 const mostNetlink = 16
 
-// A notice is struct seccomp_notif.
+// A notice is struct seccomp_notif of the kernel.
 type notice struct {
 	id   uint64
 	pid  uint32
@@ -29,7 +29,7 @@ type notice struct {
 	data [64]byte // struct seccomp_data
 }
 
-// A reply is struct seccomp_notif_resp.
+// A reply is struct seccomp_notif_resp of the kernel.
 type reply struct {
 	id    uint64
 	value int64
@@ -42,12 +42,12 @@ const (
 	sendReply     = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
 )
 
-// countNetlink answers the filter's listener about each call that would make a netlink socket.
-// It returns if the listener fails; then such calls are ENOSYS.
+// countNetlink decides about each call that makes a netlink socket. It returns when the listener
+// fails. The kernel then returns ENOSYS for such calls.
 func countNetlink(listener int) {
-	protocols, _ := proc.Open("/proc/self/net/protocols") // without it every call is refused
-	own, _ := netlinkSockets(protocols)                   // the agent's: programs make none before it answers here
-	_ = unix.SetNonblock(listener, true)                  // so that no thread has to wait for it
+	protocols, _ := proc.Open("/proc/self/net/protocols") // on an error every call is refused
+	own, _ := netlinkSockets(protocols)                   // the agent's own: programs have none before this goroutine answers
+	_ = unix.SetNonblock(listener, true)                  // so that Go's poller waits for it, not a thread
 	file := os.NewFile(uintptr(listener), "netlink")
 	defer func() { _ = file.Close() }()
 	conn, err := file.SyscallConn()
@@ -64,13 +64,13 @@ func countNetlink(listener int) {
 	}
 }
 
-// answer answers one call, where own sockets aren't those of programs. It returns an error if the
-// listener fails.
+// answer decides about one call. Own sockets belong to the agent and don't count. It returns an
+// error if the listener fails.
 func answer(listener int, protocols *proc.File, own int) error {
 	var n notice
 	switch err := ioctl(listener, receiveNotice, unsafe.Pointer(&n)); err {
 	case nil:
-	case unix.EINTR, unix.ENOENT: // the caller is gone
+	case unix.EINTR, unix.ENOENT: // the caller was killed
 		return nil
 	default:
 		return err
@@ -79,7 +79,7 @@ func answer(listener int, protocols *proc.File, own int) error {
 	if count, known := netlinkSockets(protocols); !known || count-own >= mostNetlink {
 		r.flags, r.errno = 0, -int32(unix.ENOBUFS)
 	}
-	_ = ioctl(listener, sendReply, unsafe.Pointer(&r)) // the caller may be gone
+	_ = ioctl(listener, sendReply, unsafe.Pointer(&r)) // an error means that the caller was killed
 	return nil
 }
 
@@ -90,7 +90,7 @@ func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
 	return nil
 }
 
-// netlinkSockets returns how many there are in this network, if known.
+// netlinkSockets returns the number of netlink sockets in this network namespace, if it is known.
 func netlinkSockets(protocols *proc.File) (count int, known bool) {
 	_, err := protocols.EachLine(func(row []byte) {
 		if n, ok := socketsOf(row, "NETLINK"); ok {

@@ -7,18 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Thread is one of the agent's threads on which user code is started, with an empty bounding
-// set: that can't be changed for a child alone. The other threads keep rootCapabilities in
-// theirs, for privileged commands. Its methods are safe for concurrent use.
+// A Thread is a thread of the agent that starts user code. Its bounding set is empty, because a
+// bounding set can't be changed for a child alone. The agent's other threads keep rootCapabilities
+// in theirs, for privileged commands. The methods are safe for concurrent use, but Do must not be
+// called after End.
 type Thread struct{ calls chan func() }
 
-// NewThread returns a thread, even if its bounding set could not be emptied. With root it keeps
-// what commands of root can have.
+// NewThread starts a thread. It returns the thread even with an error, which says that its bounding
+// set couldn't be emptied. With root the set keeps the capabilities of privileged commands.
 func NewThread(root bool) (*Thread, error) {
 	t := &Thread{calls: make(chan func())}
 	ready := make(chan error)
-	go func() { // until End, or for as long as the program runs
-		runtime.LockOSThread() // the runtime starts no other thread from a locked one, and ends it with the goroutine
+	go func() { // until End, or the program's end
+		runtime.LockOSThread() // Go starts no other thread from a locked one, and ends it with its goroutine
 		if root {
 			ready <- nil
 		} else {
@@ -31,16 +32,16 @@ func NewThread(root bool) (*Thread, error) {
 	return t, <-ready
 }
 
-// zygoteCapabilities are what a zygote needs to give its children a user and a mark.
+// zygoteCapabilities are those that a zygote needs to give its children a user and a mark.
 var zygoteCapabilities = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID}
 
-// newZygoteThread returns a thread whose programs can have the zygotes' capabilities as ambient
-// ones, and no others. It must be called before the bounding set is emptied: later no thread can
-// make a capability inheritable.
+// newZygoteThread starts a thread whose programs can have zygoteCapabilities as ambient ones, and
+// no others. It must be called before the bounding set is emptied: afterwards no thread can make a
+// capability inheritable.
 func newZygoteThread() (*Thread, error) {
 	t := &Thread{calls: make(chan func())}
 	ready := make(chan error)
-	go func() { // for as long as the program runs
+	go func() { // until the program ends
 		runtime.LockOSThread()
 		err := inherit(zygoteCapabilities)
 		if err == nil {
@@ -54,7 +55,7 @@ func newZygoteThread() (*Thread, error) {
 	return t, <-ready
 }
 
-// inherit makes capabilities inheritable for this thread.
+// inherit makes capabilities inheritable on this thread.
 func inherit(capabilities []uintptr) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -67,10 +68,10 @@ func inherit(capabilities []uintptr) error {
 	return thisThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }
 
-// End ends a thread that is not used any more.
+// End ends the thread. It may be called once.
 func (t *Thread) End() { close(t.calls) }
 
-// Do calls f on the thread, and returns when f has.
+// Do runs f on the thread, and waits for it.
 func (t *Thread) Do(f func()) {
 	done := make(chan struct{})
 	t.calls <- func() {

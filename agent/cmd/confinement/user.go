@@ -10,19 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// User is the user of commands, if the agent may choose. Only [RunAs] changes it, before anything runs.
+// User is the user of commands, where the agent may choose it. Only [RunAs] changes it, before any
+// command runs.
 var User uint32 = 1000
 
-// Group is the group of commands, likewise.
+// Group is the group of commands. It is set like User.
 var Group uint32 = 1000
 
-// ZygoteUser is the user, and the group, of interpreters that fork for commands (package warm):
-// none that commands could signal, trace or read.
+// ZygoteUser is the user and the group of interpreters that fork for commands (package warm).
+// Commands run as other users, so they can't signal, trace or read such an interpreter.
 const ZygoteUser = 59999
 
-// RunAs has commands run as the account that an image names: a user's name or number, and perhaps ":" and
-// a group's, as Docker reads it, but without further groups. Files of the image are that user's. Root
-// isn't: commands aren't root.
+// RunAs makes commands run as the account that a container image names: a user's name or number
+// and, after ":", a group's, as in Docker but without supplementary groups. So files of the image
+// belong to that user. An account of root has no effect, since commands aren't root. The error is
+// for a missing account, and for ids that the agent reserves.
 func RunAs(account string) error {
 	uid, gid, err := lookUp(account, readSmall("/etc/passwd"), readSmall("/etc/group"))
 	if err == nil && uid != 0 {
@@ -31,7 +33,7 @@ func RunAs(account string) error {
 	return err
 }
 
-// readSmall reads a file of an image, which may be anything; "": it can't be read.
+// readSmall reads a file of an image, which may be of any type and size; "" if it can't.
 func readSmall(path string) string {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -46,10 +48,10 @@ func readSmall(path string) string {
 	return string(text)
 }
 
-// The groups that mark executions (package proc).
+// The range of the groups that mark executions (package proc), without lastMark.
 const firstMark, lastMark = 60000, 60256
 
-// lookUp returns an account's ids, by the texts of /etc/passwd and /etc/group; 0, 0 is root.
+// lookUp returns an account's ids from the texts of /etc/passwd and /etc/group; 0, 0 is root.
 func lookUp(account, passwd, group string) (uid, gid uint32, err error) {
 	user, ofGroup, _ := strings.Cut(account, ":")
 	uid, known := number(user)
@@ -74,9 +76,9 @@ func lookUp(account, passwd, group string) (uid, gid uint32, err error) {
 	}
 	switch {
 	case !known:
-		return 0, 0, fmt.Errorf("the image's user %q isn't in its /etc/passwd", account)
+		return 0, 0, fmt.Errorf("the image's user %q isn't in its /etc/passwd: commands run as user %d instead", account, User)
 	case reserved(uid) || reserved(gid):
-		return 0, 0, fmt.Errorf("the image's user %q is %d:%d: %d to %d are the agent's own", account, uid, gid, ZygoteUser, lastMark-1)
+		return 0, 0, fmt.Errorf("the image's user %q is %d:%d, but the agent reserves %d to %d: commands run as user %d instead", account, uid, gid, ZygoteUser, lastMark-1, User)
 	}
 	return uid, gid, nil
 }
@@ -92,7 +94,7 @@ func groupNumber(text, name string) (uint32, bool) {
 	return 0, false
 }
 
-// number reads an id that a process can have: the kernel uses the last one for none.
+// number parses an id that a process can have. The kernel uses the highest number for "no id".
 func number(text string) (uint32, bool) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	return uint32(n), err == nil

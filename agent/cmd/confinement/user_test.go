@@ -2,7 +2,7 @@ package confinement
 
 import "testing"
 
-func TestAnImagesUserIsLookedUp(t *testing.T) {
+func TestImageUserLookup(t *testing.T) {
 	const passwd = "root:x:0:0::/:/bin/sh\napp:x:1234:1235::/:/bin/sh\nbroken\nwheel:x:7:0::/:/bin/sh\nfar:x:70000:70000::/:/bin/sh\n"
 	const group = "root:x:0:\nstaff:x:50:app\n"
 	for account, want := range map[string]struct {

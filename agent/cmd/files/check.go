@@ -10,10 +10,10 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// maxPaths is how many paths one update may name.
+// maxPaths is the maximum number of paths in one update.
 const maxPaths = 10_000
 
-// A plan is an update that was checked: its paths absolute and clean.
+// A plan is a checked update. Its paths are absolute and clean.
 type plan struct {
 	files   *Files
 	update  agent.Update
@@ -21,13 +21,13 @@ type plan struct {
 	writes  []string
 }
 
-// A deletion is a path that goes, or everything in it.
+// A deletion is a path to delete, or a directory to empty.
 type deletion struct {
 	path   string
-	inside bool
+	inside bool // only the directory's contents
 }
 
-// covers reports whether p is gone after the deletion.
+// covers reports whether the deletion removes p.
 func (d deletion) covers(p string) bool {
 	return !d.inside && p == d.path || isBelow(p, d.path)
 }
@@ -36,27 +36,26 @@ func isBelow(p, dir string) bool {
 	return strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") && len(p) > len(dir)
 }
 
-// A checker finds out what an update would do, and touches nothing. User code may change
-// everything between the check and the update: the check is for honest mistakes, and what goes
-// wrong later is reported as a failure.
+// A checker checks an update and changes nothing. User code may change everything between the check
+// and the update. The check is for the client's mistakes; later problems are reported as failures.
 type checker struct {
 	plan
 	workspace unix.Stat_t
-	places    map[string]*place // directories that were inspected
-	files     map[string]bool   // paths that become files
-	dirs      map[string]bool   // paths that become directories
+	places    map[string]*place // inspected directories
+	files     map[string]bool   // paths that will be files
+	dirs      map[string]bool   // paths that will be directories
 }
 
-// A place is a directory that is there, or will be made.
+// A place is a directory that exists or will be created.
 type place struct {
 	exists bool
-	fails  *agent.Error // why nothing can be put there
+	fails  *agent.Error // why no entry can be created there; nil: it is possible
 }
 
-// check returns the plan for an update, or the first error in it.
+// check returns the plan for an update, or its first error.
 func (f *Files) check(update agent.Update) (*plan, error) {
 	if n := len(update.Delete) + len(update.Write); n > maxPaths {
-		return nil, &agent.Error{Code: agent.ErrTooMany, Field: "write", Message: "more than 10000 paths in one update"}
+		return nil, &agent.Error{Code: agent.ErrTooMany, Field: "write", Message: "an update may have at most 10000 paths: split it"}
 	}
 	c := &checker{plan: plan{files: f, update: update}, places: map[string]*place{}, files: map[string]bool{}, dirs: map[string]bool{}}
 	if err := unix.Stat(f.workspace, &c.workspace); err != nil {
@@ -77,14 +76,14 @@ func (f *Files) check(update agent.Update) (*plan, error) {
 	return &c.plan, nil
 }
 
-// cleanPath returns an absolute path, and refuses what can't be one. A slash at the end is no
-// part of a name.
+// cleanPath returns an absolute path, or an error for an invalid one. A slash at the end isn't part
+// of a name.
 func (c *checker) cleanPath(p string) (string, *agent.Error) {
 	switch {
 	case p == "":
 		return "", &agent.Error{Code: agent.ErrInvalid, Message: "the path is empty"}
 	case strings.IndexByte(p, 0) >= 0:
-		return "", &agent.Error{Code: agent.ErrInvalid, Message: "the path holds a NUL"}
+		return "", &agent.Error{Code: agent.ErrInvalid, Message: "the path contains a NUL"}
 	case len(p) >= unix.PathMax:
 		return "", &agent.Error{Code: agent.ErrInvalid, Message: "the path is too long"}
 	}
@@ -97,7 +96,7 @@ func (c *checker) cleanPath(p string) (string, *agent.Error) {
 	return clean, nil
 }
 
-// isRoot reports whether a path is the workspace, or holds it.
+// isRoot reports whether a path is the workspace, or a directory above it.
 func (c *checker) isRoot(p string) bool {
 	return p == "/" || p == c.plan.files.workspace || isBelow(c.plan.files.workspace, p)
 }
@@ -138,7 +137,7 @@ func (c *checker) checkDelete(p string) *agent.Error {
 	return writable(fd)
 }
 
-// absent returns nil for an error that says that there is nothing to delete.
+// absent returns nil for an error that means that there is nothing to delete.
 func absent(p string, err error) *agent.Error {
 	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return nil
@@ -146,7 +145,7 @@ func absent(p string, err error) *agent.Error {
 	return pathError(p, err)
 }
 
-// writable returns why nothing can be changed in a directory; nil if it can.
+// writable returns the reason why nothing can be changed in a directory, nil if there is none.
 func writable(fd int) *agent.Error {
 	var stat unix.Statfs_t
 	if err := unix.Fstatfs(fd, &stat); err != nil {
@@ -157,12 +156,12 @@ func writable(fd int) *agent.Error {
 	case stat.Flags&unix.ST_RDONLY != 0:
 		return pathError("", unix.EROFS)
 	case pseudo(fd), at == "/dev", isBelow(at, "/dev"), at == "/proc", isBelow(at, "/proc"), at == "/sys", isBelow(at, "/sys"):
-		return &agent.Error{Code: agent.ErrDenied, Message: "no place for files"}
+		return &agent.Error{Code: agent.ErrDenied, Message: "is in a file system of the kernel, such as /proc, which can't be changed"}
 	}
 	return nil
 }
 
-// deleted reports whether the update deletes what is at p.
+// deleted reports whether the update deletes the entry at p.
 func (c *checker) deleted(p string) bool {
 	for _, d := range c.deletes {
 		if d.covers(p) {
@@ -204,11 +203,11 @@ func (c *checker) checkWrite(w agent.Write) *agent.Error {
 	return c.target(dir, path.Base(clean), w.Directory)
 }
 
-// parents notes that dir and all above it become directories.
+// parents records that dir and all directories above it will exist.
 func (c *checker) parents(dir string) *agent.Error {
 	for ; dir != "/"; dir = path.Dir(dir) {
 		if c.files[dir] {
-			return &agent.Error{Code: agent.ErrWrongType, Message: "lies below a file of this update"}
+			return &agent.Error{Code: agent.ErrWrongType, Message: "is below a path that this update makes a file"}
 		}
 		if c.dirs[dir] {
 			return nil
@@ -218,7 +217,7 @@ func (c *checker) parents(dir string) *agent.Error {
 	return nil
 }
 
-// target checks what a write would replace.
+// target checks the entry that a write would replace.
 func (c *checker) target(dir, name string, directory bool) *agent.Error {
 	fd, err := c.plan.files.open(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -237,12 +236,12 @@ func (c *checker) target(dir, name string, directory bool) *agent.Error {
 	case isDirectory && !directory:
 		return &agent.Error{Code: agent.ErrWrongType, Message: "is a directory"}
 	case !isDirectory && directory:
-		return &agent.Error{Code: agent.ErrWrongType, Message: "is there and no directory"}
+		return &agent.Error{Code: agent.ErrWrongType, Message: "exists and isn't a directory"}
 	}
 	return nil
 }
 
-// place inspects a directory that something is written into, once.
+// place inspects a directory in which an entry will be written. It does so once for each directory.
 func (c *checker) place(dir string) *place {
 	if p := c.places[dir]; p != nil {
 		return p
@@ -262,7 +261,7 @@ func (c *checker) inspect(dir string) *place {
 		return &place{exists: true, fails: writable(fd)}
 	}
 	if err == unix.ENOTDIR {
-		return &place{fails: &agent.Error{Code: agent.ErrWrongType, Message: "lies below something that is no directory"}}
+		return &place{fails: &agent.Error{Code: agent.ErrWrongType, Message: "is below an entry that isn't a directory"}}
 	}
 	if err != unix.ENOENT {
 		return &place{fails: pathError("", err)}
@@ -271,9 +270,9 @@ func (c *checker) inspect(dir string) *place {
 	if above.fails != nil || !above.exists {
 		return &place{fails: above.fails}
 	}
-	// Nothing there, or a link that leads nowhere.
+	// It doesn't exist, or is a dangling link.
 	if e := c.target(path.Dir(dir), path.Base(dir), true); e != nil {
-		return &place{fails: &agent.Error{Code: agent.ErrWrongType, Message: "lies below something that is no directory"}}
+		return &place{fails: &agent.Error{Code: agent.ErrWrongType, Message: "is below an entry that isn't a directory"}}
 	}
 	return &place{}
 }

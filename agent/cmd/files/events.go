@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// take takes events as the kernel wrote them: see inotify(7).
+// take handles events in the kernel's format: see inotify(7).
 func (w *watcher) take(ctx context.Context, events []byte) error {
 	for len(events) >= unix.SizeofInotifyEvent {
 		wd := int32(binary.NativeEndian.Uint32(events))
@@ -35,7 +35,7 @@ func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string)
 	switch {
 	case mask&unix.IN_Q_OVERFLOW != 0:
 		return errOverflow
-	case !known: // one that left
+	case !known: // of a directory that is no longer watched
 		return nil
 	case wd == w.top && mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0:
 		return w.gone()
@@ -43,7 +43,7 @@ func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string)
 		w.forget(wd)
 		return nil
 	case name == "" || strings.HasPrefix(name, temporaryPrefix):
-		return nil // of the directory itself: its parent reports it
+		return nil // of the directory itself: the event of its parent is reported
 	}
 	path, directory := join(at, name), mask&unix.IN_ISDIR != 0
 	if mask&unix.IN_MOVED_FROM != 0 || directory {
@@ -68,23 +68,23 @@ func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string)
 	return nil
 }
 
-// mostPending bounds the paths that are held, in bytes.
+// mostPending bounds the paths of pending changes, in bytes.
 const mostPending = 256 << 10
 
-// pending are the changes that are to be reported, as few for each path as say what became of it.
+// pending are the changes to report, merged for each path.
 type pending struct {
 	paths map[string]*pendingPath
-	order []string // of the first changes
-	count int      // of changes, at most
-	bytes int      // of order
+	order []string // paths, by their first change
+	count int      // changes, at most
+	bytes int      // of the paths in order
 	lost  bool
 }
 
 type pendingPath struct {
 	kind      agent.ChangeKind
 	directory bool
-	made      bool // its first change is that it was created
-	replaced  bool // it was removed before: what was below it, too
+	made      bool // its first change was its creation
+	replaced  bool // it was removed before its creation, with everything below it
 }
 
 func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
@@ -107,7 +107,7 @@ func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
 		return
 	}
 	switch {
-	case kind == agent.ChangeChanged && now.kind != agent.ChangeChanged: // new, or gone
+	case kind == agent.ChangeChanged && now.kind != agent.ChangeChanged: // created or removed already
 		return
 	case kind == agent.ChangeCreated && now.kind == agent.ChangeRemoved && (directory || now.directory):
 		if !now.replaced && !p.room(1, 0) {
@@ -120,7 +120,7 @@ func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
 	now.kind, now.directory = kind, directory
 }
 
-// room counts changes and bytes, or loses all.
+// room counts changes and bytes. Beyond the limits it drops all of them.
 func (p *pending) room(changes, bytes int) bool {
 	p.count, p.bytes = p.count+changes, p.bytes+bytes
 	if p.count <= agent.MaxChanges && p.bytes <= mostPending {
@@ -130,7 +130,8 @@ func (p *pending) room(changes, bytes int) bool {
 	return false
 }
 
-// drop forgets the changes below a directory that is removed: what comes there afterwards comes after it.
+// drop forgets the changes below a directory that is removed: later changes there come after the
+// removal.
 func (p *pending) drop(directory string) {
 	p.order = slices.DeleteFunc(p.order, func(path string) bool {
 		if !isBelow(path, directory) {
@@ -145,7 +146,7 @@ func (p *pending) drop(directory string) {
 	})
 }
 
-// take returns the changes, and forgets them.
+// take returns and clears the changes.
 func (p *pending) take() agent.Changes {
 	changes := agent.Changes{Lost: p.lost}
 	for _, path := range p.order {

@@ -1,7 +1,9 @@
-// Package files reads and changes the files of the runner that the agent is in, and finds the
-// commands there. The kernel resolves paths, never through the links of /proc that lead out of
-// the runner. User code may change everything meanwhile: then a call fails, or does what the user
-// code could have done itself.
+// Package files reads, changes, searches and watches the runner's files, and finds its commands. It
+// guarantees that no path leads out of the runner: the kernel resolves paths, never through the
+// links of /proc.
+//
+// User code may change files at any moment. Then a call fails, or has an effect that the user code
+// could have caused itself.
 package files
 
 import (
@@ -19,17 +21,18 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Files are a runner's files. It is a serve.Files, and its methods are safe for concurrent use.
+// Files are a runner's files. It implements serve.Files and serve.Finder, and its methods are safe
+// for concurrent use.
 type Files struct {
 	root      int    // descriptor of /
 	workspace string // absolute and clean
 	names     names
-	foreign   *foreign     // nil: all are the runner's
-	watched   atomic.Int64 // directories, by all that watch
+	foreign   *foreign     // nil: all files are the runner's
+	watched   atomic.Int64 // directories, by all watchers together
 }
 
-// New returns the files of a runner whose workspace this is. If there are own mount points, only
-// the files on these are the runner's; the agent touches all others with a command's rights.
+// New returns the files of a runner with this workspace. If own mount points are given, only the
+// files on these belong to the runner. The agent accesses all other files with a command's rights.
 func New(workspace string, own ...string) (*Files, error) {
 	f := &Files{workspace: path.Clean(workspace)}
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -43,11 +46,11 @@ func New(workspace string, own ...string) (*Files, error) {
 	return f, err
 }
 
-// maxHole is how much of a file that is read may be missing on disk: a command
-// makes a file of a terabyte for nothing, and reading it would take hours.
+// maxHole is the maximum size of the holes of a sparse file that is read. A command can create a
+// sparse file of a terabyte at no cost, and reading it would take hours.
 const maxHole = 1 << 30
 
-// absolute returns the path that a client's path means.
+// absolute returns the absolute path for a client's path.
 func (f *Files) absolute(p string) string {
 	if strings.HasPrefix(p, "/") {
 		return p
@@ -55,13 +58,12 @@ func (f *Files) absolute(p string) string {
 	return f.workspace + "/" + p
 }
 
-// open opens an absolute path, following links.
+// open opens an absolute path and follows links.
 func (f *Files) open(p string, flags uint64) (int, error) {
 	return f.openIn(f.root, p, flags, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 }
 
-// openIn opens what is the runner's as the agent, and all else as a command
-// would.
+// openIn opens the runner's files with the agent's rights, and all others with a command's.
 func (f *Files) openIn(dir int, p string, flags, resolve uint64) (int, error) {
 	fd, err := openat2(dir, p, flags, resolve)
 	if err != nil || !f.foreign.has(fd) {
@@ -71,7 +73,7 @@ func (f *Files) openIn(dir int, p string, flags, resolve uint64) (int, error) {
 	return asCommand(func() (int, error) { return openat2(dir, p, flags, resolve) })
 }
 
-// reopen opens a regular file for reading that is open without.
+// reopen opens a regular file for reading, which was opened with O_PATH.
 func (f *Files) reopen(fd int) (int, error) {
 	again := func() (int, error) {
 		return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -89,7 +91,7 @@ func openat2(dir int, p string, flags, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}
 	for tries := 0; ; tries++ {
 		fd, err := unix.Openat2(dir, p, &how)
-		// EAGAIN: something on the way was renamed meanwhile.
+		// EAGAIN: an element of the path was renamed meanwhile.
 		if err == unix.EINTR || err == unix.EAGAIN && tries < 100 {
 			continue
 		}
@@ -97,8 +99,7 @@ func openat2(dir int, p string, flags, resolve uint64) (int, error) {
 	}
 }
 
-// pseudo reports whether a descriptor lies in a file system that is a view of
-// the kernel.
+// pseudo reports whether an open file is in a file system of the kernel, such as /proc.
 func pseudo(fd int) bool {
 	var stat unix.Statfs_t
 	if unix.Fstatfs(fd, &stat) != nil {
@@ -128,8 +129,8 @@ func (f *Files) Stat(p string) (agent.FileInfo, error) {
 
 // Open implements serve.Files.
 func (f *Files) Open(p string) (agent.FileInfo, io.ReadSeekCloser, error) {
-	// Only when it is known to be a regular file is it opened for reading: that
-	// alone would do something to a FIFO or a device.
+	// Open the file for reading only after it is known to be regular: opening a FIFO or a device
+	// has effects.
 	fd, err := f.open(f.absolute(p), unix.O_PATH)
 	if err != nil {
 		return agent.FileInfo{}, nil, pathError(p, err)
@@ -141,13 +142,13 @@ func (f *Files) Open(p string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	}
 	switch {
 	case stat.Mode&unix.S_IFMT == unix.S_IFDIR:
-		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "a directory, not a file"}
+		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "is a directory, not a file"}
 	case stat.Mode&unix.S_IFMT != unix.S_IFREG:
-		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "not a regular file"}
+		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "isn't a regular file"}
 	case pseudo(fd):
-		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrDenied, Path: p, Message: "not a file but a view of the kernel"}
+		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrDenied, Path: p, Message: "is in a file system of the kernel, such as /proc, which can't be read"}
 	case stat.Size-512*stat.Blocks > maxHole:
-		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "a sparse file, most of which isn't there"}
+		return agent.FileInfo{}, nil, &agent.Error{Code: agent.ErrWrongType, Path: p, Message: "is a sparse file with more than 1 GiB of holes"}
 	}
 	content, err := f.reopen(fd)
 	if err != nil {
@@ -193,23 +194,23 @@ func pathError(p string, err error) *agent.Error {
 	case unix.ENOENT:
 		e.Code, e.Message = agent.ErrNotFound, "no such file or directory"
 	case unix.ENOTDIR:
-		e.Code, e.Message = agent.ErrWrongType, "not a directory"
+		e.Code, e.Message = agent.ErrWrongType, "isn't a directory"
 	case unix.EISDIR:
-		e.Code, e.Message = agent.ErrWrongType, "a directory"
+		e.Code, e.Message = agent.ErrWrongType, "is a directory"
 	case unix.ELOOP:
-		e.Code, e.Message = agent.ErrDenied, "leads through too many links, or through one that isn't followed"
+		e.Code, e.Message = agent.ErrDenied, "the path has too many links, or one that isn't followed"
 	case unix.EACCES, unix.EPERM:
 		e.Code, e.Message = agent.ErrDenied, "permission denied"
 	case unix.EROFS:
-		e.Code, e.Message = agent.ErrDenied, "the place is read-only"
+		e.Code, e.Message = agent.ErrDenied, "is in a read-only file system"
 	case unix.EXDEV, unix.EBUSY:
-		e.Code, e.Message = agent.ErrDenied, "holds a mounted file system"
+		e.Code, e.Message = agent.ErrDenied, "is a mount point, or contains one"
 	case unix.ENOSPC, unix.EDQUOT:
-		e.Code, e.Message = agent.ErrFull, "no room left"
+		e.Code, e.Message = agent.ErrFull, "no space left"
 	case unix.ENAMETOOLONG:
 		e.Code, e.Message = agent.ErrInvalid, "the path is too long"
 	case unix.EINVAL:
-		e.Code, e.Message = agent.ErrInvalid, "not a valid path"
+		e.Code, e.Message = agent.ErrInvalid, "isn't a valid path"
 	default:
 		e.Code, e.Message = agent.ErrInternal, err.Error()
 	}

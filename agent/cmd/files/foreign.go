@@ -9,13 +9,13 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 )
 
-// foreign tells the runner's files from others that the agent sees. Root in a nested runner is
-// the machine's: through a link of a program it would read to a client what no user of the machine
-// may. So there the agent has its own rights only in the runner's own mounts, and elsewhere those
-// of a command.
-type foreign struct{ own map[uint64]bool } // ids of mounts
+// foreign distinguishes the runner's files from other files that the agent sees. Root in a nested
+// runner is root of the machine. A program could place a link through which that root would read
+// files for a client that no user of the machine may read. So the agent uses its own rights only on
+// the runner's own mounts, and elsewhere those of a command.
+type foreign struct{ own map[uint64]bool } // ids of the runner's mounts
 
-// foreignTo returns what isn't below these mount points.
+// foreignTo returns a foreign whose own mounts are those at the given points.
 func foreignTo(points ...string) (*foreign, error) {
 	f := &foreign{map[uint64]bool{}}
 	for _, at := range points {
@@ -28,7 +28,7 @@ func foreignTo(points ...string) (*foreign, error) {
 	return f, nil
 }
 
-// has reports whether a descriptor's file isn't the runner's.
+// has reports whether an open file isn't the runner's.
 func (f *foreign) has(fd int) bool {
 	if f == nil {
 		return false
@@ -48,16 +48,16 @@ func mountOf(dir int, path string) (uint64, error) {
 	return stat.Mnt_id, nil
 }
 
-// asCommand calls do with a command's rights at files, on a thread that has its own rights again
-// afterwards, or ends. It isn't the process's first thread: a change of its rights clears the
-// parent-death signal.
+// asCommand calls do with a command's rights at files, on a thread of its own. The thread gets its
+// rights back afterwards, or ends. It must not be the process's first thread: a change of its
+// rights clears the parent-death signal.
 func asCommand(do func() (int, error)) (fd int, err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			fd, err = asCommand(do) // elsewhere, since this one is taken meanwhile
+			fd, err = asCommand(do) // on another thread, since this one is occupied meanwhile
 			runtime.UnlockOSThread()
 			return
 		}
@@ -73,9 +73,9 @@ func asCommand(do func() (int, error)) (fd int, err error) {
 	return fd, err
 }
 
-// become gives the thread a user's rights at files, and its group's.
+// become gives the thread the file-system rights of a user and its group.
 func become(id int) bool {
-	// These two return no error but the id before; -1 changes nothing.
+	// These two calls return the previous id rather than an error; an id of -1 changes nothing.
 	_, _ = unix.SetfsgidRetGid(id)
 	_, _ = unix.SetfsuidRetUid(id)
 	group, _ := unix.SetfsgidRetGid(-1)

@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// What is opened with a command's rights is on many threads at once, so that the
-// process's first would be among them. Afterwards all that are left are root's.
-func TestAsCommand(t *testing.T) {
+// Many threads open files with a command's rights concurrently, so that the process's first thread
+// would be among them. Afterwards all remaining threads have root's rights.
+func TestThreadsRegainTheirRights(t *testing.T) {
 	need.Sandboxes(t) // and root, whose rights are given up
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("of root's"), 0o600); err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Bounds of one list. A directory's names are held while it is sorted, and a
+// Limits of a list. The names of each directory on the current path are held in memory, with a
 // descriptor for each level.
 const (
 	maxEntries = 1 << 16
 	maxDepth   = 128
 )
 
-// A listing is one List that runs.
+// A listing is one List in progress.
 type listing struct {
 	files     *Files
 	path      string // as the client sent it
@@ -26,8 +26,8 @@ type listing struct {
 	entries   int
 }
 
-// List implements serve.Files. Entries come sorted by path, element by element,
-// with paths relative to the directory.
+// List implements serve.Files. Entries are sorted by path, element by element. Their paths are
+// relative to the directory.
 func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error {
 	fd, err := f.open(f.absolute(list.Path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
@@ -37,7 +37,7 @@ func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error 
 	return l.directory(fd, "", 0)
 }
 
-// directory lists what is in fd, which it closes, and what is below.
+// directory lists the entries of fd, which it closes, and those below.
 func (l *listing) directory(fd int, prefix string, depth int) error {
 	dir := os.NewFile(uintptr(fd), "directory")
 	defer func() { _ = dir.Close() }()
@@ -49,7 +49,7 @@ func (l *listing) directory(fd int, prefix string, depth int) error {
 		var stat unix.Stat_t
 		if err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			if err == unix.ENOENT {
-				continue // it went meanwhile
+				continue // it was removed meanwhile
 			}
 			return pathError(prefix+name, err)
 		}
@@ -77,7 +77,7 @@ func (l *listing) names(dir *os.File) ([]string, error) {
 		names = append(names, some...)
 		l.entries += len(some)
 		if l.entries > maxEntries {
-			return nil, &agent.Error{Code: agent.ErrTooMany, Path: l.path, Message: "holds more than 65536 entries"}
+			return nil, &agent.Error{Code: agent.ErrTooMany, Path: l.path, Message: "has more than 65536 entries: list its directories one by one"}
 		}
 		if err == io.EOF {
 			slices.Sort(names)
@@ -93,15 +93,15 @@ func (l *listing) below(parent int, path, name string, depth int) error {
 	fd, err := l.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
-		return nil // it went, or became something else: it was listed as it was
+		return nil // it was removed or replaced after it was listed
 	}
 	switch {
 	case pseudo(fd):
 		_ = unix.Close(fd)
-		return nil // endless
+		return nil // such directories may have endless contents
 	case depth > maxDepth:
 		_ = unix.Close(fd)
-		return &agent.Error{Code: agent.ErrTooMany, Path: l.path, Message: "holds directories more than 128 deep"}
+		return &agent.Error{Code: agent.ErrTooMany, Path: l.path, Message: "has directories more than 128 levels deep: list those directly"}
 	}
 	return l.directory(fd, path+"/", depth)
 }

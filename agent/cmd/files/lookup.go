@@ -9,10 +9,10 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// defaultPath is searched for a command whose environment has no PATH.
+// defaultPath is the PATH of a command whose environment has none.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// WorkingDirectory returns the directory to start a command in.
+// WorkingDirectory returns the absolute path of the directory in which a command starts.
 func (f *Files) WorkingDirectory(dir string) (string, error) {
 	at := f.absolute(dir)
 	var stat unix.Stat_t
@@ -20,13 +20,13 @@ func (f *Files) WorkingDirectory(dir string) (string, error) {
 		return "", inField("dir", pathError(dir, err))
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return "", inField("dir", &agent.Error{Code: agent.ErrWrongType, Path: dir, Message: "not a directory"})
+		return "", inField("dir", &agent.Error{Code: agent.ErrWrongType, Path: dir, Message: "isn't a directory"})
 	}
 	return at, nil
 }
 
-// LookUp returns the files that a command's name may mean, best first. A name with a slash means
-// itself; it is relative to dir, as it is for the exec.
+// LookUp returns the executable files for a command's name, in the order of PATH. A name with a
+// slash is a path relative to dir, as for exec. The error is for the client.
 func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
 	places, isPath := []string{""}, strings.Contains(name, "/")
 	if !isPath {
@@ -38,7 +38,7 @@ func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
 		file := name
 		if !isPath {
 			if place == "" {
-				place = "." // by POSIX
+				place = "." // as in POSIX
 			}
 			file = place + "/" + name
 		}
@@ -55,10 +55,10 @@ func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
 			}
 		case stat.Mode&unix.S_IFMT == unix.S_IFDIR:
 			if isPath {
-				failure = &agent.Error{Code: agent.ErrWrongType, Field: "argv", Path: name, Message: "a directory, not a command"}
+				failure = &agent.Error{Code: agent.ErrWrongType, Field: "argv", Path: name, Message: "is a directory, not a command"}
 			}
 		case stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Mode&0o111 == 0:
-			failure = &agent.Error{Code: agent.ErrDenied, Field: "argv", Path: name, Message: "not executable"}
+			failure = &agent.Error{Code: agent.ErrDenied, Field: "argv", Path: name, Message: "isn't executable"}
 		default:
 			found = append(found, file)
 		}
@@ -69,7 +69,7 @@ func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
 	return found, nil
 }
 
-// searchPath returns the last PATH in env, which is the one that counts.
+// searchPath returns the value of the last PATH in env, which is the effective one.
 func searchPath(env []string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(env[i], "PATH="); ok {

@@ -6,8 +6,9 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// A name without a slash that isn't in PATH is a missing command, however many places PATH has.
-func TestMissingCommandsAreNamedSo(t *testing.T) {
+// A name without a slash that isn't in PATH is a missing command, however many directories PATH
+// has.
+func TestMissingCommandsAreNotFound(t *testing.T) {
 	f := &Files{}
 	for path, says := range map[string]string{"/nonesuch": "command not found", "/nonesuch:/proc": "command not found", "": "command not found"} {
 		_, err := f.LookUp("python3", "/", []string{"PATH=" + path})

@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Move implements serve.Files. The kernel gives the entry its new name in one step, or changes nothing.
+// Move implements serve.Files. The kernel renames the entry atomically, or changes nothing.
 func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 	c := &checker{plan: plan{files: f}}
 	if err := unix.Stat(f.workspace, &c.workspace); err != nil {
@@ -38,7 +38,7 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 		info.LinkTarget = readLink(from.dir, from.name)
 	}
 	if isBelow(to.path, from.path) {
-		return agent.FileInfo{}, &agent.Error{Code: agent.ErrInvalid, Field: "to", Path: move.To, Message: "is inside of what is moved"}
+		return agent.FileInfo{}, &agent.Error{Code: agent.ErrInvalid, Field: "to", Path: move.To, Message: "is inside the directory that is moved"}
 	}
 	if err := f.rename(from, to); err != nil {
 		return agent.FileInfo{}, moveError(move, err)
@@ -46,16 +46,16 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 	return info, nil
 }
 
-// An end of a move is a name in a directory that is open.
+// An end is the source or the target of a move: a name in an open directory.
 type end struct {
 	dir  int
 	name string
-	path string // absolute and clean; its links aren't followed
+	path string // absolute and clean; links in it aren't resolved
 }
 
 func (e end) close() { _ = unix.Close(e.dir) }
 
-// end opens the directory that a path is in, where files can be changed.
+// end opens the parent directory of a path, if files can be changed there.
 func (c *checker) end(p string) (end, *agent.Error) {
 	clean, e := c.cleanPath(p)
 	switch {
@@ -75,7 +75,7 @@ func (c *checker) end(p string) (end, *agent.Error) {
 	return end{fd, path.Base(clean), clean}, nil
 }
 
-// rename replaces nothing. It doesn't leave a mount, so that the rights are the same at both ends.
+// rename replaces no entry. It stays within a mount, so that both ends have the same rights.
 func (f *Files) rename(from, to end) error {
 	do := func() (int, error) {
 		return 0, unix.Renameat2(from.dir, from.name, to.dir, to.name, unix.RENAME_NOREPLACE)
@@ -92,11 +92,11 @@ func (f *Files) rename(from, to end) error {
 func moveError(move agent.Move, err error) *agent.Error {
 	switch err {
 	case unix.EEXIST:
-		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "is there already, and a move replaces nothing"}
+		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "already exists, and a move never replaces an entry: delete it first"}
 	case unix.EXDEV:
-		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "is in another file system"}
+		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "is in another file system: copy the entry, and delete the old one"}
 	case unix.EINVAL, unix.ENOSYS:
-		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "this file system can't move a file without replacing, or a link leads into what is moved"}
+		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "this file system doesn't support moves that never replace, or a link leads into the moved directory"}
 	}
 	return pathError(move.From, err)
 }

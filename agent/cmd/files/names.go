@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are the users and groups in the runner's own files. They are read once: in a runner
-// these files are read-only.
+// names are the users and groups in the runner's own files. They are read once, because these files
+// are read-only in a runner.
 type names struct {
 	once          sync.Once
 	users, groups map[uint32]string
@@ -40,10 +40,10 @@ func (n *names) read() {
 	n.groups = readNames("/etc/group")
 }
 
-// readNames reads lines of name:password:id… The first name of an id counts.
+// readNames reads lines of the form name:password:id… The first name of an id wins.
 func readNames(path string) map[uint32]string {
 	names := map[uint32]string{}
-	// An image may have anything in this place, a FIFO for example.
+	// In an image this path can be anything, for example a FIFO.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return names

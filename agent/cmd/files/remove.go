@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// deepest is how many levels down a removal goes, with a descriptor for each. It moves
-	// deeper directories up.
+	// deepest is the depth of a removal, which holds a descriptor for each level. Deeper
+	// directories are moved up first.
 	deepest = 64
 
 	// rounds bounds how often a directory is emptied again while user code fills it.
 	rounds = 1000
 )
 
-// remove carries out a deletion, and reports whether there was anything: the
-// path, or the directory to be emptied.
+// remove carries out a deletion. It reports whether anything existed: the path, or the directory to
+// empty.
 func (f *Files) remove(d deletion) (was bool, err error) {
 	name := d.path
 	if !d.inside {
@@ -50,14 +50,14 @@ func (f *Files) remove(d deletion) (was bool, err error) {
 	return err == nil, err
 }
 
-// A removal removes one tree. It follows no link, and doesn't leave its file system.
+// A removal removes one tree. It follows no links and stays in the tree's file system.
 type removal struct {
-	top   int // the topmost directory that is emptied, to which what is too deep is moved
+	top   int // descriptor of the topmost directory to empty; deep directories are moved there
 	moved int
 }
 
-// entry removes a name and, if it is a directory, all that is in it. It returns ENOENT if it
-// wasn't there.
+// entry removes a name and, if it is a directory, its contents. It returns ENOENT if the name
+// doesn't exist.
 func (r *removal) entry(dir int, name string, depth int) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err != unix.EISDIR && err != unix.EPERM {
@@ -87,7 +87,7 @@ func (r *removal) entry(dir int, name string, depth int) error {
 	return unix.ENOTEMPTY
 }
 
-// empty removes all that is in a directory.
+// empty removes all entries of a directory.
 func (r *removal) empty(fd, depth int) error {
 	buf := make([]byte, 8<<10)
 	var failure error
@@ -116,7 +116,7 @@ func (r *removal) empty(fd, depth int) error {
 				}
 			}
 		}
-		// What is removed while a directory is read can hide other entries.
+		// Removals while a directory is read can hide other entries, so read it again until it is empty.
 		if removed == 0 {
 			return failure
 		}

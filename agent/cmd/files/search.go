@@ -17,18 +17,18 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Bounds of one search. It shares those of a list: 65536 entries, 128 levels.
+// Limits of a search, in addition to those of a list: 65536 entries, 128 levels.
 const (
-	mostSearched  = 64 << 20 // bytes read
-	mostAnswered  = 700 << 10
+	mostSearched  = 64 << 20  // bytes read
+	mostAnswered  = 700 << 10 // bytes of the response
 	searchTime    = 5 * time.Second
-	shownOfLine   = 512
+	shownOfLine   = 512 // bytes of a matching line in the response
 	mostPath      = unix.PathMax
 	searchBuffer  = 64 << 10
-	matchOverhead = 300 // bytes of a match's JSON beside its texts
+	matchOverhead = 300 // bytes of a match's JSON without its texts
 )
 
-// A search is one Search that runs.
+// A search is one Search in progress. One goroutine uses it.
 type search struct {
 	agent.Search
 	ctx     context.Context
@@ -38,7 +38,7 @@ type search struct {
 	found   agent.Found
 	entries int
 	read    int64
-	size    int // of the answer
+	size    int // of the response, in bytes
 }
 
 // Search implements serve.Finder.
@@ -50,13 +50,13 @@ func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, e
 	s := &search{Search: wanted, ctx: ctx, files: f, until: time.Now().Add(searchTime), reader: bufio.NewReaderSize(nil, searchBuffer)}
 	if pseudo(fd) {
 		_ = unix.Close(fd)
-		return agent.Found{}, &agent.Error{Code: agent.ErrDenied, Path: wanted.Path, Message: "not a directory of files but a view of the kernel"}
+		return agent.Found{}, &agent.Error{Code: agent.ErrDenied, Path: wanted.Path, Message: "is in a file system of the kernel, such as /proc, which can't be searched"}
 	}
 	s.directory(fd, "", 0)
 	return s.found, nil
 }
 
-// over reports whether a bound was reached at which nothing more is searched.
+// over reports whether the search has reached a limit and must stop.
 func (s *search) over() bool {
 	switch s.found.Limit {
 	case agent.LimitMatches, agent.LimitBytes, agent.LimitTime:
@@ -73,7 +73,7 @@ func (s *search) over() bool {
 	return true
 }
 
-// directory searches fd, which it closes, and what is below.
+// directory searches fd, which it closes, and the entries below.
 func (s *search) directory(fd int, prefix string, depth int) {
 	dir := os.NewFile(uintptr(fd), "directory")
 	defer func() { _ = dir.Close() }()
@@ -82,13 +82,13 @@ func (s *search) directory(fd int, prefix string, depth int) {
 			return
 		}
 		var stat unix.Stat_t
-		if unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil { // else it went meanwhile
+		if unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil { // else it was removed meanwhile
 			s.entry(fd, prefix+name, name, &stat, depth)
 		}
 	}
 }
 
-// names returns a directory's names, sorted: as many as the search may still see.
+// names returns a directory's names, sorted, as many as the search may still inspect.
 func (s *search) names(dir *os.File) []string {
 	var names []string
 	for !s.over() {
@@ -148,7 +148,7 @@ func (s *search) below(parent int, at, name string, depth int) {
 	s.directory(fd, at+"/", depth)
 }
 
-// add adds a match, if there is room for it.
+// add adds a match, if the response has space for it.
 func (s *search) add(match agent.Match) {
 	size := matchOverhead + (len(match.File.Path)+len(match.Text)+len(match.File.LinkTarget))*4/3 + 6*(len(match.File.Owner)+len(match.File.Group))
 	if len(s.found.Matches) == s.Most || s.size+size > mostAnswered {
@@ -159,8 +159,8 @@ func (s *search) add(match agent.Match) {
 	s.found.Matches = append(s.found.Matches, match)
 }
 
-// file searches a regular file. Only once it is known to be one it is opened for reading: user code can
-// put a FIFO in its place.
+// file searches a regular file. It opens the file for reading only after it knows that it is
+// regular, because user code can put a FIFO in its place.
 func (s *search) file(parent int, name string, info agent.FileInfo) {
 	at, err := s.files.openIn(parent, name, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
@@ -186,10 +186,11 @@ func (s *search) file(parent int, name string, info agent.FileInfo) {
 	}
 }
 
-// lines searches the lines of a file, and reports whether it got to the end, or to a limit.
+// lines searches the lines of a file. It reports whether it reached the file's end or a limit of
+// the search.
 func (s *search) lines(info agent.FileInfo) (whole bool) {
 	line, matched := 1, false
-	var carried []byte // the end of what was searched of a long line
+	var carried []byte // the end of the searched part of a long line
 	for {
 		piece, err := s.reader.ReadSlice('\n')
 		if bytes.IndexByte(piece, 0) >= 0 || err != nil && err != io.EOF && err != bufio.ErrBufferFull {
@@ -214,7 +215,7 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 	}
 }
 
-// counted counts what is read, whatever becomes of it.
+// counted counts the bytes that are read, also if they are discarded.
 type counted struct {
 	from io.Reader
 	n    *int64
@@ -226,7 +227,7 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// shown returns the part of a line that a match shows, with the text that begins at i.
+// shown returns the part of a line that a match shows. It contains the text, which begins at i.
 func shown(line []byte, i, length int) []byte {
 	line = bytes.TrimRight(line, "\r\n")
 	from := 0

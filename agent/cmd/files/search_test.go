@@ -20,7 +20,8 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// workspace returns the files of a directory with these contents; a name that ends in / is a directory.
+// workspace returns the files of a directory with these contents; a name that ends in / is a
+// directory.
 func workspace(t testing.TB, contents map[string]string) (*Files, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -113,7 +114,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchOfAHostileTree: nothing of it is followed or waited for, and a search of it ends.
+// No link of a hostile tree is followed, no FIFO is opened, and a search of it ends.
 func TestSearchOfAHostileTree(t *testing.T) {
 	outside := t.TempDir()
 	put(t, filepath.Join(outside, "secret.txt"), "needle", false)
@@ -154,7 +155,7 @@ func TestSearchOfAHostileTree(t *testing.T) {
 	}
 }
 
-// TestSearchIsBounded by entries, by bytes read, and by the answer's size.
+// A search is limited by entries, by bytes read, and by the size of its response.
 func TestSearchIsBounded(t *testing.T) {
 	f, dir := workspace(t, nil)
 	for i := range 1100 {
@@ -216,7 +217,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestSearchKeepsItsFirstBound: what is too deep afterwards doesn't hide that entries are missing.
+// A directory that is too deep must not hide the earlier limit of entries.
 func TestSearchKeepsItsFirstBound(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"d/": ""})
 	at, err := unix.Open(dir, unix.O_PATH, 0)
@@ -229,7 +230,7 @@ func TestSearchKeepsItsFirstBound(t *testing.T) {
 	}
 }
 
-// TestTimesFitIntoJSON: a program's times can't break what lists or finds its files.
+// File times that JSON can't express must not break a list or a search.
 func TestTimesFitIntoJSON(t *testing.T) {
 	f, err := New("/")
 	try(t, err)
@@ -242,8 +243,8 @@ func TestTimesFitIntoJSON(t *testing.T) {
 	}
 }
 
-// TestSearchFollowsNoExchange: what became a link after it was listed isn't followed.
-func TestSearchFollowsNoExchange(t *testing.T) {
+// An entry that became a link after it was listed isn't followed.
+func TestSearchFollowsNoExchangedLink(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"file": "needle", "directory/file": "needle"})
 	for _, name := range []string{"file", "directory"} {
 		if err := os.Symlink(name, filepath.Join(dir, "to-"+name)); err != nil {
@@ -268,7 +269,7 @@ func TestSearchFollowsNoExchange(t *testing.T) {
 	}
 }
 
-// TestSearchOfLongLines: a text is found wherever it is, and shown with what is around it.
+// A text is found anywhere in a long line, and shown with its surroundings.
 func TestSearchOfLongLines(t *testing.T) {
 	for _, before := range []int{0, 100, shownOfLine, searchBuffer - 3, searchBuffer, 3*searchBuffer - 1, 3 * searchBuffer} {
 		for _, filling := range []string{"x", "é"} {
@@ -285,7 +286,7 @@ func TestSearchOfLongLines(t *testing.T) {
 	}
 }
 
-// FuzzSearch: a search finds the lines that contain a text, as splitting all of it does.
+// FuzzSearch checks that a search finds the same lines as splitting the whole file.
 func FuzzSearch(f *testing.F) {
 	f.Add([]byte("a\nneedle\r\n"), []byte("needle"), uint16(0))
 	f.Add([]byte("\r\r\r"), []byte("\r\r"), uint16(600))

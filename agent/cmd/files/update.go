@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Modes of what an update makes, if it names none.
+// Default modes of files and directories that an update creates.
 const (
 	fileMode      = 0o744
 	directoryMode = 0o755
@@ -28,8 +28,8 @@ func (f *Files) Update(update agent.Update) (func(content func(i int) io.Reader)
 	return p.apply, nil
 }
 
-// apply deletes, then writes. It reports what fails, and does the rest; only an error of the
-// content ends it.
+// apply deletes, then writes. It reports failures and continues; only an error of a content ends
+// it.
 func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 	updated := agent.Updated{Written: []string{}, Deleted: []string{}}
 	failed := func(path string, err error) {
@@ -69,13 +69,13 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 	return updated, nil
 }
 
-// A contentError is a failure of the source of the content.
+// A contentError is an error of the reader of a content.
 type contentError struct{ err error }
 
 func (e *contentError) Error() string { return e.err.Error() }
 
-// directory opens a directory, and makes it and those above it where they
-// aren't there. Only the part that is there is resolved through links.
+// directory opens a directory. It creates the directory and its parents if they don't exist. Links
+// are followed only in the existing part of the path.
 func (f *Files) directory(p string) (int, error) {
 	fd, err := f.open(p, unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil {
@@ -96,7 +96,7 @@ func (f *Files) directory(p string) (int, error) {
 	return makeIn(above, path.Base(p))
 }
 
-// makeIn makes a directory and opens it; one that is there is opened.
+// makeIn creates a directory, or uses the existing one, and opens it.
 func makeIn(above int, name string) (int, error) {
 	if err := unix.Mkdirat(above, name, directoryMode); err != nil && err != unix.EEXIST {
 		return -1, err
@@ -126,10 +126,10 @@ func (f *Files) makeDirectory(p string, mode uint32) error {
 	return unix.Fchmod(fd, mode)
 }
 
-// write puts a file in place by rename, so that readers see the old one or the new one, and
-// returns what it is. After an error the old one is there: nothing can fail after the rename.
-// Then user code can replace it at once, and in a directory of its own the temporary file before.
-// Either is as if it had written there itself.
+// write replaces a file by rename, so that readers see the old or the new one, and returns its
+// stat. After an error the old file is unchanged, because nothing can fail after the rename. User
+// code can replace the new file immediately and, in a directory of its own, the temporary file
+// before. Either is as if it had written there itself.
 func (f *Files) write(p string, w agent.Write, content io.Reader) (stat unix.Stat_t, err error) {
 	dir, err := f.directory(path.Dir(p))
 	if err != nil {
@@ -159,18 +159,18 @@ func (f *Files) write(p string, w agent.Write, content io.Reader) (stat unix.Sta
 	return stat, err
 }
 
-// awaitWriters returns once nothing has a file open for writing: the kernel refuses to
-// execute it until then (ETXTBSY). A child that starts meanwhile has our descriptor until
-// it executes its own program, which it soon does. In a directory of its own, user code can
-// hold the file open for ever, or put a pipe there; then it is as if it wrote there itself.
+// awaitWriters waits until no process has a file open for writing. Until then the kernel refuses to
+// execute it (ETXTBSY). A child that starts meanwhile inherits the agent's descriptor until its
+// exec, which follows soon. In a directory of its own user code can hold the file open forever, or
+// put a pipe there. Then it is as if it had written there itself.
 func awaitWriters(dir int, name string) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return // we may not read it
+		return // the agent may not read it
 	}
 	defer func() { _ = unix.Close(fd) }()
 	for pause := 100 * time.Microsecond; pause < 200*time.Millisecond; pause *= 2 {
-		// A lease for reading is refused as long as there is a writer (fcntl(2)).
+		// A lease for reading fails while there is a writer (fcntl(2)).
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != unix.EAGAIN {
 			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
 			return
@@ -179,11 +179,11 @@ func awaitWriters(dir int, name string) {
 	}
 }
 
-// fill writes the content, and sets the mode.
+// fill writes the content and sets the mode.
 func fill(fd int, w agent.Write, content io.Reader) error {
 	left := w.Size
 	if left < 0 {
-		left = math.MaxInt64 // until it ends
+		left = math.MaxInt64 // up to the content's end
 	}
 	buf := make([]byte, min(max(left, 1), agent.MaxData))
 	for left > 0 {

@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPipeInTheWritersPlace: user code that puts a pipe in place of a file that is
-// being written doesn't hold the update up.
-func TestPipeInTheWritersPlace(t *testing.T) {
+// User code that puts a pipe in place of a file being written doesn't block the update.
+func TestPipeDoesNotBlockAnUpdate(t *testing.T) {
 	at := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(at, "pipe"), 0o600); err != nil {
 		t.Fatal(err)

@@ -14,23 +14,25 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Bounds of watching. The runner's root may have 8192 watches of inotify.
+// Limits of watches. The runner's root may have 8192 watches of inotify.
 const (
-	mostWatched   = 4096    // directories, of all that watch together
+	mostWatched   = 4096    // directories of all watchers together
 	mostPathBytes = 1 << 20 // of the paths of one watcher's directories
-	mostWalked    = 4096    // entries, for the events that are gathered: more than may be reported
+	mostWalked    = 4096    // entries inspected for one batch of events; more than may be reported
 	gathering     = 50 * time.Millisecond
-	recovery      = time.Second // before it watches anew what lost changes
-	readsAtOnce   = 128         // of 64 KiB: more than the kernel holds
+	recovery      = time.Second // pause before a watcher that lost changes starts again
+	readsAtOnce   = 128         // of 64 KiB; more than the kernel queues
 )
 
-// temporaryPrefix begins the names of files that the agent writes and then renames.
+// temporaryPrefix begins the names of the agent's temporary files, which it renames afterwards.
+// Watches don't report them.
 const temporaryPrefix = ".rockpool-"
 
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
-// errOverflow says that the kernel dropped changes, or that they would need too much work.
+// errOverflow says that the kernel dropped changes, or that reporting them would take too much
+// work.
 var errOverflow = errors.New("changes were lost")
 
 // Watch implements serve.Finder.
@@ -42,12 +44,12 @@ func (f *Files) Watch(ctx context.Context, wanted agent.Watch, each func(agent.C
 	w := &watcher{Watch: wanted, files: f}
 	err = unix.Fstat(root, &w.root)
 	view := pseudo(root)
-	_ = unix.Close(root) // while it is open, the kernel doesn't report that it was deleted
+	_ = unix.Close(root) // the kernel reports the directory's deletion only while it isn't open
 	if err != nil {
 		return pathError(wanted.Path, err)
 	}
 	if view {
-		return &agent.Error{Code: agent.ErrDenied, Path: wanted.Path, Message: "not a directory of files but a view of the kernel"}
+		return &agent.Error{Code: agent.ErrDenied, Path: wanted.Path, Message: "is in a file system of the kernel, such as /proc, which can't be watched"}
 	}
 	first := agent.Changes{}
 	for {
@@ -62,7 +64,7 @@ func (f *Files) Watch(ctx context.Context, wanted agent.Watch, each func(agent.C
 	}
 }
 
-// pause returns true after d, and false when ctx ends before.
+// pause returns true after d, or false when ctx ends earlier.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -74,26 +76,27 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A watcher is one Watch that runs.
+// A watcher is one Watch in progress. One goroutine uses it.
 type watcher struct {
 	agent.Watch
 	files   *Files
-	root    unix.Stat_t // the directory
-	fd      int         // the instance of inotify
-	events  *os.File    // the same
-	top     int32       // the directory's watch
+	root    unix.Stat_t // of the directory
+	fd      int         // descriptor of the inotify instance
+	events  *os.File    // the same instance
+	top     int32       // watch descriptor of the directory
 	dirs    map[int32]string
-	bytes   int // of dirs
+	bytes   int // of the paths in dirs
 	began   bool
-	budget  int // entries that may still be looked at, for all that is gathered
+	budget  int // entries that may still be inspected for the current batch
 	pending pending
 }
 
-// watch reports first once all is watched, then changes. ErrOverflow says that some were lost.
+// watch reports first when everything is watched, then changes. errOverflow says that some were
+// lost.
 func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agent.Changes) error) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return w.tooMany("this machine has no instance of inotify left")
+		return w.tooMany("the kernel has no inotify instance left for this runner: end another watch")
 	}
 	w.fd, w.events, w.dirs, w.bytes, w.pending = fd, os.NewFile(uintptr(fd), "inotify"), map[int32]string{}, 0, pending{}
 	w.began, w.budget = false, maxEntries
@@ -133,7 +136,7 @@ func (w *watcher) send(each func(agent.Changes) error) error {
 	return nil
 }
 
-// gather takes the n bytes of events in buf, and those that came meanwhile.
+// gather handles the n bytes of events in buf, and the events that arrived meanwhile.
 func (w *watcher) gather(ctx context.Context, buf []byte, n int) error {
 	w.budget = mostWalked
 	for range readsAtOnce {
@@ -151,8 +154,8 @@ func (w *watcher) gather(ctx context.Context, buf []byte, n int) error {
 	return nil
 }
 
-// spend counts an entry that is looked at. It fails when ctx ended, and when the budget is used up: a program
-// can make events that each cost a walk, faster than the agent walks.
+// spend counts an inspected entry. It fails when ctx has ended or the budget is used up. Otherwise
+// a program could create events that each cost a walk, faster than the agent can walk.
 func (w *watcher) spend(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -163,10 +166,10 @@ func (w *watcher) spend(ctx context.Context) error {
 	if w.began {
 		return errOverflow
 	}
-	return w.tooMany("holds more than 65536 entries: watch a directory below")
+	return w.tooMany("has more than 65536 entries: watch a directory below")
 }
 
-// begin watches the directory, and those below it.
+// begin starts to watch the directory and, if recursive, those below it.
 func (w *watcher) begin(ctx context.Context) error {
 	root, err := w.open("", unix.O_PATH)
 	if err != nil {
@@ -187,10 +190,11 @@ func (w *watcher) begin(ctx context.Context) error {
 	return w.tree(ctx, "", false)
 }
 
-// add watches an open directory; -1: it can't be watched, since commands can't read it or it went.
+// add watches an open directory. It returns -1 if that is impossible: commands can't read the
+// directory, or it was removed.
 func (w *watcher) add(fd int, at string) (int32, error) {
 	if len(at) > mostPath || w.bytes+len(at) > mostPathBytes {
-		return -1, w.tooMany("directories with too long paths are below it: watch one of them")
+		return -1, w.tooMany("has directories with paths that are too long: watch one of those instead")
 	}
 	mask := uint32(watchMask)
 	if at == "" {
@@ -205,7 +209,7 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	}
 	wd, err := do()
 	if err == unix.ENOSPC || err == unix.ENOMEM {
-		return -1, w.tooMany("the kernel has no watches of inotify left for this runner")
+		return -1, w.tooMany("the kernel has no inotify watches left for this runner: end another watch")
 	}
 	if err != nil {
 		return -1, nil
@@ -213,7 +217,7 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	old, there := w.dirs[int32(wd)]
 	if !there && w.files.watched.Add(1) > mostWatched {
 		w.files.watched.Add(-1)
-		return -1, w.tooMany("more than 4096 directories of this runner would be watched: watch a directory below")
+		return -1, w.tooMany("would exceed the runner's limit of 4096 watched directories: watch a directory below")
 	}
 	w.dirs[int32(wd)] = at
 	w.bytes += len(at) - len(old)
@@ -224,7 +228,8 @@ func (w *watcher) tooMany(message string) *agent.Error {
 	return &agent.Error{Code: agent.ErrTooMany, Path: w.Path, Message: message}
 }
 
-// tree watches the directories below one that is watched. With tell it reports all that is there as created.
+// tree watches the directories below a watched one. With tell it reports all existing entries as
+// created.
 func (w *watcher) tree(ctx context.Context, at string, tell bool) error {
 	fd, err := w.open(at, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil || fd < 0 {
@@ -233,8 +238,8 @@ func (w *watcher) tree(ctx context.Context, at string, tell bool) error {
 	return w.within(ctx, fd, at, tell, 0)
 }
 
-// open opens a directory below the one that is watched; -1: it was removed, or is out of reach. An error means
-// that the watched directory was moved or deleted.
+// open opens a directory below the watched one. It returns -1 if the directory was removed or isn't
+// accessible. An error means that the watched directory was moved or deleted.
 func (w *watcher) open(at string, flags uint64) (int, error) {
 	root, err := w.files.open(w.files.absolute(w.Path), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -263,12 +268,12 @@ func (w *watcher) gone() error {
 	return &agent.Error{Code: agent.ErrNotFound, Path: w.Path, Message: "was deleted or moved away"}
 }
 
-// within is tree, for an open directory, which it closes.
+// within does the work of tree for an open directory, which it closes.
 func (w *watcher) within(ctx context.Context, fd int, at string, tell bool, depth int) error {
 	dir := os.NewFile(uintptr(fd), "directory")
 	defer func() { _ = dir.Close() }()
 	if depth > maxDepth {
-		return w.tooMany("holds directories more than 128 deep: watch one of them")
+		return w.tooMany("has directories more than 128 levels deep: watch one of those instead")
 	}
 	for {
 		some, err := dir.Readdirnames(1024)
@@ -278,7 +283,7 @@ func (w *watcher) within(ctx context.Context, fd int, at string, tell bool, dept
 			}
 		}
 		if err != nil {
-			return nil // its end, or it went
+			return nil // the end, or the directory was removed
 		}
 	}
 }
@@ -290,7 +295,7 @@ func (w *watcher) found(ctx context.Context, parent int, at, name string, tell b
 	path := join(at, name)
 	var stat unix.Stat_t
 	if unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return nil // it went, which is reported if it was seen
+		return nil // it was removed, which is reported if its creation was
 	}
 	directory := stat.Mode&unix.S_IFMT == unix.S_IFDIR
 	if tell && !strings.HasPrefix(name, temporaryPrefix) {
@@ -310,7 +315,7 @@ func (w *watcher) found(ctx context.Context, parent int, at, name string, tell b
 	return w.within(ctx, fd, path, tell, depth+1)
 }
 
-// join returns the path of a name in a directory that is watched.
+// join returns the path of a name in a watched directory.
 func join(at, name string) string {
 	if at == "" {
 		return name
@@ -318,7 +323,7 @@ func join(at, name string) string {
 	return at + "/" + name
 }
 
-// appeared watches a directory that was made, or moved here, and all below.
+// appeared watches a directory that was created or moved here, and those below.
 func (w *watcher) appeared(ctx context.Context, at string) error {
 	fd, err := w.open(at, unix.O_PATH)
 	if err != nil || fd < 0 {
@@ -329,10 +334,11 @@ func (w *watcher) appeared(ctx context.Context, at string) error {
 	if err != nil || wd < 0 {
 		return err
 	}
-	return w.tree(ctx, at, true) // what came before it was watched
+	return w.tree(ctx, at, true) // report entries that were created before the watch
 }
 
-// left ends the watches of a directory that was moved away, and below: their paths aren't theirs any more.
+// left ends the watches of a directory that was moved away and of those below, because their paths
+// have changed.
 func (w *watcher) left(at string) {
 	for wd, path := range w.dirs {
 		if path == at || isBelow(path, at) {
@@ -342,8 +348,8 @@ func (w *watcher) left(at string) {
 	}
 }
 
-// replaced reports what is at the path of an entry that was moved away: after an exchange of two entries no other
-// event says that.
+// replaced reports the entry that is now at the path of a moved entry. After an exchange of two
+// entries no other event reports it.
 func (w *watcher) replaced(ctx context.Context, at, name string) error {
 	fd, err := w.open(at, unix.O_PATH)
 	if err != nil || fd < 0 {
@@ -358,7 +364,7 @@ func (w *watcher) replaced(ctx context.Context, at, name string) error {
 	return w.created(ctx, join(at, name), stat.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
-// created reports an entry, and a directory's below it.
+// created reports an entry and, for a directory, the entries below it.
 func (w *watcher) created(ctx context.Context, path string, directory bool) error {
 	w.pending.add(path, agent.ChangeCreated, directory)
 	if directory && w.Recursive {

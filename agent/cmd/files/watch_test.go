@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A watched is what a Watch reports.
+// A watched collects the reports of a Watch.
 type watched struct {
 	t     *testing.T
 	calls chan agent.Changes
@@ -27,7 +27,7 @@ type watched struct {
 	stop  context.CancelFunc
 }
 
-// watch returns once everything is reported.
+// watch returns when all changes are being watched.
 func watch(t *testing.T, f *Files, wanted agent.Watch) *watched {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func (w *watched) until(want ...string) (all []string) {
 	return all
 }
 
-// end returns why it ended, whatever it reports before.
+// end returns why the watch ended, and ignores its reports.
 func (w *watched) end() (err error) {
 	w.t.Helper()
 	go func() {
@@ -108,7 +108,7 @@ func TestWatch(t *testing.T) {
 	try(t, os.WriteFile(in(temporaryPrefix+"1"), nil, 0o644))
 	step("+put", true, os.Rename(in(temporaryPrefix+"1"), in("put")))
 
-	// A directory that comes with what is in it, and what is made there afterwards.
+	// A directory that appears with contents, and a file that is created there afterwards.
 	away := t.TempDir()
 	try(t, os.MkdirAll(away+"/tree/a/b", 0o755), os.WriteFile(away+"/tree/a/f", nil, 0o644), os.Rename(away+"/tree", in("tree")))
 	if got := slices.Sorted(slices.Values(all.until("+tree/a/b"))); !slices.Equal(got, []string{"+tree", "+tree/a", "+tree/a/b", "+tree/a/f"}) {
@@ -117,7 +117,7 @@ func TestWatch(t *testing.T) {
 	flat.until("+tree")
 	step("+tree/a/b/g", false, os.WriteFile(in("tree/a/b/g"), nil, 0o644))
 
-	// One that is renamed has its new path, one that left is not watched.
+	// A renamed directory has its new path. One that was moved away isn't watched.
 	try(t, os.Rename(in("sub"), in("bus")))
 	all.until("+bus/deep/y")
 	flat.until("+bus")
@@ -141,8 +141,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchOfWhatCannotBe is refused, and counts nothing.
-func TestWatchOfWhatCannotBe(t *testing.T) {
+// A watch of something that isn't a directory is refused, and doesn't count for the limit.
+func TestWatchRefusesUnsuitablePaths(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"file": "", "many/": ""})
 	for i := range mostWatched {
 		try(t, os.Mkdir(fmt.Sprintf("%s/many/%d", dir, i), 0o755))
@@ -166,7 +166,7 @@ func TestWatchOfWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestWatchOfAGrowingTree ends when there is too much to be watched: it never goes on with a part.
+// A watch ends when there are too many directories, rather than watching only a part.
 func TestWatchOfAGrowingTree(t *testing.T) {
 	f, dir := workspace(t, nil)
 	f.watched.Store(mostWatched - 3) // by others
@@ -181,7 +181,8 @@ func TestWatchOfAGrowingTree(t *testing.T) {
 	}
 }
 
-// TestWatchFlood: a flood of changes costs bounded memory, is reported as lost, and what comes after it is reported.
+// A flood of changes takes bounded memory and is reported as lost. Later changes are reported
+// again.
 func TestWatchFlood(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"d/": ""})
 	w := watch(t, f, agent.Watch{Recursive: true})
@@ -212,7 +213,7 @@ func TestWatchFlood(t *testing.T) {
 	}
 }
 
-// TestPending has the rules by which the changes of a path become one.
+// The rules by which several changes of a path become one.
 func TestPending(t *testing.T) {
 	const c, m, r = agent.ChangeCreated, agent.ChangeChanged, agent.ChangeRemoved
 	type kinds = []agent.ChangeKind
@@ -271,7 +272,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestWatchReportsWhatReplaces: of what was replaced the end is reported, and what comes in its place is watched.
+// When an entry is replaced, its removal is reported, and the new entry is watched.
 func TestWatchReportsWhatReplaces(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"b": "old", "new": "", "p/x": "", "q/y": "", "f": "1", "g": "2", "h/z": ""})
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -296,7 +297,7 @@ func TestWatchReportsWhatReplaces(t *testing.T) {
 	w.until("+f/3")
 }
 
-// ending is a context that has ended when it was asked for that often.
+// ending is a context that ends after a number of checks.
 type ending struct {
 	context.Context
 	left atomic.Int64
@@ -309,7 +310,7 @@ func (e *ending) Err() error {
 	return nil
 }
 
-// TestWatchEndsInTheMiddle: its context ends it while it takes events, and while it walks.
+// The context ends a watch while it handles events and while it walks.
 func TestWatchEndsInTheMiddle(t *testing.T) {
 	for _, name := range []string{"events", "a walk"} {
 		f, dir := workspace(t, nil)
@@ -348,7 +349,7 @@ func TestWatchEndsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestWatchWalksLittle: events that would each cost a walk are lost, and reported so.
+// Events that would each cost a walk are dropped, and reported as lost.
 func TestWatchWalksLittle(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"d/": ""})
 	for i := range 400 {
@@ -371,7 +372,7 @@ func TestWatchWalksLittle(t *testing.T) {
 	}
 }
 
-// TestWatchOfARandomTree: after any changes, what was reported leads from the tree before to the tree as it is.
+// After any changes, the reports turn the tree before into the tree afterwards.
 func TestWatchOfARandomTree(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// Name is the group's, one of its own within the runner.
+// Name returns the group's name, which is unique in the runner.
 func (g *Group) Name() string { return g.name }
 
-// CanHold reports whether a process can wait in the group between commands. In version 1 it can. In
-// version 2 the kernel ends a group's processes together.
+// CanHold reports whether a process can wait in the group for the next command. It can in version
+// 1. In version 2 the kernel kills all processes of a group together.
 func (g *Group) CanHold() bool { return !g.isUnified() }
 
-// Adopt moves a process of one thread into the group. In version 1 its saved user must be the
-// agent's. It may take 12 ms, for the kernel's lock against forks.
+// Adopt moves a process with a single thread into the group. In version 1 the saved user of the
+// process must be the agent's. It may take 12 ms, because the kernel locks out forks.
 func (g *Group) Adopt(pid int) error {
 	for controller, tree := range g.trees {
 		file := "/tasks"
@@ -27,6 +27,6 @@ func (g *Group) Adopt(pid int) error {
 	return nil
 }
 
-// Keep says which process waits in the group for its commands; 0: none. It counts for none of them,
-// as long as it has no mark.
+// Keep sets the process that waits in the group for its commands; 0: none. It isn't counted for a
+// command while it has no mark.
 func (g *Group) Keep(pid int) { g.keeps.Store(int64(pid)) }

@@ -13,52 +13,52 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// Counters are what the kernel counts for a group. They only grow, and the group is used again,
-// so [Counters.Begin] notes what they were at a command's start. Their methods may be called at
-// once after it.
+// Counters are the kernel's counters of a group. They only grow, and groups are reused, so
+// [Counters.Begin] records the values at a command's start. After Begin the methods are safe for
+// concurrent use, except Refused.
 type Counters struct {
-	trees map[string]int // by controller; in version 2 only unified
+	trees map[string]int // directories by controller; in version 2 only unified
 	name  string
 	kept  *keptFiles
-	start counts
-	peak  atomic.Int64 // the most processes that were seen
-	keeps atomic.Int64 // a process that waits in the group for its commands; 0: none
+	start counts       // at the command's start
+	peak  atomic.Int64 // the largest number of processes that was sampled
+	keeps atomic.Int64 // the process id of a child of the zygote that waits in the group; 0: none
 
-	whole  bool  // the group is the whole runner's: Whole
-	around int64 // then: the threads that the agent had in it before the command
-	resets bool  // the peak of memory is of this command alone
+	whole  bool  // the group is the whole runner's: see Whole
+	around int64 // if whole: the agent's threads in it before the command's start
+	resets bool  // the kernel's peak of memory was reset for this command
 
-	// Version 2 forgets a peak of memory for a descriptor of the file only.
+	// Version 2 resets a peak of memory only for the open file that was written to.
 	memoryPeak *os.File
-	devices    bool         // version 2: what is read and written is counted
-	seen       atomic.Int64 // the most memory that was seen, where the kernel can't forget a peak
+	devices    bool         // version 2: the io controller counts reads and writes
+	seen       atomic.Int64 // the largest sampled memory, if the kernel can't reset the peak
 	together   *refusals    // version 2: shared by all groups of a runner
 }
 
-// Counts are the counters at a time.
+// counts are the values of the counters at one moment.
 type counts struct {
 	refused, oomKills  int64
-	refusedTogether    int64 // the group's share of what the limit of all commands together refused
-	cpu                int64 // nanoseconds, as the scheduler counts them
-	user, system       int64 // likewise, as the kernel estimates them by its timer's interrupts
+	refusedTogether    int64 // the forks refused by the limit of all commands that are charged to this group
+	cpu                int64 // nanoseconds, counted by the scheduler
+	user, system       int64 // nanoseconds, estimated by the kernel's timer interrupts
 	read, written      int64
 	memory, mostMemory int64
 	mostProcesses      int64
 }
 
-// keptFiles are the files of groups that were read once, by group and name. A command has
-// some twenty reads of them, most of whose cost would be the opening.
+// keptFiles keeps files of groups open after their first read, by controller and name. A command
+// causes about twenty reads, and opening would be most of their cost.
 type keptFiles struct {
-	mu   sync.Mutex // the watch reads them, too
+	mu   sync.Mutex // guards open; the watch of an execution reads concurrently
 	open map[[2]string]int
 }
 
 func newKeptFiles() *keptFiles { return &keptFiles{open: map[[2]string]int{}} }
 
-// peakFile can be reset by writing to it.
+// peakFile is the peak of memory in version 1. A write resets it.
 const peakFile = "memory.max_usage_in_bytes"
 
-// Begin notes the counters before a command is started.
+// Begin records the counters. Call it before the command starts.
 func (c *Counters) Begin() {
 	if fd := c.file("memory", peakFile); fd >= 0 {
 		_, err := unix.Pwrite(fd, []byte("0"), 0)
@@ -109,8 +109,7 @@ func (c *Counters) has(controller string) bool {
 	return c.tree(controller) >= 0
 }
 
-// tree returns the directory of the groups by which a controller counts; -1 where
-// there is none.
+// tree returns the directory of the tree in which a controller counts, -1 if there is none.
 func (c *Counters) tree(controller string) int {
 	if tree, ok := c.trees[unified]; ok {
 		return tree
@@ -121,8 +120,8 @@ func (c *Counters) tree(controller string) int {
 	return -1
 }
 
-// launchers counts what is in the group but belongs to no command: a thread of the agent, and a
-// child that waits.
+// launchers returns the number of tasks in the group that belong to no command: a thread of the
+// agent, and a waiting child of the zygote.
 func (c *Counters) launchers() int64 {
 	switch {
 	case c.whole:
@@ -135,10 +134,10 @@ func (c *Counters) launchers() int64 {
 	return 1
 }
 
-// CountsCPU reports whether processor time is counted.
+// CountsCPU reports whether the kernel counts the group's processor time.
 func (c *Counters) CountsCPU() bool { return c.has("cpuacct") }
 
-// CPU returns the processor time since the start, 0 if it can't be read.
+// CPU returns the processor time since Begin, 0 if it can't be read.
 func (c *Counters) CPU() time.Duration {
 	if c.isUnified() {
 		now, _, _ := c.processorTime()
@@ -147,8 +146,8 @@ func (c *Counters) CPU() time.Duration {
 	return time.Duration(c.number("cpuacct", "cpuacct.usage", "") - c.start.cpu)
 }
 
-// Refused returns how many forks were refused since the start, and notes how many processes
-// there are. One goroutine at a time calls it.
+// Refused returns the number of forks that were refused since Begin. It also samples the number of
+// processes. Only one goroutine may call it at a time.
 func (c *Counters) Refused() int64 {
 	c.peak.Store(max(c.peak.Load(), c.processes()))
 	if !c.resets {
@@ -161,16 +160,17 @@ func (c *Counters) Refused() int64 {
 	return own
 }
 
-// End adds what was counted since the start to the usage that waits for processes returned.
+// End adds the counts since Begin to the usage that wait(2) reported.
 func (c *Counters) End(u *serve.Usage) {
 	c.add(u, c.now())
-	if c.whole && c.memoryPeak != nil { // each command's own, unlike a group's
+	if c.whole && c.memoryPeak != nil { // opened for each command, whereas a group keeps its own
 		_ = c.memoryPeak.Close()
 		c.memoryPeak = nil
 	}
 }
 
-// Now is as End while the command runs, and says what it holds. It isn't called after End.
+// Now is like End while the command runs, and adds the resources held now. It must not be called
+// after End.
 func (c *Counters) Now(now *serve.Now) {
 	at := c.now()
 	c.add(&now.Usage, at)
@@ -178,19 +178,19 @@ func (c *Counters) Now(now *serve.Now) {
 	now.PeakMemory, now.PeakProcesses = max(now.PeakMemory, now.Memory), max(now.PeakProcesses, now.Processes)
 }
 
-// processes returns how many the group has that are of commands, and threads.
+// processes returns the number of the commands' processes and threads in the group.
 func (c *Counters) processes() int64 { return c.number("pids", "pids.current", "") - c.launchers() }
 
-// add adds what was counted from the start until end.
+// add adds the counts from Begin to end.
 func (c *Counters) add(u *serve.Usage, end counts) {
 	u.Refused, u.OOMKills = end.refused-c.start.refused+end.refusedTogether-c.start.refusedTogether, end.oomKills-c.start.oomKills
-	// No wait returned the rest. Only how it is divided is a guess.
+	// The rest is of processes that weren't waited for. Its division into user and system time is a guess.
 	if rest := time.Duration(end.cpu-c.start.cpu) - u.User - u.System; rest > 0 {
 		user := min(rest, max(0, time.Duration(end.user-c.start.user)-u.User))
 		u.User += user
 		u.System += rest - user
 	}
-	// What an earlier command left in files isn't this one's.
+	// The page cache of an earlier command's files doesn't count for this command.
 	u.PeakMemory = max(u.PeakMemory, c.mostMemory(end)-c.start.memory)
 	u.PeakProcesses = int(max(c.peak.Load(), 1))
 	if end.mostProcesses > c.start.mostProcesses {
@@ -202,7 +202,7 @@ func (c *Counters) add(u *serve.Usage, end counts) {
 	}
 }
 
-// total adds what the group's processes used since it was made, and hold.
+// total adds the usage of all processes since the group was made, and the resources held now.
 func (c *Counters) total(now *serve.Now) {
 	now.Memory, now.Processes = c.memoryNow(), int(c.number("pids", "pids.current", ""))
 	all, user := c.number("cpuacct", "cpuacct.usage", ""), c.number("cpuacct", "cpuacct.usage_user", "")
@@ -213,8 +213,8 @@ func (c *Counters) total(now *serve.Now) {
 	now.System = time.Duration(all) - now.User
 }
 
-// mostMemory returns the peak of memory, where the group's may be that of an
-// earlier command only as far as it was seen.
+// mostMemory returns the command's peak of memory. If the kernel's peak may be an earlier
+// command's, it returns the largest sample instead.
 func (c *Counters) mostMemory(end counts) int64 {
 	if !c.resets && end.mostMemory == c.start.mostMemory {
 		return c.seen.Load()
@@ -222,8 +222,8 @@ func (c *Counters) mostMemory(end counts) int64 {
 	return end.mostMemory
 }
 
-// number reads a number: the only one of a file, or the sum of those on lines on
-// which it follows key. What can't be read is 0.
+// number returns a number in a file of the group: the file's only one, or the sum of those that
+// follow key on their lines. It is 0 if the file can't be read.
 func (c *Counters) number(controller, file, key string) int64 {
 	var buf [2048]byte
 	return sum(c.text(buf[:], controller, file), key)
@@ -236,7 +236,7 @@ func sum(text []byte, key string) (all int64) {
 			name, value = value[:i], value[i+1:]
 		}
 		if i := bytes.LastIndexByte(name, ' '); i >= 0 {
-			name = name[i+1:] // a line of blkio begins with its device
+			name = name[i+1:] // lines of blkio begin with the device
 		}
 		if string(name) == key {
 			number, _ := strconv.ParseInt(string(value), 10, 64)
@@ -256,7 +256,7 @@ func (c *Counters) text(buf []byte, controller, file string) []byte {
 	return buf[:max(n, 0)]
 }
 
-// file returns a file of the group; -1 where there is none.
+// file returns an open file of the group, -1 if it doesn't exist.
 func (c *Counters) file(controller, file string) int {
 	tree := c.tree(controller)
 	if tree < 0 {
@@ -273,7 +273,7 @@ func (c *Counters) file(controller, file string) int {
 		flags = unix.O_RDWR
 	}
 	fd, err := openIn(tree, c.name+"/"+file, flags)
-	if err == unix.EROFS || err == unix.EACCES { // as in a container: then it can only be read
+	if err == unix.EROFS || err == unix.EACCES { // in a container it may be read-only
 		fd, err = openIn(tree, c.name+"/"+file, unix.O_RDONLY)
 	}
 	if err != nil {

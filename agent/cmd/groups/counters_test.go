@@ -13,11 +13,10 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// TestTimeThatNoTickSaw: the kernel counts user and system by its timer's
-// interrupts, and a program can work in between. What that misses isn't the next
-// command's. The files are those of a kernel with the version of cgroups, so both
-// run on every machine.
-func TestTimeThatNoTickSaw(t *testing.T) {
+// The kernel estimates user and system time by timer interrupts, and a program can work in between.
+// The missed time must not count for the next command. The files imitate a kernel with either
+// version of cgroups, so the test runs on every machine.
+func TestUntickedTimeCountsForItsCommand(t *testing.T) {
 	for name, version := range map[string]struct {
 		tree  string
 		files func(all, user, system time.Duration) map[string]string

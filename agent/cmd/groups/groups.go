@@ -1,7 +1,10 @@
-// Package groups has the control groups of commands, of version 1 and 2. The maker of the runner
-// has made them, beside the agent's own. A command has a group of its own as long as one is free,
-// so that the kernel limits and counts it alone; the other commands share one. It is there from
-// its first instruction on.
+// Package groups manages the control groups of commands, of cgroups version 1 and 2. It guarantees
+// that a command is in its group from its first instruction, so that the kernel counts and limits
+// everything that it does.
+//
+// The maker of the runner made the groups, next to the agent's own. A command gets a group of its
+// own while one is free. The kernel then limits and counts it alone. Further commands share one
+// group.
 package groups
 
 import (
@@ -23,45 +26,46 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// Names of the groups.
+// The names of the groups.
 const (
-	ownGroups  = 2 // x0 …
+	ownGroups  = 2 // groups for one command each: x0, x1
 	restGroups = "rest"
 )
 
-// unified stands for the names of controllers where the groups are of version 2.
+// unified replaces the names of controllers in version 2.
 const unified = "unified"
 
-// Groups are the groups of a runner, each one in every tree. Its methods are safe for concurrent
-// use.
+// Groups are the control groups of a runner. Each exists in every tree of controllers. Its methods
+// are safe for concurrent use.
 type Groups struct {
-	// open opens a group. In version 1 a thread joins it (joinThread), so a group is opened when it
-	// is needed.
+	// open opens a group. In version 1 that makes a thread join it (joinThread), so it is called
+	// when the group is first needed.
 	open func(name string, root bool) (*Group, error)
-	// zygote returns what starts a program of a thread in the shared group.
+	// zygote returns a Func that starts a program on a thread in the shared group.
 	zygote func(t *confinement.Thread) (launch.Func, error)
 
-	mu   sync.Mutex // guards what is below; held while a thread joins
-	free []*Group   // by name
-	made int
-	rest *Group
-	root *Group   // rest, for commands of root
-	all  []*Group // that were opened
+	mu   sync.Mutex // guards the fields below; held while a thread joins a group (5 to 12 ms)
+	free []*Group   // sorted by name
+	made int        // groups for one command that were opened, at most ownGroups
+	rest *Group     // the shared group
+	root *Group     // rest, for commands of root
+	all  []*Group   // all that were opened
 
-	together *Counters // of all groups
+	together *Counters // of all groups together
 }
 
-// A Group is one in each tree. [Group.Counters] are of one command at a time.
+// A Group is one control group, in each tree. Its [Counters] are for one command at a time.
 type Group struct {
 	Counters
-	Launch launch.Func // starts a command in it
+	Launch launch.Func // starts a command in the group
 }
 
-// Open takes over the inherited descriptors from first on, in the order of names: a directory
-// that holds the groups for each controller, or with "unified" the one of version 2. Commands
-// start as fork has it in their group's directory, or in [launch.NoGroup] where their thread is
-// in the group; commands of users start on a thread without a bounding set. The first group has
-// t.
+// Open takes ownership of the inherited descriptors from first on, in the order of names. Each is a
+// directory with the groups of a controller; with "unified" there is one directory of version 2.
+//
+// Fork returns a Func that starts a program in a group, given by its directory, or in the calling
+// thread's group ([launch.NoGroup]). Commands of users start on threads with an empty bounding set.
+// The first group uses t, the others make their own.
 func Open(names string, first int, t *confinement.Thread, fork func(group int) launch.Func) (*Groups, error) {
 	g := &Groups{}
 	trees := map[string]int{}
@@ -86,7 +90,7 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 		spare := t
 		g.open = func(name string, root bool) (*Group, error) {
 			one := spare
-			spare = nil // the first group's only
+			spare = nil // only the first group uses it
 			return joinThread(trees, name, root, one, fork(launch.NoGroup))
 		}
 		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
@@ -104,8 +108,8 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 
 func groupName(i int) string { return "x" + strconv.Itoa(i) }
 
-// Take returns a group for a command, of root or of the user; its own or, if none is free, the
-// shared one.
+// Take reserves a group for a command, of root or of the user. If no group for a single command is free it returns
+// the shared one. The caller must return the group by Give.
 func (g *Groups) Take(root bool) (*Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,8 +142,8 @@ func (g *Groups) Take(root bool) (*Group, error) {
 	return one, nil
 }
 
-// Now adds what all commands used since the runner was made, and hold. It reports whether processor
-// time is counted.
+// Now adds the usage of all commands since the runner's start, and what they hold now. It reports
+// whether the kernel counts processor time.
 func (g *Groups) Now(now *serve.Now) (countsCPU bool) {
 	g.together.total(now)
 	g.mu.Lock()
@@ -151,7 +155,7 @@ func (g *Groups) Now(now *serve.Now) (countsCPU bool) {
 	return g.together.CountsCPU()
 }
 
-// Give gives a group back, in which nothing runs any more.
+// Give returns a group that Take returned, after the last process in it has ended.
 func (g *Groups) Give(one *Group) {
 	if !one.Own() {
 		return
@@ -159,31 +163,31 @@ func (g *Groups) Give(one *Group) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.free = append(g.free, one)
-	// The first is used again first: others' threads may never be needed again.
+	// Prefer the first group again, so that the threads of other groups may never be needed.
 	slices.SortFunc(g.free, func(a, b *Group) int { return strings.Compare(a.name, b.name) })
 }
 
-// Zygote returns what starts programs on t in the group that further commands share: what a
-// zygote holds is charged to the runner's commands, not to the agent.
+// Zygote returns a Func that starts programs on t in the shared group, so that the kernel charges a
+// zygote to the runner's commands, not to the agent.
 func (g *Groups) Zygote(t *confinement.Thread) (launch.Func, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.zygote(t)
 }
 
-// Own reports whether the group is one command's.
+// Own reports whether the group is for one command at a time.
 func (g *Group) Own() bool { return g.name != restGroups }
 
-// Kill ends all that is in a group at once, including what is being forked there. It reports
-// whether the kernel can: in version 2, from Linux 5.14 on.
+// Kill kills all processes of the group in one step, including those being forked. It reports
+// whether the kernel can: version 2 since Linux 5.14.
 func (g *Group) Kill() bool {
 	tree, known := g.trees[unified]
 	return known && write(tree, g.name+"/cgroup.kill", "1") == nil
 }
 
-// Members returns the processes of a group that aren't dead, and whether these are sure to be all: not
-// if one ended after it was listed, which may have forked before. In version 1 the kernel lists
-// the agent too, for its thread.
+// Members returns the living processes of the group. Sure reports whether the list is complete. It
+// isn't if a process ended after it was listed, since that may have forked before. In version 1 the
+// list includes the agent, for its thread in the group.
 func (g *Group) Members() (found []int, sure bool) {
 	fd, err := openIn(g.tree("pids"), g.name+"/cgroup.procs", unix.O_RDONLY)
 	if err != nil {
@@ -210,12 +214,12 @@ func (g *Group) Members() (found []int, sure bool) {
 	return found, sure
 }
 
-// In version 1 of cgroups a thread can be in another group than its process, and a fork is where
-// its thread is. So a command gets into a group by the thread that forks it. Joining a group
-// costs 5 to 12 ms on a machine that hasn't done it for 50 ms, so each group keeps its thread
-// once the group was needed.
+// In version 1 of cgroups a thread can be in another group than its process, and a child starts in
+// the group of the thread that forks it. So each group has a thread of the agent that forks its
+// commands. Joining a group takes 5 to 12 ms on a machine where no thread joined one for 50 ms. So
+// the thread stays once the group was needed.
 
-// joinThread makes a thread join a group: t, or where that is nil a new one.
+// joinThread makes a thread join a group: t or, if t is nil, a new one.
 func joinThread(trees map[string]int, name string, root bool, t *confinement.Thread, start launch.Func) (*Group, error) {
 	own := t == nil
 	if own {
@@ -233,7 +237,7 @@ func joinThread(trees map[string]int, name string, root bool, t *confinement.Thr
 	return &Group{Launch: start.On(t), Counters: Counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
 }
 
-// join puts a thread into a group.
+// join moves a thread into a group.
 func join(t *confinement.Thread, trees map[string]int, name string) (err error) {
 	t.Do(func() {
 		for controller, tree := range trees {
@@ -246,7 +250,7 @@ func join(t *confinement.Thread, trees map[string]int, name string) (err error) 
 	return err
 }
 
-// write writes to a file of a group.
+// write writes text to a file of a group.
 func write(tree int, file, text string) error {
 	fd, err := openIn(tree, file, unix.O_WRONLY)
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The group of a runner with a kernel of its own (gVisor), which that kernel keeps: its processes
-// are none of the machine's. The agent is in it too, since a command that starts in another costs
-// more than it would be worth.
+// The group of a runner with its own kernel (gVisor). That kernel enforces it, since its processes
+// aren't processes of the machine. The agent is in it too, because starting each command in another
+// group would be slower than that is worth.
 const (
 	innerTree  = "/sys/fs/cgroup"
 	innerGroup = innerTree + "/all"
 )
 
-// LimitInner makes the runner's own kernel limit processes, including all that run now, and reads
-// the limit back.
+// LimitInner makes the runner's own kernel limit the number of processes, including those that run
+// now. It reads the limit back, and returns an error if the kernel didn't apply it.
 func LimitInner(processes int) (*Inner, error) {
 	if err := os.Mkdir(innerGroup, 0o755); err != nil {
 		return nil, err
 	}
 	limit := strconv.Itoa(processes)
 	for _, set := range []struct{ file, text string }{
-		{innerGroup + "/cgroup.procs", "0"}, // first: only the groups below may have some
+		{innerGroup + "/cgroup.procs", "0"}, // first: only groups at the end of the tree may have processes
 		{innerTree + "/cgroup.subtree_control", "+pids"},
 		{innerGroup + "/pids.max", limit},
 	} {
@@ -43,7 +43,7 @@ func LimitInner(processes int) (*Inner, error) {
 		return nil, err
 	}
 	if strings.TrimSpace(string(got)) != limit || !strings.Contains(string(own), "0::/all\n") {
-		return nil, fmt.Errorf("it is %q in %q, not %s in /all", got, own, limit)
+		return nil, fmt.Errorf("the limit is %q in %q, expected %s in /all", got, own, limit)
 	}
 	events, err := unix.Open(innerGroup+"/pids.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -52,19 +52,19 @@ func LimitInner(processes int) (*Inner, error) {
 	return &Inner{events: events, limit: limit}, nil
 }
 
-// Inner is the group of all that runs in a runner with a kernel of its own. Its methods are safe
-// for concurrent use.
+// Inner is the group of all processes in a runner with its own kernel. Its methods are safe for
+// concurrent use.
 type Inner struct {
 	events int
 	limit  string
 
-	mu    sync.Mutex // guards what is below
-	holds int
+	mu    sync.Mutex // guards holds
+	holds int        // calls of Hold that weren't released
 }
 
-// Hold refuses every fork until release is called: without that, the killing of a program that
-// forks faster than this kernel lists processes would never end. It is for a runner that is full,
-// where other forks are refused anyway.
+// Hold makes the kernel refuse every fork until release is called. Without it, killing a program
+// that forks faster than this kernel lists processes would never end. Use it in a runner that is
+// full, where other forks are refused anyway.
 func (c *Inner) Hold() (release func()) {
 	set := func(by int) {
 		c.mu.Lock()
@@ -74,13 +74,13 @@ func (c *Inner) Hold() (release func()) {
 		if c.holds > 0 {
 			limit = "0"
 		}
-		_ = os.WriteFile(innerGroup+"/pids.max", []byte(limit), 0) // it was written before
+		_ = os.WriteFile(innerGroup+"/pids.max", []byte(limit), 0) // LimitInner wrote the same successfully
 	}
 	set(1)
 	return func() { set(-1) }
 }
 
-// Refused returns how many forks were refused since the runner began.
+// Refused returns the number of forks that were refused since the runner's start.
 func (c *Inner) Refused() int64 {
 	var text [64]byte
 	n, err := unix.Pread(c.events, text[:], 0)

@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// TestNow: while a command runs, what its group counts since the command's start and holds is seen,
-// and what all groups together do. The files are those of a kernel with the version of cgroups.
+// While a command runs, Now reports the usage of its group since its start, and that of all groups.
+// The files imitate a kernel with either version of cgroups.
 func TestNow(t *testing.T) {
 	for name, version := range map[string]struct {
 		controllers   []string

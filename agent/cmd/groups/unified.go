@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 )
 
-// openUnified opens a group of version 2, below the directory run. Commands of users start on t,
-// those of root on a thread whose bounding set isn't empty.
+// openUnified opens a group of version 2 below the directory run. Commands of users start on t.
+// Commands of root start on a thread with a bounding set that isn't empty.
 func openUnified(run int, name string, root bool, t *confinement.Thread, fork func(group int) launch.Func, together *refusals) (*Group, error) {
 	dir, err := openIn(run, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -30,7 +30,7 @@ func openUnified(run int, name string, root bool, t *confinement.Thread, fork fu
 	return one, nil
 }
 
-// nowUnified is now where cgroups are of version 2.
+// nowUnified is now for version 2.
 func (c *Counters) nowUnified() (n counts) {
 	n.refused = c.number("pids", "pids.events", "max")
 	if !c.whole {
@@ -40,27 +40,26 @@ func (c *Counters) nowUnified() (n counts) {
 	n.oomKills = c.number("memory", "memory.events", "oom_kill")
 	n.memory = c.memoryNow()
 	n.mostMemory = c.readPeak()
-	if !c.whole { // the agent's is in it
+	if !c.whole { // the whole runner's group includes the agent
 		n.cpu, n.user, n.system = c.processorTime()
 	}
 	n.read, n.written = c.bytes()
 	return n
 }
 
-// Refusals are the forks that were refused because of the limit of all commands together: from
-// Linux 6.11 on the kernel counts these for the limit, and doesn't say whose they were. Each is
-// charged to one group, or to none. Its methods are safe for concurrent use.
+// refusals attributes the forks that the limit of all commands together refused. Since Linux 6.11
+// the kernel counts them at the limit, without the group that forked. Each is charged to one group
+// or to none. Its methods are safe for concurrent use.
 type refusals struct {
-	mu   sync.Mutex       // guards what is below
-	seen int64            // the kernel's count when it was read last
-	by   map[string]int64 // the forks of each group
+	mu   sync.Mutex       // guards the fields below
+	seen int64            // the kernel's count at the last read
+	by   map[string]int64 // refused forks by group
 }
 
-// of returns how many are charged to c's group. What the kernel counted since the last
-// call for any group is charged to the group with the most processes, if all groups
-// together are at the limit, or if that group has more than half of it. Otherwise no
-// group is charged. The lock covers the reads: the sizes belong to the count that was
-// read with them.
+// of returns the refused forks that are charged to c's group. The forks that were refused since the
+// last call, for any group, are charged to the largest group (see [Counters.largest]), or to none.
+// The lock covers the reads, so that the sizes of the groups belong to the count that was read with
+// them.
 func (r *refusals) of(c *Counters) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,8 +72,8 @@ func (r *refusals) of(c *Counters) int64 {
 	return r.by[c.name]
 }
 
-// largest returns the group with the most processes, if all together are at their
-// limit or it has more than half of it; otherwise "".
+// largest returns the group with the most processes, if all groups together are at their limit, or
+// if that group has more than half of it. Otherwise it returns "".
 func (c *Counters) largest() (name string) {
 	var most int64
 	for _, group := range []string{groupName(0), groupName(1), restGroups} {
@@ -90,12 +89,12 @@ func (c *Counters) largest() (name string) {
 	return ""
 }
 
-// of returns the counters of another group.
+// of returns the counters of another group of the runner.
 func (c *Counters) of(name string) *Counters {
 	return &Counters{trees: c.trees, name: name, kept: c.kept}
 }
 
-// processorTime returns it in nanoseconds: all, the user's, and the system's.
+// processorTime returns the processor time in nanoseconds: total, user, and system.
 func (c *Counters) processorTime() (all, user, system int64) {
 	var buf [1024]byte
 	for line := range bytes.Lines(c.text(buf[:], "cpuacct", "cpu.stat")) {
@@ -113,7 +112,7 @@ func (c *Counters) processorTime() (all, user, system int64) {
 	return all, user, system
 }
 
-// bytes returns what was read from devices and written to them.
+// bytes returns the bytes that were read from devices and written to them.
 func (c *Counters) bytes() (read, written int64) {
 	var buf [2048]byte
 	for line := range bytes.Lines(c.text(buf[:], "blkio", "io.stat")) { // device rbytes=1 wbytes=2 …
@@ -131,8 +130,7 @@ func (c *Counters) bytes() (read, written int64) {
 	return read, written
 }
 
-// forgetPeak makes the peak of memory count from now on, where the kernel can (from Linux 6.12
-// on).
+// forgetPeak resets the peak of memory, if the kernel can (since Linux 6.12).
 func (c *Counters) forgetPeak() {
 	if c.memoryPeak == nil {
 		fd, err := openIn(c.tree("memory"), c.name+"/memory.peak", unix.O_RDWR)
@@ -157,13 +155,13 @@ func (c *Counters) readPeak() int64 {
 	return number
 }
 
-// mostBeyond is how many bytes of buffers all commands may have beyond their limit.
+// mostBeyond is how many bytes of socket buffers all commands may have beyond their limit.
 const mostBeyond = 16 << 20
 
-// BuffersBeyondLimit reports whether buffers of sockets have taken more memory than all
-// commands may have. On version 2, from Linux 5.18 on, the kernel charges packets that
-// arrive even beyond the limit, and enforces the limit at the next allocation that can
-// wait. A program that only sends makes no such allocation.
+// BuffersBeyondLimit reports whether socket buffers take more memory than all commands may have. In
+// version 2, since Linux 5.18, the kernel charges arriving packets even beyond the limit. It
+// enforces the limit at the next allocation that can wait. A program that only sends never makes
+// such an allocation.
 func (c *Counters) BuffersBeyondLimit() bool {
 	if !c.isUnified() {
 		return false

@@ -11,13 +11,11 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// TestRefusedForksAreNamedOnce: from Linux 6.11 on version 2 counts forks that were
-// refused for the limit of all commands together without saying whose they were.
-// They are the largest group's, for good, and never its neighbour's once it has
-// ended. The files are those of such a kernel, so this runs on every machine;
-// TestTheOneThatTakesTheProcessesIsNamed in package local is its twin for real
-// groups, of version 1 and 2.
-func TestRefusedForksAreNamedOnce(t *testing.T) {
+// Since Linux 6.11, version 2 counts forks that the limit of all commands refused without the group
+// that forked. They are charged to the largest group permanently, and never to its neighbour after
+// it has ended. The files imitate such a kernel, so the test runs on every machine.
+// TestTheOneThatTakesTheProcessesIsNamed in package local tests real groups.
+func TestRefusedForksAreChargedOnce(t *testing.T) {
 	dir := t.TempDir()
 	set := func(file string, text string) {
 		t.Helper()

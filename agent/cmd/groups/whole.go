@@ -9,18 +9,18 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// Whole is the group that a whole runner is in, its agent included, where the agent has none for
-// commands: a container's, for example. Its methods are safe for concurrent use.
+// Whole is the group of a whole runner including its agent, for example a container's. It is used
+// if commands have no groups of their own. Its methods are safe for concurrent use.
 type Whole struct {
-	trees map[string]int // by controller, as Counters has them
+	trees map[string]int // directories by controller, as in Counters
 	kept  *keptFiles
 }
 
-// watched are the controllers of version 1 that count for a whole runner.
+// watched are the controllers that count for a whole runner.
 var watched = map[string]bool{"pids": true, "memory": true, "blkio": true, unified: true}
 
-// FindWhole returns the group in which this process is, as far as it is mounted here; nil: it isn't, or
-// it is the machine's.
+// FindWhole returns the group of this process, with the controllers that are mounted here. It
+// returns nil if there is none, or if it is the whole machine's group.
 func FindWhole() *Whole {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	own, _ := os.ReadFile("/proc/self/cgroup")
@@ -32,7 +32,7 @@ func FindWhole() *Whole {
 		}
 	}
 	if limits(w.trees, "pids") {
-		delete(w.trees, unified) // it counts nothing then
+		delete(w.trees, unified) // the group has no controllers, so it counts nothing
 		return w
 	}
 	if limits(w.trees, unified) {
@@ -41,7 +41,8 @@ func FindWhole() *Whole {
 	return nil
 }
 
-// limits reports whether a tree's group can limit processes. That of the whole machine can't.
+// limits reports whether the tree's group can limit processes. The root group, which is the
+// machine's, can't.
 func limits(trees map[string]int, name string) bool {
 	tree, ok := trees[name]
 	if !ok {
@@ -55,11 +56,11 @@ func limits(trees map[string]int, name string) bool {
 	return true
 }
 
-// A groupPath is where a group is mounted.
+// A groupPath is the path at which a group is mounted.
 type groupPath struct{ controller, path string }
 
-// ownGroupPaths returns where a process's groups are mounted, by the texts of its /proc/PID/mountinfo and
-// /proc/PID/cgroup.
+// ownGroupPaths returns where a process's groups are mounted, from the texts of its
+// /proc/PID/mountinfo and /proc/PID/cgroup.
 func ownGroupPaths(mounts, own string) (found []groupPath) {
 	groups := map[string]string{} // by controller
 	for line := range strings.Lines(own) {
@@ -97,7 +98,8 @@ func ownGroupPaths(mounts, own string) (found []groupPath) {
 	return found
 }
 
-// below returns where a group is, if it is in what a mount point shows of the tree: root and below.
+// below returns the path of a group. The mount point shows the part of the tree from root down. It
+// returns false for a group outside of that.
 func below(group, root, mountPoint string) (path string, ok bool) {
 	if group == "" {
 		return "", false
@@ -109,15 +111,15 @@ func below(group, root, mountPoint string) (path string, ok bool) {
 	return mountPoint + rest, true
 }
 
-// Now adds what the runner used since it was made, and holds, its agent included. It reports whether
-// processor time is counted.
+// Now adds the runner's usage since it was made and what it holds, including the agent. It reports
+// whether the kernel counts processor time.
 func (w *Whole) Now(now *serve.Now) (countsCPU bool) {
 	all := &Counters{trees: w.trees, name: ".", kept: w.kept}
 	all.total(now)
 	return all.CountsCPU()
 }
 
-// Begin notes the counters before a command is started.
+// Begin returns counters that start now. Call it before a command starts.
 func (w *Whole) Begin() *Counters {
 	c := &Counters{trees: w.trees, name: ".", kept: w.kept, whole: true}
 	c.devices = c.file("blkio", "io.stat") >= 0

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestWhereTheOwnGroupIsMounted: a container's group is mounted as it is, below its tree, or seen as the
-// root of a namespace. What isn't below a mount isn't found.
-func TestWhereTheOwnGroupIsMounted(t *testing.T) {
+// A container's group is mounted directly, below its tree, or as the root of a cgroup namespace. A
+// group outside of the mount isn't found.
+func TestOwnGroupIsFound(t *testing.T) {
 	const place = " rw,nosuid - "
 	for name, test := range map[string]struct {
 		mounts, own []string
@@ -45,7 +45,7 @@ func TestWhereTheOwnGroupIsMounted(t *testing.T) {
 	}
 }
 
-func FuzzWhereTheOwnGroupIsMounted(f *testing.F) {
+func FuzzOwnGroupIsFound(f *testing.F) {
 	f.Add("1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup rw", "0::/")
 	f.Fuzz(func(t *testing.T, mounts, own string) {
 		for _, at := range ownGroupPaths(mounts, own) {

@@ -1,5 +1,6 @@
-// Package host serves the commands and files of the runner, or the machine, that the agent is in,
-// to the server at the other end of a socket (package agent is their protocol).
+// Package host runs commands and serves files in the runner, or on the machine, that the agent is
+// in. It guarantees that the agent is confined before the first command starts. Package agent is
+// its protocol.
 package host
 
 import (
@@ -28,32 +29,32 @@ import (
 // firstGroups is the first descriptor of [Options.Groups].
 const firstGroups = 4
 
-// Options say how an agent serves.
+// Options configure an agent.
 type Options struct {
 	Version       string
 	Workspace     string
-	Groups        string // controllers whose groups of commands are inherited, as descriptors from 4 on; see groups.Open
-	OpenFiles     int    // limit of each process of a command; 0: as many as the agent
-	Degraded      bool   // serve without some of the confinement, too
-	NoRoot        bool   // no command may be root, since root is the machine's
+	Groups        string // controllers whose groups of commands are inherited, as descriptors from firstGroups on; see groups.Open
+	OpenFiles     int    // limit for each process of a command; 0: the agent's own
+	Degraded      bool   // serve even if parts of the confinement are unavailable
+	NoRoot        bool   // no command may run as root, since root is root of the machine
 	SharedNetwork bool   // the network is the machine's
-	SharedIPC     bool   // other tasks have the same namespace of System V objects
-	Zygote        bool   // an interpreter can be loaded (package warm)
-	Task          bool   // a task of Nomad's, where the confinement must hold although the agent isn't PID 1
-	Image         bool   // this process has an image's variables and working directory, which are for commands
+	SharedIPC     bool   // other tasks share the namespace of System V objects
+	Zygote        bool   // an interpreter can be preloaded (package warm)
+	Task          bool   // a Nomad task: the confinement must be complete although the agent isn't PID 1
+	Image         bool   // commands get this process's environment and working directory, which an image set
 
-	Inner *groups.Inner // nil: the runner has no kernel of its own
-	Whole *groups.Whole // that the runner is in; nil: it can't be seen
-	Ready func() error  // called when the agent can serve; nil: nothing to call
+	Inner *groups.Inner // the group in the runner's own kernel; nil: it has none
+	Whole *groups.Whole // the whole runner's group; nil: it isn't visible
+	Ready func() error  // called when the agent can serve; nil: not called
 }
 
-// A host is the runner, or the machine, that the agent is in. It is a [serve.Host].
+// A host is the runner or the machine that the agent is in. It implements [serve.Host].
 type host struct {
 	*files.Files
 	starter *process.Starter
-	image   *image // nil: it is the server that knows it
+	image   *image // nil: the server knows the image
 	first   sync.Once
-	prepare func() // before the first command
+	prepare func() // called once, before the first command
 }
 
 // Start implements [serve.Host].
@@ -75,13 +76,13 @@ func (h *host) Start(start agent.Start) (serve.Process, error) {
 func (h *host) Now() serve.Now { return h.starter.Now() }
 
 // Serve confines this process, and serves until the listener fails or a signal ends it. It always
-// returns an error.
+// returns an error. It kills all commands before it returns.
 func Serve(listener net.Listener, o Options) error {
-	// Commands get none of the inherited descriptors.
+	// Commands must not inherit the agent's descriptors.
 	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
-	// Before anything can be started, or its end could be missed.
+	// Before anything can be started, so that no child's end is missed.
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
 	stops := make(chan os.Signal, 1)
@@ -99,12 +100,12 @@ func Serve(listener net.Listener, o Options) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	go h.starter.Reap(children) // for as long as the program runs
-	go func() {                 // likewise
+	go h.starter.Reap(children) // until the program ends
+	go func() {                 // until the program ends
 		cancel(fmt.Errorf("signal: %v", <-stops))
 	}()
 	idle := memory.NewIdler()
-	go idle.Run() // likewise
+	go idle.Run() // until the program ends
 	server := serve.New(h, serve.Config{Version: o.Version, Report: report, Idle: idle.Hint})
 	err = server.Serve(ctx, listener)
 	server.Close()
@@ -113,14 +114,14 @@ func Serve(listener net.Listener, o Options) error {
 
 func report(err error) { fmt.Fprintln(os.Stderr, "agent:", err) }
 
-// newHost confines this process, and returns the host that it is on.
+// newHost confines this process, and returns its host.
 func newHost(o Options) (*host, error) {
 	forks := o.Inner == nil && launch.CanFork()
 	ownNetwork := os.Getpid() == 1 && o.Inner == nil && !o.Task && !o.SharedNetwork
 	var connections *kernelmemory.Connections
 	if ownNetwork {
 		var err error
-		if connections, err = kernelmemory.OpenConnections(); err != nil { // before the filter
+		if connections, err = kernelmemory.OpenConnections(); err != nil { // before the filter forbids it
 			return nil, err
 		}
 	}
@@ -128,11 +129,11 @@ func newHost(o Options) (*host, error) {
 	if len(gaps) > 0 {
 		err := fmt.Errorf("confinement: %w", errors.Join(gaps...))
 		if (os.Getpid() == 1 || o.Task) && !o.Degraded {
-			return nil, err // a runner that isn't what it should be is refused
+			return nil, err // a runner with an incomplete confinement must not serve
 		}
 		report(err)
 	}
-	if o.Groups == "" { // else no command can take the processes that the agent has
+	if o.Groups == "" { // else commands can't use up the agent's processes
 		memory.SpareThreads(memory.Threads)
 	}
 	c := process.Config{Thread: thread, Inner: o.Inner, Whole: o.Whole, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
@@ -140,10 +141,10 @@ func newHost(o Options) (*host, error) {
 	switch {
 	case forks:
 		c.Launch = fork(launch.NoGroup)
-	case o.Inner != nil: // that kernel kills no process for memory: the machine's does
+	case o.Inner != nil: // that kernel has no OOM killer: the machine's kernel kills
 		c.Launch = syscall.ForkExec
 	case o.OpenFiles > 0:
-		return nil, errors.New("--open-files needs clone3: the kernel is older than Linux 5.5, or a container around the machine refuses it")
+		return nil, errors.New("--open-files needs the system call clone3: the kernel is older than Linux 5.5, or a container around the machine forbids the call")
 	default:
 		c.Launch = launch.Plain()
 	}
@@ -169,7 +170,7 @@ func newHost(o Options) (*host, error) {
 		return nil, err
 	}
 	if !starter.Marks() {
-		report(errors.New("can't switch users: commands run as the agent's own user, and a process that leaves its session may outlive its execution"))
+		report(errors.New("the agent can't switch users: commands run as its own user, and a process that starts a new session may outlive its execution"))
 	}
 	h := &host{Files: f, starter: starter, prepare: func() {
 		memory.AddProcessor()

@@ -9,24 +9,24 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// An image is what a container's image says of commands. The agent is the container's command, so it
-// was started with that.
+// An image is the environment and working directory that a container image sets for commands. The
+// agent is the container's command, so it was started with both.
 type image struct {
 	variables []string // NAME=value
-	dir       string   // "": it has none of its own
+	dir       string   // "": none of its own
 }
 
-// notImages are variables that others than the image set: Docker and podman, a shell that was there before the
-// agent, or we, for the user that commands run as.
+// notImages are variables that the image didn't set: Docker, podman or a shell before the agent
+// did, or Rockpool for the user of commands.
 var notImages = []string{
 	"HOSTNAME", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "container", "PWD", "OLDPWD", "SHLVL", "_",
 }
 
-// notImagesPrefixes are those of Nomad, and of what it may hand to tasks.
+// notImagesPrefixes are prefixes of variables that Nomad and its integrations set for tasks.
 var notImagesPrefixes = []string{"NOMAD_", "VAULT_", "CONSUL_"}
 
-// imageOf returns what the environment and the working directory of a container's command say of its
-// image. Covered are directories that a runner has of its own.
+// imageOf returns the image of a container's command, from its environment and working directory.
+// Covered are directories that a runner replaces by its own.
 func imageOf(environ []string, dir string, covered ...string) *image {
 	i := &image{}
 	for _, v := range environ {
@@ -44,20 +44,20 @@ func imageOf(environ []string, dir string, covered ...string) *image {
 	return i
 }
 
-// thisImage returns that of the container around this process.
+// thisImage returns the image of the container that this process is in.
 func thisImage(workspace string) *image {
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "/"
 	}
-	// A volume of the image is closed, and the directory may be in it.
+	// The directory may be in a volume of the image, which commands can't enter.
 	if info, err := os.Stat(dir); err != nil || info.Mode()&0o001 == 0 {
 		dir = "/"
 	}
 	return imageOf(os.Environ(), dir, workspace, "/tmp", "/alloc", "/local", "/secrets", "/proc", "/sys", "/dev")
 }
 
-// complete adds what the image says to a start.
+// complete adds the image's environment and working directory to a start.
 func (i *image) complete(start agent.Start) agent.Start {
 	if i == nil {
 		return start

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-func TestAnImagesVariablesReachCommands(t *testing.T) {
+func TestImageVariablesReachCommands(t *testing.T) {
 	i := imageOf([]string{"PATH=/opt/bin:/bin", "JAVA_HOME=/opt/java", "LANG=de_DE.UTF-8", "NOMAD_TOKEN=x", "VAULT_TOKEN=x", "HOSTNAME=h", "HOME=/root", "PWD=/app", "broken"},
 		"/app", "/workspace", "/tmp")
 	got := i.complete(agent.Start{Env: []string{"PATH=/bin", "LANG=C.UTF-8", "HOME=/workspace", "A=1"}, Defaults: []string{"PATH"}})

@@ -19,11 +19,11 @@ func (h *host) Warm(want agent.Warm) (agent.Warmed, error) {
 			return h.starter.WarmUp(want, found[0])
 		}
 	}
-	return agent.Warmed{}, &agent.Error{Code: agent.ErrNotFound, Field: "interpreter", Path: "python3", Message: "isn't in PATH of the runner"}
+	return agent.Warmed{}, &agent.Error{Code: agent.ErrNotFound, Field: "interpreter", Path: "python3", Message: "isn't in the runner's PATH"}
 }
 
-// zygoteLauncher returns what starts zygotes on their thread: in the group that further commands
-// share, where commands have groups. It returns nil where none can be started.
+// zygoteLauncher returns a function whose result starts zygotes on their thread and, if commands
+// have groups, in the shared group. It returns nil if none can be started.
 func zygoteLauncher(c process.Config, thread *confinement.Thread) func() (launch.Func, error) {
 	switch {
 	case thread == nil:

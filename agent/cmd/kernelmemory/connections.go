@@ -1,6 +1,6 @@
-// Package kernelmemory measures and frees memory of the kernel that no control group counts: locks
-// of files, connections of TCP that no program has accepted, and objects of System V that no
-// process uses any more. (Netlink sockets are bounded by the filter in package confinement.)
+// Package kernelmemory limits and frees kernel memory that no control group counts. It covers file
+// locks, TCP connections that no program has accepted, and System V objects that no process uses
+// any longer. (The filter in package confinement limits netlink sockets.)
 package kernelmemory
 
 import (
@@ -16,26 +16,26 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// mostUnaccepted is how many bytes of memory a runner's unaccepted connections may take.
+// mostUnaccepted is how many bytes the unaccepted connections of a runner may take.
 const mostUnaccepted = 16 << 20
 
-// connectionBytes is what a connection takes besides the bytes that were sent on it.
+// connectionBytes is the size of a connection without the bytes that were sent on it.
 const connectionBytes = 2500
 
-// Connections are the sockets of TCP of a network that is one runner's alone. The kernel
-// returns by sock_diag(7) how much memory each takes. Its lists in /proc have only the bytes that
-// were sent: for a segment of one byte the kernel keeps some 800 more. Its methods are safe for
-// concurrent use. Nil Connections are of a network that others have too: they aren't measured.
+// Connections are the TCP sockets of a network namespace that is one runner's alone. The kernel
+// reports by sock_diag(7) how much memory each takes. Its lists in /proc have only the bytes that
+// were sent, although for a segment of one byte the kernel keeps about 800 more. The methods are safe
+// for concurrent use. Nil Connections are for a shared network: they aren't measured.
 type Connections struct {
-	mu    sync.Mutex // guards what is below: one question at a time
-	diag  int        // a netlink socket; -1 where the kernel has no sock_diag
-	asked uint32     // questions
+	mu    sync.Mutex // guards the fields below; held from a request to the end of its answer
+	diag  int        // netlink socket; -1 if the kernel has no sock_diag
+	asked uint32     // number of requests
 
-	lists [2]*proc.File // of IPv4 and IPv6, where sock_diag doesn't answer
+	lists [2]*proc.File // of IPv4 and IPv6, if sock_diag doesn't work
 }
 
-// OpenConnections returns the connections of the agent's network. Its files stay open. It must be
-// called before the agent is confined: the filter refuses such a socket.
+// OpenConnections returns the connections of the agent's network. Its files stay open. Call it
+// before the agent is confined, because the filter refuses such a socket.
 func OpenConnections() (*Connections, error) {
 	c := &Connections{diag: -1}
 	for i, protocol := range []string{"tcp", "tcp6"} {
@@ -48,13 +48,13 @@ func OpenConnections() (*Connections, error) {
 	switch err {
 	case nil:
 		c.diag = fd
-	case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM: // the kernel may have it
+	case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM: // the kernel may support it, but lacks resources
 		return nil, os.NewSyscallError("sock_diag", err)
 	}
 	return c, nil
 }
 
-// Excessive reports whether unaccepted connections take too much memory, or there are more
+// Excessive reports whether unaccepted connections take too much memory, or whether there are more
 // sockets than are read.
 func (c *Connections) Excessive() (bool, error) {
 	if c == nil {
@@ -67,10 +67,10 @@ func (c *Connections) Excessive() (bool, error) {
 	return t.size > mostUnaccepted || t.sockets > proc.MaxLines, err
 }
 
-// A tally is of sockets.
+// A tally sums up sockets.
 type tally struct {
 	sockets int
-	size    int64 // in bytes, of unaccepted ones among the first [proc.MaxLines]
+	size    int64 // bytes of the unaccepted ones among the first [proc.MaxLines]
 }
 
 func (t *tally) add(size int64) {
@@ -79,7 +79,7 @@ func (t *tally) add(size int64) {
 	}
 }
 
-// read reads the kernel's lists.
+// read sums up the sockets in the kernel's lists.
 func (c *Connections) read() (t tally, err error) {
 	for _, l := range c.lists {
 		all, err := l.EachLine(func(line []byte) { t.add(unacceptedSize(line)) })
@@ -93,9 +93,9 @@ func (c *Connections) read() (t tally, err error) {
 	return t, nil
 }
 
-// unacceptedSize returns the bytes of an unaccepted connection in a line of /proc/net/tcp; 0 for others
-// (proc_pid_net(5)):
-// "0: 0100007F:1F90 0100007F:8A2C 08 00000000:00000400 00:00000000 00000000 0 0 0 …".
+// unacceptedSize returns the bytes of the unaccepted connection in a line of /proc/net/tcp, and 0
+// for other sockets (proc_pid_net(5)): "0: 0100007F:1F90 0100007F:8A2C 08 00000000:00000400
+// 00:00000000 00000000 0 0 0 …".
 func unacceptedSize(line []byte) int64 {
 	const state, queues, inode = 3, 4, 9
 	fields := bytes.Fields(line)
@@ -110,33 +110,33 @@ func unacceptedSize(line []byte) int64 {
 	return connectionBytes + n
 }
 
-// small reports whether a socket in this state holds nothing that was sent: it takes 300
-// bytes at most. The network's setting tcp_max_tw_buckets bounds those in TIME_WAIT,
-// [proc.MaxLines] bounds both.
+// small reports whether a socket in this state holds no sent bytes, so that it takes at most 300
+// bytes. The network's setting tcp_max_tw_buckets bounds those in TIME_WAIT. [proc.MaxLines] bounds
+// all of them.
 func small(state byte) bool {
 	return state == unix.BPF_TCP_TIME_WAIT || state == unix.BPF_TCP_SYN_RECV
 }
 
-// Of sock_diag (linux/inet_diag.h, linux/sock_diag.h).
+// Constants of sock_diag (linux/inet_diag.h, linux/sock_diag.h).
 const (
-	diagMemory   = 7         // INET_DIAG_SKMEMINFO: numbers, of 4 bytes each
-	diagStates   = 1<<13 - 1 // all that a connection can have
-	diagReceived = 0         // SK_MEMINFO_RMEM_ALLOC: what waits, with what keeps it
-	diagBacklog  = 7         // SK_MEMINFO_BACKLOG: what will wait
-	diagNumbers  = 8         // at least
+	diagMemory   = 7         // INET_DIAG_SKMEMINFO: numbers of 4 bytes each
+	diagStates   = 1<<13 - 1 // all states of a connection
+	diagReceived = 0         // SK_MEMINFO_RMEM_ALLOC: memory of the received data
+	diagBacklog  = 7         // SK_MEMINFO_BACKLOG: memory of data that will be received
+	diagNumbers  = 8         // minimum number of values
 )
 
 // Offsets in struct inet_diag_msg.
 const (
 	diagState = 1
-	diagQueue = 56 // what waits, in bytes that were sent
+	diagQueue = 56 // sent bytes that wait
 	diagInode = 68
 	diagSize  = 72
 )
 
-var errDiag = errors.New("sock_diag: an answer that isn't one")
+var errDiag = errors.New("sock_diag: malformed answer")
 
-// ask asks the kernel by sock_diag.
+// ask sums up the sockets by sock_diag.
 func (c *Connections) ask() (t tally, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +148,8 @@ func (c *Connections) ask() (t tally, err error) {
 	return t, nil
 }
 
-// askFor calls each with the sockets of a family. It reads the answer to its end: else the kernel
-// would take no other question.
+// askFor calls each with the sockets of a family. It reads the answer to its end, because the
+// kernel accepts no other request before.
 func (c *Connections) askFor(family byte, each func(socket []byte)) error {
 	c.asked++
 	var question [unix.NLMSG_HDRLEN + 56]byte // struct inet_diag_req_v2
@@ -163,7 +163,7 @@ func (c *Connections) askFor(family byte, each func(socket []byte)) error {
 	if _, err := unix.Write(c.diag, question[:]); err != nil {
 		return err
 	}
-	var buf [8 << 10]byte // the kernel has a part of the answer ready, and makes the next when it was read
+	var buf [8 << 10]byte // the kernel prepares one part of the answer at a time
 	for {
 		n, err := unix.Read(c.diag, buf[:])
 		if err == unix.EINTR {
@@ -178,8 +178,8 @@ func (c *Connections) askFor(family byte, each func(socket []byte)) error {
 	}
 }
 
-// eachSocket calls each with the sockets in a part of the answer to a question, and
-// reports whether it is the last.
+// eachSocket calls each with the sockets in one part of the answer to a request. Done reports
+// whether it is the last part.
 func eachSocket(part []byte, question uint32, each func(socket []byte)) (done bool, err error) {
 	for len(part) > 0 {
 		if len(part) < unix.NLMSG_HDRLEN {
@@ -192,7 +192,7 @@ func eachSocket(part []byte, question uint32, each func(socket []byte)) (done bo
 		kind, sequence, message := binary.NativeEndian.Uint16(part[4:]), binary.NativeEndian.Uint32(part[8:]), part[unix.NLMSG_HDRLEN:length]
 		part = part[min((length+3)&^3, len(part)):]
 		switch {
-		case sequence != question: // the rest of an answer of which reading failed
+		case sequence != question: // the rest of an earlier answer that couldn't be read
 		case kind == unix.NLMSG_DONE:
 			return true, nil
 		case kind == unix.NLMSG_ERROR && len(message) >= 4:
@@ -206,8 +206,8 @@ func eachSocket(part []byte, question uint32, each func(socket []byte)) (done bo
 	return false, nil
 }
 
-// unacceptedMemory returns how much memory a socket (struct inet_diag_msg, and
-// attributes) takes that wasn't accepted; 0 for others.
+// unacceptedMemory returns the memory of an unaccepted socket (struct inet_diag_msg and attributes)
+// in bytes, and 0 for others.
 func unacceptedMemory(socket []byte) int64 {
 	if binary.NativeEndian.Uint32(socket[diagInode:]) != 0 || small(socket[diagState]) {
 		return 0

@@ -16,8 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// TestMeasuringNeedsNoNewFile: a machine may have no open file left. An error is returned: then
-// nothing was measured.
+// Measuring needs no free descriptor on the machine. An error means that nothing was measured.
 func TestMeasuringNeedsNoNewFile(t *testing.T) {
 	need.Sandboxes(t)
 	c := inNetwork(t, func() {
@@ -52,7 +51,7 @@ func TestMeasuringNeedsNoNewFile(t *testing.T) {
 	}
 }
 
-// TestUnacceptedSize reads lines of /proc/net/tcp.
+// Lines of /proc/net/tcp are parsed.
 func TestUnacceptedSize(t *testing.T) {
 	for line, want := range map[string]int64{
 		"   0: 0100007F:1F90 0100007F:8A2C 08 00000000:00000400 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n":   connectionBytes + 1024,
@@ -66,7 +65,7 @@ func TestUnacceptedSize(t *testing.T) {
 	}
 }
 
-// TestSockDiagAndListsAgree: of the same sockets, in bytes that were sent at least.
+// Both ways of measuring agree about the same sockets.
 func TestSockDiagAndListsAgree(t *testing.T) {
 	need.Sandboxes(t)
 	c := inNetwork(t, func() {
@@ -94,7 +93,7 @@ func TestSockDiagAndListsAgree(t *testing.T) {
 	}
 }
 
-// TestUnacceptedMemory reads answers of sock_diag.
+// Answers of sock_diag are parsed.
 func TestUnacceptedMemory(t *testing.T) {
 	socket := func(state byte, inode, queue uint32, numbers ...uint32) []byte {
 		m := make([]byte, diagSize)
@@ -130,7 +129,7 @@ func TestUnacceptedMemory(t *testing.T) {
 	}
 }
 
-// TestEachSocket reads parts of an answer.
+// Parts of an answer of sock_diag are parsed.
 func TestEachSocket(t *testing.T) {
 	message := func(kind uint16, question uint32, size int) []byte {
 		m := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+size))
@@ -171,7 +170,7 @@ func TestEachSocket(t *testing.T) {
 	}
 }
 
-// BenchmarkConnections is of one look at so many sockets, half of which nobody accepted.
+// BenchmarkConnections measures sockets, half of which are unaccepted.
 func BenchmarkConnections(b *testing.B) {
 	for name, many := range map[string]int{"1000": 1000, "16000": 16000} {
 		c := inNetwork(b, func() {
@@ -191,7 +190,7 @@ func BenchmarkConnections(b *testing.B) {
 	}
 }
 
-// inNetwork calls do on a thread in a new network, and returns the connections there.
+// inNetwork calls do on a thread in a new network, and returns its connections.
 func inNetwork(t testing.TB, do func()) (c *Connections) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -223,8 +222,7 @@ func inNetwork(t testing.TB, do func()) (c *Connections) {
 	return c
 }
 
-// connect makes connections that nobody accepts, and sends on them. They stay until the
-// test ends.
+// connect makes unaccepted connections and sends data on them. They stay until the test ends.
 func connect(t testing.TB, address string, many, size int) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
@@ -245,7 +243,7 @@ func connect(t testing.TB, address string, many, size int) {
 	}
 }
 
-// withoutFiles calls do while this process can open none.
+// withoutFiles calls do while this process can open no file.
 func withoutFiles(t *testing.T, do func()) {
 	t.Helper()
 	var before unix.Rlimit

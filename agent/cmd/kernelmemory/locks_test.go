@@ -2,7 +2,7 @@ package kernelmemory
 
 import "testing"
 
-// TestHolderOf reads lines of /proc/locks.
+// Lines of /proc/locks are parsed.
 func TestHolderOf(t *testing.T) {
 	for line, want := range map[string]int{
 		"1: POSIX  ADVISORY  WRITE 12 00:1b:1201 0 0\n":    12,

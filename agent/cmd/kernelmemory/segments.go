@@ -8,27 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared memory, semaphores and message queues of System V outlive the processes
-// that made them. In a runner they end with the last command that runs.
+// System V shared memory, semaphores and message queues outlive the processes that created them.
+// The agent removes them when no command runs any longer.
 
-// initialIPC is the number of the machine's own namespace of these (PROC_IPC_INIT_INO).
+// initialIPC is the number of the machine's initial IPC namespace (PROC_IPC_INIT_INO).
 const initialIPC = 0xEFFFFFFF
 
-// OwnsIPC reports whether the namespace of these objects can be this runner's alone: the agent is
-// its first process, and it isn't the machine's. A container can still have joined another one's:
-// the server passes --shared-ipc then.
+// OwnsIPC reports whether the IPC namespace can be this runner's alone: the agent is its first
+// process, and it isn't the machine's. A container may still share another one's; then the server
+// passes --shared-ipc.
 func OwnsIPC() bool {
 	var stat unix.Stat_t
 	return os.Getpid() == 1 && unix.Stat("/proc/self/ns/ipc", &stat) == nil && stat.Ino != initialIPC
 }
 
-// A kindOfIPC is one of the three: its calls and commands (sys/shm.h, sys/sem.h,
+// A kindOfIPC is one of the three kinds of objects: its calls and commands (sys/shm.h, sys/sem.h,
 // sys/msg.h).
 type kindOfIPC struct {
 	call       uintptr
 	info, stat uintptr
-	count      uintptr // the offset of the number of objects, in what info gives
-	command    uintptr // which argument the command is, from 0; the buffer is the next
+	count      uintptr // offset of the number of objects in the result of info
+	command    uintptr // index of the command argument, from 0; the buffer is the next one
 }
 
 var kindsOfIPC = []kindOfIPC{
@@ -37,11 +37,11 @@ var kindsOfIPC = []kindOfIPC{
 	{call: unix.SYS_MSGCTL, info: 12, stat: 13, count: 0, command: 1},  // MSG_INFO: msgpool
 }
 
-// permissions are the first fields of what stat gives: struct ipc64_perm.
+// permissions are the first fields of the result of stat: struct ipc64_perm.
 type permissions struct {
 	_        int32 // key
 	_, _     uint32
-	owner, _ uint32 // the maker
+	owner, _ uint32 // the creator
 	_        [256]byte
 }
 
@@ -57,7 +57,8 @@ func (k kindOfIPC) control(id int, command uintptr, buffer unsafe.Pointer) (int,
 	return int(n), nil
 }
 
-// RemoveSegments removes all objects of System V. No command may run: see [OwnsIPC].
+// RemoveSegments removes all System V objects of the namespace. The caller must ensure that it is
+// the runner's own ([OwnsIPC]), and that no command runs.
 func RemoveSegments() {
 	for _, kind := range kindsOfIPC {
 		var info [128]byte
@@ -74,8 +75,8 @@ func RemoveSegments() {
 	}
 }
 
-// removeAs calls remove as a user: only the maker of such an object may remove it. The real and
-// saved user stay 0, so users can't signal the thread.
+// removeAs calls remove as a user, since only the creator of such an object may remove it. The real
+// and saved user stay 0, so that users can't signal the thread.
 func removeAs(user uint32, remove func()) {
 	runtime.LockOSThread()
 	const same = ^uintptr(0)
@@ -85,6 +86,6 @@ func removeAs(user uint32, remove func()) {
 	}
 	remove()
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, 0, same); errno == 0 {
-		runtime.UnlockOSThread() // else the thread ends with its goroutine
+		runtime.UnlockOSThread() // otherwise the thread ends with its goroutine
 	}
 }

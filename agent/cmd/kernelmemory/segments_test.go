@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOwnsIPC: the machine's own objects are nobody's to remove.
+// The machine's own objects must not be removed.
 func TestOwnsIPC(t *testing.T) {
 	var stat unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/ipc", &stat); err != nil {

@@ -13,48 +13,48 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// Between its fork and its exec a command gets a limit of open files, which isn't the agent's,
-// and gives up calls that the agent itself needs. syscall.ForkExec can do neither, so this fork
-// is our own. Apart from that it does what syscall.ForkExec does, as far as commands need it, but
-// in another order: it changes the user and the directory last. Once it has the user, commands of
-// the same user can stop it, and hold up the start.
+// Between its fork and its exec a command gets a limit of open files, which isn't the agent's. It
+// also gives up system calls that the agent itself needs. syscall.ForkExec can do neither. So this
+// package forks itself, and otherwise does the same as far as commands need it. It changes the user
+// and the directory last. Afterwards processes of the same user can stop the child, and so delay
+// the start.
 //
-// In version 2 of cgroups a thread can't be in another group than its process. There
-// the kernel puts the command into its group as it is made, with clone3, which takes no
-// lock against forks as a move would.
+// In version 2 of cgroups a thread can't be in another group than its process. There the kernel
+// puts the command into its group when it creates it, with clone3. That takes no lock against
+// forks, whereas a move would.
 //
-// Until its exec the child shares the parent's memory and its thread's stack, so everything it
-// needs is made before, and it calls nothing but the kernel. The Go runtime doesn't know of it:
-// signals are blocked, so that none of its handlers runs in the child, where
-// CLONE_CLEAR_SIGHAND has removed them before signals are unblocked.
+// Until its exec the child shares the parent's memory and the thread's stack. So the parent
+// allocates everything that the child needs, and the child only makes system calls. The Go runtime
+// doesn't know the child. All signals are blocked, so that no handler of the runtime runs in it;
+// CLONE_CLEAR_SIGHAND removes the handlers before the child unblocks signals.
 
 // A cloneArgs is struct clone_args of clone3(2).
 type cloneArgs struct {
 	flags      uint64
 	pidFD      uint64
-	_          [2]uint64 // where ids go
+	_          [2]uint64 // where the kernel writes ids
 	exitSignal uint64
-	_          [5]uint64 // stack, thread-local storage, wanted ids
+	_          [5]uint64 // stack, thread-local storage, requested ids
 	cgroup     uint64
 }
 
-// vfork calls clone3. It returns 0 in the child; in the parent only when the
-// child has executed a program or ended.
+// vfork calls clone3. It returns 0 in the child. In the parent it returns when the child has
+// executed a program or ended.
 //
 //go:noescape
 func vfork(args *cloneArgs) (pid, errno uintptr)
 
-// Stuck is after how long a start counts as held up: another process of the same user can stop a
-// child before its exec.
+// Stuck is the time after which a start counts as held up. Another process of the same user can
+// stop a child before its exec.
 const Stuck = 2 * time.Second
 
-// ErrHeldUp says that a child was killed because it executed nothing for as long as [Stuck].
-var ErrHeldUp = errors.New("the start was held up: the runner is too busy, or another of its programs stops what starts")
+// ErrHeldUp says that a child was killed because it didn't execute its program within [Stuck].
+var ErrHeldUp = errors.New("the command didn't start in time: the runner is too busy, or another of its programs stops new processes; stop that program, or retry")
 
-// A deadline is a timer of the kernel's, timer_create(2), whose signal is SIGKILL. A stopped child
-// can't end itself. The agent can't end it either: the thread that forks holds a processor of the Go
-// runtime until the exec, and a garbage collection waits for that while all goroutines stand still. An
-// exec deletes a process's timers.
+// A deadline is a timer of the kernel (timer_create(2)) whose signal is SIGKILL. A stopped child
+// can't end itself. The agent can't end it either: the forking thread holds a processor of the Go
+// runtime until the exec. A garbage collection waits for that processor while all goroutines stand
+// still. An exec deletes the timers of a process.
 type deadline struct {
 	event struct { // struct sigevent
 		value          uint64
@@ -65,34 +65,34 @@ type deadline struct {
 	id   int32
 }
 
-// A child is what a child needs to become a program.
+// A child is everything that a child needs to become a program, allocated before the fork.
 type child struct {
 	clone     cloneArgs
-	mask, all uint64 // of signals: the parent's, and every one
+	mask, all uint64 // sets of signals: the parent's blocked ones, and all
 	file, dir *byte
 	argv, env []*byte
 	files     []uintptr
-	above     uintptr // a descriptor above all that are in use
-	report    uintptr // where an errno goes
+	above     uintptr // the lowest descriptor above all that are in use
+	report    uintptr // the descriptor to which the child writes an errno
 	terminal  bool    // descriptor 0 becomes the controlling terminal
 	who       *syscall.Credential
-	ambient   []uintptr // capabilities that it keeps
+	ambient   []uintptr // ambient capabilities that the child keeps
 	nofile    unix.Rlimit
 	filter    unix.SockFprog
 	deadline  deadline
 	errno     uintptr
 }
 
-// CanFork reports whether [Into] works: the kernel has what it needs (Linux 5.5), and lets it
-// through, unlike some container runtimes. The request is valid, and fails all the same: it has
-// no room for the descriptor of the child.
+// CanFork reports whether [Into] works: the kernel supports it (Linux 5.5) and permits it, which
+// some container runtimes don't. It makes a valid request that must fail, because it has no place
+// for the child's descriptor.
 func CanFork() bool {
 	args := cloneArgs{flags: childFlags | unix.CLONE_PIDFD, pidFD: 1, exitSignal: uint64(unix.SIGCHLD)}
 	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
 	return errno == unix.EFAULT
 }
 
-// childFlags are of each child.
+// childFlags are the flags of every fork.
 const childFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND
 
 func startIn(group, files int, file string, argv []string, attr *syscall.ProcAttr) (int, error) {
@@ -106,7 +106,7 @@ func startIn(group, files int, file string, argv []string, attr *syscall.ProcAtt
 	}
 	c.report = uintptr(report[1])
 	c.above = max(c.above, c.report+1)
-	syscall.ForkLock.Lock() // as ForkExec does
+	syscall.ForkLock.Lock() // as ForkExec does: no descriptor may leak into the child
 	began := time.Now()
 	pid, errno := c.run()
 	syscall.ForkLock.Unlock()
@@ -134,7 +134,7 @@ func startIn(group, files int, file string, argv []string, attr *syscall.ProcAtt
 	return 0, syscall.Errno(*(*uint64)(unsafe.Pointer(&answer)))
 }
 
-// reap waits for a child that executes nothing.
+// reap waits for a child that executed nothing.
 func reap(pid int) {
 	var status unix.WaitStatus
 	for {
@@ -144,7 +144,7 @@ func reap(pid int) {
 	}
 }
 
-// newChild makes everything that needs memory.
+// newChild allocates everything for a child.
 func newChild(group, files int, file string, argv []string, attr *syscall.ProcAttr) (*child, error) {
 	c := &child{
 		clone:    cloneArgs{flags: childFlags, exitSignal: uint64(unix.SIGCHLD)},
@@ -178,8 +178,8 @@ func newChild(group, files int, file string, argv []string, attr *syscall.ProcAt
 			return nil, err
 		}
 	}
-	// The runtime raises its own, to one less than it may be where that was more
-	// than it had; programs get what is usual.
+	// The Go runtime raises its own soft limit to one below the hard limit. Programs get the usual
+	// soft limit.
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &c.nofile); err != nil {
 		return nil, err
 	}
@@ -195,10 +195,10 @@ func newChild(group, files int, file string, argv []string, attr *syscall.ProcAt
 	return c, nil
 }
 
-// usualFiles is how many open files the kernel lets a process have at first.
+// usualFiles is the soft limit of open files that the kernel gives to processes by default.
 const usualFiles = 1024
 
-// run forks, with all signals blocked.
+// run forks with all signals blocked.
 func (c *child) run() (pid, errno uintptr) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -211,8 +211,7 @@ func (c *child) run() (pid, errno uintptr) {
 	return pid, errno
 }
 
-// fork returns in the parent only, and at once: what its frame holds is the
-// child's.
+// fork returns only in the parent, and without further calls: the child uses the same stack frame.
 //
 //go:noinline
 //go:norace
@@ -227,14 +226,15 @@ func (c *child) fork() (pid, errno uintptr) {
 	}
 }
 
-// become is the child's; it returns an errno if it fails.
+// become runs in the child. It returns an errno if it fails.
 //
 //go:noinline
 //go:norace
 //go:nosplit
 func (c *child) become() uintptr {
-	// First, since root of the runner can stop it. A stop before this, or where the kernel refuses the
-	// timer, still holds the start until the child is continued.
+	// The timer comes first, since root of the runner can stop the child. The start still hangs
+	// until the child is continued if the child is stopped before this line, or the kernel refuses
+	// the timer.
 	if _, _, errno := syscall.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&c.deadline.event)), uintptr(unsafe.Pointer(&c.deadline.id))); errno == 0 {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(c.deadline.id), 0, uintptr(unsafe.Pointer(&c.deadline.spec)), 0, 0, 0)
 	}
@@ -245,7 +245,7 @@ func (c *child) become() uintptr {
 	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.mask)), 0, unsafe.Sizeof(c.mask), 0, 0); errno != 0 {
 		return uintptr(errno)
 	}
-	// First out of the way, then to their places.
+	// First move the descriptors out of the way, then to their numbers.
 	last := c.above + uintptr(len(c.files))
 	if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, c.report, last, unix.O_CLOEXEC); errno != 0 {
 		return uintptr(errno)
@@ -277,7 +277,7 @@ func (c *child) become() uintptr {
 			return uintptr(errno)
 		}
 	}
-	// Last: from then on others of the same user can stop it.
+	// Change the user last: afterwards other processes of the same user can stop the child.
 	if c.who != nil {
 		if _, _, errno = syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(c.who.Groups)), uintptr(unsafe.Pointer(unsafe.SliceData(c.who.Groups))), 0); errno != 0 {
 			return uintptr(errno)

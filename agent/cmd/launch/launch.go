@@ -1,5 +1,5 @@
-// Package launch starts programs: in a control group, with a limit of open files, and without the
-// system calls that only the agent needs, from their first instruction on.
+// Package launch starts programs in a control group and with a limit of open files. It guarantees
+// that a program can't make the system calls that only the agent needs, from its first instruction.
 package launch
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 )
 
-// A Func starts a program as syscall.ForkExec does, with the calling thread's capabilities.
+// A Func starts a program like syscall.ForkExec, with the capabilities of the calling thread.
 type Func func(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error)
 
-// On returns what starts programs as f does, on a thread.
+// On returns a Func that calls f on a thread.
 func (f Func) On(t *confinement.Thread) Func {
 	return func(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 		t.Do(func() { pid, err = f(file, argv, attr) })
@@ -22,22 +22,23 @@ func (f Func) On(t *confinement.Thread) Func {
 	}
 }
 
-// NoGroup has a program begin in the calling thread's groups.
+// NoGroup makes a program start in the calling thread's group.
 const NoGroup = -1
 
-// Into returns what starts a program in a group, whose directory this is, or [NoGroup], with at
-// most so many open files; 0 is as many as the agent may have. It needs [CanFork].
+// Into returns a Func that starts a program in a group, given as a descriptor of its directory or
+// [NoGroup]. The program may have at most that many open files; 0 means as many as the agent. It
+// needs [CanFork].
 func Into(group, files int) Func {
 	return preferred(func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 		return startIn(group, files, file, argv, attr)
 	})
 }
 
-// Plain returns what starts a program where [Into] is unavailable.
+// Plain returns a Func that works where [Into] doesn't.
 func Plain() Func { return preferred(syscall.ForkExec) }
 
-// preferred makes the kernel, when a runner's memory is full, choose what f started, not the
-// agent.
+// preferred makes the kernel choose a program that f started, rather than the agent, when a
+// runner's memory is full.
 func preferred(f Func) Func {
 	const score = "500"
 	return func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
@@ -46,7 +47,7 @@ func preferred(f Func) Func {
 			return pid, err
 		}
 		if fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
-			_, _ = unix.Write(fd, []byte(score)) // it may have ended, or be refused: no more than a preference
+			_, _ = unix.Write(fd, []byte(score)) // only a preference: the program may have ended, or the kernel may refuse
 			_ = unix.Close(fd)
 		}
 		return pid, nil

@@ -1,6 +1,6 @@
-// Package memory keeps the agent small: a hundred runners stand idle for each that is busy. It
-// bounds the heap, makes the threads that the agent will need before its runner can be full of
-// processes, and gives memory back to the kernel when nothing goes on.
+// Package memory keeps the agent small, since a hundred runners are idle for each one that is busy.
+// It bounds the heap, and returns memory to the kernel when the agent is idle. It also creates the
+// threads that the agent will need before its runner can be full of processes.
 package memory
 
 import (
@@ -15,31 +15,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tune keeps the heap small.
+// Tune keeps the heap small. Call it first.
 func Tune() {
-	// The caches of a second processor cost 160 KiB. (In a local runner the
-	// environment says so too, so that there are never more.)
+	// The caches of a second processor take 160 KiB. (A local runner also sets GOMAXPROCS in the
+	// environment, so that there is never more than one.)
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(24 << 20)
 }
 
-// AddProcessor gives the agent what it needs to run commands: a second processor (in the sense
-// of Go), also where the machine has only one. A fork holds its processor until the child's exec;
-// other goroutines run meanwhile, until a garbage collection begins. More processors would add
-// caches and threads: what the agent does is waiting and copying.
+// AddProcessor gives the agent a second processor (in Go's sense), which it needs to run commands,
+// even on a machine with only one. A fork occupies its processor until the child's exec. Other
+// goroutines run meanwhile, until a garbage collection begins. More processors would only add
+// caches and threads: the agent mostly waits and copies.
 func AddProcessor() { runtime.GOMAXPROCS(2) }
 
-// Threads is how many threads are made beside those that the runtime has already: for two that
-// run Go and those that block in a system call.
+// Threads is the number of threads to create, in addition to those of the runtime: for two that run
+// Go code and those that block in system calls.
 const Threads = 5
 
-// BusyThreads is the same where commands can take all the processes that the agent can have.
-// 500 starts at once in such a runner, while it was full, took 11 and needed more.
+// BusyThreads is the number if commands can use up all processes that the agent may have. 500
+// concurrent starts in such a runner, while it was full, took 11 threads and needed more.
 const BusyThreads = 16
 
-// SpareThreads makes threads that stay. A runner may be at its limit of processes when the
-// agent has to act, and the Go runtime ends a program that can't start a thread.
+// SpareThreads creates threads that stay. A runner may be at its limit of processes when the agent
+// has to act, and the Go runtime aborts a program that can't start a thread.
 func SpareThreads(threads int) {
 	var up, done sync.WaitGroup
 	up.Add(threads)
@@ -54,24 +54,24 @@ func SpareThreads(threads int) {
 	done.Wait()
 }
 
-// An Idler gives memory back to the kernel when nothing has gone on for a while, if that gives
-// more than it costs.
+// An Idler returns memory to the kernel after a time without work, if that gains more than it
+// costs. Hint may be called from any goroutine.
 type Idler struct {
-	hints chan struct{}
-	least int  // KiB in use when there was nothing to give back
-	given bool // memory was given back once
+	hints chan struct{} // capacity 1
+	least int           // KiB in use when there was nothing to return
+	given bool          // memory was returned once
 }
 
-// How much must have come into use for a collection to be worth it, in KiB. The first two
-// collections cost 600 for good, since the runtime makes lists for each size of objects
-// (runtime.ReadMemStats does too, so it isn't used). A first command costs 250, a further small
-// one 10; most runners end before that adds up.
+// How many KiB must have come into use for a collection to pay off. The first two collections cost
+// 600 KiB permanently, because the runtime makes lists for each size of objects. (So does
+// runtime.ReadMemStats, which isn't used therefore.) A first command costs 250 KiB, a further small
+// one 10 KiB. Most runners end before that adds up.
 const (
 	firstWorth = 700
 	laterWorth = 100
 )
 
-// NewIdler returns an idler that compares with the memory in use now.
+// NewIdler returns an Idler that compares with the memory in use now.
 func NewIdler() *Idler { return &Idler{hints: make(chan struct{}, 1), least: inUse()} }
 
 // Hint reports that some work has ended. It never blocks.
@@ -82,7 +82,7 @@ func (i *Idler) Hint() {
 	}
 }
 
-// Run acts on hints, for as long as the program runs.
+// Run handles hints until the program ends.
 func (i *Idler) Run() {
 	const quiet = 250 * time.Millisecond
 	timer := time.NewTimer(quiet)
@@ -109,8 +109,7 @@ func (i *Idler) giveBack() {
 	i.given, i.least = true, inUse()
 }
 
-// inUse returns how much memory the agent has that no file backs, in KiB; 0 if
-// the kernel doesn't say.
+// inUse returns the agent's anonymous memory in KiB, 0 if it is unknown.
 func inUse() int {
 	fd, err := unix.Open("/proc/self/statm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -119,7 +118,7 @@ func inUse() int {
 	defer func() { _ = unix.Close(fd) }()
 	var text [128]byte
 	n, _ := unix.Read(fd, text[:])
-	// All, resident, and the part of this that files back, in pages.
+	// Total, resident, and file-backed resident pages.
 	var pages [3]int
 	field := 0
 	for word := range strings.FieldsSeq(string(text[:max(n, 0)])) {

@@ -12,9 +12,8 @@ import (
 
 const memoryAlone = "ROCKPOOL_TEST_MEMORY_ALONE"
 
-// TestMemoryIsGivenBackWhereItIsWorthIt uses much memory, and little, in a
-// process of its own: the memory of other tests comes and goes.
-func TestMemoryIsGivenBackWhereItIsWorthIt(t *testing.T) {
+// The test uses much memory, and little, in its own process, because other tests' memory varies.
+func TestMemoryIsReturnedWhenItPaysOff(t *testing.T) {
 	if os.Getenv(memoryAlone) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), memoryAlone+"=yes")
@@ -52,8 +51,8 @@ func TestMemoryIsGivenBackWhereItIsWorthIt(t *testing.T) {
 	}
 }
 
-// resident returns how many KiB of an area the kernel has memory for. The whole process
-// would say less: the race detector's own memory comes and goes.
+// resident returns how many KiB of an area are resident. The whole process's memory would be
+// inexact, since that of the race detector varies.
 func resident(t *testing.T, at uintptr, size int) (kib int) {
 	t.Helper()
 	pages := make([]byte, size/4096)

@@ -1,15 +1,15 @@
-// Package namespaces gives the agent namespaces of its own inside its task.
+// Package namespaces isolates an agent inside its Nomad task by namespaces of its own. It
+// guarantees that commands see no processes and ids of other runners, and that everything in the
+// namespaces ends with the agent, however that ends.
 //
-// A task of Nomad's driver raw_exec has the machine itself around it ([Machine]). With namespaces a
-// runner is whole for its programs: /workspace is there, ids of executions are its own, no
-// process of others is visible, and all of it ends with the agent, however that ends. It is
-// weak isolation: user code reads what every user of the machine may read, and has the machine's
-// network unless Start was called without it. But it is none of the machine's users, and none
-// of its commands may be root.
+// A task of Nomad's driver raw_exec runs on the machine itself ([Machine]). The namespaces give its
+// programs a complete runner with /workspace. The isolation is weak: user code can read everything
+// that every user of the machine can read. It uses the machine's network, unless Start was called
+// without it. But it runs as no user of the machine, and none of its commands may be root.
 //
-// A task of the driver exec has most of that already, but every directory of Nomad's in it is on
-// the node's disk, without a bound. There the agent makes a root that is read-only, and file systems
-// in memory with a bound for what programs write ([Directories]).
+// A task of the driver exec has most of this already. However, all of Nomad's directories in it are
+// on the node's disk, without a limit. There the agent makes the root read-only, and mounts file
+// systems in memory, with a limit, for the files that programs write ([Directories]).
 package namespaces
 
 import (
@@ -23,31 +23,31 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// Workspace is where the workspace is in a runner, by contract.
+// Workspace is the path of the workspace in every runner. It is part of the API.
 const Workspace = "/workspace"
 
-// Listener is the descriptor that a nested agent inherits.
+// Listener is the descriptor of the socket that a nested agent inherits.
 const Listener = 3
 
-// A Kind is what namespaces are for.
+// A Kind is a set of namespaces, as flags of clone(2).
 type Kind uintptr
 
-// The kinds, by what a nested agent gets of its own.
+// The kinds, by the task that a nested agent runs in.
 const (
 	Machine     Kind = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 	Directories Kind = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP
 )
 
-// Start executes this program once more, with these arguments, in namespaces of its own. It
-// inherits a socket as [Listener], and ends with this process. The caller stays on one thread
-// from then on.
+// Start executes this program again, with these arguments, in new namespaces. The child inherits
+// socket as [Listener]. It is killed when this process ends. The calling goroutine stays locked to
+// its thread afterwards, because the kernel sends that signal when the thread ends.
 func Start(kind Kind, socket *os.File, network bool, args ...string) (pid int, err error) {
 	flags := kind
 	if !network {
 		flags |= unix.CLONE_NEWNET
 	}
 	users := mapUsers()
-	runtime.LockOSThread() // for the parent-death signal, which is a thread's
+	runtime.LockOSThread() // the parent-death signal depends on this thread
 	pid, err = syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GOMAXPROCS=1"},
 		Files: []uintptr{0, 1, 2, socket.Fd()},
@@ -62,8 +62,8 @@ func Start(kind Kind, socket *os.File, network bool, args ...string) (pid int, e
 	return pid, nil
 }
 
-// EnterMachine completes the namespaces of [Machine], from inside: the loopback interface of a
-// network of their own, and a root with a directory of the machine as [Workspace].
+// EnterMachine completes the namespaces of [Machine] from inside: it brings up the loopback
+// interface of a new network, and makes a root with a directory of the machine as [Workspace].
 func EnterMachine(workspace string, network bool) error {
 	if !network {
 		if err := RaiseLoopback(); err != nil {
@@ -73,19 +73,19 @@ func EnterMachine(workspace string, network bool) error {
 	return enterMachine(workspace)
 }
 
-// mapUsers maps the users of a nested runner: root is the machine's, all others are nobody
-// there. The first person who works on a machine is usually 1000, the user of commands here.
-// Where those ids are unavailable, in a user namespace of the task's own, users are the same as
-// outside.
+// mapUsers returns the map of the ids of a nested runner. Root is the machine's root. All others
+// are mapped to ids that nobody has on the machine: the first person who works on it is usually
+// 1000, which is the user of commands here. If those ids are unavailable, since the task has a user
+// namespace already, ids are the same inside and outside.
 func mapUsers() []syscall.SysProcIDMap {
-	const away = 900_000_000 // below what a local runner may have
+	const away = 900_000_000 // an offset below the range of local runners
 	if last := uint32(away + 1<<16 - 1); !proc.Mapped("/proc/self/uid_map", last) || !proc.Mapped("/proc/self/gid_map", last) {
 		return []syscall.SysProcIDMap{{Size: 1 << 16}}
 	}
 	return []syscall.SysProcIDMap{{Size: 1}, {ContainerID: 1, HostID: away + 1, Size: 1<<16 - 1}}
 }
 
-// RaiseLoopback brings up a new network namespace's only interface.
+// RaiseLoopback brings up the loopback interface, the only one of a new network namespace.
 func RaiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

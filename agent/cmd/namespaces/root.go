@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newRoot is where the nested agent's root is put together: a directory that
-// every machine has, covered in this mount namespace only.
+// newRoot is where the nested agent's root is assembled: a directory that every machine has. It is
+// covered in this mount namespace only.
 const newRoot = "/tmp"
 
-// ofItsOwn are the directories of the machine that aren't shown: the runner has its own, an
-// empty one, or none.
+// ofItsOwn are the machine's directories that the runner doesn't see. It has its own ones, empty
+// ones, or none.
 var ofItsOwn = map[string]bool{
 	"proc": true, "dev": true, "tmp": true, "run": true, "sys": true, "root": true, "workspace": true, "boot": true, "lost+found": true,
 }
 
-// nomads are a task's directories of Nomad's, whatever the task is of.
+// nomads are Nomad's directories in every kind of task.
 var nomads = map[string]bool{"alloc": true, "local": true, "secrets": true, "private": true}
 
 // enterMachine makes a root of the machine's files, read-only, with a directory of the machine as
 // its workspace, and enters it.
 func enterMachine(workspace string) error {
-	// It may be below what is covered.
+	// Open it first: it may be below a directory that is covered.
 	tree, err := unix.OpenTree(unix.AT_FDCWD, workspace, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
@@ -39,18 +39,20 @@ func enterMachine(workspace string) error {
 	})
 }
 
-// EnterDirectories completes the namespaces of [Directories], from inside: a root of the task's
-// files, read-only and without what is Nomad's, with a [Workspace] and a /tmp of so many MiB each.
+// EnterDirectories completes the namespaces of [Directories] from inside. It makes a root of the
+// task's files, read-only and without Nomad's directories. [Workspace] and /tmp are file systems in
+// memory of mib MiB each.
 func EnterDirectories(mib int) error {
 	size := fmt.Sprintf("mode=1777,size=%dm", mib)
 	return enter(func(name string) bool { return !nomads[name] }, func(r *rootMaker) {
-		r.bind("/proc") // the kernel lets nobody mount one anew where parts of it are covered
+		r.bind("/proc") // the kernel refuses a new /proc while parts of the old one are covered
 		r.mount("tmpfs", "/tmp", 0, size)
 		r.mount("tmpfs", Workspace, 0, size)
 	})
 }
 
-// enter makes a root of what is shown of this one, read-only, has more mounted on it, and enters it.
+// enter makes a read-only root of the entries of / that shown selects, calls more for further
+// mounts, and enters it.
 func enter(shown func(name string) bool, more func(r *rootMaker)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("mounts: %w", err)
@@ -87,7 +89,7 @@ func enter(shown func(name string) bool, more func(r *rootMaker)) error {
 	return unix.Mount("", "/", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 }
 
-// A rootMaker continues after an error, and keeps it.
+// A rootMaker makes mounts. It continues after an error and collects all of them.
 type rootMaker struct{ errs []error }
 
 func (r *rootMaker) do(what string, err error) {
@@ -100,7 +102,7 @@ func (r *rootMaker) mount(kind, at string, flags uintptr, data string) {
 	r.do(kind+" at "+at, unix.Mount(kind, newRoot+at, kind, unix.MS_NOSUID|unix.MS_NODEV|flags, data))
 }
 
-// bind shows a directory or a file of the machine, with what is mounted below.
+// bind shows a file or directory of the machine, with the mounts below it.
 func (r *rootMaker) bind(path string) {
 	r.do(path, unix.Mount(path, newRoot+path, "", unix.MS_BIND|unix.MS_REC, ""))
 }
@@ -109,7 +111,7 @@ func (r *rootMaker) restrict(path string, attributes uint64) {
 	r.do(path, unix.MountSetattr(unix.AT_FDCWD, newRoot+path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attributes}))
 }
 
-// show shows a directory of the machine's root, read-only, or a link in it.
+// show shows a directory of the machine's root read-only, or a link in it.
 func (r *rootMaker) show(e fs.DirEntry) {
 	path := "/" + e.Name()
 	switch {

@@ -1,5 +1,5 @@
-// Package peer has listeners that refuse connections of user code, by the credentials that the
-// kernel saw when the peer connected.
+// Package peer wraps listeners so that they refuse connections of user code. They check the
+// credentials that the kernel recorded when the peer connected.
 package peer
 
 import (
@@ -9,12 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnUser accepts peers of the agent's own user only: user code can't be that user.
+// OwnUser returns a listener that accepts only peers that run as the agent's user. User code can't
+// become that user.
 func OwnUser(l *net.UnixListener) net.Listener {
 	return listener{l, func(peer *unix.Ucred) bool { return int(peer.Uid) == os.Geteuid() }}
 }
 
-// OtherKernel accepts peers from outside of this kernel only: they have no process id here.
+// OtherKernel returns a listener that accepts only peers outside of this kernel. They have no
+// process id here.
 func OtherKernel(l *net.UnixListener) net.Listener {
 	return listener{l, func(peer *unix.Ucred) bool { return peer.Pid == 0 }}
 }

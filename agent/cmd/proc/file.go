@@ -8,19 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxLines is how many lines of a file are read: of locks, and of sockets of TCP. A runner
-// that has more has too many, and reading them all would take long.
+// MaxLines is how many lines of a file are read, for lists of locks and TCP sockets. A runner with
+// more has too many, and reading all would take too long.
 const MaxLines = 16 << 10
 
-// A File is a file of /proc that is read again and again. It stays open, so that the agent can
-// still read it when the machine has no open file left. Its methods are safe for concurrent use.
-// A nil File has no lines.
+// A File is a file of /proc that is read repeatedly. It stays open, so that it can be read when the
+// machine has no free descriptor. Its methods are safe for concurrent use. A nil File has no lines.
 type File struct {
-	mu sync.Mutex // one reading at a time: the kernel goes on where the last one ended
+	mu sync.Mutex // held while the file is read, since readers share its offset
 	fd int
 }
 
-// Open returns a file of /proc; nil where the machine doesn't have it.
+// Open opens a file of /proc. It returns nil without an error if the machine doesn't have it.
 func Open(path string) (*File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	switch err {
@@ -33,7 +32,7 @@ func Open(path string) (*File, error) {
 	}
 }
 
-// EachLine calls each with the first [MaxLines] lines, and reports whether these were all.
+// EachLine calls each with the first [MaxLines] lines. It reports whether these are all.
 func (f *File) EachLine(each func(line []byte)) (all bool, err error) {
 	if f == nil {
 		return true, nil
@@ -41,7 +40,7 @@ func (f *File) EachLine(each func(line []byte)) (all bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var buf [4096]byte
-	kept := 0 // of a line whose end was not read yet
+	kept := 0 // bytes of a line whose end wasn't read yet
 	at := int64(0)
 	for lines := 0; lines < MaxLines; {
 		n, err := unix.Pread(f.fd, buf[kept:], at)

@@ -1,6 +1,6 @@
-// Package proc reads what /proc says about processes, and keeps open the files of it that are
-// read again and again. It reads with system calls and small buffers, since an idle agent
-// keeps each size that it ever allocated. It never lists the agent itself.
+// Package proc reads information about processes from /proc. It guarantees that the agent itself is
+// never listed. It also allocates little, by system calls and small buffers, since an idle agent
+// keeps memory of each size that it ever allocated.
 package proc
 
 import (
@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Each execution that runs has a mark: a supplementary group id of its own. User code can't
-// drop it, so it identifies the execution's processes whatever their name or parent is.
-// (Grid Engine calls it the additional group id.)
+// A mark is a supplementary group id that only one running execution has. User code can't drop it.
+// So it identifies the execution's processes, whatever their name or parent. (Grid Engine calls it
+// the additional group id.)
 const (
 	FirstMark = 60000
 	Marks     = 256
 )
 
-// Status is what /proc/PID/status says and a process can't forge.
+// Status has the fields of /proc/PID/status that a process can't forge.
 type Status struct {
-	Dead    bool // a zombie none of whose threads runs
+	Dead    bool // a zombie without running threads
 	Parent  int  // 0: outside of the PID namespace
 	Threads int
 	Session int    // in the agent's PID namespace
-	Mark    uint32 // of its execution; 0: none
+	Mark    uint32 // its execution's; 0: none
 }
 
 // ReadStatus reads /proc/PID/status.
@@ -54,8 +54,8 @@ func read(path string, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// parseStatus parses /proc/PID/status. The process's name, which the process may choose,
-// comes first, with newlines escaped.
+// parseStatus parses /proc/PID/status. The name comes first. The process chooses it, but newlines
+// in it are escaped.
 func parseStatus(text []byte) (s Status) {
 	state := byte(0)
 	for line := range bytes.Lines(text) {
@@ -80,20 +80,21 @@ func parseStatus(text []byte) (s Status) {
 			s.Threads, _ = strconv.Atoi(string(value))
 		}
 	}
-	// A process whose first thread has ended looks like a zombie while others run.
+	// A process whose first thread has ended is a zombie, although other threads may run.
 	s.Dead = (state == 'Z' || state == 'X') && s.Threads <= 1
 	return s
 }
 
-// firstOf returns the first of the numbers that an id has, one for each PID
-// namespace from the agent's own inwards.
+// firstOf returns the first of the ids in value, of which there is one for each PID namespace from
+// the agent's own inwards.
 func firstOf(value []byte) int {
 	first, _, _ := bytes.Cut(value, []byte("\t"))
 	n, _ := strconv.Atoi(string(first))
 	return n
 }
 
-// PIDs returns every process but the agent, and whether that could be read to its end.
+// PIDs returns the ids of all processes except the agent. All reports whether /proc could be read
+// completely.
 func PIDs() (found []int, all bool) {
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -120,14 +121,14 @@ func PIDs() (found []int, all bool) {
 // tick is the unit of processor times in /proc: USER_HZ, 100 on every Linux.
 const tick = 10 * time.Millisecond
 
-// Stat is what /proc/PID/stat says.
+// Stat has fields of /proc/PID/stat.
 type Stat struct {
-	User, System time.Duration // including that of the children that it waited for
-	Threads      int           // 0 for a dead process
-	Memory       int64         // bytes that are resident
+	User, System time.Duration // including the children that it waited for
+	Threads      int           // 0: the process has ended
+	Memory       int64         // resident bytes
 }
 
-// ReadStat reads /proc/PID/stat. It is zero if it can't be read.
+// ReadStat reads /proc/PID/stat. It returns zeros if it can't.
 func ReadStat(pid int) Stat {
 	var buf [1024]byte
 	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
@@ -137,7 +138,7 @@ func ReadStat(pid int) Stat {
 	return parseStat(text)
 }
 
-// parseStat parses /proc/PID/stat. The name, which may hold anything, ends with the last
+// parseStat parses /proc/PID/stat. The process's name can contain anything; it ends at the last
 // parenthesis.
 func parseStat(text []byte) (s Stat) {
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
@@ -156,8 +157,8 @@ func parseStat(text []byte) (s Stat) {
 	return s
 }
 
-// Executed reports whether a process has executed a program since its fork. It is true of one that
-// can't be read.
+// Executed reports whether a process has executed a program since its fork. It also returns true if
+// that can't be read.
 func Executed(pid int) bool {
 	const forkedOnly = 0x40 // PF_FORKNOEXEC
 	var buf [1024]byte
@@ -173,12 +174,12 @@ func Executed(pid int) bool {
 	return flags&forkedOnly == 0
 }
 
-// Mapped reports whether a user namespace's map of ids, such as /proc/self/uid_map, has an id.
+// Mapped reports whether a user namespace's map of ids, such as /proc/self/uid_map, contains id.
 func Mapped(file string, id uint32) bool {
 	text, _ := os.ReadFile(file)
-	// Not with fmt, whose scanning alone costs an idle agent 20 KiB.
+	// Not with package fmt, whose scanner costs an idle agent 20 KiB.
 	for line := range strings.Lines(string(text)) {
-		var n [3]uint64 // first id inside, outside, how many
+		var n [3]uint64 // the first id inside, the first id outside, their number
 		field := 0
 		for word := range strings.FieldsSeq(line) {
 			if field < len(n) {

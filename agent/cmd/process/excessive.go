@@ -9,17 +9,17 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// A program can take much memory that no control group counts in a second (package
-// kernelmemory). Measuring it costs something. So that happens when a command could have taken
-// much since the last time: it had much processor time, or some and a second has passed.
+// A program can take much kernel memory that no control group counts within a second (package
+// kernelmemory). Measuring it is expensive. So a command is measured only when it may have taken
+// much since the last time: it used much processor time, or a little and a second has passed.
 const (
-	lookTime = 200 * time.Millisecond // of all processors
-	someTime = 10 * time.Millisecond
+	lookTime = 200 * time.Millisecond // processor time after which a command is always measured
+	someTime = 10 * time.Millisecond  // processor time after which it is measured once lookWait has passed
 	lookWait = time.Second
 )
 
-// Excessive implements serve.Process. Connections are the whole runner's: each command that is
-// measured then ends.
+// Excessive implements serve.Process. Connections are counted for the whole runner, so every
+// command that is measured then ends.
 func (p *process) Excessive() bool {
 	if p.starter.Inner != nil {
 		return false
@@ -33,23 +33,23 @@ func (p *process) Excessive() bool {
 	}
 	connections, err := p.starter.Connections.Excessive()
 	locks, lockErr := p.manyLocks()
-	if err == nil && lockErr == nil { // else the next call looks again
+	if err == nil && lockErr == nil { // else the next call measures again
 		p.lookedAt = now
 	}
 	return connections || locks
 }
 
-// A look is when a command was measured.
+// A look is a moment at which a command was measured.
 type look struct {
-	cpu   time.Duration // that it had had
+	cpu   time.Duration // its processor time
 	after time.Duration // since its start
 }
 
-// lookDue returns what a look now would be, and reports whether it is time for one.
+// lookDue returns the current moment, and reports whether the command must be measured now.
 func (p *process) lookDue() (now look, due bool) {
-	now = look{cpu: someTime + p.lookedAt.cpu, after: time.Since(p.began)} // where processor time isn't counted
+	now = look{cpu: someTime + p.lookedAt.cpu, after: time.Since(p.began)} // if processor time isn't counted
 	if p.group != nil && p.group.CountsCPU() {
-		if cpu := p.group.CPU(); cpu > 0 { // else it can't be read
+		if cpu := p.group.CPU(); cpu > 0 { // 0: it can't be read
 			now.cpu = cpu
 		}
 	}
@@ -57,8 +57,8 @@ func (p *process) lookDue() (now look, due bool) {
 	return now, used >= lookTime || used >= someTime && waited >= lookWait
 }
 
-// manyLocks reports whether p's processes hold too many locks. Where commands aren't marked, it is
-// unknown which command holds a lock: all are p's, in a runner that has processes of its own.
+// manyLocks reports whether p's processes hold too many locks. Without marks it is unknown which
+// command holds a lock. Then all locks count as p's, in a runner that has its own PID namespace.
 func (p *process) manyLocks() (bool, error) {
 	if !p.starter.marking {
 		if os.Getpid() != 1 {
@@ -71,6 +71,6 @@ func (p *process) manyLocks() (bool, error) {
 		if err == unix.EMFILE || err == unix.ENFILE {
 			return false, err
 		}
-		return err == nil && s.Mark == p.mark, nil // others have ended
+		return err == nil && s.Mark == p.mark, nil // an error means that the process has ended
 	})
 }

@@ -21,8 +21,7 @@ func (c connections) Excessive() (bool, error) { return c.excessive, c.err }
 
 func (l locks) Excessive(func(int) (bool, error)) (bool, error) { return l.excessive, l.err }
 
-// TestFailedMeasurementsAreRepeated: a measurement that fails is none, so that the next doesn't
-// wait.
+// A failed measurement doesn't count, so the next one doesn't wait.
 func TestFailedMeasurementsAreRepeated(t *testing.T) {
 	broken := errors.New("it can't be read")
 	for name, test := range map[string]struct {

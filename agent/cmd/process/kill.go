@@ -13,7 +13,7 @@ import (
 
 // signal sends a signal to a process if it is still a member of p.
 func (p *process) signal(pid int, signal unix.Signal) {
-	// The descriptor makes sure that it isn't another one with the same number.
+	// The descriptor guarantees that the signal goes to this process, not to another one that got its id.
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		if err == unix.ENOSYS {
@@ -30,8 +30,8 @@ func (p *process) signal(pid int, signal unix.Signal) {
 	_ = unix.PidfdSendSignal(fd, signal, nil, 0)
 }
 
-// signalAll signals older processes first: a shell that has a trap and waits for its child must not see
-// the child's end before the signal.
+// signalAll sends signals to older processes first: a shell that has a trap and waits for its child
+// must get the signal before its child ends.
 func (p *process) signalAll(signals ...unix.Signal) {
 	members, _ := p.members()
 	slices.Sort(members)
@@ -47,7 +47,7 @@ func (p *process) Kill(grace time.Duration) {
 	if grace > 0 {
 		signals := []unix.Signal{unix.SIGTERM, unix.SIGCONT}
 		if p.HasTerminal() {
-			// A hang-up: interactive shells ignore SIGTERM.
+			// Like a hang-up: interactive shells ignore SIGTERM.
 			signals = []unix.Signal{unix.SIGHUP, unix.SIGTERM, unix.SIGCONT}
 		}
 		p.signalAll(signals...)
@@ -58,7 +58,7 @@ func (p *process) Kill(grace time.Duration) {
 	p.Stderr.Finish()
 }
 
-// waitGone returns when no member is left, or after the time.
+// waitGone waits until no member is left, for at most the given time.
 func (p *process) waitGone(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -67,11 +67,12 @@ func (p *process) waitGone(most time.Duration) {
 	}
 }
 
-// killAll kills until none is left. Where the kernel can end a whole group, it does. Otherwise all
-// are stopped first, again and again until there is no new one: some would fork while others die.
-// Stopped ones still take room, so a fork bomb at its limit of processes stands still.
+// killAll kills all members and waits until none is left. If the kernel can kill the whole group,
+// it does so. Otherwise killAll first stops all members, repeatedly until no new one appears: some
+// would fork while others die. Stopped processes still count, so a fork bomb at its limit of
+// processes can't grow.
 func (p *process) killAll() {
-	if _, err := peek(); err != unix.ECHILD && p.alone() && p.group.Kill() { // before anything that takes time
+	if _, err := peek(); err != unix.ECHILD && p.alone() && p.group.Kill() { // first, since every other step takes time
 		p.waitDead()
 		return
 	}
@@ -96,22 +97,22 @@ func (p *process) killAll() {
 		for pid := range stopped {
 			p.signal(pid, unix.SIGKILL)
 		}
-		// They take a moment to die.
+		// Killed processes need a moment to end.
 		<-time.After(pauses.Next())
 	}
 }
 
-// dying returns how long to wait for what was killed.
+// dying returns the pauses of the wait for killed processes.
 func dying() backoff.Backoff {
 	return backoff.Backoff{First: 100 * time.Microsecond, Last: 10 * time.Millisecond}
 }
 
-// waitDead returns when no member is left of a group that is killed.
+// waitDead waits until no member of a killed group is left.
 func (p *process) waitDead() {
 	pauses := dying()
 	for len(p.left()) > 0 {
 		<-time.After(pauses.Next())
-		p.group.Kill() // what a fork was putting there
+		p.group.Kill() // a fork in progress may have added a process
 	}
 }
 
@@ -121,7 +122,7 @@ func (p *process) Signal(name string) bool {
 	if signal == 0 {
 		return false
 	}
-	// The group's number may be another's once the leader was reaped.
+	// After the leader was reaped, its process group id may be reused.
 	p.starter.reaper.ifUnreaped(p, func() { _ = unix.Kill(-p.pid, signal) })
 	group := p.Foreground()
 	if group == 0 || group == p.pid {

@@ -16,22 +16,21 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// Limited is the argument that makes this program call [BecomeLimited]. A command with limits is
-// started through one more exec of the agent, which sets them on itself and becomes the command:
-// they hold from its first instruction on, and never for the agent. That costs about 2 ms, which
-// commands without limits are spared.
+// Limited is the argument that makes this program call [BecomeLimited]. A command with limits
+// starts through one more exec of the agent. That process sets the limits on itself and becomes the
+// command. So they apply from the command's first instruction, and never to the agent. It takes
+// about 2 ms, only for commands with limits.
 //
 //	agent limited CPU SIZE FILES PROCESSES n m FILE…(n) ENV…(m) ARGV…
 //
 // The environment is passed as arguments, so that the Go runtime doesn't use it.
 const Limited = "limited"
 
-// reportDescriptor is where the limited agent reports: "r" before it becomes the command, and
-// then an errno if it could not. Nothing follows where it could, since that closes the
-// descriptor.
+// reportDescriptor is where the limited agent reports: it writes "r" before it becomes the command,
+// and an errno if that fails. If it succeeds, the exec closes the descriptor.
 const reportDescriptor = 3
 
-// executeLimited starts a command within its limits.
+// executeLimited starts a command with its limits.
 func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, candidates []string, attr *syscall.ProcAttr) error {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -59,36 +58,37 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 	return nil
 }
 
-// kernelLimits are the limits of a command that the kernel keeps: of processor time in seconds,
-// the size of files, open files, and processes. 0 is none.
+// kernelLimits returns the limits that the kernel enforces: processor time in seconds, file size in
+// bytes, open files, and processes. 0 means no limit.
 func (s *Starter) kernelLimits(start agent.Start) [4]int64 {
 	if start.Limits == nil {
 		return [4]int64{}
 	}
 	limits := *start.Limits
 	if s.sharing {
-		// The kernel counts a user's in all such runners: only the watch enforces the limit.
+		// The kernel counts the user's processes in all such runners together. So only the watch
+		// enforces the limit.
 		limits.Processes = 0
 	}
 	if limits.Processes > 0 {
-		// The kernel counts a user's. It allows one more, so that the watch sees a command that
-		// wants more.
+		// The kernel counts all processes of the user. It allows one more than the limit, so that
+		// the watch notices a command that exceeds it.
 		limits.Processes += running(start.Privileged) + 1
 	}
 	seconds := (limits.CPU + time.Second - 1) / time.Second
 	if seconds > 0 {
-		seconds++ // the kernel's limit is each process's: it is for what the watch can't see
+		seconds++ // for processes whose time the watch can't see; the kernel's limit is for each process
 	}
 	return [4]int64{int64(seconds), limits.FileSize, int64(limits.OpenFiles), int64(limits.Processes)}
 }
 
-// readReport returns nil once the command runs within its limits.
+// readReport returns nil when the command runs with its limits.
 func readReport(report *os.File) error {
-	_ = report.SetReadDeadline(time.Now().Add(launch.Stuck)) // another process of the same user can stop it
+	_ = report.SetReadDeadline(time.Now().Add(launch.Stuck)) // another process of the same user can stop the child
 	text, err := io.ReadAll(io.LimitReader(report, 16))
 	switch {
 	case err != nil || len(text) == 0 || text[0] != 'r':
-		return &agent.Error{Code: agent.ErrTooMany, Field: "limits", Message: "the limits could not be set: the runner is too full, or the start was held up"}
+		return &agent.Error{Code: agent.ErrTooMany, Field: "limits", Message: "the limits couldn't be set: the runner has too many processes, or one of its programs stops new processes; retry later"}
 	case len(text) == 1:
 		return nil
 	}
@@ -96,8 +96,8 @@ func readReport(report *os.File) error {
 	return syscall.Errno(errno)
 }
 
-// running returns how many processes and threads the user has, or root, which has the agent's
-// own, too.
+// running returns the number of processes and threads of the user or, for root, of root, which
+// includes the agent's.
 func running(root bool) (n int) {
 	pids, _ := proc.PIDs()
 	for _, pid := range pids {
@@ -111,9 +111,9 @@ func running(root bool) (n int) {
 	return n
 }
 
-var errArguments = errors.New("limited: these aren't the agent's arguments")
+var errArguments = errors.New("limited: this command is internal: only the agent itself may start it")
 
-// BecomeLimited sets limits on this process, and becomes the command. It returns only an error.
+// BecomeLimited sets limits on this process and executes the command. It returns only on an error.
 func BecomeLimited(args []string) error {
 	unix.CloseOnExec(reportDescriptor)
 	if len(args) < 6 {
@@ -151,7 +151,7 @@ func BecomeLimited(args []string) error {
 	return err
 }
 
-// limitTo lowers a limit of this process; 0 leaves it as it is.
+// limitTo lowers a limit of this process; 0 leaves it unchanged.
 func limitTo(resource int, limit uint64) error {
 	var now unix.Rlimit
 	if limit == 0 {
@@ -162,7 +162,7 @@ func limitTo(resource int, limit uint64) error {
 	}
 	hard := limit
 	if resource == unix.RLIMIT_CPU {
-		hard++ // at the first the kernel sends SIGXCPU, at the second SIGKILL
+		hard++ // the kernel sends SIGXCPU at the soft limit, SIGKILL at the hard one
 	}
 	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(limit, now.Max), Max: min(hard, now.Max)})
 }

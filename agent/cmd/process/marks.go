@@ -11,11 +11,11 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// marks are the marks that are in use. Its methods are safe for concurrent use.
+// marks allocates marks for executions. Its methods are safe for concurrent use.
 type marks struct {
-	mu   sync.Mutex // guards what is below
+	mu   sync.Mutex // guards the fields below
 	used [proc.Marks]bool
-	next int // marks are used in turn, so that one rests before it is used again
+	next int // marks are used in turn, so that each rests for a while before its reuse
 }
 
 func (m *marks) take() (uint32, bool) {
@@ -32,15 +32,15 @@ func (m *marks) take() (uint32, bool) {
 	return 0, false
 }
 
-// free gives a mark back. No process may have it any more.
+// free returns a mark. No process may have it any longer.
 func (m *marks) free(mark uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.used[mark-proc.FirstMark] = false
 }
 
-// canMark reports whether the agent may start commands as the user and with
-// marks: it has the capabilities, and the ids are mapped in its user namespace.
+// canMark reports whether the agent can start commands as the user and with marks: it has the
+// capabilities, and its user namespace maps the ids.
 func canMark() bool {
 	if !confinement.Can(unix.CAP_SETUID) || !confinement.Can(unix.CAP_SETGID) || !confinement.Can(unix.CAP_KILL) {
 		return false
@@ -53,8 +53,8 @@ func canMark() bool {
 		proc.Mapped("/proc/self/gid_map", proc.FirstMark) && proc.Mapped("/proc/self/gid_map", proc.FirstMark+proc.Marks-1)
 }
 
-// ofMachine reports whether the users here are the machine's own, as in other
-// runners: in the user namespace that there was first, or one like it.
+// ofMachine reports whether users here are the machine's users, which other runners share: the user
+// namespace is the initial one, or maps all ids to themselves.
 func ofMachine() bool {
 	text, _ := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(text))

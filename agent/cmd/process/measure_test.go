@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestMeasureCountsOnce: a process that is reaped while its execution is measured doesn't count
-// twice, which could end the execution by its CPU limit too early.
+// A process that is reaped while its execution is measured doesn't count twice. That could end the
+// execution by its CPU limit too early.
 func TestMeasureCountsOnce(t *testing.T) {
 	need.Sandboxes(t)
 	const mark = proc.FirstMark + proc.Marks - 1

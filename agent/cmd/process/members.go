@@ -9,12 +9,12 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// mostLooks bounds how often left looks, in a fifth of a second. Others' processes that end while it
-// looks keep it from being sure.
+// mostLooks bounds the scans of left, to about a fifth of a second in total. While processes of
+// other executions keep ending, a scan may never be sure to be complete.
 const mostLooks = 25
 
-// left returns the processes of p's execution that aren't dead. It returns none if it is sure, or has
-// looked often.
+// left returns the living processes of p's execution. It returns none if a scan was complete and
+// found none, or after mostLooks scans.
 func (p *process) left() []int {
 	pauses := dying()
 	for range mostLooks {
@@ -22,17 +22,17 @@ func (p *process) left() []int {
 		if len(found) > 0 || sure {
 			return found
 		}
-		p.starter.reaper.reap() // the dead
+		p.starter.reaper.reap() // zombies
 		<-time.After(pauses.Next())
 	}
 	return nil
 }
 
-// members returns the processes of p's execution that aren't dead, and whether these are sure to be
-// all: not if one ended after it was listed, which may have forked before.
+// members returns the living processes of p's execution. Sure reports whether the list is complete.
+// It isn't if a process ended after it was listed, since that may have forked before.
 func (p *process) members() (found []int, sure bool) {
 	if _, err := peek(); err == unix.ECHILD {
-		return nil, true // the agent, which inherits every orphan, has no child: nothing is left
+		return nil, true // the agent inherits every orphan, and it has no child
 	}
 	if p.alone() {
 		return p.group.Members()
@@ -50,8 +50,8 @@ func (p *process) members() (found []int, sure bool) {
 	return p.among(all, complete, !p.starter.marking && p.starter.reaper.alone(p))
 }
 
-// among returns which of all processes members returns. Complete: all that were listed could be read.
-// Only: p is the only one that runs.
+// among returns the processes in all that belong to p's execution. Complete says that all listed
+// processes could be read, only that p is the only command that runs.
 func (p *process) among(all map[int]proc.Status, complete, only bool) (found []int, sure bool) {
 	sure = complete
 	for pid, s := range all {
@@ -70,12 +70,12 @@ func (p *process) among(all map[int]proc.Status, complete, only bool) (found []i
 	return found, sure
 }
 
-// owns reports, where processes aren't marked, whether one belongs to p: by its
-// session or that of an ancestor, or because it descends from the agent and p
-// is the only one that runs.
+// owns reports whether a process belongs to p if processes aren't marked. It does if p started its
+// session or that of an ancestor. It also does if it descends from the agent and p is the only
+// command that runs.
 func (p *process) owns(pid int, all map[int]proc.Status, only bool) bool {
 	self := unix.Getpid()
-	for range 1 << 10 { // what was read at different times may have circles
+	for range 1 << 10 { // bounded, since entries read at different times may form a cycle
 		s, ok := all[pid]
 		if !ok || pid == self {
 			return false
@@ -88,9 +88,10 @@ func (p *process) owns(pid int, all map[int]proc.Status, only bool) bool {
 	return false
 }
 
-// Measure implements serve.Process. Processor time is that of the living and of those that were
-// waited for: a process whose parent ignores SIGCHLD is missing once it has ended. One that is reaped
-// meanwhile may be missing this once, and never counts twice: its time would end the execution early.
+// Measure implements serve.Process. Processor time is that of living processes and of those that
+// were waited for. A process that has ended and whose parent ignores SIGCHLD is missing. A process
+// that is reaped during the call may be missing once. It never counts twice, which would end the
+// execution early.
 func (p *process) Measure() (m serve.Measure) {
 	used := p.reaped()
 	m.CPU = used.User + used.System
@@ -100,21 +101,20 @@ func (p *process) Measure() (m serve.Measure) {
 		m.Processes += s.Threads
 	})
 	if p.alone() && p.group.CountsCPU() {
-		m.CPU = max(m.CPU, p.group.CPU()) // which misses no process
+		m.CPU = max(m.CPU, p.group.CPU()) // includes every process
 	}
 	return m
 }
 
-// reaped returns what those of p's processes used that were waited for. Call it before the living
-// are measured.
+// reaped returns the usage of p's processes that were waited for. Call it before measuring living
+// ones, so that none counts twice.
 func (p *process) reaped() serve.Usage {
 	p.starter.reaper.mu.Lock()
 	defer p.starter.reaper.mu.Unlock()
 	return p.usage
 }
 
-// each calls do with every process of p's. The dead count, too, until they are waited for, where
-// processes are marked.
+// each calls do with every process of p. With marks that includes zombies that weren't reaped.
 func (p *process) each(do func(pid int)) {
 	if !p.starter.marking {
 		members, _ := p.members()

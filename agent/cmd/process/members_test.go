@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// Which processes are an execution's, and whether one could have been missed.
-func TestAmong(t *testing.T) {
+// The test checks which processes belong to an execution, and whether one could be missing.
+func TestProcessesOfAnExecution(t *testing.T) {
 	self := unix.Getpid()
 	live := map[int]proc.Status{
 		100: {Parent: self, Threads: 1, Session: 100, Mark: 7}, 101: {Parent: 100, Threads: 1, Session: 101, Mark: 7},

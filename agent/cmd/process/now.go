@@ -9,13 +9,13 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// Now implements serve.Process. Where the kernel doesn't count for p alone, memory is what its
-// processes have resident: what they share counts for each. There are no peaks then.
+// Now implements serve.Process. If the kernel doesn't count for p alone, memory is the sum of its
+// processes' resident memory, where shared memory counts for each process. There are no peaks then.
 func (p *process) Now() (now serve.Now) {
 	now.Usage = p.reaped()
 	if !p.alone() || !p.group.CountsCPU() {
 		p.each(func(pid int) { addLiving(&now, pid) })
-		now.PeakMemory = 0 // of those that were waited for
+		now.PeakMemory = 0 // only of processes that were waited for
 	}
 	switch {
 	case p.alone():
@@ -26,8 +26,8 @@ func (p *process) Now() (now serve.Now) {
 	return now
 }
 
-// Now returns what all commands of the runner have used so far, and hold. It includes the agent,
-// unless commands have their own groups.
+// Now returns the usage of all commands of the runner so far, and what they hold. It includes the
+// agent, unless commands have their own groups.
 func (s *Starter) Now() (now serve.Now) {
 	countsCPU := false
 	switch {
@@ -59,7 +59,7 @@ func (s *Starter) Now() (now serve.Now) {
 	return now
 }
 
-// addLiving adds what a process has used so far, and holds.
+// addLiving adds the usage of a living process so far, and what it holds.
 func addLiving(now *serve.Now, pid int) {
 	s := proc.ReadStat(pid)
 	now.User += s.User

@@ -1,6 +1,6 @@
-// Package process starts commands, and feeds, measures and ends each together with all that it
-// started. It guarantees that user code gets none of the agent's privileges, and that no process
-// of an execution is left behind.
+// Package process starts commands, feeds and measures them, and ends each together with everything
+// that it started. It guarantees that user code gets none of the agent's privileges, and that no
+// process of an execution is left behind.
 package process
 
 import (
@@ -13,19 +13,19 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// A process is one command, and all that it started.
+// A process is one command and everything that it started. It implements serve.Process.
 type process struct {
 	*streams.Streams
 	starter *Starter
-	group   *groups.Group    // nil: the agent's own
-	whole   *groups.Counters // of all that is in the runner, where commands have no groups; nil: there are none
+	group   *groups.Group    // nil: the agent's own group
+	whole   *groups.Counters // of the whole runner, if commands have no groups; nil: there are none
 	mark    uint32
 	pid     int
 
 	began         time.Time
-	lookedAt      look  // when Excessive measured last; the watch's alone
-	refusedBefore int64 // by the runner's own kernel, when it began
-	crowded       bool  // another ran at the same time; guarded by the reaper's mutex
+	lookedAt      look  // when Excessive measured last; only the watch uses it
+	refusedBefore int64 // forks that the runner's own kernel had refused before the start
+	crowded       bool  // another command ran at the same time; guarded by the reaper's mutex
 	heldUp        bool  // its start took so long that it was killed
 	how           temperature
 
@@ -34,10 +34,10 @@ type process struct {
 	usage  serve.Usage // guarded by the reaper's mutex
 }
 
-// A temperature is how a process was started.
+// A temperature says whether a process was started by the zygote.
 type temperature struct {
-	warm bool   // by a zygote
-	cold string // why not; "": the runner has none
+	warm bool   // by the zygote
+	cold string // why not; "": the runner has no zygote
 }
 
 // StartedWarm implements serve.WarmStarter.
@@ -56,7 +56,7 @@ func (p *process) Wait() serve.Status {
 
 // Close implements serve.Process.
 func (p *process) Close() serve.Usage {
-	p.starter.reaper.reap() // what was killed last counts, too
+	p.starter.reaper.reap() // include the processes that were killed last
 	p.Streams.Close()
 	usage := p.starter.reaper.forget(p)
 	switch {
@@ -67,7 +67,7 @@ func (p *process) Close() serve.Usage {
 		usage.Own, usage.Refused = true, p.refusedInside()
 	case p.whole != nil && p.wasCrowded():
 		var together serve.Usage
-		p.whole.End(&together) // nobody knows which command had the memory and the processes
+		p.whole.End(&together) // memory and processes can't be attributed to one command
 		usage.Together, usage.OOMKills, usage.Refused = true, together.OOMKills, together.Refused
 	case p.whole != nil:
 		usage.Own = true
@@ -84,15 +84,15 @@ func (p *process) Close() serve.Usage {
 // alone reports whether p has a group of its own.
 func (p *process) alone() bool { return p.group != nil && p.group.Own() }
 
-// leaveGroup gives p's group back.
+// leaveGroup returns p's group.
 func (p *process) leaveGroup() {
 	if p.group != nil {
 		p.starter.Groups.Give(p.group)
 	}
 }
 
-// ownKernel reports whether all that the runner's own kernel counted is p's: no other command
-// ran.
+// ownKernel reports whether all counts of the runner's own kernel belong to p, because no other
+// command ran.
 func (p *process) ownKernel() bool {
 	return p.starter.Inner != nil && !p.wasCrowded()
 }
@@ -104,5 +104,5 @@ func (p *process) wasCrowded() bool {
 	return p.crowded
 }
 
-// refusedInside returns how many forks that kernel refused since p began.
+// refusedInside returns how many forks the runner's own kernel refused since p's start.
 func (p *process) refusedInside() int64 { return p.starter.Inner.Refused() - p.refusedBefore }

@@ -14,11 +14,11 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// A reaper waits for every child of the agent: the commands that it started,
-// and the orphans that it inherited.
+// A reaper waits for every child of the agent: the commands that it started, and the orphans that
+// it inherited. Its methods are safe for concurrent use.
 type reaper struct {
-	mu      sync.Mutex // guards what is below; held from a fork until the child is known, and while one is waited for
-	leaders map[int]*process
+	mu      sync.Mutex          // guards the fields below; held from a fork until the child is registered, and while a child is reaped
+	leaders map[int]*process    // by process id
 	marked  map[uint32]*process // by mark
 }
 
@@ -30,16 +30,16 @@ func newReaper() *reaper {
 func (r *reaper) start(p *process, f launch.Func, file string, argv []string, attr *syscall.ProcAttr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A child that was stopped before it became the command would hold the lock for ever. The kernel
-	// ends those that launch.Into starts. This watchdog is for the zygote's and launch.Plain's.
+	// A child that is stopped before its exec would hold the lock forever. The kernel kills those
+	// that launch.Into starts. This watchdog kills those of the zygote and of launch.Plain.
 	killed := make(chan bool, 1)
 	watchdog := time.AfterFunc(launch.Stuck, func() {
-		if !p.starter.marking { // nothing says which processes are its own before it is known
+		if !p.starter.marking { // without marks p's processes are unknown before it is registered
 			killed <- false
 			return
 		}
 		members, _ := p.members()
-		for _, pid := range members { // and no other, which may be past its exec by then
+		for _, pid := range members { // only these: a process that appears later may be past its exec
 			p.signal(pid, unix.SIGKILL)
 		}
 		killed <- len(members) > 0
@@ -58,7 +58,7 @@ func (r *reaper) start(p *process, f launch.Func, file string, argv []string, at
 	return nil
 }
 
-// reap reaps every child that has ended.
+// reap reaps all children that have ended.
 func (r *reaper) reap() {
 	for r.reapOne() {
 	}
@@ -74,7 +74,7 @@ func (r *reaper) reapOne() bool {
 	p := r.leaders[pid]
 	leader := p != nil
 	if !leader {
-		// Its mark can be read only before it is reaped.
+		// The mark can be read only before the child is reaped.
 		if info, err := proc.ReadStatus(pid); err == nil {
 			p = r.marked[info.Mark]
 		}
@@ -101,7 +101,7 @@ func (r *reaper) reapOne() bool {
 	return true
 }
 
-// forget ends the counting for p, and returns what it used.
+// forget ends the accounting for p, and returns its usage.
 func (r *reaper) forget(p *process) serve.Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *reaper) forget(p *process) serve.Usage {
 	return p.usage
 }
 
-// ifIdle calls do if no command runs. None starts before it returns.
+// ifIdle calls do if no command runs. No command can start before do returns.
 func (r *reaper) ifIdle(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,21 +118,21 @@ func (r *reaper) ifIdle(do func()) {
 	}
 }
 
-// alone reports whether p is the only one that runs.
+// alone reports whether p is the only command that runs.
 func (r *reaper) alone(p *process) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.marked) == 1 && r.marked[p.mark] == p
 }
 
-// unreaped calls do. No child is reaped before that returns.
+// unreaped calls do. No child is reaped before do returns.
 func (r *reaper) unreaped(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do()
 }
 
-// ifUnreaped calls do if p's leader wasn't reaped. It isn't before do returns.
+// ifUnreaped calls do unless p's leader was reaped. It isn't reaped before do returns.
 func (r *reaper) ifUnreaped(p *process, do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +141,8 @@ func (r *reaper) ifUnreaped(p *process, do func()) {
 	}
 }
 
-// peek returns a child that has ended, and leaves it; 0 if none has, and
-// ECHILD if there is no child at all.
+// peek returns a child that has ended, without reaping it. It returns 0 if none has, and ECHILD if
+// the agent has no child.
 func peek() (pid int, err error) {
 	// struct siginfo of SIGCHLD, on 64 bits.
 	var info struct {

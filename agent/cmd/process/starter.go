@@ -21,16 +21,16 @@ import (
 
 // Config says where and how a [Starter] starts commands.
 type Config struct {
-	Thread *confinement.Thread         // starts commands of the user where Groups is nil
-	Launch launch.Func                 // starts commands where Groups is nil
-	Groups *groups.Groups              // nil: commands are in the agent's own
-	Inner  *groups.Inner               // of the runner's own kernel; nil: it has none
-	Whole  *groups.Whole               // that the runner is in, where Groups is nil; nil: it can't be seen
-	OwnIPC bool                        // objects of System V here are this runner's alone
-	NoRoot bool                        // no command may be root
-	Zygote func() (launch.Func, error) // starts a zygote, with what it gets as ambient capabilities; nil: none can be
+	Thread *confinement.Thread         // starts commands of the user if Groups is nil
+	Launch launch.Func                 // starts commands if Groups is nil
+	Groups *groups.Groups              // nil: commands are in the agent's own group
+	Inner  *groups.Inner               // the group in the runner's own kernel; nil: it has no kernel of its own
+	Whole  *groups.Whole               // the whole runner's group, if Groups is nil; nil: it isn't visible
+	OwnIPC bool                        // the namespace of System V objects is this runner's alone
+	NoRoot bool                        // no command may run as root
+	Zygote func() (launch.Func, error) // starts a zygote with its ambient capabilities; nil: none can be started
 
-	// Connections of the runner's network, and locks of its files.
+	// Connections of the runner's network and locks of its files, whose kernel memory is limited.
 	Connections interface{ Excessive() (bool, error) }
 	Locks       interface {
 		Excessive(holds func(pid int) (bool, error)) (bool, error)
@@ -40,15 +40,15 @@ type Config struct {
 // A Starter starts commands. Its methods are safe for concurrent use.
 type Starter struct {
 	Config
-	null    int  // /dev/null, for commands without stdin
-	marking bool // commands run as the user, each execution with a mark of its own
-	sharing bool // the kernel counts other runners' processes as this one's
+	null    int  // descriptor of /dev/null, the stdin of commands without one
+	marking bool // commands run as the user, and each execution has a mark
+	sharing bool // the kernel counts processes of other runners as this one's, since they have the same user
 	reaper  *reaper
 	marks   marks
 	warm    *warm.Warmer
 }
 
-// NewStarter returns a starter. [Starter.Reap] must run from then on.
+// NewStarter returns a starter. The caller must run [Starter.Reap] in a goroutine afterwards.
 func NewStarter(c Config) (*Starter, error) {
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -61,22 +61,22 @@ func NewStarter(c Config) (*Starter, error) {
 }
 
 // Marks reports whether commands run as a user of their own, and each execution has a mark.
-// Otherwise a process that leaves its session may outlive its execution.
+// Otherwise a process that starts its own session may outlive its execution.
 func (s *Starter) Marks() bool { return s.marking }
 
-// Reap waits for each child of the agent that ends, after each SIGCHLD, until there are no more
-// signals.
+// Reap reaps the children that have ended after each SIGCHLD. It returns when signals is closed.
 func (s *Starter) Reap(signals <-chan os.Signal) {
 	for range signals {
 		s.reaper.reap()
 	}
 }
 
-// Start starts the first of candidates, which are files, that the kernel takes, in a directory.
+// Start starts the first of candidates (files) that the kernel executes, in a directory. Errors are
+// [*agent.Error] values for the client, or internal ones. After an error no process of it is left.
 func (s *Starter) Start(start agent.Start, dir string, candidates []string) (serve.Process, error) {
 	mark, ok := s.marks.take()
 	if !ok {
-		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "too many executions run"}
+		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "too many executions run in this runner"}
 	}
 	p, err := s.start(start, dir, candidates, mark)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	who, group := confinement.User, confinement.Group
 	if start.Privileged {
 		if who, group = 0, 0; !s.marking || s.NoRoot {
-			return nil, &agent.Error{Code: agent.ErrDenied, Field: "privileged", Message: "the agent may not run commands as root here"}
+			return nil, &agent.Error{Code: agent.ErrDenied, Field: "privileged", Message: "commands can't run as root in this runner"}
 		}
 	}
 	owner := 0
@@ -99,7 +99,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	}
 	ends, err := streams.Open(start, s.null, owner)
 	if err != nil {
-		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "no room for pipes or terminals: " + err.Error()}
+		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "the runner can't create more pipes or terminals: " + err.Error()}
 	}
 	defer ends.HandedOver()
 	p := &process{Streams: ends, starter: s, mark: mark, began: time.Now(), exited: make(chan struct{})}
@@ -139,12 +139,12 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 		return nil, known
 	}
 	if err == unix.EACCES && s.marking && who == confinement.User && !searchable(dir) {
-		return nil, &agent.Error{Code: agent.ErrDenied, Field: "dir", Path: start.Dir, Message: "may not be entered"}
+		return nil, &agent.Error{Code: agent.ErrDenied, Field: "dir", Path: start.Dir, Message: "the command's user may not enter this directory"}
 	}
 	return nil, execError(start.Argv[0], err)
 }
 
-// execute starts the first of candidates that the kernel takes.
+// execute starts the first of candidates that the kernel executes.
 func (s *Starter) execute(p *process, start agent.Start, candidates []string, attr *syscall.ProcAttr) (err error) {
 	f := s.Launch
 	switch {
@@ -164,7 +164,7 @@ func (s *Starter) execute(p *process, start agent.Start, candidates []string, at
 	return cmp.Or(s.ifHeldUp(p), err)
 }
 
-// ifHeldUp ends a process whose start was held up, and returns the error that says so.
+// ifHeldUp kills a process whose start was held up, and returns the error for it.
 func (s *Starter) ifHeldUp(p *process) error {
 	if !p.heldUp {
 		return nil
@@ -173,14 +173,14 @@ func (s *Starter) ifHeldUp(p *process) error {
 	return launch.ErrHeldUp
 }
 
-// giveUp ends a process whose start failed after its fork.
+// giveUp kills a process whose start failed after its fork, and frees its resources.
 func (s *Starter) giveUp(p *process) {
 	p.Kill(0)
 	<-p.exited
 	s.reaper.forget(p)
 }
 
-// searchable reports whether the user may enter a directory by its mode.
+// searchable reports whether the mode of a directory lets the user enter it.
 func searchable(dir string) bool {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil {
@@ -196,26 +196,26 @@ func searchable(dir string) bool {
 	}
 }
 
-// execError converts an errno of the exec of a command.
+// execError converts an errno of a command's exec to an error for the client.
 func execError(name string, err error) *agent.Error {
 	e := &agent.Error{Field: "argv", Path: name}
 	switch err {
 	case launch.ErrHeldUp:
 		return &agent.Error{Code: agent.ErrTooMany, Message: err.Error()}
 	case unix.EACCES, unix.EPERM:
-		e.Code, e.Message = agent.ErrDenied, "may not be executed"
+		e.Code, e.Message = agent.ErrDenied, "isn't executable"
 	case unix.ENOENT, unix.ENOTDIR:
-		e.Code, e.Message = agent.ErrNotFound, "the interpreter that it names isn't there"
+		e.Code, e.Message = agent.ErrNotFound, "the interpreter in its first line (#!) doesn't exist"
 	case unix.ENOEXEC, unix.ELIBBAD:
-		e.Code, e.Message = agent.ErrWrongType, "no program for this machine, and no #! in its first line"
+		e.Code, e.Message = agent.ErrWrongType, "isn't a program for this machine, and its first line has no #!"
 	case unix.E2BIG:
-		e.Code, e.Message = agent.ErrInvalid, "the arguments and the environment are too long for the kernel"
+		e.Code, e.Message = agent.ErrInvalid, "the arguments and the environment are longer than the kernel allows"
 	case unix.EAGAIN, unix.ENOMEM:
-		e.Code, e.Message = agent.ErrTooMany, "the runner has no room for another process"
+		e.Code, e.Message = agent.ErrTooMany, "the runner has reached its limit of processes: end some, and retry"
 	case unix.ETXTBSY:
-		e.Code, e.Message = agent.ErrDenied, "is being written"
+		e.Code, e.Message = agent.ErrDenied, "is open for writing: close it, and retry"
 	default:
-		e.Code, e.Message = agent.ErrInternal, "could not be executed: "+err.Error()
+		e.Code, e.Message = agent.ErrInternal, "can't be executed: "+err.Error()
 	}
 	return e
 }

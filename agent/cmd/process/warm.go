@@ -9,8 +9,9 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/warm"
 )
 
-// executeWarm starts a command from the zygote. Done: it was started, or may have been, and err is its
-// error. Not done: nothing of it has run, and p says why.
+// executeWarm starts a command from the zygote. If done is true, the command was started or may
+// have been, and err is its error. If done is false, nothing of it has run, and p records the
+// reason.
 func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candidates []string, attr *syscall.ProcAttr) (done bool, err error) {
 	command, cold, loaded := s.warm.Command(start, dir, candidates)
 	if p.how.cold = cold; cold != "" || !loaded {
@@ -25,7 +26,7 @@ func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candida
 	return true, s.ifHeldUp(p)
 }
 
-// becomes has a child of the zygote become a command.
+// becomes turns a child of the zygote into a command.
 func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, attr *syscall.ProcAttr) error {
 	spare, err := s.warm.Take(p.group)
 	if err != nil {
@@ -42,25 +43,26 @@ func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, a
 	return nil
 }
 
-// stockAfter is after how long the zygote forks for the next command: it doesn't hold up the
-// beginning of this one.
+// stockAfter is the delay before the zygote forks for the next command, so that it doesn't slow
+// down the beginning of this one.
 const stockAfter = 30 * time.Millisecond
 
-// stock has a child of the zygote wait for the next command in group, soon or when this one ends.
+// stock makes a child of the zygote wait for the next command in group, after stockAfter or when
+// the current command ends.
 func (s *Starter) stock(group *groups.Group, ended <-chan struct{}) {
-	go func() { // which ends when the child waits
+	go func() { // ends when the child waits, or couldn't be forked
 		select {
 		case <-ended:
 		case <-time.After(stockAfter):
 		}
-		_ = s.warm.Stock(group) // the next start says what is wrong
+		_ = s.warm.Stock(group) // the next start reports an error
 	}()
 }
 
-// WarmUp loads the interpreter, and forks the child for the first command.
+// WarmUp loads the interpreter at path, and forks a child for the first command.
 func (s *Starter) WarmUp(want agent.Warm, path string) (agent.Warmed, error) {
 	if !s.marking {
-		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "commands have no user of their own here, so no interpreter can be loaded for them"}
+		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "no interpreter can be preloaded here, because commands have no user of their own"}
 	}
 	warmed, err := s.warm.Prepare(want, path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package streams makes a command's descriptors 0 to 2, and the agent's ends of them: pipes, or
-// two terminals. Output that was printed before the end of an execution is never lost.
+// Package streams creates a command's descriptors 0 to 2 and the agent's ends of them: pipes, or
+// two terminals. It guarantees that all output printed before the end of an execution can be read.
 package streams
 
 import (
@@ -13,20 +13,21 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Streams are a command's descriptors 0 to 2, and the agent's ends of them.
+// Streams are a command's descriptors 0 to 2 and the agent's ends of them. Stdin and each Outlet
+// are for one goroutine each.
 type Streams struct {
-	Files          []uintptr      // the command's, by number
+	Files          []uintptr      // the command's ends, indexed by descriptor
 	Stdin          io.WriteCloser // nil: none
 	Stdout, Stderr *Outlet
 
-	handed    []int      // those of Files that are closed once the command has them
-	ours      []*os.File // closed at the end
+	handed    []int      // those of Files to close after the command's start
+	ours      []*os.File // closed by Close
 	terminals []*os.File // those of ours that are terminals; the first is the controlling one
 }
 
-// Open makes what a command needs. It reads from null, which is /dev/null, if it has no stdin.
-// An owner that isn't 0 gets the command's ends: it may open /dev/stdout, which is looked up by
-// owner.
+// Open creates the streams of a command. A command without stdin reads from null, a descriptor of
+// /dev/null. If owner isn't 0 it owns the command's ends, so that the command may open /dev/stdout,
+// which needs the permission.
 func Open(start agent.Start, null, owner int) (*Streams, error) {
 	s := &Streams{}
 	var err error
@@ -65,8 +66,7 @@ func (s *Streams) openPipes(null int, stdin bool, owner int) error {
 	return nil
 }
 
-// pipe makes a pipe whose end number which (0 reads, 1 writes) is the
-// command's.
+// pipe creates a pipe. Which is the command's end: 0 reads, 1 writes.
 func (s *Streams) pipe(which, owner int) (theirs int, ours *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -83,7 +83,7 @@ func (s *Streams) pipe(which, owner int) (theirs int, ours *os.File, err error) 
 	return theirs, ours, err
 }
 
-// HandedOver closes the command's ends, once the command has them or never will.
+// HandedOver closes the command's ends. Call it after the command's start, or after that failed.
 func (s *Streams) HandedOver() {
 	for _, fd := range s.handed {
 		_ = unix.Close(fd)
@@ -98,20 +98,20 @@ func (s *Streams) Close() {
 	}
 }
 
-// An Outlet reads a command's output until its end. Once nothing of the execution is left, it
-// only reads what was in it then: another execution may hold the other end, and keep on
-// printing.
+// An Outlet reads a command's output to its end. After Finish it reads only what was in the pipe or
+// terminal at that time, since another execution may hold the other end and keep printing.
 type Outlet struct {
 	file     *os.File
 	terminal bool
-	left     int // bytes that may still be read at the end; -1 before it
+	left     int // bytes that may still be read after Finish; -1 before
 }
 
 func newOutlet(file *os.File, terminal bool) *Outlet {
 	return &Outlet{file: file, terminal: terminal, left: -1}
 }
 
-// Finish makes reads end after what is in the pipe.
+// Finish makes reads end after the bytes that are in the pipe now. Call it when no process of the
+// execution is left.
 func (o *Outlet) Finish() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) }
 
 // Read implements io.Reader.
@@ -127,7 +127,7 @@ func (o *Outlet) Read(b []byte) (int, error) {
 	n = 0
 	controlErr := raw.Control(func(fd uintptr) {
 		if o.left < 0 && o.terminal {
-			o.left = mostInTerminal // it doesn't say how much is on its way
+			o.left = mostInTerminal // a terminal doesn't report how much it holds
 		}
 		if o.left < 0 {
 			if o.left, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ); err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// mostInTerminal is more than a terminal's buffers hold of output.
+// mostInTerminal is more output than a terminal's buffers can hold, in bytes.
 const mostInTerminal = 128 << 10
 
-// openTerminals makes one terminal for 0 and 1, which the command gets as its
-// controlling one, and another for 2, so that the two outputs stay separate.
+// openTerminals creates a terminal for 0 and 1, the command's controlling one, and another one for
+// 2, so that the outputs stay separate.
 func (s *Streams) openTerminals(size agent.Size, owner int) error {
 	for range 2 {
 		master, slave, err := openTerminal()
@@ -30,7 +30,7 @@ func (s *Streams) openTerminals(size agent.Size, owner int) error {
 				return err
 			}
 		}
-		// So that an erased character goes as a whole.
+		// So that erasing removes a whole UTF-8 character.
 		if settings, err := unix.IoctlGetTermios(slave, unix.TCGETS); err == nil {
 			settings.Iflag |= unix.IUTF8
 			_ = unix.IoctlSetTermios(slave, unix.TCSETS, settings)
@@ -47,8 +47,7 @@ func (s *Streams) openTerminals(size agent.Size, owner int) error {
 // openTerminal opens both ends of a new terminal.
 func openTerminal() (master, slave int, err error) {
 	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
-	// The first is the runner's own instance; outside of one it is closed to
-	// most users.
+	// The first path is the runner's own instance. Outside of a runner, most users may not open it.
 	for _, path := range []string{"/dev/pts/ptmx", "/dev/ptmx"} {
 		if master, err = unix.Open(path, flags|unix.O_NONBLOCK, 0); err == nil {
 			break
@@ -67,7 +66,7 @@ func openTerminal() (master, slave int, err error) {
 	return master, slave, nil
 }
 
-// openPeer opens the command's end, without its path where the kernel can.
+// openPeer opens the command's end. It avoids the end's path if the kernel can.
 func openPeer(master, flags int) (int, error) {
 	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, uintptr(flags))
 	if errno == 0 {
@@ -80,7 +79,7 @@ func openPeer(master, flags int) (int, error) {
 	return unix.Open("/dev/pts/"+strconv.Itoa(number), flags, 0)
 }
 
-// Resize gives the terminals another size.
+// Resize gives all terminals another size. Without any it does nothing.
 func (s *Streams) Resize(size agent.Size) {
 	for _, terminal := range s.terminals {
 		control(terminal, func(fd int) error {
@@ -92,8 +91,8 @@ func (s *Streams) Resize(size agent.Size) {
 // HasTerminal reports whether the streams are terminals.
 func (s *Streams) HasTerminal() bool { return len(s.terminals) > 0 }
 
-// Foreground returns the process group in the foreground of the controlling
-// terminal; 0 if there is none.
+// Foreground returns the process group in the foreground of the controlling terminal, 0 if there is
+// none.
 func (s *Streams) Foreground() (group int) {
 	if s.HasTerminal() {
 		control(s.terminals[0], func(fd int) (err error) {
@@ -104,7 +103,7 @@ func (s *Streams) Foreground() (group int) {
 	return max(group, 0)
 }
 
-// control calls f with a file's descriptor; it reports success.
+// control calls f with a file's descriptor, and reports success.
 func control(file *os.File, f func(fd int) error) bool {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -115,10 +114,10 @@ func control(file *os.File, f func(fd int) error) bool {
 	return err == nil && !failed
 }
 
-// A keyboard is the input of a terminal. It is a serve.Ender.
+// A keyboard is the input of a terminal. It implements serve.Ender.
 type keyboard struct {
 	file *os.File
-	last byte // that was typed
+	last byte // the last byte that was typed
 }
 
 func (k *keyboard) Write(b []byte) (int, error) {
@@ -129,15 +128,16 @@ func (k *keyboard) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// End types the terminal's end of input (Ctrl-D), as script(1) does: the terminal goes on, and
-// the program may read again. In the middle of a line the first only sends the line off.
+// End types the terminal's end-of-file character (Ctrl-D), as script(1) does. The terminal stays
+// open, and the program may read again. In the middle of a line the first Ctrl-D only sends the
+// line, so End types two.
 func (k *keyboard) End() error {
 	var settings *unix.Termios
 	if !control(k.file, func(fd int) (err error) {
 		settings, err = unix.IoctlGetTermios(fd, unix.TCGETS)
 		return err
 	}) {
-		return nil // hung up
+		return nil // the terminal was hung up
 	}
 	times := 1
 	if settings.Lflag&unix.ICANON != 0 && !strings.ContainsRune("\r\n", rune(k.last)) {
@@ -147,5 +147,5 @@ func (k *keyboard) End() error {
 	return err
 }
 
-// Close ends a Write that blocks; what is printed can still be read.
+// Close ends a blocked Write. Output can still be read.
 func (k *keyboard) Close() error { return k.file.SetWriteDeadline(time.Unix(1, 0)) }

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/memory"
 )
 
-// Bridge carries streams between the standard input and output and the agent's socket at path,
-// until the input ends.
+// Bridge carries streams between this process's standard input and output and the agent's socket at
+// path. It returns when the input ends.
 func Bridge(path string) error {
 	memory.Tune()
 	if err := becomeRoot(); err != nil {
@@ -27,7 +27,7 @@ func Bridge(path string) error {
 		})
 		var errno syscall.Errno
 		if errors.As(err, &errno) {
-			err = errno // without the path: the server knows it, or needn't know it
+			err = errno // without the path, which the server knows or shouldn't see
 		}
 		return conn, err
 	}
@@ -38,7 +38,7 @@ func Bridge(path string) error {
 	return bridge.Serve(context.Background(), stdio, dial)
 }
 
-// stdio is the standard input and output. Closing it ends a read that waits.
+// stdio is the standard input and output as one stream. Close ends a blocked read.
 type stdio struct{ in, out *os.File }
 
 func newStdio() (*stdio, error) {

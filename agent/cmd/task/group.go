@@ -9,9 +9,10 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 )
 
-// limitOwnGroup mounts the group of this process's task, limits its processes, and returns it; nil: it can't
-// be mounted. The limit holds on version 1 of cgroups: in version 2 only who made the group sets it.
-// The mounts are below /tmp, in a mount namespace that covers it afterwards.
+// limitOwnGroup mounts the group of this process's task, limits its processes, and returns it. It
+// returns nil if the group can't be mounted. The limit works in version 1 of cgroups; in version 2
+// only the maker of a group can set it. The mounts are below /tmp, which the mount namespace covers
+// afterwards.
 func limitOwnGroup(processes int) *groups.Whole {
 	const dir, hidden = "/tmp", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if unix.Mount("tmpfs", dir, "tmpfs", hidden, "size=64k,mode=700") != nil {
@@ -22,7 +23,7 @@ func limitOwnGroup(processes int) *groups.Whole {
 	} {
 		at := dir + "/" + tree.name
 		if os.Mkdir(at, 0o700) == nil {
-			_ = unix.Mount(tree.kind, at, tree.kind, hidden, tree.options) // a machine has one version or the other
+			_ = unix.Mount(tree.kind, at, tree.kind, hidden, tree.options) // one of the versions always fails
 		}
 	}
 	_ = os.WriteFile(dir+"/pids/pids.max", []byte(strconv.Itoa(processes)), 0)

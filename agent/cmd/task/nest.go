@@ -18,9 +18,9 @@ import (
 )
 
 // Nested is the argument that makes this program call [ServeNested]. A task of Nomad's driver
-// raw_exec has the machine itself around it: its processes, its files, other tasks. One of the
-// driver exec has directories without a bound. There the agent starts itself once more, in
-// namespaces of its own, and that one serves.
+// raw_exec sees the machine itself: its processes, its files, and other tasks. One of the driver
+// exec has directories without a limit. There the agent starts itself again in namespaces of its
+// own, and the second one serves.
 const Nested = "nested"
 
 // mustNest reports whether the agent is a task without namespaces of its own.
@@ -28,7 +28,7 @@ func mustNest() bool {
 	return os.Getpid() != 1 && os.Geteuid() == 0 && confinement.Can(unix.CAP_SYS_ADMIN)
 }
 
-// nest starts the nested agent, and ends with it.
+// nest starts the nested agent, and returns when that has ended, always with an error.
 func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args ...string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -46,7 +46,7 @@ func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args .
 	}
 	_ = socket.Close()
 	_ = listener.Close()
-	go func() { // for as long as the program runs
+	go func() { // until the program ends
 		for range signals {
 			_ = unix.Kill(pid, unix.SIGTERM)
 		}
@@ -60,14 +60,15 @@ func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args .
 			return err
 		}
 		if status.Signaled() {
-			return fmt.Errorf("the nested agent was ended by %v", status.Signal())
+			return fmt.Errorf("the nested agent was killed by %v", status.Signal())
 		}
-		return fmt.Errorf("the nested agent ended with exit code %d", status.ExitStatus())
+		return fmt.Errorf("the nested agent exited with code %d", status.ExitStatus())
 	}
 }
 
-// ServeNested serves as the nested agent: on the machine, with a directory of it as the workspace, or
-// with one in memory of so many MiB.
+// ServeNested serves as the nested agent. With mib it enters [namespaces.Directories], whose
+// workspace is in memory; otherwise it enters [namespaces.Machine], whose workspace is a directory
+// of the machine. It always returns an error.
 func ServeNested(workspace string, network bool, mib, processes int, o host.Options) error {
 	var err error
 	switch {
@@ -76,7 +77,7 @@ func ServeNested(workspace string, network bool, mib, processes int, o host.Opti
 		err = namespaces.EnterDirectories(mib)
 		o.Task = true
 	case os.Getpid() != 1:
-		return errors.New("nested: only the agent starts this")
+		return errors.New("nested: this command is internal: only the agent itself may start it")
 	default:
 		err = namespaces.EnterMachine(workspace, network)
 		o.NoRoot, o.SharedNetwork = true, network

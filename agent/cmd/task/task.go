@@ -1,7 +1,7 @@
-// Package task serves as a task of Nomad's, which inherits no descriptor: the agent listens on a
-// socket, to which "agent bridge", beside it, connects. Nomad lets every user write to a task's
-// directories, including those with secrets, so the agent takes away what user code could use
-// against it.
+// Package task runs the agent as a Nomad task. A task inherits no descriptor, so the agent listens
+// on a socket, to which "agent bridge" in the same task connects. It guarantees that user code
+// can't connect to that socket, read the task's secrets or replace the agent's program, although
+// Nomad makes a task's directories writable for every user.
 package task
 
 import (
@@ -23,21 +23,23 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/peer"
 )
 
-// ErrNotRoot says that this process isn't root of its task, and can't become it. Then commands would
-// run as the agent's own user, and nothing could be kept from them.
-var ErrNotRoot = errors.New("it must be root in its task, or have what it takes to become it")
+// ErrNotRoot says that this process isn't root of its task, and can't become root. Then commands
+// would run as the agent's own user, and the agent couldn't protect anything from them.
+var ErrNotRoot = errors.New("the agent must be root in its task, or have the capabilities to become root")
 
-// ErrNoNamespaces says that the machine lets no user namespace be made, without which nothing bounds
-// what programs write.
-var ErrNoNamespaces = errors.New("it can't make a user namespace: the node forbids it")
+// ErrNoNamespaces says that the machine doesn't allow a user namespace. Without one there is no
+// limit on the files that programs write.
+var ErrNoNamespaces = errors.New("the agent can't create a user namespace: the node forbids it")
 
-// Bounds are what a task of the driver exec has no bound of by itself. Zero: the driver keeps them.
+// Bounds are limits that the driver exec doesn't enforce itself. Zero means that the driver
+// enforces them.
 type Bounds struct {
-	WorkspaceMiB int // of the workspace and of /tmp, each in memory
-	Processes    int // with the agent's threads; kept on version 1 of cgroups only
+	WorkspaceMiB int // of the workspace and of /tmp each, in memory
+	Processes    int // including the agent's threads; enforced in version 1 of cgroups only
 }
 
-// Serve serves on a socket that it makes. It always returns an error: [ErrNotRoot], for example.
+// Serve serves on a socket that it creates. It always returns an error. [ErrNotRoot] and
+// [ErrNoNamespaces] mean that it couldn't start.
 func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
 	workspace, err := filepath.Abs(o.Workspace)
 	if err != nil {
@@ -78,13 +80,13 @@ func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
 		o.Whole = groups.FindWhole()
 	}
 	if !network {
-		return errors.New("--no-network: only root of the machine, as with the driver raw_exec, can make a network namespace; elsewhere it is the driver's setting")
+		return errors.New("--no-network needs root of the machine, as in the driver raw_exec, to create a network namespace; with other drivers use the driver's own setting")
 	}
 	return host.Serve(peer.OwnUser(listener), o)
 }
 
-// becomeRoot makes a task of Nomad's driver exec root. By default such a task is nobody, with the
-// capabilities for that.
+// becomeRoot makes a task of Nomad's driver exec root. Such a task runs as nobody by default, with
+// the capabilities for that.
 func becomeRoot() error {
 	if os.Geteuid() == 0 || !confinement.Can(unix.CAP_SETUID) || !confinement.Can(unix.CAP_SETGID) {
 		return nil
@@ -92,7 +94,7 @@ func becomeRoot() error {
 	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(0), syscall.Setuid(0))
 }
 
-// makeWorkspace makes the workspace, if it isn't there.
+// makeWorkspace creates the workspace unless it exists.
 func makeWorkspace(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -103,11 +105,11 @@ func makeWorkspace(dir string) error {
 	return own(dir, 0o1777)
 }
 
-// anonymousVolume is the directory of one on the machine: Docker makes it for a VOLUME of an image.
+// anonymousVolume matches a directory of the machine that Docker creates for a VOLUME of an image.
 var anonymousVolume = regexp.MustCompile(`(^|/)[0-9a-f]{64}/_data$`)
 
-// closeDirectories keeps user code from writing to what has no bound: Nomad's directories, where every
-// user may write, and the volumes that an image declares, if this is a container.
+// closeDirectories keeps user code from writing to directories without a limit: Nomad's, where
+// every user may write, and, in a container, the volumes that the image declares.
 func closeDirectories(workspace string, container bool) error {
 	var dirs []string
 	if alloc := os.Getenv("NOMAD_ALLOC_DIR"); alloc != "" {
@@ -132,11 +134,11 @@ func closeDirectories(workspace string, container bool) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// unescaped is a path as mountinfo writes it (proc_pid_mountinfo(5)).
+// unescaped decodes a path of mountinfo (proc_pid_mountinfo(5)).
 var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// closeTo gives a directory to the agent's user, with this mode. An image may have put a link in its place: that
-// isn't followed.
+// closeTo changes a directory's owner to the agent's user, and its mode. It doesn't follow links,
+// since an image may have one in this place.
 func closeTo(dir string, mode uint32) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -151,12 +153,12 @@ func closeTo(dir string, mode uint32) error {
 	return nil
 }
 
-// protect takes from user code the right to replace this program, which the bridge will execute:
-// the file, and every directory on the way to it. The workspace may be one of these, with the
-// sticky bit.
+// protect prevents that user code replaces this program, which the bridge executes later. It
+// protects the file and every directory above it. If the workspace is one of these directories, it
+// gets the sticky bit.
 func protect(workspace string) error {
 	if os.Geteuid() != 0 {
-		return nil // commands run as the agent's own user: nothing can be kept from them
+		return nil // commands run as the agent's user: nothing can be protected from them
 	}
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -178,8 +180,8 @@ func protect(workspace string) error {
 	}
 }
 
-// changeable reports whether the user of commands may replace what is in a directory, or write
-// to a file.
+// changeable reports whether the user of commands may write to a file, or replace entries of a
+// directory.
 func changeable(stat *unix.Stat_t) bool {
 	switch {
 	case stat.Uid == confinement.User:
@@ -187,7 +189,7 @@ func changeable(stat *unix.Stat_t) bool {
 	case stat.Gid == confinement.Group && stat.Mode&0o020 != 0:
 		return true
 	case stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Mode&unix.S_ISVTX != 0:
-		return false // entries of others are safe
+		return false // the sticky bit protects entries of other users
 	default:
 		return stat.Mode&0o002 != 0
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// check compares a child's /proc/PID/status with the agent's, and with what a command must have. The
-// zygote runs the image's modules, so its word isn't enough.
+// check compares a child's /proc/PID/status with the agent's and with the attributes that a command
+// must have. It doesn't trust the zygote, which runs the image's modules.
 func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {
 	user, mark := strconv.Itoa(int(who.Uid)), strconv.Itoa(int(who.Groups[1]))
 	all := user + "\t" + user + "\t" + user + "\t" + user
@@ -22,17 +22,17 @@ func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {
 		"NoNewPrivs": string(mine["NoNewPrivs"]), "Seccomp": string(mine["Seccomp"]),
 	} {
 		if got := string(is[name]); got != want {
-			return fmt.Errorf("%s %q, not %q", name, got, want)
+			return fmt.Errorf("%s %q, expected %q", name, got, want)
 		}
 	}
-	// From Linux 5.9 on. A command may have one more than the agent.
+	// Since Linux 5.9. A command may have one filter more than the agent.
 	filters, _ := strconv.Atoi(string(is["Seccomp_filters"]))
 	if least, _ := strconv.Atoi(string(mine["Seccomp_filters"])); filters < least {
-		return fmt.Errorf("%d filters, not %d", filters, least)
+		return fmt.Errorf("%d filters, expected at least %d", filters, least)
 	}
 	session, group := last(is["NSsid"]), last(is["NSpgid"])
 	if of := strconv.Itoa(pid); session != of || group != of {
-		return fmt.Errorf("the session %s and the process group %s, not its own", session, group)
+		return fmt.Errorf("the session %s and the process group %s, expected its own", session, group)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func parse(text []byte) map[string][]byte {
 	return fields
 }
 
-// last returns the last of the ids of a process, one for each PID namespace.
+// last returns the innermost of a process's ids, of which it has one for each PID namespace.
 func last(value []byte) string {
 	return string(value[bytes.LastIndexByte(value, '\t')+1:])
 }

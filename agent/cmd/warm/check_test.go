@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child that lacks anything of what a command must have is refused.
+// A child that lacks any attribute of a command is rejected.
 func TestCheck(t *testing.T) {
 	const pid, none = 77, "0000000000000000"
 	mine := map[string][]byte{"NoNewPrivs": []byte("1"), "Seccomp": []byte("2"), "Seccomp_filters": []byte("2")}
@@ -61,7 +61,7 @@ Seccomp_filters:	3
 	}
 }
 
-// Whatever a zygote sends is a message or an error, and ends.
+// FuzzHear checks that any bytes of a zygote are a message or an error.
 func FuzzHear(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x05ready"))
 	f.Add([]byte("\x00\x00\x00\x08failed\x00x"))

@@ -11,14 +11,14 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// A Command is one that a zygote can start.
+// A Command is a command that a zygote can start.
 type Command struct {
-	form string // how the interpreter gets its program: c, m, stdin or file
-	file string // the interpreter, as it was found
+	form string // how the interpreter gets its program: "c", "m", "stdin" or "file"
+	file string // the interpreter's path
 }
 
-// Command returns a command for the zygote, or why it is started cold, for people. It reports whether
-// the runner has a zygote at all.
+// Command returns a command for the zygote or, if it must start cold, the reason for people. Loaded
+// reports whether the runner has a zygote.
 func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c Command, cold string, loaded bool) {
 	z := w.zygote.Load()
 	if z == nil {
@@ -30,7 +30,7 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 
 func (z *zygote) command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
 	if len(candidates) == 0 || !sameFile(candidates[0], z.path) {
-		return c, "another program than the interpreter"
+		return c, "a program other than the interpreter"
 	}
 	if start.Privileged {
 		return c, "a privileged command"
@@ -56,14 +56,14 @@ func (z *zygote) command(start agent.Start, dir string, candidates []string) (c 
 		}
 		var stat unix.Stat_t
 		if unix.Stat(file, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
-			return c, "a program that is no regular file"
+			return c, "a program that isn't a regular file"
 		}
 		dir = filepath.Dir(file)
 	}
 	return c, z.shadowed(dir)
 }
 
-// form returns how the interpreter gets its program.
+// form returns how the interpreter gets its program, and the program's file.
 func form(start agent.Start) (form, script, cold string) {
 	argv := start.Argv[1:]
 	switch {
@@ -80,7 +80,7 @@ func form(start agent.Start) (form, script, cold string) {
 	case strings.HasPrefix(argv[0], "-"):
 		return "", "", "the interpreter's option " + shorten(argv[0])
 	case !strings.HasSuffix(argv[0], ".py"):
-		return "", "", "a program whose name doesn't end in .py" // it could be an archive, or compiled
+		return "", "", "the program's name doesn't end in .py" // it could be an archive or compiled
 	}
 	return "file", argv[0], ""
 }
@@ -93,13 +93,13 @@ func shorten(s string) string {
 	return s
 }
 
-// threadVariables say how many threads libraries start as they are loaded.
+// threadVariables set how many threads numeric libraries start when they are loaded.
 var threadVariables = []string{"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "GOTO_NUM_THREADS"}
 
-// searched reports whether a variable says where modules are looked up before others.
+// searched reports whether a variable names a directory that is searched for modules first.
 func searched(name string) bool { return name == "PYTHONPATH" || name == "PYTHONUSERBASE" }
 
-// loading reports whether a variable is read when an interpreter, its libraries or its modules
+// loading reports whether an interpreter, its libraries or its modules read a variable when they
 // are loaded.
 func loading(name string) bool {
 	for _, prefix := range []string{"PYTHON", "LC_", "LD_", "MALLOC_", "GLIBC_"} {
@@ -110,8 +110,8 @@ func loading(name string) bool {
 	return name == "LANG" || name == "LANGUAGE"
 }
 
-// variables returns why a command's variables need a new interpreter: one that the zygote has read
-// has another value.
+// variables returns the reason why a command's environment needs a new interpreter: a variable that
+// the zygote has read has another value. It is "" if there is none.
 func (z *zygote) variables(env []string) string {
 	of := func(list []string) map[string]string {
 		m := map[string]string{}
@@ -126,7 +126,7 @@ func (z *zygote) variables(env []string) string {
 		switch {
 		case slices.Contains(threadVariables, name) && value != "1":
 			return "the variable " + name + " isn't 1"
-		case searched(name): // what is there may change
+		case searched(name): // the directory's contents may change
 			return "the variable " + name
 		case loading(name):
 			if had, ok := ours[name]; !ok || had != value {
@@ -142,7 +142,8 @@ func (z *zygote) variables(env []string) string {
 	return ""
 }
 
-// userSite says whether the user has packages of their own, which are found before others.
+// userSite returns a reason if the user has a directory of packages, which is searched before
+// others.
 func (z *zygote) userSite(env []string) string {
 	for _, v := range env {
 		if home, ok := strings.CutPrefix(v, "HOME="); ok {
@@ -154,11 +155,11 @@ func (z *zygote) userSite(env []string) string {
 	return ""
 }
 
-// mostEntries bounds the look into the directory of a program.
+// mostEntries bounds the scan of a program's directory.
 const mostEntries = 4096
 
-// shadowed says whether the directory of a program, where modules are looked up first, has one of
-// the name of one that is loaded.
+// shadowed returns a reason if the program's directory, which is searched for modules first, has an
+// entry with the name of a loaded module.
 func (z *zygote) shadowed(dir string) string {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

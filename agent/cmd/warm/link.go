@@ -13,15 +13,16 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// errZygote says that a zygote, or its child, has ended, or doesn't do what it should.
+// errZygote says that a zygote or its child has ended, or violates their protocol.
 var errZygote = errors.New("the interpreter, or its child, failed")
 
 var errLate = fmt.Errorf("%w: it took too long", errZygote)
 
-// maxMessage bounds a message of a zygote, whose modules are the image's.
+// maxMessage bounds a message of a zygote, in bytes. The zygote isn't trusted, since it runs the
+// image's modules.
 const maxMessage = 1 << 20
 
-// A link is the agent's end of the socket of a zygote, or of its child.
+// A link is the agent's end of the socket to a zygote, or to a child of it.
 type link int
 
 // newLink returns both ends.
@@ -32,8 +33,8 @@ func newLink() (ours link, theirs int, err error) {
 
 func (l link) close() { _ = unix.Close(int(l)) }
 
-// ask sends a message, and returns the rest of the answer, which must begin with this. An answer
-// that begins with "failed" is an error of the one who answered.
+// ask sends a message and returns the fields of the answer after the first, which must be want. If
+// the first is "failed", the error is a [*failure].
 func (l link) ask(want string, fields []string, files []int, until time.Time) ([]string, error) {
 	if err := l.send(fields, files, until); err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (l link) ask(want string, fields []string, files []int, until time.Time) ([
 	return l.hear(want, until)
 }
 
-// hear waits for a message that begins with want, and returns the rest of it.
+// hear waits for a message whose first field is want, and returns the other fields.
 func (l link) hear(want string, until time.Time) ([]string, error) {
 	answer, err := l.receive(until)
 	switch {
@@ -50,17 +51,17 @@ func (l link) hear(want string, until time.Time) ([]string, error) {
 	case answer[0] == "failed" && len(answer) > 1:
 		return nil, &failure{answer[1:]}
 	case answer[0] != want:
-		return nil, fmt.Errorf("%w: %q instead of %q", errZygote, agent.Shorten(answer[0]), want)
+		return nil, fmt.Errorf("%w: it sent %q, expected %q", errZygote, agent.Shorten(answer[0]), want)
 	}
 	return answer[1:], nil
 }
 
-// A failure is the reason that the other end gave.
+// A failure is an error that the other end reported.
 type failure struct{ fields []string }
 
 func (f *failure) Error() string { return strings.Join(f.fields, ": ") }
 
-// send sends a message, and descriptors with its beginning.
+// send sends a message. Descriptors are sent with its first byte.
 func (l link) send(fields []string, files []int, until time.Time) error {
 	body := strings.Join(fields, "\x00")
 	message := append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
@@ -87,7 +88,7 @@ func (l link) send(fields []string, files []int, until time.Time) error {
 	return nil
 }
 
-// receive reads a message, of at least one field.
+// receive reads a message of at least one field.
 func (l link) receive(until time.Time) ([]string, error) {
 	var head [4]byte
 	if err := l.read(head[:], until); err != nil {
@@ -125,10 +126,10 @@ func (l link) read(b []byte, until time.Time) error {
 	return nil
 }
 
-// limit bounds how long the next send or receive waits.
+// limit bounds the time of the next send or receive.
 func (l link) limit(option int, until time.Time) error {
 	left := time.Until(until)
-	if left < time.Millisecond { // a timeout of 0 would be none
+	if left < time.Millisecond { // a timeout of 0 would mean none
 		return errLate
 	}
 	timeout := unix.NsecToTimeval(int64(left))

@@ -11,24 +11,24 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 )
 
-// A Spare is a child of a zygote that waits to become a command, once. [Spare.End] or [Spare.Close]
-// must be called.
+// A Spare is a child of a zygote that waits to become a command, once. The caller must call
+// [Spare.End] or [Spare.Close]. It is for one goroutine.
 type Spare struct {
 	link
 	pid      int
 	pidfd    int  // -1: none
-	moved    bool // into its command's group
+	moved    bool // it is in its command's group
 	unreaped func(do func())
 }
 
-// becomesWithin is how long a child may take to become a command.
+// becomesWithin is the time in which a child must become a command.
 const becomesWithin = 3 * time.Second
 
-// endsWithin is how long a child that was killed may take to end.
+// endsWithin is the time in which a killed child must end.
 const endsWithin = time.Second
 
-// Become has it take all that a command has, in a group. The kernel's limits are those of package
-// process. Nothing of the command runs before [Spare.Go].
+// Become gives the child all attributes of a command, in a group. The kernel's limits are those of
+// package process. No instruction of the command runs before [Spare.Go].
 func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits [4]int64, group *groups.Group) error {
 	if !s.moved && group != nil && group.Own() {
 		if err := s.enter(group); err != nil {
@@ -55,9 +55,9 @@ func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 	return err
 }
 
-// enter moves it into a group.
+// enter moves the child into a group.
 func (s *Spare) enter(group *groups.Group) error {
-	if !s.lives() { // its number may be another process's
+	if !s.lives() { // its process id may belong to another process
 		return errGone
 	}
 	if err := group.Adopt(s.pid); err != nil {
@@ -72,8 +72,9 @@ func (s *Spare) enter(group *groups.Group) error {
 
 func (s *Spare) lives() bool { return unix.PidfdSendSignal(s.pidfd, 0, nil, 0) == nil }
 
-// Go checks that it has become a command, and lets it go on. It is a [launch.Func] without the
-// program, and must be called where no child is reaped. After an error nothing of the command has run.
+// Go checks that the child has all attributes of the command, and lets it continue. It is a
+// [launch.Func] that ignores the program. The caller must ensure that no child is reaped meanwhile.
+// After an error no instruction of the command has run.
 func (s *Spare) Go(_ string, _ []string, attr *syscall.ProcAttr) (pid int, err error) {
 	is, err := read(s.pid)
 	if err != nil {
@@ -86,11 +87,11 @@ func (s *Spare) Go(_ string, _ []string, attr *syscall.ProcAttr) (pid int, err e
 	if err := check(mine, is, s.pid, attr.Sys.Credential); err != nil {
 		return 0, fmt.Errorf("a child of the zygote has %w", err)
 	}
-	return s.pid, s.send([]string{"go"}, nil, time.Now().Add(becomesWithin)) // only now may the program run
+	return s.pid, s.send([]string{"go"}, nil, time.Now().Add(becomesWithin)) // the program must not run earlier
 }
 
-// End kills it, and returns when it is gone: what follows may need its terminal, and must not be
-// charged for it.
+// End kills the child and waits until it has ended: a cold start may need its terminal, and must
+// not be charged for it.
 func (s *Spare) End() {
 	if s.pidfd >= 0 {
 		_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
@@ -105,7 +106,7 @@ func (s *Spare) End() {
 	s.Close()
 }
 
-// Close lets go of it. It ends, unless it runs a command.
+// Close closes the link to the child. A child that hasn't become a command ends then.
 func (s *Spare) Close() {
 	s.close()
 	if s.pidfd >= 0 {

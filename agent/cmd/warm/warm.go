@@ -1,8 +1,10 @@
-// Package warm starts commands of an interpreter from a process that has loaded it before, with
-// modules: the zygote. It forks for each command, and runs none itself. It guarantees that a
-// command has the user, mark, groups, capabilities and filter of one that was executed before its
-// first instruction, and that commands can't reach the zygote. What the zygote can't do as a new
-// interpreter would is left to be started cold.
+// Package warm starts commands of an interpreter from a process that has loaded it and its modules
+// before: the zygote. It guarantees that a command has the same user, mark, groups, capabilities
+// and filter as one that was executed, before its first instruction. It also guarantees that
+// commands can't reach the zygote.
+//
+// The zygote forks for each command and runs none itself. A command that would run differently in
+// it than in a new interpreter is started cold, by an exec.
 package warm
 
 import (
@@ -26,20 +28,20 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 )
 
-// script is the zygote's.
+// script is the zygote's program.
 //
 //go:embed zygote.py
 var script string
 
-// loadsWithin is how long a zygote may take to load its modules.
+// loadsWithin is the time in which a zygote must load its modules.
 const loadsWithin = 2 * time.Minute
 
-// takesWithin is how long a start waits for a child of the zygote before it is a cold one.
+// takesWithin is how long a start waits for a child of the zygote before it starts cold.
 const takesWithin = 3 * time.Second
 
-// A Warmer has the zygote of a runner, and children of it that wait to become commands: a fork takes
-// longer than all else. A zygote that has ended isn't replaced: commands start cold from then on.
-// Its methods are safe for concurrent use.
+// A Warmer has a runner's zygote, and children of it that wait to become commands, since a fork
+// takes longer than all other steps. A zygote that has ended isn't replaced: commands start cold
+// afterwards. Its methods are safe for concurrent use.
 type Warmer struct {
 	launcher func() (launch.Func, error) // nil: no zygote can be started here
 	unreaped func(do func())             // calls do; no child of the agent is reaped before do returns
@@ -47,33 +49,33 @@ type Warmer struct {
 	loading sync.Mutex             // held while a zygote loads
 	zygote  atomic.Pointer[zygote] // nil: none was loaded
 
-	stocking sync.Mutex // held while a child is forked that is to wait, and moved
+	stocking sync.Mutex // held while a child that will wait is forked and moved
 
 	mu     sync.Mutex        // guards spares
-	spares map[string]*Spare // by the group that they wait in
+	spares map[string]*Spare // waiting children by group: see place
 }
 
-// New returns a warmer without a zygote. Launcher returns what starts one, with what it gets as
-// ambient capabilities; nil: none can be started here. Unreaped calls a function. No child of the
-// agent is reaped before that returns.
+// New returns a Warmer without a zygote. Launcher returns a Func that starts one with its ambient
+// capabilities; nil means that none can be started. Unreaped calls a function, and reaps no child
+// of the agent before that returns.
 func New(launcher func() (launch.Func, error), unreaped func(do func())) *Warmer {
 	return &Warmer{launcher: launcher, unreaped: unreaped, spares: map[string]*Spare{}}
 }
 
-// Prepare starts a zygote of the interpreter at path, and returns when it has loaded its modules.
-// A second call for the same returns what the first did. An error of a module is an
-// [*agent.Error] that names it, and holds the interpreter's own. The caller guarantees that no
-// command has run before: the zygote loads files with capabilities.
+// Prepare starts a zygote of the interpreter at path, and returns when its modules are loaded. A
+// second call with the same arguments returns the first one's result. If a module fails, the error
+// is an [*agent.Error] with the module's name and the interpreter's message. The caller guarantees
+// that no command has run before, because the zygote reads files with capabilities.
 func (w *Warmer) Prepare(want agent.Warm, path string) (agent.Warmed, error) {
 	w.loading.Lock()
 	defer w.loading.Unlock()
 	for _, v := range want.Env {
 		if name, _, _ := strings.Cut(v, "="); searched(name) {
-			return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Path: path, Message: "each command would start cold, for the environment has the variable " + name}
+			return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Path: path, Message: "every command would start cold, because the environment sets the variable " + name}
 		}
 	}
 	if w.launcher == nil {
-		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "the agent can't give a zygote a user of its own here"}
+		return agent.Warmed{}, &agent.Error{Code: agent.ErrDenied, Message: "no interpreter can be preloaded here, because the agent can't give it a user of its own"}
 	}
 	z := w.zygote.Load()
 	if z == nil {
@@ -84,18 +86,18 @@ func (w *Warmer) Prepare(want agent.Warm, path string) (agent.Warmed, error) {
 		w.zygote.Store(z)
 	}
 	if !slices.Equal(z.wanted.Modules, want.Modules) || !slices.Equal(z.wanted.Env, want.Env) || z.path != path {
-		return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Message: "the runner has another zygote"}
+		return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Message: "the runner already has another preloaded interpreter"}
 	}
 	return agent.Warmed{Version: z.version, Memory: z.memory}, nil
 }
 
-// start starts a zygote, and returns it when it has loaded its modules.
+// start starts a zygote, and returns it when its modules are loaded.
 func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 	f, err := w.launcher()
 	if err != nil {
 		return nil, fmt.Errorf("start a zygote: %w", err)
 	}
-	// What the interpreter says when it can't start.
+	// The interpreter's messages, in case it can't start.
 	says, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -121,11 +123,11 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 	_ = unix.Close(theirs)
 	if err != nil {
 		ours.close()
-		return nil, &agent.Error{Code: agent.ErrDenied, Field: "interpreter", Path: path, Message: "could not be executed: " + err.Error()}
+		return nil, &agent.Error{Code: agent.ErrDenied, Field: "interpreter", Path: path, Message: "can't be executed: " + err.Error()}
 	}
 	z := &zygote{link: ours, unreaped: w.unreaped, wanted: want, path: path, turn: make(chan struct{}, 1)}
 	if err := z.load(); err != nil {
-		z.close() // it ends, unless it loads for ever
+		z.close() // the zygote ends, unless it hangs in a module
 		w.unreaped(func() {
 			if known(pid) == nil {
 				_ = unix.Kill(pid, unix.SIGKILL)
@@ -133,14 +135,14 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 		})
 		var known *agent.Error
 		if !errors.As(err, &known) {
-			return nil, &agent.Error{Code: agent.ErrInternal, Field: "interpreter", Path: path, Message: "ended while it was loaded: " + lastLine(says)}
+			return nil, &agent.Error{Code: agent.ErrInternal, Field: "interpreter", Path: path, Message: "ended while it was loading: " + lastLine(says)}
 		}
 		return nil, err
 	}
 	return z, nil
 }
 
-// lastLine returns the last line of what an interpreter said.
+// lastLine returns the last line of an interpreter's messages.
 func lastLine(fd int) string {
 	buf := make([]byte, 4<<10)
 	n, _ := unix.Pread(fd, buf, 0)
@@ -151,7 +153,7 @@ func lastLine(fd int) string {
 	return "it said nothing"
 }
 
-// Stock has a child of the zygote wait for the next command in group, unless one does.
+// Stock makes a child of the zygote wait for the next command in group, unless one waits already.
 func (w *Warmer) Stock(group *groups.Group) error {
 	z, at := w.zygote.Load(), place(group)
 	w.stocking.Lock()
@@ -164,7 +166,7 @@ func (w *Warmer) Stock(group *groups.Group) error {
 		return err
 	}
 	if at != shared {
-		group.Keep(s.pid) // first: it counts for no command
+		group.Keep(s.pid) // before the move, so that it never counts for a command
 		if err := s.enter(group); err != nil {
 			s.End()
 			group.Keep(0)
@@ -183,7 +185,7 @@ func (w *Warmer) waits(at string) bool {
 	return w.spares[at] != nil
 }
 
-// Take returns a child that waits, in the group where it can. It is the caller's alone.
+// Take returns a waiting child, in the group if the kernel allows that. The caller owns it.
 func (w *Warmer) Take(group *groups.Group) (*Spare, error) {
 	if s := w.waiting(group); s != nil {
 		return s, nil
@@ -191,7 +193,7 @@ func (w *Warmer) Take(group *groups.Group) (*Spare, error) {
 	return w.zygote.Load().fork(takesWithin)
 }
 
-// waiting returns the child that waits for a command in group; nil: none does.
+// waiting removes and returns the child that waits for a command in group; nil if there is none.
 func (w *Warmer) waiting(group *groups.Group) *Spare {
 	at := place(group)
 	w.mu.Lock()
@@ -204,13 +206,13 @@ func (w *Warmer) waiting(group *groups.Group) *Spare {
 	return s
 }
 
-// shared is the place of all children that wait beside the zygote, in the group that commands
-// share or without one.
+// shared is the place of children that wait next to the zygote, in the shared group or without a
+// group.
 const shared = ""
 
 // place returns where a child waits for a command in group. In version 1 of cgroups that is the
-// group itself, for a move takes up to 12 ms. In version 2 the kernel ends a group's processes
-// together.
+// group itself, since a move takes up to 12 ms. In version 2 the kernel kills all processes of a
+// group together, so the child waits elsewhere.
 func place(group *groups.Group) string {
 	if group == nil || !group.Own() || !group.CanHold() {
 		return shared
@@ -218,8 +220,8 @@ func place(group *groups.Group) string {
 	return group.Name()
 }
 
-// environment is that of a zygote: what is read when an interpreter and its modules are loaded.
-// Modules must not start threads, which no fork has.
+// environment returns a zygote's environment: that of commands, without a home directory and with one
+// thread for each library, since threads don't survive a fork.
 func environment(of []string) (env []string) {
 	for _, v := range of {
 		name, _, _ := strings.Cut(v, "=")
@@ -235,7 +237,7 @@ func environment(of []string) (env []string) {
 	return env
 }
 
-// sameFile reports whether two paths are one file, in one directory.
+// sameFile reports whether two paths are the same file in the same directory.
 func sameFile(a, b string) bool {
 	if a == b {
 		return true

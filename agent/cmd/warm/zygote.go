@@ -15,24 +15,25 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 )
 
-// A zygote has all loaded, and forks. Its methods are safe for concurrent use.
+// A zygote is a process that has loaded an interpreter and its modules, and forks. Its methods are
+// safe for concurrent use.
 type zygote struct {
-	link     // used only by the holder of turn
+	link     // only the holder of turn uses it
 	unreaped func(do func())
 	wanted   agent.Warm
 	path     string          // of the interpreter
 	version  string          // "3.11"
-	memory   int64           // bytes that no file backs
-	modules  map[string]bool // the packages of all that are loaded
+	memory   int64           // bytes of anonymous memory
+	modules  map[string]bool // the top-level packages of all loaded modules
 
-	turn  chan struct{} // holds one element while somebody has it fork
+	turn  chan struct{} // capacity 1; holds a token while a fork is in progress
 	ended atomic.Bool
 }
 
-// forksWithin is how long a zygote may take to fork. Then it is given up.
+// forksWithin is how long a zygote may take to fork. A slower one is given up.
 const forksWithin = 30 * time.Second
 
-// load loads the modules.
+// load makes the zygote load its modules.
 func (z *zygote) load() error {
 	answer, err := z.ask("ready", append([]string{z.path}, z.wanted.Modules...), nil, time.Now().Add(loadsWithin))
 	var f *failure
@@ -55,8 +56,8 @@ func (z *zygote) load() error {
 	return nil
 }
 
-// fork returns a child that waits to become a command, or an error after patience. A fork that takes
-// longer isn't cancelled: its child is ended.
+// fork returns a child that waits to become a command, or an error after patience. A fork that
+// takes longer continues, and its child is ended.
 func (z *zygote) fork(patience time.Duration) (*Spare, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -70,7 +71,7 @@ func (z *zygote) fork(patience time.Duration) (*Spare, error) {
 		err   error
 	}
 	forked := make(chan result, 1)
-	go func() { // which ends within forksWithin
+	go func() { // ends within forksWithin
 		s, err := z.forkOnce()
 		<-z.turn
 		forked <- result{s, err}
@@ -79,7 +80,7 @@ func (z *zygote) fork(patience time.Duration) (*Spare, error) {
 	case r := <-forked:
 		return r.spare, r.err
 	case <-late.C:
-		go func() { // likewise
+		go func() { // ends within forksWithin, too
 			if r := <-forked; r.err == nil {
 				r.spare.End()
 			}
@@ -88,7 +89,7 @@ func (z *zygote) fork(patience time.Duration) (*Spare, error) {
 	}
 }
 
-// forkOnce has it fork. The caller has the turn.
+// forkOnce makes the zygote fork. The caller has the turn.
 func (z *zygote) forkOnce() (*Spare, error) {
 	if z.ended.Load() {
 		return nil, errEnded
@@ -105,7 +106,7 @@ func (z *zygote) forkOnce() (*Spare, error) {
 		s.pid, err = strconv.Atoi(answer[0])
 	}
 	switch {
-	case err != nil || s.pid == 0: // which state it is in is unknown
+	case err != nil || s.pid == 0: // the zygote's state is unknown
 		z.ended.Store(true)
 		z.close()
 		err = errEnded
@@ -128,8 +129,8 @@ func (z *zygote) forkOnce() (*Spare, error) {
 	return s, nil
 }
 
-// known returns an error unless a process is a child of the agent that belongs to the zygote's user.
-// After it is reaped, the id can be another process's.
+// known returns an error unless pid is a child of the agent that belongs to the zygote's user. A
+// process that was reaped could have passed its id to another one.
 func known(pid int) error {
 	is, err := read(pid)
 	user := strconv.Itoa(confinement.ZygoteUser) + "\t"
@@ -139,7 +140,7 @@ func known(pid int) error {
 	return nil
 }
 
-// Why no child was forked, for people.
+// The reasons why no child was forked, for people.
 var (
 	errBusy  = fmt.Errorf("the interpreter didn't fork within %v", takesWithin)
 	errEnded = errors.New("the interpreter has ended")

@@ -12,7 +12,7 @@ import (
 func testConnections(t *testing.T, _ *world) {
 	a := join(t, "a", policy(0))
 	const few = 100 // the last ones are sent concurrently
-	var all []networktest.Question
+	var all []networktest.Probe
 	a.Do(func() {
 		for range maxConnections + 40 {
 			all = append(all, networktest.Send(t, "udp", "", networktest.Public4, networktest.Port))
@@ -43,7 +43,7 @@ func testSharedConnections(t *testing.T, w *world) {
 	if err := rules.install(w.conn); err != nil {
 		t.Fatal(err)
 	}
-	ofA, ofB := []networktest.Question{a.Send("udp", networktest.Public4, networktest.Port)}, []networktest.Question{b.Send("udp", "10.213.0.1", 53)}
+	ofA, ofB := []networktest.Probe{a.Send("udp", networktest.Public4, networktest.Port)}, []networktest.Probe{b.Send("udp", "10.213.0.1", 53)}
 	ofA[0].Await(t)
 	ofB[0].Await(t)
 	for range few - 1 {
@@ -108,7 +108,7 @@ func testNameConnections(t *testing.T, _ *world) {
 	networktest.NewServer(t, 53)
 	const tried = 800
 	a := join(t, "a", policy(0))
-	var all []networktest.Question
+	var all []networktest.Probe
 	began := time.Now()
 	a.Do(func() {
 		for range tried {

@@ -139,7 +139,7 @@ func testPorts(t *testing.T, w *world) {
 		}
 	})
 	unanswered(t, a.Send("tcp", networktest.Public4, networktest.Port), "a question with a way", exposed) // nor with a route
-	var own networktest.Question
+	var own networktest.Probe
 	a.Do(func() { own = networktest.Send(t, "tcp", "10.213.0.2:8002", "10.213.0.1", networktest.Port) })
 	unanswered(t, own, "a question of the machine, from a port that may answer,", exposed)
 }

@@ -71,7 +71,7 @@ func reaches(t *testing.T, h *networktest.Host, to string, want bool) {
 
 // unanswered fails the test if a query gets an answer. It first sends other queries one after the
 // other over the same link: when the last one is answered, the first one's fate is decided.
-func unanswered(t *testing.T, q networktest.Question, what string, other func() (string, error)) {
+func unanswered(t *testing.T, q networktest.Probe, what string, other func() (string, error)) {
 	t.Helper()
 	for range 4 { // more steps than any query takes through the kernel
 		if said, err := other(); err != nil {
@@ -85,7 +85,7 @@ func unanswered(t *testing.T, q networktest.Question, what string, other func() 
 
 // answers returns how many of a host's queries were answered, after an older socket has got an
 // answer to a query that was sent after them.
-func answers(t *testing.T, all []networktest.Question, older networktest.Question) int {
+func answers(t *testing.T, all []networktest.Probe, older networktest.Probe) int {
 	t.Helper()
 	for range 4 {
 		older.Again()
@@ -94,7 +94,7 @@ func answers(t *testing.T, all []networktest.Question, older networktest.Questio
 	return count(all)
 }
 
-func count(all []networktest.Question) (answered int) {
+func count(all []networktest.Probe) (answered int) {
 	for _, q := range all {
 		if q.Answered() {
 			answered++

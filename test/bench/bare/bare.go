@@ -1,9 +1,8 @@
-// Package bare uses Nomad as it is, without Rockpool: what a server on Nomad
-// can't be faster than, for the bench. Which Nomad, the variables NOMAD_ADDR,
-// NOMAD_TOKEN and so on say.
+// Package bare uses Nomad without Rockpool, as the floor of the bench's rows on Nomad. The
+// variables NOMAD_ADDR, NOMAD_TOKEN and so on name the Nomad.
 //
-// Whatever it makes has a name that begins with one prefix, and End ends and
-// removes what has.
+// All that the package makes in Nomad has names with one prefix. End removes everything with that
+// prefix.
 package bare
 
 import (
@@ -16,16 +15,15 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// A Nomad is one that runs already. Its methods are safe for concurrent use.
+// A Nomad is one that already runs. Its methods are safe for concurrent use.
 type Nomad struct {
 	client   *api.Client
 	settings *api.Config
 	prefix   string
-	image    string // of the driver docker's tasks
+	image    string // for tasks of the driver docker
 }
 
-// Open returns the Nomad of the environment's variables. Nothing is asked for
-// yet.
+// Open returns the Nomad of the environment's variables. It sends no request yet.
 func Open(prefix, image string) (*Nomad, error) {
 	settings := api.DefaultConfig()
 	client, err := api.NewClient(settings)
@@ -35,16 +33,16 @@ func Open(prefix, image string) (*Nomad, error) {
 	return &Nomad{client: client, settings: settings, prefix: prefix, image: image}, nil
 }
 
-// Close gives back the connections that nobody uses.
+// Close closes idle connections.
 func (n *Nomad) Close() { n.client.Close() }
 
-// Prefix is what the names begin with.
+// Prefix is the beginning of all names.
 func (n *Nomad) Prefix() string { return n.prefix }
 
 func query(ctx context.Context) *api.QueryOptions   { return (&api.QueryOptions{}).WithContext(ctx) }
 func writing(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
 
-// Drivers returns those that some node can run tasks with, sorted.
+// Drivers returns the drivers that at least one node can run tasks with, sorted.
 func (n *Nomad) Drivers(ctx context.Context) ([]string, error) {
 	nodes, _, err := n.client.Nodes().List(query(ctx))
 	if err != nil {
@@ -62,8 +60,8 @@ func (n *Nomad) Drivers(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// Write writes a variable on condition that it is as it was, as often as it is
-// told: the least that a claim is. It returns what does it once.
+// Write prepares a compare-and-set write of a variable, the least work that a claim needs. Each
+// call of the returned function writes once.
 func (n *Nomad) Write(ctx context.Context) (func(context.Context) error, error) {
 	v := &api.Variable{Path: n.prefix + "/floor", Items: api.VariableItems{"claim": strings.Repeat("x", 200)}}
 	write := func(ctx context.Context) error {
@@ -76,10 +74,10 @@ func (n *Nomad) Write(ctx context.Context) (func(context.Context) error, error) 
 	return write, write(ctx)
 }
 
-// End stops all jobs whose names begin so, and once their tasks have ended
-// purges them, and deletes all variables whose names begin so.
+// End stops all jobs whose names have the prefix, purges them once their tasks have ended, and
+// deletes all variables with the prefix.
 func (n *Nomad) End(ctx context.Context, prefix string) error {
-	if err := n.deregister(ctx, prefix, false); err != nil { // of a purged one no list tells when it has ended
+	if err := n.deregister(ctx, prefix, false); err != nil { // before the purge: no list shows when a purged job has ended
 		return err
 	}
 	err := until(ctx, func() (bool, error) {

@@ -14,8 +14,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// A Counter stands before Nomad, and counts the lists that are asked for through
-// it.
+// A Counter is a proxy for Nomad that counts requests of lists.
 type Counter struct {
 	URL    string
 	lists  atomic.Int64
@@ -23,7 +22,7 @@ type Counter struct {
 	ended  chan struct{}
 }
 
-// Count has Nomad reached through a Counter, on loopback, until its Close.
+// Count puts a Counter on loopback in front of Nomad, until the Counter is closed.
 func (n *Nomad) Count() (*Counter, error) {
 	address, err := url.Parse(n.settings.Address)
 	if err != nil {
@@ -41,8 +40,8 @@ func (n *Nomad) Count() (*Counter, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(address) },
 		Transport:     transport,
-		FlushInterval: -1,                                                                                             // events
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // who asked went away
+		FlushInterval: -1,                                                                                             // so that events arrive immediately
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // the client has left
 	}
 	c.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, list := range []string{"/v1/jobs", "/v1/allocations", "/v1/evaluations", "/v1/nodes", "/v1/vars"} {
@@ -60,10 +59,10 @@ func (n *Nomad) Count() (*Counter, error) {
 	return c, nil
 }
 
-// Lists is how many were asked for until now.
+// Lists returns the number of lists requested until now.
 func (c *Counter) Lists() int64 { return c.lists.Load() }
 
-// Close ends it, with the connections through it.
+// Close ends the proxy and the connections through it.
 func (c *Counter) Close() error {
 	err := c.server.Close()
 	<-c.ended

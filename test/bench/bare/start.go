@@ -11,27 +11,26 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-const taskName = "runner" // as that of the server's jobs
+const taskName = "runner" // the name that the server's jobs use
 
-// A Task is a job's only one, and when it went through the steps of a start, by
-// the clocks of Nomad's server (Placed) and of its client.
+// A Task is a job's only task, with the times of the steps of its start, by the clocks of Nomad's
+// server (Placed) and client (the others).
 type Task struct {
 	Job, Allocation string
 	Placed          time.Time
 	Received        time.Time
-	Setup           time.Time // its directory is made
-	Fetch           time.Time // its artifact is fetched; zero: it has none
+	Setup           time.Time // its directory exists
+	Fetch           time.Time // its artifact is there; zero: it has none
 	Started         time.Time // zero: not yet
 }
 
-// registering is how many jobs are registered at once, as by the server.
+// registering bounds concurrent registrations, as in the server.
 const registering = 8
 
-var jobs atomic.Int64 // that this process has named
+var jobs atomic.Int64 // named by this process
 
-// Start registers n jobs of a driver whose tasks sleep, otherwise as the
-// server's runners are, and returns them when the tasks have started. End ends
-// them.
+// Start registers count jobs of a driver, like the server's runners, but their tasks only sleep. It
+// returns the tasks when they have started. The caller ends them with end.
 func (n *Nomad) Start(ctx context.Context, driver string, count int) (tasks []Task, end func(context.Context) error, err error) {
 	prefix := fmt.Sprintf("%s-floor%d-", n.prefix, jobs.Add(1))
 	end = func(ctx context.Context) error { return n.End(ctx, prefix) }
@@ -59,7 +58,7 @@ func (n *Nomad) Start(ctx context.Context, driver string, count int) (tasks []Ta
 	return tasks, end, err
 }
 
-// Tasks returns those of all jobs whose names begin so.
+// Tasks returns the tasks of all jobs whose names have the prefix.
 func (n *Nomad) Tasks(ctx context.Context, prefix string) ([]Task, error) {
 	all, err := n.allocations(ctx, prefix)
 	tasks := make([]Task, 0, len(all))
@@ -90,7 +89,7 @@ func (n *Nomad) allocations(ctx context.Context, prefix string) ([]*api.Allocati
 	return all, err
 }
 
-// job is like a runner's, with a task that sleeps.
+// job is like a runner's job, with a task that only sleeps.
 func (n *Nomad) job(id, driver string) *api.Job {
 	task := api.NewTask(taskName, driver)
 	task.Config = map[string]any{"args": []string{"-c", "sleep 2147483647"}}
@@ -111,8 +110,7 @@ func (n *Nomad) job(id, driver string) *api.Job {
 	return job.AddTaskGroup(group)
 }
 
-// Exec runs a command in a task by Nomad's own exec, with its output going to
-// out.
+// Exec runs a command in a task by Nomad's own exec and writes its output to out.
 func (n *Nomad) Exec(ctx context.Context, allocation string, out io.Writer, argv ...string) error {
 	code, err := n.client.Allocations().Exec(ctx, &api.Allocation{ID: allocation}, taskName, false, argv, noInput{}, out, io.Discard, nil, query(ctx))
 	if err == nil && code != 0 {
@@ -125,7 +123,7 @@ type noInput struct{}
 
 func (noInput) Read([]byte) (int, error) { return 0, io.EOF }
 
-// until asks again and again, often enough for what takes a second.
+// until polls ok, often enough to measure something that takes a second.
 func until(ctx context.Context, ok func() (bool, error)) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -1,5 +1,5 @@
-// Package bed starts what a row needs: servers on this machine or on Nomad, tasks
-// beside them, and directories. All of it ends with the row's bed.
+// Package bed starts what a row needs: servers on this machine or on Nomad, tasks of Nomad alone,
+// and directories. Closing the row's bed ends all of it.
 package bed
 
 import (
@@ -22,31 +22,31 @@ import (
 	"github.com/rockpool/rockpool/test/bench/usage"
 )
 
-// Environment is the one that all rows use.
+// Environment is the environment of all rows.
 const Environment = "bench"
 
-// A Config says what rows start.
+// A Config selects the programs and services that rows use.
 type Config struct {
-	Nomad    *Nomad       // that servers use; nil: they are on this machine
-	Peer     *judge.Judge // that stands beside what it can do too, as the floor; nil: none
+	Nomad    *Nomad       // of the servers; nil: servers with local runners
+	Peer     *judge.Judge // replaces the floor of rows that it supports; nil: none
 	Program  string       // rockpool's own binary; "serve" starts a server
-	Quick    bool         // a fifth of the operations: to see that it works
-	GVisor   string       // gVisor's program, as the setting gvisor-runtime names it; "": the rows that need it are left out
+	Quick    bool         // a fifth of the operations, to check that the bench works
+	GVisor   string       // gVisor's program, like the setting gvisor-runtime; "": its rows are left out
 	Profiles string       // directory for CPU profiles of the servers; "": none
 	Progress io.Writer
 }
 
-// A Bed is what one row has started. Its first server is the one whose CPU time
-// and memory count.
+// A Bed holds all that one row has started. The CPU time and memory of its first server are
+// measured.
 type Bed struct {
 	Config
-	Name    string // of the row
+	Name    string // name of the row
 	Floors  *floors.Process
 	servers []*Server
-	closers []func() error // run in reverse
+	closers []func() error // run in reverse order
 }
 
-// Ops is how often a round does something, if it is to do it n times.
+// Ops returns how often a round repeats something that it normally repeats n times.
 func (b *Bed) Ops(n int) int {
 	if b.Quick {
 		return max(1, n/5)
@@ -54,10 +54,10 @@ func (b *Bed) Ops(n int) int {
 	return n
 }
 
-// OnClose has do run when the row is over.
+// OnClose registers a function to run when the row is over.
 func (b *Bed) OnClose(do func() error) { b.closers = append(b.closers, do) }
 
-// Close ends all that the row started.
+// Close ends everything that the row started.
 func (b *Bed) Close() error {
 	var errs []error
 	for _, do := range slices.Backward(b.closers) {
@@ -66,7 +66,7 @@ func (b *Bed) Close() error {
 	return errors.Join(errs...)
 }
 
-// Directory makes a directory for the time of the row.
+// Directory makes a directory that Close removes.
 func (b *Bed) Directory() (string, error) {
 	dir, err := os.MkdirTemp("", "rockpool-bench-")
 	if err == nil {
@@ -75,21 +75,20 @@ func (b *Bed) Directory() (string, error) {
 	return dir, err
 }
 
-var groups atomic.Int32 // so many names were given
+var groups atomic.Int32 // number of names given
 
-// NewGroup names a group that nothing else uses, so that what runs there can be
-// told apart.
+// NewGroup returns a new name for a cgroup, so that its CPU time and memory belong to one server.
 func NewGroup() string {
 	return fmt.Sprintf("rockpool/bench-%d-%d", os.Getpid(), groups.Add(1))
 }
 
-// Serve starts a server that has so many finished executions and keeps so many
-// idle runners, and waits for these.
+// Serve starts a server with this many idle runners and finished executions, and waits for the
+// runners.
 func (b *Bed) Serve(ctx context.Context, runners, executions int) (*Server, error) {
 	return b.ServeIn(ctx, runtime.IsolationNamespaces, runners, executions)
 }
 
-// ServeIn has the runners isolated so.
+// ServeIn is Serve with an isolation tier.
 func (b *Bed) ServeIn(ctx context.Context, isolation runtime.Isolation, runners, executions int) (*Server, error) {
 	dir, err := b.Directory()
 	if err != nil {
@@ -109,7 +108,7 @@ func (b *Bed) ServeIn(ctx context.Context, isolation runtime.Isolation, runners,
 		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor, "--doors", config.DoorJobe, "--languages", languages,
 			"--cpu-overcommit", strconv.Itoa(CPUOvercommit), "--memory-overcommit", strconv.Itoa(MemoryOvercommit)},
 		overcommitted: true,
-		env:           client.PutEnvironmentInput{Isolation: &isolation, Resources: &client.ResourcesInput{WorkspaceMiB: new(256), MemoryMiB: new(512)}}, // a replaced file is there twice for a moment
+		env:           client.PutEnvironmentInput{Isolation: &isolation, Resources: &client.ResourcesInput{WorkspaceMiB: new(256), MemoryMiB: new(512)}}, // a replaced file takes its space twice for a moment
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start a server: %w", err)
@@ -122,7 +121,7 @@ func (b *Bed) ServeIn(ctx context.Context, isolation runtime.Isolation, runners,
 	return s, s.Keep(ctx, runners)
 }
 
-// Claimed starts a server with so many idle runners, and claims one more.
+// Claimed starts a server with this many idle runners, and claims one more.
 func (b *Bed) Claimed(ctx context.Context, idle int) (s *Server, runner string, err error) {
 	if s, err = b.Serve(ctx, idle, 0); err != nil {
 		return nil, "", err
@@ -133,7 +132,7 @@ func (b *Bed) Claimed(ctx context.Context, idle int) (s *Server, runner string, 
 	return s, runner, s.Settle(ctx, idle)
 }
 
-// Engine starts a server in this process.
+// Engine starts a server in this process, which is used without the API.
 func (b *Bed) Engine(ctx context.Context, runners int) (*Engine, error) {
 	dir, err := b.Directory()
 	if err != nil {
@@ -151,7 +150,7 @@ func (b *Bed) Engine(ctx context.Context, runners int) (*Engine, error) {
 	return engine, engine.PutEnvironment(ctx, Environment, runners)
 }
 
-// CPU returns the CPU time that the server and its runners have taken.
+// CPU returns the CPU time that the server and its runners have used.
 func (b *Bed) CPU() (server, inside time.Duration, ok bool) {
 	if len(b.servers) == 0 {
 		return 0, 0, false
@@ -159,7 +158,7 @@ func (b *Bed) CPU() (server, inside time.Duration, ok bool) {
 	return b.servers[0].cpu()
 }
 
-// PeakMiB is the most memory that the server has had resident.
+// PeakMiB is the server's peak of resident memory.
 func (b *Bed) PeakMiB() float64 {
 	if len(b.servers) == 0 {
 		return 0
@@ -167,10 +166,10 @@ func (b *Bed) PeakMiB() float64 {
 	return float64(usage.Peak(b.servers[0].PID())) / (1 << 20)
 }
 
-// Until waits until ok, and returns the first error. Unlike test/wait it has no test to
-// fail.
+// Until polls ok until it is true, and returns its first error. Unlike test/wait it doesn't need a
+// test.
 func Until(ctx context.Context, ok func() (bool, error)) error {
-	tick := time.NewTicker(5 * time.Millisecond) // what is asked costs CPU time, too
+	tick := time.NewTicker(5 * time.Millisecond) // a poll costs CPU time too
 	defer tick.Stop()
 	for {
 		if done, err := ok(); done || err != nil {

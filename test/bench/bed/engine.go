@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
-// An Engine is a server in the bench's own process, asked without the API.
+// An Engine is a server in the bench's own process, used without the API.
 type Engine struct {
 	*server.Server
 	end   context.CancelFunc
@@ -46,7 +46,7 @@ func openEngine(ctx context.Context, data, cgroups string) (*Engine, error) {
 	}
 }
 
-// PutEnvironment keeps so many runners of an environment warm.
+// PutEnvironment puts an environment with a pool of this size.
 func (b *Engine) PutEnvironment(ctx context.Context, id string, poolSize int) error {
 	_, _, err := b.Engine.PutEnvironment(ctx, engine.PutEnvironmentInput{ID: runtime.EnvironmentID(id), PoolSize: &poolSize})
 	return err
@@ -59,7 +59,7 @@ func (b *Engine) Claim(ctx context.Context, environment string) (string, error) 
 	return string(runner.ID), err
 }
 
-// Run runs a command to its end; anything but exit 0 is an error.
+// Run runs a command to its end. An exit code other than 0 is an error.
 func (b *Engine) Run(ctx context.Context, runner string, command ...string) error {
 	x, err := b.Engine.Start(ctx, engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: command})
 	if err == nil {
@@ -71,14 +71,14 @@ func (b *Engine) Run(ctx context.Context, runner string, command ...string) erro
 	return err
 }
 
-// Close ends the server.
+// Close stops the server.
 func (b *Engine) Close() error {
 	b.end()
 	return <-b.ended
 }
 
-// fillStore stores an environment without runners, so that a first start makes
-// no others, and so many executions that have ended.
+// fillStore stores an environment without runners, so that the first start makes no others, and
+// this many finished executions.
 func fillStore(ctx context.Context, data string, executions int) (err error) {
 	s, err := store.Open(ctx, filepath.Join(data, "rockpool.db"))
 	if err != nil {
@@ -92,7 +92,7 @@ func fillStore(ctx context.Context, data string, executions int) (err error) {
 	if err := errors.Join(env.Validate(), s.PutEnvironment(ctx, env)); err != nil {
 		return err
 	}
-	const writers = 64 // who write at the same time share a transaction
+	const writers = 64 // concurrent writers share a transaction
 	group, ctx := errgroup.WithContext(ctx)
 	for w := range writers {
 		group.Go(func() error {

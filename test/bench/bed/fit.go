@@ -7,17 +7,17 @@ import (
 	"github.com/rockpool/rockpool/test/bench/measure"
 )
 
-// CPUOvercommit and MemoryOvercommit are how often the bench's servers on this machine
-// promise it to runners: a server's defaults, set so that its capacity is known.
+// CPUOvercommit and MemoryOvercommit are the factors of the bench's servers on this machine. They
+// are the defaults, set explicitly so that the capacity is known.
 const (
 	CPUOvercommit    = 250
 	MemoryOvercommit = 8
 )
 
-// room is what runners can be promised, overcommitting included, or what they need.
+// room is the CPU and memory that runners need, or the overcommitted capacity that they share.
 type room struct{ CPUMHz, MemoryMiB int64 }
 
-// lacks says in numbers why so many runners of a size don't fit, or is "".
+// lacks says in numbers why this many runners of a size don't fit. It returns "" if they fit.
 func (free room) lacks(runners int, each room) string {
 	n := int64(runners)
 	switch {
@@ -29,8 +29,8 @@ func (free room) lacks(runners int, each room) string {
 	return ""
 }
 
-// Fits returns measure.ErrNoFit when so many runners exceed the server's capacity. It makes the
-// environment, without runners.
+// Fits returns measure.ErrNoFit if this many runners exceed the server's capacity. It puts the
+// environment, with an empty pool.
 func (s *Server) Fits(ctx context.Context, runners int) error {
 	if err := s.Keep(ctx, 0); err != nil {
 		return err

@@ -14,12 +14,12 @@ import (
 	"github.com/rockpool/rockpool/test/bench/bare"
 )
 
-// A Nomad is one that runs already, whose clients are on this machine: they
-// fetch the agent from servers on loopback.
+// A Nomad is one that already runs, with clients on this machine: they fetch the agent from servers
+// on loopback.
 type Nomad struct {
 	*bare.Nomad
-	Image     string // of the driver docker's runners: it has sh, echo, true, head and yes
-	AgentPath string // where nodes and images have the agent; "": nowhere
+	Image     string // for runners of the driver docker; needs sh, echo, true, head and yes
+	AgentPath string // path of the agent on nodes and in images; "": they don't have it
 	Database  string // of the servers; "": SQLite
 
 	drivers []string // see Inspect
@@ -33,11 +33,10 @@ const (
 	Docker  = "docker"
 )
 
-// NomadDrivers are those that are measured, the cheapest first.
+// NomadDrivers are the measured drivers, the cheapest first.
 var NomadDrivers = []string{rawExec, chroot, Docker}
 
-// Inspect returns which of NomadDrivers this Nomad has, and has servers and tasks
-// use them.
+// Inspect returns the NomadDrivers that this Nomad has. Servers and tasks use them afterwards.
 func (n *Nomad) Inspect(ctx context.Context) ([]string, error) {
 	drivers, err := n.Drivers(ctx)
 	if err != nil {
@@ -54,9 +53,8 @@ func (n *Nomad) Inspect(ctx context.Context) ([]string, error) {
 	return n.drivers, nil
 }
 
-// ServeNomad starts a server on Nomad that keeps so many idle runners of a
-// driver, "" for the cheapest there is, and waits for these. All that it leaves
-// in Nomad goes with the row.
+// ServeNomad starts a server on Nomad with this many idle runners of a driver, and waits for them.
+// "" is the cheapest driver. Closing the bed removes all that the server left in Nomad.
 func (b *Bed) ServeNomad(ctx context.Context, driver string, runners int, more ...string) (*Server, error) {
 	n := b.Nomad
 	if driver == "" {
@@ -107,7 +105,7 @@ func (b *Bed) ServeNomad(ctx context.Context, driver string, runners int, more .
 	return s, s.Keep(ctx, runners)
 }
 
-// Bare starts so many tasks without Rockpool, for the time of the row.
+// Bare starts this many tasks without Rockpool, until the bed is closed.
 func (b *Bed) Bare(ctx context.Context, driver string, count int) ([]bare.Task, error) {
 	n := b.Nomad
 	if driver == "" {

@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// freeAddress finds one on loopback. Somebody else could take it before it is
-// used; then the server says so.
+// freeAddress returns an unused address on loopback. If something else takes it before the server
+// does, the server reports that.
 func freeAddress(ctx context.Context) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -24,19 +24,19 @@ func freeAddress(ctx context.Context) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// profileSeconds is how long a CPU profile is taken, from a row's first round
-// on; the row waits for its end.
+// profileSeconds is the duration of a CPU profile, from the row's first round. The row waits for
+// its end.
 const profileSeconds = 10
 
-// Profile begins to take a CPU profile of the row's server, if the bench is to
-// take any, and returns what waits for it.
+// Profile starts a CPU profile of the row's server, if the bench takes profiles. The returned
+// function waits for it.
 func (b *Bed) Profile(ctx context.Context) (wait func()) {
 	if b.Profiles == "" {
 		return func() {}
 	}
 	file := filepath.Join(b.Profiles, strings.ReplaceAll(b.Name, "/", "-")+".pprof")
 	var group sync.WaitGroup
-	if len(b.servers) == 0 { // the engine is in this process
+	if len(b.servers) == 0 { // the engine runs in this process
 		out, err := os.Create(file)
 		if err == nil {
 			err = pprof.StartCPUProfile(out)

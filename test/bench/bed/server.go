@@ -21,16 +21,16 @@ import (
 	"github.com/rockpool/rockpool/test/commandline"
 )
 
-// A launch says how a server is started.
+// A launch says how to start a server.
 type launch struct {
 	program  string
-	data     string // its directory, beside which nothing else is
-	Group    string // the cgroup below which its runners are; "": they aren't on this machine
+	data     string // its directory, with no other content
+	Group    string // the cgroup above its runners'; "": they don't run on this machine
 	listen   string
 	profiled bool
-	Prefix   string                     // of what it has in Nomad, if it is there
-	cluster  []string                   // what it is told of its cluster
-	env      client.PutEnvironmentInput // what an environment needs there
+	Prefix   string                     // of names in Nomad, if its runners are there
+	cluster  []string                   // its flags for the cluster
+	env      client.PutEnvironmentInput // required fields of environments there
 
 	overcommitted bool // by CPUOvercommit and MemoryOvercommit
 }
@@ -41,24 +41,24 @@ type Server struct {
 	launch
 	URL      string
 	profiles string // address of its profiles; "" if it serves none
-	kept     int    // runners, at most
+	kept     int    // the most runners that it had
 	cmd      *exec.Cmd
-	stderr   string        // a file: a pipe would end with this process, and a server that has one cut off dies of it
+	stderr   string        // a file: a pipe would end with this process, and the next write would kill the server
 	copied   chan struct{} // closed once its stdout has ended
 }
 
 var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
 
-// startServer starts a server, and waits until it is ready. Signals from a terminal miss it: it ends
-// when it is stopped, or when this process is killed. No settings of another
-// server are taken, be they variables or a file.
+// startServer starts a server and waits until it is ready. Signals from the terminal don't reach
+// it: it ends when it is stopped or when this process is killed. It ignores this machine's
+// settings, both variables and files.
 func startServer(ctx context.Context, l launch) (*Server, error) {
 	s := &Server{launch: l, stderr: filepath.Join(filepath.Dir(l.data), "server.log"), copied: make(chan struct{})}
 	stderr, err := os.Create(s.stderr)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = stderr.Close() }() // the server has its own
+	defer func() { _ = stderr.Close() }() // the server has its own copy
 	args := append([]string{"serve", "--end-with-stdin", "--config", os.DevNull, "--listen", l.listen, "--data", l.data, "--log-level", "warn"}, l.cluster...)
 	if l.profiled {
 		if s.profiles, err = freeAddress(ctx); err != nil {
@@ -72,7 +72,7 @@ func startServer(ctx context.Context, l launch) (*Server, error) {
 	s.cmd.Stderr = stderr
 	stdout, err := s.cmd.StdoutPipe()
 	if err == nil {
-		_, err = s.cmd.StdinPipe() // the server ends with it, also where this process was killed
+		_, err = s.cmd.StdinPipe() // its end stops the server, even if this process is killed
 	}
 	if err == nil {
 		err = s.cmd.Start()
@@ -96,7 +96,7 @@ func startServer(ctx context.Context, l launch) (*Server, error) {
 	case url, ok := <-ready:
 		if !ok {
 			_ = s.cmd.Wait()
-			return nil, fmt.Errorf("it ended before it was ready: %s", s.complaints())
+			return nil, fmt.Errorf("it ended before it was ready: %s", s.log())
 		}
 		s.URL, s.Client = url, client.New(url)
 		return s, nil
@@ -105,8 +105,8 @@ func startServer(ctx context.Context, l launch) (*Server, error) {
 	}
 }
 
-// complaints is what the server logged.
-func (s *Server) complaints() string {
+// log returns the server's log.
+func (s *Server) log() string {
 	text, err := os.ReadFile(s.stderr)
 	if err != nil {
 		return err.Error()
@@ -114,25 +114,24 @@ func (s *Server) complaints() string {
 	return strings.TrimSpace(string(text))
 }
 
-// manyRunners are so many that a server may not remove them all in the 5 s in
-// which it has to end.
+// manyRunners may take longer to remove than the 5 s that a server has to stop.
 const manyRunners = 50
 
-// stop ends the server, which removes all that it made. It tells what the server
-// complained of when it ends otherwise than it should.
+// stop stops the server, which removes everything that it made. If the server exits with an error,
+// stop returns it with the log.
 func (s *Server) stop() error {
-	const patience = 10 * time.Second // it takes 5 s at most
+	const patience = 10 * time.Second // the server takes 5 s at most
 	if s.kept > manyRunners && s.Group != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = s.Keep(ctx, 0) // what is left then shows in its end
+		_ = s.Keep(ctx, 0) // an error shows when the server stops
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
 	defer timer.Stop()
 	<-s.copied
 	if err := s.cmd.Wait(); err != nil {
-		return fmt.Errorf("the server's end: %w: %s", err, s.complaints())
+		return fmt.Errorf("the server's end: %w: %s", err, s.log())
 	}
 	if s.Client != nil {
 		s.CloseIdle()
@@ -140,11 +139,11 @@ func (s *Server) stop() error {
 	return nil
 }
 
-// Replace kills the server, and starts the next one on its data.
+// Replace kills the server and starts the next one on its data.
 func (s *Server) Replace(ctx context.Context) error {
 	_ = s.cmd.Process.Kill()
 	<-s.copied
-	_ = s.cmd.Wait() // its end is the kill
+	_ = s.cmd.Wait() // always an error: it was killed
 	s.CloseIdle()
 	next, err := startServer(ctx, s.launch)
 	if err != nil {
@@ -155,7 +154,7 @@ func (s *Server) Replace(ctx context.Context) error {
 	return nil
 }
 
-// Keep has the server keep so many idle runners, and waits for them.
+// Keep sets the pool's size and waits for its idle runners.
 func (s *Server) Keep(ctx context.Context, runners int) error {
 	input := s.env
 	input.Id, input.PoolSize, input.OutputLimit, input.DefaultTimeLimit = Environment, &runners, new(int64(1<<40)), new(0)
@@ -166,12 +165,12 @@ func (s *Server) Keep(ctx context.Context, runners int) error {
 	return s.Settle(ctx, runners)
 }
 
-// Load has the runners that Keep makes from now on load an interpreter.
+// Load sets the interpreter that runners made by later calls of Keep load.
 func (s *Server) Load(which runtime.Interpreter) {
 	s.env.Warm = &client.WarmInput{Interpreter: which}
 }
 
-// Settle waits until so many runners are idle, and none starts or stops.
+// Settle waits until this many runners are idle, and none starts or stops.
 func (s *Server) Settle(ctx context.Context, idle int) error {
 	var last string
 	err := Until(ctx, func() (bool, error) {
@@ -189,17 +188,17 @@ func (s *Server) Settle(ctx context.Context, idle int) error {
 	return nil
 }
 
-// Claim returns a runner's id.
+// Claim claims a runner and returns its id.
 func (s *Server) Claim(ctx context.Context) (string, error) {
 	return client.Claim(ctx, s, ClaimInput())
 }
 
-// ClaimInput is what Claim sends.
+// ClaimInput is the input that Claim sends.
 func ClaimInput() client.ClaimRunnerInput {
 	return client.ClaimRunnerInput{EnvironmentId: Environment, WaitFor: new(60)}
 }
 
-// Release lets a runner go.
+// Release releases a runner.
 func (s *Server) Release(ctx context.Context, runner string) error {
 	return client.Release(ctx, s, runner)
 }
@@ -209,7 +208,7 @@ func (s *Server) Start(ctx context.Context, runner string, command ...string) (s
 	return client.Start(ctx, s, client.StartExecutionInput{RunnerId: runner, Command: command})
 }
 
-// Run runs a command to its end, which must be exit 0.
+// Run runs a command to its end. An exit code other than 0 is an error.
 func (s *Server) Run(ctx context.Context, runner string, command ...string) error {
 	execution, err := s.Start(ctx, runner, command...)
 	if err != nil {
@@ -218,7 +217,7 @@ func (s *Server) Run(ctx context.Context, runner string, command ...string) erro
 	return s.Await(ctx, execution)
 }
 
-// Await waits for an execution's end, which must be exit 0.
+// Await waits for an execution's end. An exit code other than 0 is an error.
 func (s *Server) Await(ctx context.Context, execution string) error {
 	end, err := client.Await(ctx, s, execution)
 	if err == nil && (end.ExitCode == nil || *end.ExitCode != 0) {
@@ -227,11 +226,10 @@ func (s *Server) Await(ctx context.Context, execution string) error {
 	return err
 }
 
-// PID is that of its process.
+// PID returns its process id.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// cpu returns the CPU time of the server with its helpers, and
-// of all that has run in its runners.
+// cpu returns the CPU time of the server with its helpers, and of all that ran in its runners.
 func (s *Server) cpu() (server, inside time.Duration, ok bool) {
 	own, ok := usage.ProcessCPU(s.PID())
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/test/bench/socket"
 )
 
-// An appender answers a request once its body is in a file: what a claim must
-// do at least, since it has to survive the server's death.
+// An appender writes the body of each request to a file and answers. A claim must do at least that,
+// since it survives the server's death.
 type appender struct {
 	mu   sync.Mutex // guards the file's end
 	file *os.File
@@ -38,11 +38,11 @@ func (a *appender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"data":{"claimRunner":{"runner":{"id":"00000000-0000-0000-0000-000000000000"}}}}`)
 }
 
-// lastMessage ends a floor's stream as a server ends a subscription.
+// lastMessage ends a floor's stream, as a server ends a subscription.
 var lastMessage = []byte(`{"id":"1","type":"complete"}`)
 
 func number(r *http.Request, name string) int {
-	n, _ := strconv.Atoi(r.URL.Query().Get(name)) // the only client is ours
+	n, _ := strconv.Atoi(r.URL.Query().Get(name)) // the only client is the bench
 	return n
 }
 
@@ -50,11 +50,11 @@ func accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	return websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 }
 
-// serveSocket sends messages as fast as they are taken.
+// serveSocket sends messages as fast as the client reads them.
 func serveSocket(w http.ResponseWriter, r *http.Request) {
 	conn, err := accept(w, r)
 	if err != nil {
-		return // the client has the answer
+		return // the client got an error response
 	}
 	defer conn.CloseNow()
 	message := append([]byte(`{"__typename":"ExecutionOutput","text":"`), bytes.Repeat([]byte("x"), number(r, "size"))...)
@@ -64,10 +64,10 @@ func serveSocket(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_ = conn.Write(r.Context(), websocket.MessageText, lastMessage)
-	_, _, _ = conn.Read(r.Context()) // until the client has it, and leaves
+	_, _, _ = conn.Read(r.Context()) // until the client has read all, and closes
 }
 
-// serveIdle sends nothing.
+// serveIdle opens a WebSocket and sends nothing.
 func serveIdle(w http.ResponseWriter, r *http.Request) {
 	conn, err := accept(w, r)
 	if err != nil {
@@ -77,8 +77,8 @@ func serveIdle(w http.ResponseWriter, r *http.Request) {
 	_, _, _ = conn.Read(r.Context())
 }
 
-// A pacer sends to all who watch the same, in small pieces with the time in
-// front, a megabyte per second for some seconds after the last of them came.
+// A pacer sends the same to all readers: small pieces that begin with the time, a megabyte per
+// second. It starts when the last reader has connected, and ends after some seconds.
 type pacer struct {
 	mu      sync.Mutex // guards what follows
 	readers []chan []byte
@@ -121,7 +121,7 @@ func pace(readers []chan []byte, seconds int) {
 		for _, reader := range readers {
 			select {
 			case reader <- message:
-			default: // one that is ten seconds behind has left
+			default: // this reader is ten seconds late: it has left
 			}
 		}
 	}
@@ -130,13 +130,13 @@ func pace(readers []chan []byte, seconds int) {
 	}
 }
 
-// pacePiece is what a paced program prints at a time: when, and filling.
+// pacePiece is one piece that a paced program prints: the time and padding.
 func pacePiece(at time.Time) []byte {
 	piece := append(strconv.AppendInt([]byte("at="), at.UnixNano(), 10), ';')
 	return append(piece, bytes.Repeat([]byte("."), paceBytes-len(piece))...)
 }
 
-// serveUpload writes a body to a file.
+// serveUpload writes the body to a file.
 func serveUpload(w http.ResponseWriter, r *http.Request) {
 	file, err := os.CreateTemp("", "rockpool-bench-upload-")
 	if err != nil {
@@ -150,7 +150,7 @@ func serveUpload(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveDownload sends so many bytes from memory.
+// serveDownload sends the requested number of bytes from memory.
 func serveDownload(w http.ResponseWriter, r *http.Request) {
 	size := number(r, "size")
 	w.Header().Set("Content-Length", strconv.Itoa(size))
@@ -163,7 +163,7 @@ func serveDownload(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Dial opens a socket to one of the floors.
+// Dial opens a WebSocket to one of the floors.
 func (f *Process) Dial(ctx context.Context, path string) (*socket.Conn, error) {
 	conn, _, err := websocket.Dial(ctx, "ws"+f.URL[len("http"):]+path, nil)
 	if err != nil {
@@ -172,7 +172,7 @@ func (f *Process) Dial(ctx context.Context, path string) (*socket.Conn, error) {
 	return socket.New(conn), nil
 }
 
-// Poster returns what posts a body to one of the floors and reads the answer.
+// Poster returns a function that posts a body to one of the floors and reads the answer.
 func (f *Process) Poster(path string, body []byte) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL+path, bytes.NewReader(body))

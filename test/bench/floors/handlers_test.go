@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/socket"
 )
 
-// dialTest opens a socket to a server of one handler.
+// dialTest opens a socket to a server with one handler.
 func dialTest(t *testing.T, handler http.HandlerFunc, query string) *socket.Conn {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -29,8 +29,8 @@ func dialTest(t *testing.T, handler http.HandlerFunc, query string) *socket.Conn
 	return k
 }
 
-// TestWhatArrivesCounts, not what was to be printed.
-func TestWhatArrivesCounts(t *testing.T) {
+// TestOnlyBytesThatArriveCount, not those that were to be printed.
+func TestOnlyBytesThatArriveCount(t *testing.T) {
 	for size, complete := range map[int]bool{3000: true, 2999: false, 3001: false} {
 		err := dialTest(t, serveSocket, "/?size=1000&messages=3").DrainSize(t.Context(), size)
 		if complete && err != nil || !complete && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -54,8 +54,9 @@ func TestWhatArrivesCounts(t *testing.T) {
 	}
 }
 
-// TestPieces of a floor are as long as those of the program, and say when they were sent.
-func TestPieces(t *testing.T) {
+// TestFloorsPiecesLookLikeAProgramsOutput: they have the same length, and each begins with the time
+// when it was sent.
+func TestFloorsPiecesLookLikeAProgramsOutput(t *testing.T) {
 	if piece := string(pacePiece(time.Unix(1700000000, 123))); len(piece) != paceBytes || !strings.HasPrefix(piece, "at=1700000000000000123;.") {
 		t.Errorf("%d bytes: %.40q", len(piece), piece)
 	}

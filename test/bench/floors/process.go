@@ -1,6 +1,6 @@
-// Package floors is the process whose handlers stand beside a server: they do the
-// least that it must do for the same. It is a process too, so that both sides of a
-// pair pay for the way between two processes.
+// Package floors is a process that does the least that a server must do for the same request, for
+// comparison. It is a separate process so that row and floor both pay for the communication between
+// two processes.
 package floors
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/rockpool/rockpool/test/commandline"
 )
 
-// A Process is this program with --serve-floors.
+// A Process runs this program with --serve-floors.
 type Process struct {
 	URL   string
 	cmd   *exec.Cmd
-	stdin io.Closer // it ends with this, also where this process was killed
+	stdin io.Closer // its end ends the process, even if this one is killed
 }
 
 // Start starts the process, and returns once it serves.
@@ -56,10 +56,10 @@ func Start(ctx context.Context) (*Process, error) {
 // Stop ends the process.
 func (f *Process) Stop() {
 	_ = f.stdin.Close()
-	_ = f.cmd.Wait() // it has nothing to say
+	_ = f.cmd.Wait() // its result doesn't matter
 }
 
-// Serve serves the floors on loopback, tells out where, and ends with in.
+// Serve serves the floors on loopback, writes their address to out, and returns when in ends.
 func Serve(in io.Reader, out io.Writer) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,5 +91,5 @@ func Serve(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// PID is that of its process.
+// PID returns its process id.
 func (f *Process) PID() int { return f.cmd.Process.Pid }

@@ -1,5 +1,5 @@
-// Package judge runs programs at a go-judge over its REST API, to measure it
-// beside a server. What it prepares there it deletes.
+// Package judge runs programs at a go-judge over its REST API, to compare it with a server. It
+// deletes the files that it stored there.
 package judge
 
 import (
@@ -15,13 +15,13 @@ import (
 	"strings"
 )
 
-// A Judge is a go-judge at a URL. It may be used by several callers at once.
+// A Judge is a go-judge at a URL. It is safe for concurrent use.
 type Judge struct {
 	url  string
 	http *http.Client
 }
 
-// Open returns a go-judge that answers at a URL.
+// Open returns the go-judge at a URL, or an error if none answers.
 func Open(ctx context.Context, address string) (*Judge, error) {
 	parsed, err := url.Parse(address)
 	if err == nil && (parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
@@ -31,19 +31,19 @@ func Open(ctx context.Context, address string) (*Judge, error) {
 		return nil, fmt.Errorf("the URL %q of go-judge: %w", address, err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is net/http's own
-	transport.MaxIdleConnsPerHost = 64                           // one for each that asks at once
+	transport.MaxIdleConnsPerHost = 64                           // one for each concurrent request
 	j := &Judge{url: strings.TrimSuffix(address, "/"), http: &http.Client{Transport: transport}}
 	var version struct{ BuildVersion string }
-	if err := j.ask(ctx, http.MethodGet, "/version", "", nil, &version); err != nil {
+	if err := j.request(ctx, http.MethodGet, "/version", "", nil, &version); err != nil {
 		return nil, fmt.Errorf("no go-judge answers at %s: %w", address, err)
 	}
 	return j, nil
 }
 
-// URL is where it answers.
+// URL returns its URL.
 func (j *Judge) URL() string { return j.url }
 
-// Put stores a file there, and returns its id and what deletes it.
+// Put stores a file at the go-judge, and returns its id and a function that deletes it.
 func (j *Judge) Put(ctx context.Context, name string, content []byte) (id string, remove func() error, err error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -54,11 +54,11 @@ func (j *Judge) Put(ctx context.Context, name string, content []byte) (id string
 	if err = errors.Join(err, form.Close()); err != nil {
 		return "", nil, err
 	}
-	if err := j.ask(ctx, http.MethodPost, "/file", form.FormDataContentType(), &body, &id); err != nil {
+	if err := j.request(ctx, http.MethodPost, "/file", form.FormDataContentType(), &body, &id); err != nil {
 		return "", nil, err
 	}
 	return id, func() error {
-		return j.ask(context.WithoutCancel(ctx), http.MethodDelete, "/file/"+id, "", nil, nil)
+		return j.request(context.WithoutCancel(ctx), http.MethodDelete, "/file/"+id, "", nil, nil)
 	}, nil
 }
 
@@ -80,8 +80,8 @@ type command struct {
 	CopyIn      map[string]file `json:"copyIn,omitempty"`
 }
 
-// Run runs a program to its end, which must be exit 0. Stored files are copied in
-// before: a name inside and the id of each.
+// Run runs a program to its end. An exit code other than 0 is an error. It copies stored files in
+// first: a name inside and the id of each.
 func (j *Judge) Run(ctx context.Context, args []string, stored map[string]string) error {
 	c := command{
 		Args: args, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
@@ -102,7 +102,7 @@ func (j *Judge) Run(ctx context.Context, args []string, stored map[string]string
 		Error      string
 		Files      map[string]string
 	}
-	if err := j.ask(ctx, http.MethodPost, "/run", "application/json", bytes.NewReader(body), &results); err != nil {
+	if err := j.request(ctx, http.MethodPost, "/run", "application/json", bytes.NewReader(body), &results); err != nil {
 		return err
 	}
 	if len(results) != 1 || results[0].Status != "Accepted" || results[0].ExitStatus != 0 {
@@ -111,10 +111,10 @@ func (j *Judge) Run(ctx context.Context, args []string, stored map[string]string
 	return nil
 }
 
-// Close closes the connections to it.
+// Close closes the connections.
 func (j *Judge) Close() { j.http.CloseIdleConnections() }
 
-func (j *Judge) ask(ctx context.Context, method, path, contentType string, body io.Reader, into any) error {
+func (j *Judge) request(ctx context.Context, method, path, contentType string, body io.Reader, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, j.url+path, body)
 	if err != nil {
 		return err

@@ -9,16 +9,15 @@ import (
 	"testing"
 )
 
-func TestURLsThatAreNone(t *testing.T) {
+func TestWrongURLsAreRefused(t *testing.T) {
 	for _, address := range []string{"", "localhost:5050", "ftp://localhost", "http://"} {
 		if _, err := Open(t.Context(), address); err == nil {
-			t.Errorf("%q is taken", address)
+			t.Errorf("%q is accepted", address)
 		}
 	}
 }
 
-// TestRun has answers as go-judge's documentation has them. bench --against meets the
-// real one.
+// TestRun uses the answers of go-judge's documentation. `bench --against` uses the real one.
 func TestRun(t *testing.T) {
 	status, deleted, asked := "Accepted", false, map[string]any{}
 	mux := http.NewServeMux()

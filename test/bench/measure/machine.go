@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/usage"
 )
 
-// A Machine is where a report was made.
+// A Machine describes where a report was made.
 type Machine struct {
 	CPUs      int    `json:"cpus"`
 	Model     string `json:"model"`
@@ -24,11 +24,11 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%d CPUs (%s), %d MiB, Linux %s, %s", m.CPUs, m.Model, m.MemoryMiB, m.Kernel, m.Go)
 }
 
-// ThisMachine returns what the kernel says of this one.
+// ThisMachine returns what the kernel reports about this machine.
 func ThisMachine() Machine {
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Model: usage.Field("/proc/cpuinfo", "model name")}
 	if m.Model == "" {
-		m.Model = runtime.GOARCH // ARM kernels don't name it
+		m.Model = runtime.GOARCH // ARM kernels don't report it
 	}
 	if kib, err := strconv.Atoi(strings.TrimSuffix(usage.Field("/proc/meminfo", "MemTotal"), " kB")); err == nil {
 		m.MemoryMiB = kib >> 10

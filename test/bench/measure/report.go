@@ -1,5 +1,4 @@
-// Package measure takes samples in rounds, summarises them, and makes a report of
-// them, as JSON or as a table.
+// Package measure takes samples in rounds, summarises them, and reports them as JSON or as a table.
 package measure
 
 import (
@@ -8,7 +7,7 @@ import (
 	"time"
 )
 
-// A Unit is what a row's samples count.
+// A Unit is the unit of a row's samples.
 type Unit string
 
 // The units.
@@ -19,19 +18,19 @@ const (
 	KiB          Unit = "KiB"
 )
 
-// A Report is what one run measured.
+// A Report has the results of one run.
 type Report struct {
 	Machine Machine   `json:"machine"`
 	Version string    `json:"version"`
 	At      time.Time `json:"at"`
 	Rounds  int       `json:"rounds"`
 	Quick   bool      `json:"quick"`
-	// Interrupted: rows that were asked for are missing.
+	// Interrupted is true if some selected rows are missing.
 	Interrupted bool     `json:"interrupted,omitempty"`
 	Rows        []Result `json:"rows"`
 }
 
-// A Result is what came out of a row.
+// A Result has the figures of a row and of its floor.
 type Result struct {
 	Name     string  `json:"name"`
 	What     string  `json:"what"`
@@ -39,39 +38,38 @@ type Result struct {
 	Unit     Unit    `json:"unit"`
 	Row      Summary `json:"row"`
 	Floor    Summary `json:"floor"`
-	Ratio    float64 `json:"ratio"`         // of the medians: the row's by the floor's
-	Per      string  `json:"per,omitempty"` // what CPU is counted for
+	Ratio    float64 `json:"ratio"`         // the row's median divided by the floor's
+	Per      string  `json:"per,omitempty"` // the operation that CPU counts
 	CPU      *CPU    `json:"cpu,omitempty"`
-	FloorCPU *CPU    `json:"floorCpu,omitempty"` // all of it is "beside"
-	// Latencies of single operations in ms, where Row and Floor are rates; nil: not counted.
+	FloorCPU *CPU    `json:"floorCpu,omitempty"` // only Other is counted
+	// Latencies of single operations in ms, if Row and Floor are rates; nil: not measured.
 	Latency      *Summary  `json:"latency,omitempty"`
 	FloorLatency *Summary  `json:"floorLatency,omitempty"`
-	ServerMiB    float64   `json:"serverMiB,omitempty"` // the server's peak of resident memory; of several the largest
+	ServerMiB    float64   `json:"serverMiB,omitempty"` // the server's peak of resident memory; the largest of several servers
 	Goals        []Verdict `json:"goals,omitempty"`
-	Note         string    `json:"note,omitempty"` // where its time went, or what else was counted
+	Note         string    `json:"note,omitempty"` // for example the steps of the time, or other counts
 	Took         float64   `json:"tookSeconds"`
 	Error        string    `json:"error,omitempty"`
 	LeftOut      string    `json:"leftOut,omitempty"` // why it doesn't fit the machine, in numbers
 }
 
-// CPU is the time that one operation took of the machine's CPUs, in
-// milliseconds.
+// CPU is the CPU time of one operation, in milliseconds.
 type CPU struct {
 	Server float64 `json:"serverMs"`
-	Inside float64 `json:"insideMs"` // agents and programs, in the runners; 0 where these aren't the bench's to see
-	// What the machine spent beside these two: the client, the kernel's own threads, and programs that have
-	// nothing to do with it. So it says something on a machine that nobody else uses. Counted in ticks of 10 ms.
-	Beside float64 `json:"besideMs"`
+	Inside float64 `json:"insideMs"` // agents and programs in the runners; 0 if the bench can't measure them
+	// Other is the rest of the machine's CPU time: the client, the kernel's own threads, and unrelated
+	// programs. It is meaningful only on a machine without other work. It is counted in ticks of 10 ms.
+	Other float64 `json:"besideMs"`
 }
 
-// A Goal is what a row is to reach: a bound of one of its figures.
+// A Goal is a bound that a figure of a row should meet.
 type Goal struct {
-	Of      string  `json:"of"` // p50, p99, ratio, or p99 ratio: the row's p99 by the floor's
+	Of      string  `json:"of"` // p50, p99, ratio, or "p99 ratio": the row's p99 divided by the floor's
 	AtLeast float64 `json:"atLeast,omitempty"`
 	AtMost  float64 `json:"atMost,omitempty"`
 }
 
-// A Verdict is a goal, and whether it was reached.
+// A Verdict says whether a goal was met.
 type Verdict struct {
 	Goal
 	Met bool `json:"met"`
@@ -88,11 +86,11 @@ func (v Verdict) String() string {
 	return bound + ": MISSED"
 }
 
-// ErrNoFit is why a row is left out: it needs more runners than there is room for, and
-// some of them would wait for ever.
+// ErrNoFit means that the row needs more runners than fit the machine; some of them would wait
+// forever.
 var ErrNoFit = errors.New("it doesn't fit this machine")
 
-// Fail notes why there are no figures; nil: there are.
+// Fail records why there are no figures. It ignores nil.
 func (r *Result) Fail(err error) {
 	switch {
 	case err == nil:
@@ -103,7 +101,7 @@ func (r *Result) Fail(err error) {
 	}
 }
 
-// Take notes what the rounds of a row and of its floor measured.
+// Take records the rounds of a row and of its floor.
 func (r *Result) Take(ours, floor *Round) {
 	r.Row, r.Floor = Summarise(ours.Samples), Summarise(floor.Samples)
 	if r.Floor.P50 > 0 {
@@ -113,7 +111,7 @@ func (r *Result) Take(ours, floor *Round) {
 	r.Latency, r.FloorLatency = summarised(ours.Latency), summarised(floor.Latency)
 }
 
-// Judge notes which goals were reached, if there are figures.
+// Judge records which goals were met, if there are figures.
 func (r *Result) Judge(goals []Goal) {
 	if r.Error != "" || r.LeftOut != "" {
 		return
@@ -129,7 +127,7 @@ func (r *Result) Judge(goals []Goal) {
 	}
 }
 
-// Failed returns how many rows could not be measured, of those that fit the machine.
+// Failed returns how many rows failed. Rows that don't fit the machine don't count.
 func (r Report) Failed() int {
 	failed := 0
 	for _, row := range r.Rows {

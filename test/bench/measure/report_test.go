@@ -35,7 +35,7 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-func TestRowsThatDoNotFitAreNoFailures(t *testing.T) {
+func TestRowsThatDoNotFitAreNotFailures(t *testing.T) {
 	report := Report{Rows: []Result{{Name: "large"}, {Name: "broken"}, {Name: "fine"}}}
 	for i, err := range []error{fmt.Errorf("%w: 500 runners", ErrNoFit), errors.New("no runner"), nil} {
 		report.Rows[i].Fail(err)

@@ -6,26 +6,26 @@ import (
 	"github.com/rockpool/rockpool/test/bench/usage"
 )
 
-// A Round collects samples and, of what is timed, the CPU time of the servers
-// and of what runs in their runners.
+// A Round collects samples and, for operations that it times, the CPU time of the servers and of
+// their runners.
 type Round struct {
-	Usage   func() (server, inside time.Duration, ok bool) // CPU time until now; nil: nobody's is counted
+	Usage   func() (server, inside time.Duration, ok bool) // CPU time until now; nil: not measured
 	Samples []float64
-	Latency []float64 // of single operations in ms, where the samples are rates
+	Latency []float64 // of single operations in ms, if the samples are rates
 
 	operations     float64
 	server, inside time.Duration
 	machine        time.Duration
-	metered        bool // the server's and what is inside
+	metered        bool // CPU time of the server and of its runners
 }
 
-// Add adds a sample that was taken otherwise.
+// Add adds a sample that the caller measured.
 func (r *Round) Add(sample float64) { r.Samples = append(r.Samples, sample) }
 
-// Took adds how long one operation took, where the samples are rates.
+// Took adds the duration of one operation, if the samples are rates.
 func (r *Round) Took(took time.Duration) { r.Latency = append(r.Latency, milliseconds(took)) }
 
-// Timed returns how many milliseconds do took.
+// Timed returns the duration of do in milliseconds.
 func Timed(do func() error) (float64, error) {
 	began := time.Now()
 	err := do()
@@ -34,7 +34,7 @@ func Timed(do func() error) (float64, error) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// Time adds how many milliseconds do took, as one operation.
+// Time adds the duration of do in milliseconds, as one operation.
 func (r *Round) Time(do func() error) error {
 	took, err := r.Meter(1, do)
 	if err == nil {
@@ -43,12 +43,12 @@ func (r *Round) Time(do func() error) error {
 	return err
 }
 
-// Rate adds how many of n operations do did in a second.
+// Rate adds the rate per second at which do performed n operations.
 func (r *Round) Rate(n float64, do func() error) error {
 	return r.Count(func() (float64, error) { return n, do() })
 }
 
-// Count adds how many operations do did in a second: as many as it returns.
+// Count adds the rate per second at which do performed operations. do returns their number.
 func (r *Round) Count(do func() (n float64, err error)) error {
 	n, took, err := r.meter(do)
 	if err == nil {
@@ -57,7 +57,7 @@ func (r *Round) Count(do func() (n float64, err error)) error {
 	return err
 }
 
-// Meter counts the CPU time of n operations.
+// Meter adds the CPU time of n operations, and returns their duration.
 func (r *Round) Meter(n float64, do func() error) (time.Duration, error) {
 	_, took, err := r.meter(func() (float64, error) { return n, do() })
 	return took, err
@@ -89,11 +89,11 @@ func (r *Round) used() (server, inside time.Duration, ok bool) {
 	return r.Usage()
 }
 
-// CPU returns the CPU time of one operation; nil if none was counted.
+// CPU returns the CPU time of one operation, or nil if none was measured.
 func (r *Round) CPU() *CPU {
 	if r.operations == 0 || !r.metered && r.machine == 0 {
 		return nil
 	}
 	each := func(d time.Duration) float64 { return max(0, milliseconds(d)) / r.operations }
-	return &CPU{Server: each(r.server), Inside: each(r.inside), Beside: each(r.machine - r.server - r.inside)}
+	return &CPU{Server: each(r.server), Inside: each(r.inside), Other: each(r.machine - r.server - r.inside)}
 }

@@ -20,12 +20,12 @@ func TestRate(t *testing.T) {
 	})
 }
 
-func TestBesideIsWhatIsLeft(t *testing.T) {
+func TestBesideIsTheTimeOfNeitherServerNorRunners(t *testing.T) {
 	r := &Round{operations: 10, metered: true, server: 20 * time.Millisecond, inside: 30 * time.Millisecond, machine: 150 * time.Millisecond}
-	if got := *r.CPU(); got != (CPU{Server: 2, Inside: 3, Beside: 10}) {
+	if got := *r.CPU(); got != (CPU{Server: 2, Inside: 3, Other: 10}) {
 		t.Errorf("%+v", got)
 	}
-	// The machine's is counted in ticks, so it can be less than what is in it.
+	// The machine's time is counted in ticks, so it can be less than that of its parts.
 	r.machine = 40 * time.Millisecond
 	if got := *r.CPU(); got != (CPU{Server: 2, Inside: 3}) {
 		t.Errorf("%+v", got)

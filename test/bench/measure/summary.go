@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Summary describes samples. Of none it is zero.
+// A Summary describes samples. It is zero if there are none.
 type Summary struct {
 	N   int     `json:"n"`
 	Min float64 `json:"min"`
@@ -15,7 +15,7 @@ type Summary struct {
 	Max float64 `json:"max"`
 }
 
-// Summarise sorts samples and describes them.
+// Summarise sorts the samples and describes them.
 func Summarise(samples []float64) Summary {
 	if len(samples) == 0 {
 		return Summary{}
@@ -27,7 +27,7 @@ func Summarise(samples []float64) Summary {
 	}
 }
 
-// summarised is nil where there are no samples.
+// summarised is Summarise, but nil if there are no samples.
 func summarised(samples []float64) *Summary {
 	if len(samples) == 0 {
 		return nil
@@ -36,8 +36,8 @@ func summarised(samples []float64) *Summary {
 	return &s
 }
 
-// quantile is the smallest of the sorted samples that so large a part of them
-// doesn't exceed: a time that was really measured (the nearest rank).
+// quantile returns the smallest sample that is at least as large as the fraction q of all samples:
+// the nearest rank, so always a time that was measured.
 func quantile(sorted []float64, q float64) float64 {
 	rank := int(math.Ceil(q * float64(len(sorted))))
 	return sorted[min(max(rank, 1), len(sorted))-1]

@@ -8,12 +8,11 @@ import (
 	"text/tabwriter"
 )
 
-// Table writes a report for people: two lines for each row, its own and its
-// floor's.
+// Table writes a report for people: a line for each row, and one for its floor.
 func (r Report) Table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintf(w, "%s\n\n", r.Machine)
-	_, _ = fmt.Fprintln(w, "unit\tmin\tp10\tp50\tp99\tratio\tserver CPU\tinside\tbeside\tserver memory\t  row")
+	_, _ = fmt.Fprintln(w, "unit\tmin\tp10\tp50\tp99\tratio\tserver CPU\tinside\tother\tserver memory\t  row")
 	for _, row := range r.Rows {
 		if row.Error != "" {
 			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t\t  %s  FAILED: %s\n", row.Name, strings.ReplaceAll(row.Error, "\n", "; "))
@@ -39,22 +38,22 @@ func (r Report) Table(out io.Writer) error {
 		}
 		if row.Floor.N > 0 {
 			_, _, beside := row.FloorCPU.figures(row.Per)
-			_, _ = fmt.Fprintf(w, "%s\t%s\t\t\t\t%s\t\t    its floor\n", row.Unit, row.Floor.figures(), beside)
+			_, _ = fmt.Fprintf(w, "%s\t%s\t\t\t\t%s\t\t    floor\n", row.Unit, row.Floor.figures(), beside)
 		}
 		if row.FloorLatency != nil {
-			_, _ = fmt.Fprintf(w, "ms\t%s\t\t\t\t\t\t    each of the floor's\n", row.FloorLatency.figures())
+			_, _ = fmt.Fprintf(w, "ms\t%s\t\t\t\t\t\t    floor, each\n", row.FloorLatency.figures())
 		}
 		if row.Note != "" {
 			_, _ = fmt.Fprintf(w, "\t\t\t\t\t\t\t\t\t\t    %s\n", row.Note)
 		}
 	}
 	if r.Interrupted {
-		_, _ = fmt.Fprintln(w, "interrupted: the rows that were to follow are missing\t\t\t\t\t\t\t\t\t\t")
+		_, _ = fmt.Fprintln(w, "interrupted: the remaining rows were not measured\t\t\t\t\t\t\t\t\t\t")
 	}
 	return w.Flush()
 }
 
-// figures are what each operation took; "" for what was not counted.
+// figures formats the CPU times of one operation; "" if not measured.
 func (c *CPU) figures(per string) (server, inside, beside string) {
 	if c == nil {
 		return "", "", ""
@@ -65,8 +64,8 @@ func (c *CPU) figures(per string) (server, inside, beside string) {
 	if c.Inside > 0 {
 		inside = Figure(c.Inside) + " ms"
 	}
-	if c.Beside > 0 {
-		beside = Figure(c.Beside) + " ms"
+	if c.Other > 0 {
+		beside = Figure(c.Other) + " ms"
 	}
 	return server, inside, beside
 }
@@ -82,7 +81,7 @@ func times(ratio float64) string {
 	return "×" + Figure(ratio)
 }
 
-// Figure is a number with three digits that count.
+// Figure formats a number with three significant digits.
 func Figure(v float64) string {
 	switch abs := math.Abs(v); {
 	case abs >= 100:

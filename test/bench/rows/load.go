@@ -10,17 +10,17 @@ import (
 	"github.com/rockpool/rockpool/test/bench/measure"
 )
 
-// A Load is what clients do again and again, until it has been measured for long
+// A Load is an operation that clients repeat without a pause, until it was measured for long
 // enough.
 type Load struct {
 	Clients int
-	Skip    int           // so many are done before any counts: they use up what was there beforehand
-	AtLeast int           // so many count
-	Lasts   time.Duration // at least
+	Skip    int           // first operations that don't count: they use up the pool
+	AtLeast int           // operations that count
+	Lasts   time.Duration // minimum duration
 }
 
-// Measure has the clients go on, and adds a rate and the latencies of what was done
-// while it was measured. Those that have begun end before it returns.
+// Measure runs the clients and adds a rate, and the latencies of the operations that count.
+// Operations that have begun end before it returns.
 func (l Load) Measure(ctx context.Context, r *measure.Round, do func(ctx context.Context) error) error {
 	group, inner := errgroup.WithContext(ctx)
 	done, stop := make(chan time.Duration), make(chan struct{})
@@ -60,7 +60,7 @@ func (l Load) Measure(ctx context.Context, r *measure.Round, do func(ctx context
 	return err
 }
 
-// repeatUntil does something again and again, and reports how long each took.
+// repeatUntil repeats an operation, and sends the duration of each to done.
 func repeatUntil(ctx context.Context, stop <-chan struct{}, done chan<- time.Duration, do func(ctx context.Context) error) error {
 	for {
 		began := time.Now()

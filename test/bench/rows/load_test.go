@@ -11,9 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/bench/measure"
 )
 
-// TestLoadCountsWhatComesAfterTheStock has a stock that makes the first operations
-// fast.
-func TestLoadCountsWhatComesAfterTheStock(t *testing.T) {
+// TestLoadLeavesOutWhatTheStockServes: a stock of runners makes the first operations fast.
+func TestLoadLeavesOutWhatTheStockServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done, running atomic.Int32
 		r := &measure.Round{}

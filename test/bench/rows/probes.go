@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/bench/socket"
 )
 
-// Claims claims, releases and lets the pool fill again; only the claims are
-// timed.
+// Claims claims runners, releases them and waits until the pool is full again. It measures only the
+// claims.
 func Claims(ctx context.Context, s *bed.Server, r *measure.Round, idle, together, times int) error {
 	return Repeat(times, func() error {
 		runners := make([]string, together)
@@ -33,7 +33,7 @@ func Claims(ctx context.Context, s *bed.Server, r *measure.Round, idle, together
 	})
 }
 
-// FirstOutput times a start to its output, then waits for its end.
+// FirstOutput measures the time from a start to its first output, then waits for the end.
 func FirstOutput(ctx context.Context, s *bed.Server, k *socket.Conn, runner string, r *measure.Round) error {
 	err := r.Time(func() error {
 		execution, err := s.Start(ctx, runner, "echo", "hello")
@@ -52,7 +52,7 @@ func FirstOutput(ctx context.Context, s *bed.Server, k *socket.Conn, runner stri
 	return k.Drain(ctx, nil)
 }
 
-// Restart kills the server, and times until the next one has all of its runners.
+// Restart kills the server, and measures the time until the next one has all of its runners.
 func Restart(ctx context.Context, s *bed.Server, r *measure.Round, idle, claimed int) error {
 	began := time.Now()
 	if err := s.Replace(ctx); err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Repeat does something n times, one after the other.
+// Repeat calls do n times in sequence.
 func Repeat(n int, do func() error) error {
 	for range n {
 		if err := do(); err != nil {
@@ -17,8 +17,8 @@ func Repeat(n int, do func() error) error {
 	return nil
 }
 
-// AtOnce does something n times in all, width at a time.
-func AtOnce(ctx context.Context, width, n int, do func(ctx context.Context, worker int) error) error {
+// Concurrently calls do n times in all, with width concurrent workers.
+func Concurrently(ctx context.Context, width, n int, do func(ctx context.Context, worker int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var begun atomic.Int64
 	for worker := range width {

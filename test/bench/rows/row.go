@@ -1,5 +1,5 @@
-// Package rows is what a row of the bench is: what it measures, beside which floor,
-// and how both take turns; and what several rows do to a server.
+// Package rows defines a row of the bench: what it measures, its floor, and how they take turns. It
+// also has the measurements that several rows share.
 package rows
 
 import (
@@ -14,29 +14,29 @@ import (
 	"github.com/rockpool/rockpool/test/bench/measure"
 )
 
-// A Row is one thing that is measured.
+// A Row is one thing that the bench measures.
 type Row struct {
 	Name  string
-	What  string // in one sentence
-	Floor string // what stands beside it, likewise
+	What  string // one sentence for people
+	Floor string // the floor, likewise
 	Unit  measure.Unit
-	Per   string // what CPU time is counted for: "claim", "MB"
+	Per   string // the operation that CPU time is counted for: "claim", "MB"
 	Goals []measure.Goal
 
 	GVisor bool   // it needs gVisor
-	Peer   bool   // a go-judge can stand beside it (bed.Config.Peer)
-	Driver string // of Nomad, without which there is nothing to measure; "": none
+	Peer   bool   // a go-judge can be its floor (bed.Config.Peer)
+	Driver string // the driver of Nomad that it needs; "": none
 	Open   func(ctx context.Context, b *bed.Bed) (Pair, error)
 }
 
-// A Pair takes turns. Both have been used once before they are measured.
+// A Pair is a row and its floor, which take turns. Both have run once before they are measured.
 type Pair struct {
 	Row, Floor Probe
-	Rounds     int           // at most; 0: as many as asked for
-	Note       func() string // nil: there is nothing to note
+	Rounds     int           // at most; 0: as many as requested
+	Note       func() string // nil: no note
 }
 
-// Probes are both, or the row's alone where there is no floor.
+// Probes returns both, or only the row's if it has no floor.
 func (p Pair) Probes() []Probe {
 	if p.Floor == nil {
 		return []Probe{p.Row}
@@ -44,7 +44,7 @@ func (p Pair) Probes() []Probe {
 	return []Probe{p.Row, p.Floor}
 }
 
-// Against returns the rows beside which a peer can stand, with it as their floor.
+// Against returns the rows that support a peer, with the peer as their floor.
 func Against(all []Row, peer string) []Row {
 	var rows []Row
 	for _, row := range all {
@@ -56,10 +56,10 @@ func Against(all []Row, peer string) []Row {
 	return rows
 }
 
-// A Probe takes one round's samples.
+// A Probe takes the samples of one round.
 type Probe func(ctx context.Context, r *measure.Round) error
 
-// Warm uses each probe once, and forgets what it took.
+// Warm runs each probe once and drops its samples.
 func Warm(ctx context.Context, probes ...Probe) error {
 	for _, p := range probes {
 		if err := p(ctx, &measure.Round{}); err != nil {
@@ -69,8 +69,8 @@ func Warm(ctx context.Context, probes ...Probe) error {
 	return nil
 }
 
-// Select returns those of all rows that any of the names selects: a row's own
-// name, else a pattern (path.Match) or a part of names.
+// Select returns the rows that any of the names selects: a row's own name, else a pattern
+// (path.Match), else a part of names.
 func Select(all []Row, names []string) ([]Row, error) {
 	if len(names) == 0 {
 		return all, nil
@@ -98,7 +98,7 @@ func Select(all []Row, names []string) ([]Row, error) {
 	return rows, nil
 }
 
-// List writes what each row measures, and beside what.
+// List writes what each row measures, and its floor.
 func List(out io.Writer, rows []Row) error {
 	for _, row := range rows {
 		if _, err := fmt.Fprintf(out, "%s (%s)\n    %s\n    Floor: %s\n", row.Name, row.Unit, row.What, row.Floor); err != nil {

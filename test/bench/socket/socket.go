@@ -1,4 +1,5 @@
-// Package socket reads a subscription over a WebSocket at the least cost to the reader.
+// Package socket reads subscriptions over a WebSocket at the least cost for the reader, so that a
+// bench measures the server and not its client.
 package socket
 
 import (
@@ -15,16 +16,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A Conn speaks graphql-transport-ws, with one subscription at a time. It
-// reads messages as they are: what a client makes of them isn't the server's
-// time.
+// A Conn speaks graphql-transport-ws, with one subscription at a time. It doesn't parse messages:
+// the time that a client needs for that isn't the server's.
 type Conn struct {
 	conn   *websocket.Conn
 	buffer *bytes.Buffer
 	last   int // id of the newest subscription
 }
 
-// Dial opens a socket to the API of a server.
+// Dial opens a WebSocket to a server's API.
 func Dial(ctx context.Context, url string) (*Conn, error) {
 	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+"/graphql",
 		&websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
@@ -41,13 +41,13 @@ func Dial(ctx context.Context, url string) (*Conn, error) {
 	return k, nil
 }
 
-// New reads what a connection sends.
+// New uses a connection that is already open.
 func New(conn *websocket.Conn) *Conn {
 	conn.SetReadLimit(4 << 20)
 	return &Conn{conn: conn, buffer: bytes.NewBuffer(make([]byte, 0, 16<<10))}
 }
 
-// Subscribe asks for an execution's output.
+// Subscribe subscribes to an execution's output.
 func (k *Conn) Subscribe(ctx context.Context, execution string) error {
 	k.last++
 	payload, err := json.Marshal(map[string]any{"query": OutputSubscription, "variables": map[string]any{"id": execution}})
@@ -58,10 +58,10 @@ func (k *Conn) Subscribe(ctx context.Context, execution string) error {
 	return k.conn.Write(ctx, websocket.MessageText, []byte(text))
 }
 
-// OutputSubscription is what Subscribe sends: the output of the execution id.
+// OutputSubscription is the message that Subscribe sends, for the execution id.
 const OutputSubscription = `subscription($id: ID!) { executionEvents(executionId: $id) { __typename ... on ExecutionOutput { text } } }`
 
-// Read returns the next message, valid until the next call. Pings are answered.
+// Read returns the next message, which is valid until the next call. It answers pings.
 func (k *Conn) Read(ctx context.Context) ([]byte, error) {
 	for {
 		_, reader, err := k.conn.Reader(ctx)
@@ -82,8 +82,8 @@ func (k *Conn) Read(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Output reads on to the next output, and returns its message; io.EOF at the
-// subscription's end.
+// Output reads until the next output and returns its message. At the subscription's end the error
+// is io.EOF.
 func (k *Conn) Output(ctx context.Context) ([]byte, error) {
 	for {
 		message, err := k.Read(ctx)
@@ -124,30 +124,31 @@ func (k *Conn) Drain(ctx context.Context, each func(message []byte)) error {
 	}
 }
 
-// DrainSize reads to the end, of so many printed bytes.
+// DrainSize reads to the end. If the program's output had another size than size bytes, that is an
+// error.
 func (k *Conn) DrainSize(ctx context.Context, size int) error {
 	got := 0
 	err := k.Drain(ctx, func(message []byte) { got += textBytes(message) })
 	if err == nil && got != size {
-		err = fmt.Errorf("%d of %d printed bytes came: %w", got, size, io.ErrUnexpectedEOF)
+		err = fmt.Errorf("%d of %d printed bytes arrived: %w", got, size, io.ErrUnexpectedEOF)
 	}
 	return err
 }
 
-// textBytes returns how many bytes a message's text stands for, which are ASCII:
-// those that JSON escapes are two bytes there.
+// textBytes returns how many bytes a message's text stands for. They are ASCII, and each character
+// that JSON escapes takes two bytes in the message.
 func textBytes(message []byte) int {
 	_, text, _ := bytes.Cut(message, []byte(`"text":"`))
 	if end := bytes.LastIndexByte(text, '"'); end >= 0 {
-		text = text[:end] // a floor's message has none
+		text = text[:end] // a floor's message ends here
 	}
 	return len(text) - bytes.Count(text, []byte(`\`))
 }
 
 // Close ends the connection.
-func (k *Conn) Close() { _ = k.conn.CloseNow() } // nobody waits for its end
+func (k *Conn) Close() { _ = k.conn.CloseNow() } // without waiting for the close handshake
 
-// DialAll opens sockets, some at a time.
+// DialAll opens n sockets, several concurrently.
 func DialAll(n int, dial func() (*Conn, error)) ([]*Conn, error) {
 	sockets := make([]*Conn, n)
 	var group errgroup.Group
@@ -161,7 +162,7 @@ func DialAll(n int, dial func() (*Conn, error)) ([]*Conn, error) {
 	return sockets, group.Wait()
 }
 
-// CloseAll closes those that were opened.
+// CloseAll closes the sockets that were opened.
 func CloseAll(sockets []*Conn) {
 	for _, k := range sockets {
 		if k != nil {

@@ -1,5 +1,5 @@
-// Package usage reads the CPU time and the memory of processes and cgroups, as the
-// kernel counts them.
+// Package usage reads the CPU time and the memory of processes and cgroups, as the kernel counts
+// them.
 package usage
 
 import (
@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessCPU reads the clock that the kernel keeps for each process, to the
-// nanosecond, also of threads that have ended.
+// ProcessCPU returns the CPU time of a process in nanoseconds, including threads that have ended.
 func ProcessCPU(pid int) (time.Duration, bool) {
 	const scheduled = 2 // CPUCLOCK_SCHED of the kernel's posix-timers.h
 	var at unix.Timespec
@@ -23,14 +22,14 @@ func ProcessCPU(pid int) (time.Duration, bool) {
 	return time.Duration(at.Nano()), true
 }
 
-// ChildrenCPU is the time of the children that a process has waited for, in
-// steps of 10 ms.
+// ChildrenCPU returns the CPU time of the children that a process has waited for, in steps of 10
+// ms.
 func ChildrenCPU(pid int) time.Duration {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return 0
 	}
-	// The second field is a name in parentheses; the two wanted are the 16th and the 17th.
+	// The second field is a name in parentheses. The two wanted are fields 16 and 17.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 15 {
 		return 0
@@ -40,8 +39,8 @@ func ChildrenCPU(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
 }
 
-// MachineCPU is the time that all of the machine's CPUs were busy since it
-// started, in steps of 10 ms.
+// MachineCPU returns the time that all CPUs of the machine were busy since it started, in steps of
+// 10 ms.
 func MachineCPU() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -59,9 +58,9 @@ func MachineCPU() time.Duration {
 	return time.Duration(busy) * 10 * time.Millisecond
 }
 
-// HelpersCPU is the time of a process's children that still run, but not of those in a cgroup or
-// below it. The maker's own children aren't added: they are first processes of runners, whose
-// time is their group's from when they join it.
+// HelpersCPU returns the CPU time of a process's running children, except those in a cgroup or
+// below it. It leaves out the maker's own children: they are first processes of runners, and their
+// cgroup counts their time from when they join it.
 func HelpersCPU(pid int, group string) (all time.Duration) {
 	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
 	for _, list := range lists {
@@ -82,7 +81,7 @@ func HelpersCPU(pid int, group string) (all time.Duration) {
 	return all
 }
 
-// GroupCPU is the time of all that has been in a cgroup and those below it.
+// GroupCPU returns the CPU time of all processes that were in a cgroup or below it.
 func GroupCPU(group string) time.Duration {
 	if matches, _ := filepath.Glob("/sys/fs/cgroup/*/" + group + "/cpuacct.usage"); len(matches) > 0 {
 		text, _ := os.ReadFile(matches[0])
@@ -99,13 +98,13 @@ func GroupCPU(group string) time.Duration {
 	return 0
 }
 
-// Private is the memory of a process that nothing else shares, in bytes.
+// Private returns the memory that a process shares with no other, in bytes.
 func Private(pid int) int64 {
 	file := filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup")
 	return kilobytes(file, "Private_Clean") + kilobytes(file, "Private_Dirty")
 }
 
-// kilobytes reads a line "name: N kB", in bytes.
+// kilobytes reads a line "name: N kB" and returns bytes.
 func kilobytes(file, name string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(Field(file, name), "kB")), 10, 64)
 	return n << 10
@@ -131,13 +130,12 @@ func Inside(group string) []int {
 	return all
 }
 
-// Peak is the most memory that a process has had resident, in bytes.
+// Peak returns the peak of a process's resident memory, in bytes.
 func Peak(pid int) int64 {
 	return kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "status"), "VmHWM")
 }
 
-// Field returns the value of the first "name: value" line of a file in /proc, or
-// "".
+// Field returns the value of the first line "name: value" of a file in /proc, or "".
 func Field(file, name string) string {
 	text, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {

@@ -13,24 +13,24 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
-// slots is how many small runners have room on the machine: what they are
-// promised is reckoned from its memory, so that this is so everywhere.
+// slots is the number of small runners that fit the machine. Their size is computed from the
+// machine's memory, so that the number is the same everywhere.
 const slots = 14
 
-// A Crowd is a client that changes environments all the time, so that there is
-// never room for all, and runners are made, wait and go.
+// A Crowd is a client that changes environments continuously. They never all fit, so that runners
+// are made, wait and are removed.
 type Crowd struct {
 	*Holder
 	size int
 }
 
-// NewCrowd returns one whose random numbers follow from two seeds.
+// NewCrowd returns a crowd whose random numbers follow from two seeds.
 func NewCrowd(h *house.House, t *moment.Timing, name string, seed1, seed2 uint64) *Crowd {
 	return &Crowd{Holder: NewHolder(h, t, name, seed1, seed2)}
 }
 
-// PutEnvironments makes the environments of the run, and has the first ones of
-// the server keep no runners.
+// PutEnvironments puts the environments of the run, and sets the pools of the server's first ones
+// to 0.
 func PutEnvironments(ctx context.Context, h *house.House) error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -61,7 +61,7 @@ func PutEnvironments(ctx context.Context, h *house.House) error {
 			} else {
 				in.Isolation = new(runtime.IsolationNone) // raw_exec isolates nothing
 			}
-			if env.id == forHolders { // whose runners take a second longer to come
+			if env.id == forHolders { // its runners take a second longer to start
 				in.PoolSize = new(5)
 			}
 		}
@@ -72,7 +72,7 @@ func PutEnvironments(ctx context.Context, h *house.House) error {
 	return nil
 }
 
-// crowdOf is how large a crowd is where Nomad makes it, which takes its time.
+// crowdOf returns the size of a crowd: smaller on Nomad, which makes runners more slowly.
 func crowdOf(h *house.House, size int) int {
 	if h.Nomad != nil {
 		return (size + 3) / 4
@@ -80,7 +80,7 @@ func crowdOf(h *house.House, size int) int {
 	return size
 }
 
-// Live changes environments until it is over, and leaves none of the crowd.
+// Live changes environments until the run is over, then empties the crowd's pools.
 func (c *Crowd) Live(ctx context.Context, until <-chan struct{}) {
 	for {
 		select {
@@ -94,15 +94,15 @@ func (c *Crowd) Live(ctx context.Context, until <-chan struct{}) {
 		default:
 		}
 		switch c.random.IntN(10) {
-		case 0, 1: // more than there is room for
+		case 0, 1: // more than fit
 			c.resize(ctx, 5+c.random.IntN(40))
 		case 2:
 			c.resize(ctx, c.random.IntN(3))
-		case 3: // and back, before all that was wished for has come
+		case 3: // and back, before all requested runners exist
 			c.resize(ctx, 20+c.random.IntN(25))
 			moment.Pause(ctx, time.Duration(c.random.IntN(40))*time.Millisecond)
 			c.resize(ctx, 0)
-		case 4: // idle runners of another revision are replaced
+		case 4: // replaces idle runners by ones of another revision
 			c.change(ctx, client.PutEnvironmentInput{Id: crowds[0], Variables: []client.VariableInput{{Name: "TURN", Value: c.key()}}})
 		case 5:
 			c.visit(ctx, forGuests)
@@ -127,14 +127,14 @@ func (c *Crowd) change(ctx context.Context, in client.PutEnvironmentInput) {
 	}
 }
 
-// visit claims a runner that isn't there yet: it goes before the crowd's.
+// visit claims a runner that must be made first: it takes precedence over the crowd's.
 func (c *Crowd) visit(ctx context.Context, environment string) {
 	if runner := c.claim(ctx, environment, 2); runner != "" {
 		c.release(ctx, runner)
 	}
 }
 
-// visitors come one after the other, so long apart.
+// visitors makes n visits, with this time between their beginnings.
 func (c *Crowd) visitors(ctx context.Context, n int, environment string, apart time.Duration) *sync.WaitGroup {
 	all := &sync.WaitGroup{}
 	for i := range n {
@@ -147,20 +147,19 @@ func (c *Crowd) visitors(ctx context.Context, n int, environment string, apart t
 	return all
 }
 
-// stampede has all crowds want more than there is room for, when there is some:
-// several workers see the same room.
+// stampede makes all crowds request more than fits, in a moment when some capacity is free: several
+// workers see the same free capacity.
 func (c *Crowd) stampede(ctx context.Context) {
 	defer c.timing.Begin(moment.Change)()
 	CrowdIn(ctx, c.House, 0)
-	moment.Pause(ctx, time.Duration(100+c.random.IntN(200))*time.Millisecond) // until they are gone, mostly
+	moment.Pause(ctx, time.Duration(100+c.random.IntN(200))*time.Millisecond) // until most of them are removed
 	CrowdIn(ctx, c.House, 20+c.random.IntN(30))
 	moment.Pause(ctx, time.Duration(c.random.IntN(150))*time.Millisecond)
 	CrowdIn(ctx, c.House, 0)
 }
 
-// takeTurns claims a runner as large as many, for which the crowd waits when it
-// is gone, and sends guests in just then: what was promised to the crowd is
-// taken from it.
+// takeTurns claims a runner as large as many small ones, so that the crowd waits for its release.
+// Just then it sends visitors, which take the capacity that the crowd was promised.
 func (c *Crowd) takeTurns(ctx context.Context) {
 	c.resize(ctx, 3)
 	hall := c.claim(ctx, forHall, 5)
@@ -174,8 +173,8 @@ func (c *Crowd) takeTurns(ctx context.Context) {
 	guests.Wait()
 }
 
-// CrowdIn has every crowd want so many runners, with one call to each, and waits
-// for the answers, if somebody gives any.
+// CrowdIn sets the size of every crowd with one call each, and waits for the answers, if a server
+// answers.
 func CrowdIn(ctx context.Context, h *house.House, size int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

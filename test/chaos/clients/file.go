@@ -17,25 +17,25 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
-// A file is one that its holder uploads again and again, with another content
-// each time. What is there is the old one or the new one.
+// A file is one that its holder uploads repeatedly, each time with another content. The runner must
+// always have the old one or the new one.
 type file struct {
 	*Holder
 	runner  string
 	version int
-	maybe   map[string]int // versions that can be there, by what sha256sum says
+	maybe   map[string]int // versions that the runner may have, by their output of sha256sum
 }
 
 const noFile = "none"
 
-// lineBytes is the length of a line of a content: its version, and its number.
+// lineBytes is the length of a line of the content: its version and its number.
 const lineBytes = 16
 
 func newFile(c *Holder, runner string) *file {
 	return &file{Holder: c, runner: runner, maybe: map[string]int{noFile: 0}}
 }
 
-// upload sends a new version, and may cut it off.
+// upload sends a new version, and may cut the connection.
 func (f *file) upload(ctx context.Context) {
 	f.version++
 	size := 1 + f.random.IntN(4<<20)
@@ -48,7 +48,7 @@ func (f *file) upload(ctx context.Context) {
 	defer cancel()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, &content{version: f.version, left: size, cut: size}); err != nil {
-		panic(err) // it reads from memory
+		panic(err) // reading from memory doesn't fail
 	}
 	defer f.timing.Begin(moment.Upload)()
 	err := f.UploadFile(call, f.runner, "file", "", int64(size), &content{version: f.version, left: size, cut: cut, each: time.Duration(f.random.IntN(6)) * time.Millisecond})
@@ -60,7 +60,7 @@ func (f *file) upload(ctx context.Context) {
 	}
 	f.Ledger.Count(ledger.CutUploads, 1)
 	switch {
-	case cut < size: // it never was all there: the old one stays
+	case cut < size: // it was never complete: the old file stays
 		return
 	case client.Passing(err) || f.Excused(began, err):
 		f.maybe[digest] = f.version
@@ -72,7 +72,7 @@ func (f *file) upload(ctx context.Context) {
 	}
 }
 
-// check looks at the file from inside the runner.
+// check reads the file's digest inside the runner.
 func (f *file) check(ctx context.Context) {
 	text, code, ok := f.probe(ctx, f.runner, "[ -e file ] || { echo "+noFile+"; exit; }; sha256sum file")
 	if !ok {
@@ -80,14 +80,14 @@ func (f *file) check(ctx context.Context) {
 	}
 	found, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if _, known := f.maybe[found]; !known || code != 0 {
-		f.Ledger.Wrong(ledger.HalfFiles, 1, "the file of runner %s is %q after upload %d; it can be %v", f.runner, text, f.version, f.maybe)
+		f.Ledger.Wrong(ledger.HalfFiles, 1, "the file of runner %s has the digest %q after upload %d, want one of %v", f.runner, text, f.version, f.maybe)
 	}
 }
 
-// A content is one version of a file, which comes piece by piece.
+// A content is one version of a file, which is read in pieces.
 type content struct {
 	version   int
-	left, cut int // bytes, and those after which it breaks off
+	left, cut int // bytes left, and bytes after which it is cut
 	sent      int
 	each      time.Duration // pause between pieces
 }

@@ -1,6 +1,6 @@
-// Package clients uses servers that are killed all the time: holders claim runners and
-// run programs, and a crowd changes environments. The ledger judges the answers that both
-// get.
+// Package clients has the clients of servers that are killed repeatedly. Holders claim runners and
+// run programs; crowds change environments. Both report all answers to the ledger, which judges
+// them.
 package clients
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
-// The environments of a run. Together they want more than there is room for, so
-// that runners wait for each other.
+// The environments of a run. Together they request more than fits, so that runners wait for each
+// other.
 const (
-	forHolders = "work"   // clients hold its runners
-	forGuests  = "demand" // keeps none: each claim waits for one, and takes room from the others
+	forHolders = "work"   // holders claim its runners
+	forGuests  = "demand" // without idle runners: each claim makes one, and takes capacity from the others
 	forHall    = "hall"   // one of its runners takes half of the machine
 )
 
-// crowds grow and shrink, the first all the time.
+// crowds grow and shrink, the first one continuously.
 var crowds = []string{"crowd", "crowd-2", "crowd-3", "crowd-4"}
 
-// A Holder is a client that claims runners, one after the other, uses and
-// releases them. All that it chooses follows from its own random numbers.
+// A Holder is a client that claims runners in sequence, uses and releases them. All its choices
+// follow from its own random numbers.
 type Holder struct {
 	*house.House
 	name   string
@@ -38,12 +38,12 @@ type Holder struct {
 	serial int
 }
 
-// NewHolder returns one whose random numbers follow from two seeds.
+// NewHolder returns a holder whose random numbers follow from two seeds.
 func NewHolder(h *house.House, t *moment.Timing, name string, seed1, seed2 uint64) *Holder {
 	return &Holder{House: h, timing: t, name: name, random: rand.New(rand.NewPCG(seed1, seed2))}
 }
 
-// Live claims runners until no more are to be claimed, and lets the last go.
+// Live claims runners until it is time to stop, and releases the last one.
 func (c *Holder) Live(ctx context.Context, until <-chan struct{}) {
 	for {
 		select {
@@ -61,13 +61,13 @@ func (c *Holder) Live(ctx context.Context, until <-chan struct{}) {
 	}
 }
 
-// key returns one that was never used before.
+// key returns a new idempotency key.
 func (c *Holder) key() string {
 	c.serial++
 	return fmt.Sprintf("%s-%d", c.name, c.serial)
 }
 
-// claim asks for a runner until it has one, or is told that there is none: "".
+// claim retries until it has a runner, or a server answers that there is none: "".
 func (c *Holder) claim(ctx context.Context, environment string, waitFor int) string {
 	defer c.timing.Begin(moment.Claim)()
 	key, asked := c.key(), time.Now()
@@ -79,21 +79,21 @@ func (c *Holder) claim(ctx context.Context, environment string, waitFor int) str
 		c.Ledger.Claimed(key, runner)
 	case code == runtime.CodeNoRunnerAvailable:
 		c.Ledger.Count(ledger.NoRunner, 1)
-	case code == runtime.CodeRunnerGone && c.Ledger.HarmedSince(asked): // an answer got lost, and then the runner
+	case code == runtime.CodeRunnerGone && c.Ledger.HarmedSince(asked): // a response was lost, then the runner
 	default:
 		c.Refused(ctx, "claim "+key, err)
 	}
 	return runner
 }
 
-// use works with a runner, and releases it.
+// use runs programs in a runner and releases it.
 func (c *Holder) use(ctx context.Context, runner string) {
-	// Whoever had it before would have left this.
+	// An earlier holder would have left this mark.
 	_, code, ok := c.probe(ctx, runner, "mkdir /workspace/held || exit 98")
 	if ok && code == 98 {
 		c.Ledger.Wrong(ledger.ReusedRunners, 1, "runner %s had been used before", runner)
 	}
-	var own, left sync.WaitGroup // those that end before the release, and those by it
+	var own, left sync.WaitGroup // programs that end before the release, and programs that end by it
 	f := newFile(c, runner)
 	for range 1 + c.random.IntN(6) {
 		if !ok || ctx.Err() != nil || c.Ledger.WasHarmed(runner) && c.random.IntN(2) == 0 {
@@ -114,19 +114,19 @@ func (c *Holder) use(ctx context.Context, runner string) {
 		case 6:
 			f.check(ctx)
 		case 7:
-			c.lookAt(ctx, runner)
+			c.checkHeld(ctx, runner)
 		}
 		moment.Pause(ctx, time.Duration(c.random.IntN(400))*time.Millisecond)
 	}
 	own.Wait()
 	f.check(ctx)
-	c.lookAt(ctx, runner)
+	c.checkHeld(ctx, runner)
 	c.release(ctx, runner)
 	left.Wait()
 }
 
-// lookAt asks whether a runner is still its holder's.
-func (c *Holder) lookAt(ctx context.Context, runner string) {
+// checkHeld checks that the runner still belongs to this holder.
+func (c *Holder) checkHeld(ctx context.Context, runner string) {
 	out, err := client.GetRunner(ctx, c.Patient, runner)
 	if err != nil {
 		c.Refused(ctx, "look at runner "+runner, err)
@@ -145,7 +145,7 @@ func (c *Holder) release(ctx context.Context, runner string) {
 	}
 }
 
-// probe runs a small script to its end; false if the runner went.
+// probe runs a small script to its end. ok is false if the runner is gone.
 func (c *Holder) probe(ctx context.Context, runner, script string) (text string, code int, ok bool) {
 	execution, err := client.Start(ctx, c.Patient, client.StartExecutionInput{RunnerId: runner, Shell: &script, IdempotencyKey: new(c.key())})
 	if err != nil {
@@ -160,11 +160,11 @@ func (c *Holder) probe(ctx context.Context, runner, script string) (text string,
 			return "", 0, false
 		}
 		switch x := out.Execution; {
-		case x.State != runtime.ExecutionFinished && time.Since(began) > house.AskWithin:
-			c.Ledger.Wrong(ledger.Unfinished, 1, "a probe in runner %s is %s after %s", runner, x.State, house.AskWithin)
+		case x.State != runtime.ExecutionFinished && time.Since(began) > house.InsistWithin:
+			c.Ledger.Wrong(ledger.Unfinished, 1, "a probe in runner %s is %s after %s", runner, x.State, house.InsistWithin)
 			return "", 0, false
 		case x.State != runtime.ExecutionFinished:
-		case x.Output.LostBytes > 0 && c.Ledger.WasFull(began): // what it found out can't be known
+		case x.Output.LostBytes > 0 && c.Ledger.WasFull(began): // its output was lost on the full disk
 			return "", 0, false
 		case x.Outcome == runtime.OutcomeExited && x.ExitCode != nil:
 			return x.Text(), *x.ExitCode, true
@@ -179,8 +179,7 @@ func (c *Holder) probe(ctx context.Context, runner, script string) (text string,
 	return "", 0, false
 }
 
-// goneOr judges that something was refused because its runner went, or for
-// another reason.
+// goneOr judges an error: either the runner is gone, or the error needs another reason.
 func goneOr(ctx context.Context, h *house.House, runner, what string, err error) {
 	if house.CodeOf(err) == runtime.CodeRunnerGone {
 		h.Ledger.Gone(runner)

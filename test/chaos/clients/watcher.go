@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
-// A watcher starts one program, reads what it prints, leaves and comes back,
-// and judges every byte.
+// A watcher starts one program and reads its output. It disconnects and resumes repeatedly, and
+// judges every byte.
 type watcher struct {
 	*house.House
 	timing *moment.Timing
@@ -25,17 +25,17 @@ type watcher struct {
 	watched *ledger.Run
 	cursor  *string
 	reading ledger.Reading
-	marks   []mark // where it has been
+	marks   []mark // earlier cursors
 	done    bool
 }
 
-// A mark is a cursor, and the reading there.
+// A mark is a cursor and the reading up to it.
 type mark struct {
 	cursor  string
 	reading ledger.Reading
 }
 
-// maxMarks bounds what a watcher remembers.
+// maxMarks is the number of marks that a watcher keeps.
 const maxMarks = 64
 
 // run starts a program in a runner and follows it to its end.
@@ -57,7 +57,7 @@ func (w *watcher) run(ctx context.Context, runner string, p ledger.Program) {
 	began := time.Now()
 	for !w.done && ctx.Err() == nil {
 		w.follow(ctx)
-		if time.Since(began) > house.AskWithin {
+		if time.Since(began) > house.InsistWithin {
 			w.Ledger.Wrong(ledger.Unfinished, 1, "program %s (to end by %s, in runner %s)", p.Key, p.Ends, runner)
 			return
 		}
@@ -101,7 +101,7 @@ type event struct {
 	Execution finished
 }
 
-// finished is an execution's end, as a server tells it.
+// finished is an execution's end, as a server reports it.
 type finished struct {
 	Outcome    string
 	ExitCode   *int
@@ -120,8 +120,8 @@ func (f finished) outcome() ledger.Outcome {
 
 var errLeft = errors.New("the reader leaves")
 
-// follow reads from where it is, for a while, to the end, or until the
-// connection breaks; then it may go back to where it has been.
+// follow reads from the current cursor: for a while, to the end, or until the connection breaks.
+// Afterwards it may go back to an earlier cursor.
 func (w *watcher) follow(ctx context.Context) {
 	stay := 1 + w.random.IntN(30)
 	err := w.Subscribe(ctx, client.Request{Query: eventsSubscription, Variables: map[string]any{"id": w.watched.ID, "after": w.cursor}},
@@ -140,7 +140,7 @@ func (w *watcher) follow(ctx context.Context) {
 	case w.done || ctx.Err() != nil:
 		return
 	case err == nil:
-		w.Ledger.Wrong(ledger.Unfinished, 1, "the events of program %s ended without its end", w.watched.Key)
+		w.Ledger.Wrong(ledger.Unfinished, 1, "the events of program %s ended without ExecutionFinished", w.watched.Key)
 		w.done = true
 		return
 	case errors.Is(err, errLeft) || client.Passing(err):
@@ -180,13 +180,12 @@ func (w *watcher) take(e event) {
 	}
 }
 
-// rewind goes back, and forgets nothing that was wrong.
+// rewind goes back to a mark. Faults found since stay in the reading.
 func (w *watcher) rewind(m mark) {
 	w.cursor, w.reading = &m.cursor, w.reading.BackTo(m.reading)
 }
 
-// Again asks for the end, and reads all of the output in pages, as somebody
-// does who wasn't there.
+// Again reads the end, and all output in pages, like a client that wasn't connected before.
 func Again(ctx context.Context, h *house.House, r *ledger.Run) {
 	var all ledger.Reading
 	var after *string
@@ -220,7 +219,7 @@ func Again(ctx context.Context, h *house.House, r *ledger.Run) {
 			h.Refused(ctx, "read the output of program "+r.Key, err)
 			return
 		case x.State != "FINISHED":
-			h.Ledger.Wrong(ledger.ChangedOutcomes, 1, "program %s is %s, and had ended before", r.Key, x.State)
+			h.Ledger.Wrong(ledger.ChangedOutcomes, 1, "program %s is %s, but had ended before", r.Key, x.State)
 			return
 		}
 		all.Lost(x.Output.LostBytes)

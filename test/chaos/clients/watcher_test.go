@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWatchersGoBack to where they have been, and read the same from there on.
-func TestWatchersGoBack(t *testing.T) {
+// TestWatchersRereadTheSame goes back to an earlier cursor, and reads the same again.
+func TestWatchersRereadTheSame(t *testing.T) {
 	w := &watcher{}
 	read := func(record int) {
 		w.take(event{Type: "ExecutionOutput", Stream: "STDOUT", Cursor: fmt.Sprint(record), Base64: fmt.Appendf(nil, "0%014d\n", record)})

@@ -9,17 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Disk is a small file system in memory, mounted for the run, that can be
-// filled up.
+// A Disk is a small file system in memory that can be filled.
 type Disk struct {
 	dir     string
 	ballast string
 }
 
-// diskBytes has room for the outputs of some minutes.
+// diskBytes suffices for the output of some minutes.
 const diskBytes = 256 << 20
 
-// MountDisk mounts one at a directory that it makes.
+// MountDisk makes a directory and mounts a Disk there.
 func MountDisk(dir string) (*Disk, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -30,7 +29,7 @@ func MountDisk(dir string) (*Disk, error) {
 	return &Disk{dir: dir, ballast: filepath.Join(dir, "ballast")}, nil
 }
 
-// Fill writes until nothing has room any more.
+// Fill writes until no byte fits.
 func (d *Disk) Fill() error {
 	f, err := os.OpenFile(d.ballast, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -48,10 +47,10 @@ func (d *Disk) Fill() error {
 	return nil
 }
 
-// Free ends what Fill did.
+// Free removes what Fill wrote.
 func (d *Disk) Free() error { return os.Remove(d.ballast) }
 
-// Unmount says what still uses it, if something does.
+// Unmount fails if a process still uses the disk, and names it.
 func (d *Disk) Unmount() error {
 	if err := unix.Unmount(d.dir, 0); err != nil {
 		_ = unix.Unmount(d.dir, unix.MNT_DETACH)

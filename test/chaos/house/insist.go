@@ -11,14 +11,14 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
-// Bounds of how patient clients are: with one call, and with the servers.
+// The patience of clients: with one call, and with the servers.
 const (
-	CallWithin = 45 * time.Second
-	AskWithin  = 2 * time.Minute
+	CallWithin   = 45 * time.Second
+	InsistWithin = 2 * time.Minute
 )
 
-// Insist repeats what is safe to repeat until a server answers it, with what it refuses
-// it for. An error that has no cause is noted.
+// Insist repeats a call that is safe to repeat until a server answers. It returns the server's
+// refusal. It records errors that nothing explains.
 func (h *House) Insist(ctx context.Context, send func(context.Context) error) error {
 	began := time.Now()
 	for {
@@ -28,8 +28,8 @@ func (h *House) Insist(ctx context.Context, send func(context.Context) error) er
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
-		case time.Since(began) > AskWithin:
-			h.Ledger.Wrong(ledger.FalseErrors, 1, "no answer within %s: %v", AskWithin, err)
+		case time.Since(began) > InsistWithin:
+			h.Ledger.Wrong(ledger.FalseErrors, 1, "no answer within %s: %v", InsistWithin, err)
 			return err
 		case client.Passing(err) || h.Excused(began, err):
 			moment.Pause(ctx, 30*time.Millisecond)
@@ -39,12 +39,12 @@ func (h *House) Insist(ctx context.Context, send func(context.Context) error) er
 	}
 }
 
-// Excused reports whether an error is of a disk that was full.
+// Excused reports whether a full disk explains an error.
 func (h *House) Excused(since time.Time, err error) bool {
 	return CodeOf(err) == runtime.CodeStorageFull && h.Ledger.WasFull(since)
 }
 
-// CodeOf returns the code of a refusal; "" for what isn't one.
+// CodeOf returns the code of a refusal; "" for other errors.
 func CodeOf(err error) runtime.Code {
 	var refused *client.Error
 	if errors.As(err, &refused) {
@@ -53,7 +53,7 @@ func CodeOf(err error) runtime.Code {
 	return ""
 }
 
-// Refused notes an error that nothing explains, unless the run is over.
+// Refused records an error that nothing explains, unless the run is over.
 func (h *House) Refused(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		h.Ledger.Wrong(ledger.FalseErrors, 1, "%s: %v", what, err)

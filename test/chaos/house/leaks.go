@@ -8,8 +8,7 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
-// Leaks notes everything that is left of a house's runners, once its last
-// server has removed them.
+// Leaks records what is left of a house's runners after its last server has removed them.
 func (h *House) Leaks() {
 	all := h.Sandboxes()
 	for _, runner := range all.Runners() {
@@ -30,7 +29,7 @@ func (h *House) Leaks() {
 			h.Ledger.Wrong(ledger.LeakedProcesses, 1, "%s: %s", dir, what)
 		}
 	}
-	for sub, kept := range map[string]int{"runners": 0, "state": 0, "roots": 1} { // the last server's root is for the next to sweep
+	for sub, kept := range map[string]int{"runners": 0, "state": 0, "roots": 1} { // the next server removes the last one's root
 		left, _ := filepath.Glob(filepath.Join(h.data, "local", sub, "*"))
 		if len(left) > kept {
 			h.Ledger.Wrong(ledger.LeakedRest, int64(len(left)-kept), "%v", left)
@@ -44,8 +43,8 @@ func (h *House) Leaks() {
 	}
 }
 
-// belongs returns how a process belongs to a group or a data directory; "" if
-// it doesn't. A zombie is dead.
+// belongs says how a process belongs to a cgroup or a data directory; "" if it doesn't. A zombie
+// counts as dead.
 func belongs(dir, group, data string) string {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil || strings.Contains(string(stat), ") Z ") {
@@ -53,8 +52,8 @@ func belongs(dir, group, data string) string {
 	}
 	groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
 	for line := range strings.Lines(string(groups)) {
-		// A group is deleted once all in it are past their ends; the first process
-		// of a PID namespace isn't a zombie yet then.
+		// The kernel deletes a cgroup once all its processes have exited. The first process of a PID
+		// namespace may not be a zombie yet at that time.
 		if strings.Contains(line, "/"+group+"/") && !strings.HasSuffix(line, " (deleted)\n") {
 			return "in " + group
 		}

@@ -21,29 +21,29 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/ledger"
 )
 
-// Image is what containers on it run: nomadtest.Image.
+// Image is the image of containers on Nomad: nomadtest.Image.
 const Image = "rockpool-test:1"
 
-// nomadPrefix begins the names of all that the servers have on Nomad.
+// nomadPrefix is the prefix of all names of the servers on Nomad.
 const nomadPrefix = "chaos"
 
-// A Nomad is one of the run's own, whose parts can be killed and frozen, and
-// that is asked over its API for what an operator can do. One goroutine uses it.
+// A Nomad belongs to the run. Its parts can be killed and frozen, and its API does what an operator
+// can do. Only one goroutine uses it.
 type Nomad struct {
 	Driver  string // of the runners' tasks
 	program *exec.Cmd
 	orders  io.WriteCloser
 	answers *bufio.Scanner
 	address string
-	dir     string // has all of it
-	stopped bool   // it was told to end
+	dir     string // parent of all its directories
+	stopped bool   // it got the order to stop
 }
 
-// startNomad starts one, and returns when it takes jobs.
+// startNomad starts a Nomad and returns when it accepts jobs.
 func startNomad(ctx context.Context, program, driver string, clients int, progress io.Writer) (n *Nomad, err error) {
 	n = &Nomad{Driver: driver, program: exec.Command(program, "-control", "-drivers", driver, "-clients", strconv.Itoa(clients))}
 	n.program.Stderr = progress
-	n.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; it ends with its input, should we be killed
+	n.program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C doesn't reach it; it ends with its input, even if this process is killed
 	if n.orders, err = n.program.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func startNomad(ctx context.Context, program, driver string, clients int, progre
 	if err := n.program.Start(); err != nil {
 		return nil, fmt.Errorf("%w: make chaos CLUSTER=nomad builds it", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = n.program.Process.Signal(os.Interrupt) }) // it can take minutes to build
+	stop := context.AfterFunc(ctx, func() { _ = n.program.Process.Signal(os.Interrupt) }) // building it can take minutes
 	defer stop()
 	var where struct{ Address, Dir string }
 	if err := n.answer(&where); err != nil {
@@ -72,7 +72,7 @@ func (n *Nomad) answer(into any) error {
 	return json.Unmarshal(n.answers.Bytes(), into)
 }
 
-// Order has it do what nomadtest can, and waits until it has.
+// Order sends an order to the program (see test/nomadtest/cmd) and waits until it was carried out.
 func (n *Nomad) Order(what string) error {
 	if _, err := io.WriteString(n.orders, what+"\n"); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (n *Nomad) Order(what string) error {
 	return nil
 }
 
-// Close ends it, with all that it started.
+// Close stops Nomad and all that it started.
 func (n *Nomad) Close() error {
 	if n == nil || n.stopped {
 		return nil
@@ -100,14 +100,15 @@ func (n *Nomad) Close() error {
 	return nil
 }
 
-// flags are how a server uses it. Its lock lasts longer than Nomad is away.
+// flags are a server's flags for this Nomad. The lock's lifetime is longer than the faults of
+// Nomad.
 func (n *Nomad) flags(url string) []string {
 	return []string{"--cluster", "nomad", "--nomad-address", n.address, "--nomad-driver", n.Driver, "--nomad-prefix", nomadPrefix, "--nomad-node-images",
 		"--nomad-lock-ttl", "60", "--advertise-url", url}
 }
 
-// Ask asks its API.
-func (n *Nomad) Ask(ctx context.Context, method, path string, body, into any) error {
+// Call sends a request to Nomad's API.
+func (n *Nomad) Call(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	text, err := json.Marshal(body)
@@ -140,10 +141,10 @@ const jobPrefix = nomadPrefix + "-runner-"
 // JobOf returns the id of a runner's job.
 func JobOf(runner string) string { return jobPrefix + runner }
 
-// Runners returns whose jobs are there; none while Nomad doesn't answer.
+// Runners returns the runners that have jobs, or none while Nomad doesn't answer.
 func (n *Nomad) Runners() []string {
 	var jobs []struct{ ID string }
-	_ = n.Ask(context.Background(), http.MethodGet, "/v1/jobs?prefix="+jobPrefix, nil, &jobs)
+	_ = n.Call(context.Background(), http.MethodGet, "/v1/jobs?prefix="+jobPrefix, nil, &jobs)
 	var all []string
 	for _, job := range jobs {
 		all = append(all, strings.TrimPrefix(job.ID, jobPrefix))
@@ -152,13 +153,13 @@ func (n *Nomad) Runners() []string {
 	return all
 }
 
-// An allocation is one of Nomad's.
+// An allocation is Nomad's allocation of a job.
 type allocation struct{ ID, JobID, ClientStatus, DesiredStatus string }
 
-// Allocation returns where a runner runs; "" if nowhere.
+// Allocation returns the id of a runner's allocation; "" if it has none.
 func (n *Nomad) Allocation(ctx context.Context, runner string) string {
 	var all []allocation
-	_ = n.Ask(ctx, http.MethodGet, "/v1/job/"+JobOf(runner)+"/allocations", nil, &all)
+	_ = n.Call(ctx, http.MethodGet, "/v1/job/"+JobOf(runner)+"/allocations", nil, &all)
 	for _, a := range all {
 		if a.ClientStatus == "running" && a.DesiredStatus == "run" {
 			return a.ID
@@ -167,14 +168,13 @@ func (n *Nomad) Allocation(ctx context.Context, runner string) string {
 	return ""
 }
 
-// Leaks notes what is left of runners on Nomad, once the last server has removed
-// them.
+// Leaks records what is left of runners on Nomad after the last server has removed them.
 func (n *Nomad) Leaks(ctx context.Context, l *ledger.Ledger) error {
 	var allocations []allocation
 	var variables []struct{ Path string }
 	err := errors.Join(
-		n.Ask(ctx, http.MethodGet, "/v1/allocations", nil, &allocations),
-		n.Ask(ctx, http.MethodGet, "/v1/vars?prefix="+nomadPrefix+"/runners/", nil, &variables))
+		n.Call(ctx, http.MethodGet, "/v1/allocations", nil, &allocations),
+		n.Call(ctx, http.MethodGet, "/v1/vars?prefix="+nomadPrefix+"/runners/", nil, &variables))
 	for _, runner := range n.Runners() {
 		l.Wrong(ledger.LeakedJobs, 1, "job %s", JobOf(runner))
 	}
@@ -192,9 +192,8 @@ func (n *Nomad) Leaks(ctx context.Context, l *ledger.Ledger) error {
 	return err
 }
 
-// left returns the processes of tasks that don't end, by their directories below
-// /proc. A killed client leaves some behind that Nomad knows no more: their agents
-// find out within seconds.
+// left returns the processes of tasks that don't end, by their directories in /proc. A killed
+// client leaves tasks that Nomad no longer knows. Their agents notice that within seconds.
 func (n *Nomad) left(ctx context.Context, tasks []allocation) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -217,8 +216,7 @@ func (n *Nomad) left(ctx context.Context, tasks []allocation) map[string]string 
 	}
 }
 
-// belongs returns how a process belongs to a task; "" if it doesn't. A zombie is
-// dead.
+// belongs says how a process belongs to a task; "" if it doesn't. A zombie counts as dead.
 func (n *Nomad) belongs(dir string, tasks []allocation) string {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil || strings.Contains(string(stat), ") Z ") {
@@ -231,7 +229,7 @@ func (n *Nomad) belongs(dir string, tasks []allocation) string {
 			return fmt.Sprintf("in the group of %+v", a)
 		}
 	}
-	for _, link := range []string{"exe", "cwd", "root"} { // of what is in no group of Nomad's, as programs on raw_exec can be
+	for _, link := range []string{"exe", "cwd", "root"} { // for processes in none of Nomad's cgroups, as with raw_exec
 		if at, err := os.Readlink(filepath.Join(dir, link)); err == nil && strings.HasPrefix(at, filepath.Join(n.dir, "client", "alloc")+"/") {
 			return link + " " + at
 		}
@@ -239,7 +237,7 @@ func (n *Nomad) belongs(dir string, tasks []allocation) string {
 	return ""
 }
 
-// KeepLogs copies what Nomad logged to a directory that stays.
+// KeepLogs copies Nomad's logs to a directory that the run doesn't remove.
 func (n *Nomad) KeepLogs(dir string) error {
 	if n == nil {
 		return nil

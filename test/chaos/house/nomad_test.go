@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a task left is found, whichever program it runs.
+// TestLeftoversOfTasksAreFound, whichever program they run.
 func TestLeftoversOfTasksAreFound(t *testing.T) {
 	n := &Nomad{dir: t.TempDir()}
 	task := filepath.Join(n.dir, "client", "alloc", "a1", "runner")

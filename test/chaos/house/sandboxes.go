@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sandboxes are the groups of this run's runners, as the kernel has them.
+// Sandboxes are the cgroups of this run's runners, as the kernel lists them.
 type Sandboxes struct{ parent string }
 
 // Sandboxes returns those of the house.
 func (h *House) Sandboxes() Sandboxes { return Sandboxes{h.group} }
 
-// dirs are the directories of a group, in every tree: "" is the parent's.
+// dirs returns the directories of a cgroup in every hierarchy. "" is the parent.
 func (s Sandboxes) dirs(name string) []string {
-	one, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", s.parent, name)) // the pattern is fine
+	one, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", s.parent, name)) // the pattern is valid
 	two, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", s.parent, name))
 	return append(one, two...)
 }
 
-// Runners returns the ids of what has a group now.
+// Runners returns the ids of runners that have a cgroup now.
 func (s Sandboxes) Runners() []string {
 	var all []string
 	for _, dir := range s.dirs("*") {
@@ -37,7 +37,7 @@ func (s Sandboxes) Runners() []string {
 	return slices.Compact(all)
 }
 
-// processes returns what is in a runner's groups, and below.
+// processes returns the processes in and below a runner's cgroups.
 func (s Sandboxes) processes(runner string) []int {
 	var all []int
 	for _, dir := range s.dirs(runner) {
@@ -57,7 +57,7 @@ func (s Sandboxes) processes(runner string) []int {
 	return slices.Compact(all)
 }
 
-// Agent returns the first process of a runner's own pid namespace; 0: none.
+// Agent returns the first process of a runner's pid namespace; 0 if there is none.
 func (s Sandboxes) Agent(runner string) int {
 	for _, pid := range s.processes(runner) {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -74,7 +74,7 @@ func (s Sandboxes) Agent(runner string) int {
 
 func (s Sandboxes) kill(runner string, pid int) bool { return s.Send(runner, pid, unix.SIGKILL) }
 
-// Send signals a process of a runner's, and nothing that got its id meanwhile.
+// Send signals a process of a runner. A process that reused its id gets no signal.
 func (s Sandboxes) Send(runner string, pid int, signal unix.Signal) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -88,14 +88,13 @@ func (s Sandboxes) Send(runner string, pid int, signal unix.Signal) bool {
 	return unix.PidfdSendSignal(fd, signal, nil, 0) == nil
 }
 
-// KillAgent ends a runner's agent, and with it all of its pid namespace.
+// KillAgent kills a runner's agent, and so its whole pid namespace.
 func (s Sandboxes) KillAgent(runner string) bool {
 	pid := s.Agent(runner)
 	return pid != 0 && s.kill(runner, pid)
 }
 
-// Destroy ends all of a runner's processes and deletes its groups, as an
-// operator might who doesn't ask.
+// Destroy kills all of a runner's processes and deletes its cgroups, like a careless operator.
 func (s Sandboxes) Destroy(runner string) bool {
 	hit := false
 	for _, pid := range s.processes(runner) {
@@ -113,13 +112,13 @@ func (s Sandboxes) Destroy(runner string) bool {
 			return nil
 		})
 		for _, at := range slices.Backward(below) {
-			_ = unix.Rmdir(at) // what still dies keeps its own for a moment
+			_ = unix.Rmdir(at) // a dying process keeps its cgroup for a moment
 		}
 	}
 	return hit
 }
 
-// Helpers returns what the programs that make and remove sandboxes are at.
+// Helpers counts the programs that make and remove sandboxes now.
 func (h *House) Helpers() (creates, removes int) {
 	program := filepath.Join(h.data, "local", "bin", "rockpool-sandbox")
 	all, _ := filepath.Glob("/proc/[0-9]*/exe")

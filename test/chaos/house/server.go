@@ -1,6 +1,6 @@
-// Package house runs one server after the other, at one address and with one data
-// directory, and what they stand on: sandboxes, a disk, a Nomad. It can harm these,
-// counts what the servers say of themselves, and finds what they leave.
+// Package house runs servers in sequence, at one address and with one data directory. It provides
+// their sandboxes, disk and Nomad, and can harm these. It reads the servers' counters, and finds
+// leftovers.
 package house
 
 import (
@@ -24,33 +24,32 @@ import (
 	"github.com/rockpool/rockpool/test/postgrestest"
 )
 
-// A House is where one server after the other lives: always at the same address
-// and with the same data, so that clients only see that it doesn't answer for
-// a moment. One goroutine starts and ends servers; everything else may be
-// called at once.
+// A House has a sequence of servers with the same address and data. Clients only notice that the
+// address doesn't answer for a moment. One goroutine starts and stops servers; all other methods
+// are safe for concurrent use.
 type House struct {
 	*client.Client
-	Patient client.Sender // of what is safe to repeat, until a server answers
+	Patient client.Sender // retries calls that are safe to repeat until a server answers
 	Ledger  *ledger.Ledger
-	Nomad   *Nomad // that has the runners; nil: they are on this machine
-	Log     string // a file: of all servers
+	Nomad   *Nomad // has the runners; nil: they are on this machine
+	Log     string // path of the log of all servers
 
-	Database *postgrestest.Server // that several servers share; nil: there is one server
+	Database *postgrestest.Server // shared by several servers; nil: there is one server
 
 	program  string
 	address  string
 	url      string
 	data     string
-	seats    []*seat      // one, but for several servers
-	front    net.Listener // passes on to them; nil: there is one
-	group    string       // the cgroup below which its runners are
+	seats    []*seat      // one, unless there are several servers
+	front    net.Listener // forwards connections to the servers; nil: there is one server
+	group    string       // the cgroup above its runners'
 	args     []string
 	counters *usage
 	up       atomic.Bool // a server answers
 }
 
-// New returns a house without a server. It chooses an address that nobody else on this
-// machine binds to or connects from: of the loopback network, by this process's id.
+// New returns a house without a server. Its address is in the loopback network and derived from
+// this process's id, so that nothing else on this machine binds to it or connects from it.
 func New(ctx context.Context, program, dir string, l *ledger.Ledger) (*House, error) {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d", 100+pid>>16%100, pid>>8%256, pid%254+1)
@@ -64,15 +63,15 @@ func New(ctx context.Context, program, dir string, l *ledger.Ledger) (*House, er
 		Ledger: l, counters: newUsage(),
 	}
 	h.Patient = h.Around(h.Insist)
-	// What a runner is promised is reckoned from the machine's memory, as it is.
+	// The size of runners is computed from this machine's memory.
 	h.args = []string{"serve", "--end-with-stdin", "--config", os.DevNull,
 		"--cgroup-parent", h.group, "--memory-overcommit", "1", "--alert-timeout", "3", "--log-format", "json"}
 	h.seats = []*seat{{address: address, args: []string{"--listen", address, "--data", h.data}}}
 	return h, nil
 }
 
-// UseNomad has the runners on a Nomad that a program runs and that obeys
-// (test/nomadtest/cmd), of so many clients, with a driver.
+// UseNomad puts the runners on a Nomad with this many clients, with a driver. program runs that
+// Nomad and takes orders (test/nomadtest/cmd).
 func (h *House) UseNomad(ctx context.Context, program, driver string, clients int, progress io.Writer) (err error) {
 	if h.Nomad, err = startNomad(ctx, program, driver, clients, progress); err != nil {
 		return err
@@ -81,14 +80,14 @@ func (h *House) UseNomad(ctx context.Context, program, driver string, clients in
 	return nil
 }
 
-// A Server is one process of the house's.
+// A Server is one process of the house.
 type Server struct {
 	cmd   *exec.Cmd
-	Ended chan struct{} // closed once it has
-	Err   error         // of its end; read after ended
+	Ended chan struct{} // closed when it has ended
+	Err   error         // of its end; valid after Ended
 }
 
-// Start starts a server where none is, and doesn't wait for it.
+// Start starts a server in a free seat, and doesn't wait until it answers.
 func (h *House) Start(onStop string) (*Server, error) {
 	at := slices.IndexFunc(h.seats, (*seat).free)
 	if at < 0 {
@@ -99,32 +98,32 @@ func (h *House) Start(onStop string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = log.Close() }() // the server has its own
+	defer func() { _ = log.Close() }() // the server has its own copy
 	s := &Server{cmd: exec.Command(h.program, args...), Ended: make(chan struct{})}
 	s.cmd.Env = commandline.Environment("ROCKPOOL_", "NOMAD_")
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C doesn't reach it
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if _, err := s.cmd.StdinPipe(); err != nil { // it ends with it, should we be killed
+	if _, err := s.cmd.StdinPipe(); err != nil { // it ends with its input, even if this process is killed
 		return nil, err
 	}
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
 	h.seats[at].server = s
-	go func() { // until it ends, which every way out of a run waits for
+	go func() { // until the server ends; every end of a run waits for that
 		s.Err = s.cmd.Wait()
 		close(s.Ended)
 	}()
 	return s, nil
 }
 
-// startWithin is how long a server may take until it answers, at the worst.
+// startWithin is the longest time that a server may take to answer.
 const startWithin = 90 * time.Second
 
-// ErrEnded says that a server ended before it answered.
+// ErrEnded means that a server ended before it answered.
 var ErrEnded = errors.New("the server ended before it answered")
 
-// Answers waits until a server answers.
+// Answers waits until the server answers.
 func (h *House) Answers(ctx context.Context, s *Server) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("no answer within %s", startWithin))
 	defer cancel()
@@ -145,44 +144,44 @@ func (h *House) Answers(ctx context.Context, s *Server) error {
 	}
 }
 
-// Kill ends a server with SIGKILL, right now.
+// Kill kills the server with SIGKILL.
 func (h *House) Kill(s *Server) {
 	h.up.Store(false)
-	_ = s.cmd.Process.Kill() // it is ours until it was waited for
+	_ = s.cmd.Process.Kill() // the id can't be reused before Wait
 	<-s.Ended
 	h.counters.next()
 }
 
-// Stop asks a server to end, as an upgrade does.
+// Stop stops the server as an upgrade does.
 func (h *House) Stop(s *Server) {
-	const patience = 10 * time.Second // it takes 5 s at most
+	const patience = 10 * time.Second // the server takes 5 s at most
 	h.up.Store(false)
 	before := len(h.logged())
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
 	<-s.Ended
-	h.counters.told(lastTold(h.logged()[before:]))
+	h.counters.addLogged(loggedCounters(h.logged()[before:]))
 	h.counters.next()
-	if s.Err != nil && !s.deaf() {
-		h.Ledger.Wrong(ledger.UnaskedEnds, 1, "a server that was asked to end: %v: %s", s.Err, h.LastWords())
+	if s.Err != nil && !s.endedBySignal() {
+		h.Ledger.Wrong(ledger.UnaskedEnds, 1, "a stopped server ended with %v: %s", s.Err, h.LastWords())
 	}
 }
 
-// deaf reports whether a server was asked to end before it heard signals: the
-// kernel ended it then.
-func (s *Server) deaf() bool {
+// endedBySignal reports whether the server got the signal to stop before it handled signals, so that the
+// kernel ended it.
+func (s *Server) endedBySignal() bool {
 	status, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
 }
 
-// logged is what all servers have logged; nothing if that can't be read.
+// logged returns the log of all servers, or nothing if it is unreadable.
 func (h *House) logged() []byte {
 	text, _ := os.ReadFile(h.Log)
 	return text
 }
 
-// LastWords is the end of what all servers have logged.
+// LastWords returns the end of the log of all servers.
 func (h *House) LastWords() string {
 	text := h.logged()
 	return strings.TrimSpace(string(text[max(0, len(text)-600):]))

@@ -14,15 +14,14 @@ import (
 	"github.com/rockpool/rockpool/test/postgrestest"
 )
 
-// A seat is where one server after the other lives. Servers that live at the same time have
-// one each, and share a database.
+// A seat has a sequence of servers. Concurrent servers have a seat each, and share a database.
 type seat struct {
 	address string
 	args    []string
 	server  *Server // the last one; nil: none yet
 }
 
-// free reports whether a server may live there.
+// free reports whether a server may be started there.
 func (s *seat) free() bool {
 	if s.server == nil {
 		return true
@@ -35,8 +34,8 @@ func (s *seat) free() bool {
 	}
 }
 
-// UseSeveral has so many servers live at the same time, on the Nomad that is used, with a
-// PostgreSQL of their own. What comes to the house's address is passed on to one of them.
+// UseSeveral runs this many concurrent servers on the Nomad, with a PostgreSQL of the run. The
+// house's address forwards each connection to one of them.
 func (h *House) UseSeveral(ctx context.Context, servers int) (err error) {
 	if h.Database, err = postgrestest.New(ctx); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (h *House) UseSeveral(ctx context.Context, servers int) (err error) {
 	return nil
 }
 
-// Close ends what UseNomad and UseSeveral began.
+// Close ends what UseNomad and UseSeveral started.
 func (h *House) Close() error {
 	var errs []error
 	if h.front != nil {
@@ -86,7 +85,7 @@ func freeAddress(ctx context.Context, host string) (string, error) {
 	return free.Addr().String(), free.Close()
 }
 
-// passOn passes each connection on to the next server that takes it, as a load balancer does.
+// passOn forwards each connection to the next server that accepts it, like a load balancer.
 func (h *House) passOn() {
 	var next atomic.Uint64
 	for {
@@ -104,7 +103,7 @@ func (h *House) passOn() {
 				}
 				defer server.Close()
 				go func() {
-					_, _ = io.Copy(server, conn) // until one of them ends
+					_, _ = io.Copy(server, conn) // until one side ends
 					_ = server.(*net.TCPConn).CloseWrite()
 				}()
 				_, _ = io.Copy(conn, server)
@@ -114,7 +113,7 @@ func (h *House) passOn() {
 	}
 }
 
-// Living returns the servers that haven't ended.
+// Living returns the servers that run.
 func (h *House) Living() []*Server {
 	var all []*Server
 	for _, seat := range h.seats {
@@ -128,8 +127,8 @@ func (h *House) Living() []*Server {
 // Vacant returns how many servers may still be started.
 func (h *House) Vacant() int { return len(h.seats) - len(h.Living()) }
 
-// Watch asks the servers something small all the time until ctx ends, and returns the longest time
-// without an answer. It calls tell for each that is longer than a second.
+// Watch sends small requests to the servers continuously until ctx ends, and returns the longest
+// time without an answer. It calls tell for each such time above a second.
 func (h *House) Watch(ctx context.Context, tell func(format string, args ...any)) (longest time.Duration) {
 	last := time.Now()
 	for ctx.Err() == nil {

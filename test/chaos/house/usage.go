@@ -23,9 +23,8 @@ func Parts() []string {
 	return names
 }
 
-// counted are what a scheduler and its task runners count of themselves, by how
-// the report calls it. They are no judgement of what happened: they say
-// whether the run came by every part of them.
+// counted maps a report's names to metrics of a scheduler and its task runners. They don't judge
+// what happened. They show whether the run used every part.
 var counted = []struct{ name, metric string }{
 	{"refreshes", "rockpool_scheduler_refreshes_total"},
 	{"nacks", "rockpool_scheduler_nacks_total"},
@@ -36,18 +35,18 @@ var counted = []struct{ name, metric string }{
 	{"restores", "rockpool_task_restores_total"},
 }
 
-// A usage adds up the counters of one server after the other, each of which
-// begins at 0. Its methods may be called at once.
+// A usage adds up the counters of a sequence of servers. Each server's counters begin at 0. Its
+// methods are safe for concurrent use.
 type usage struct {
-	mu      sync.Mutex       // guards what follows
+	mu      sync.Mutex       // guards the fields below
 	before  map[string]int64 // of servers that have ended
-	current map[string]int64 // of the one that runs, as it said last
+	current map[string]int64 // of the current server, as last scraped
 	server  int
 }
 
 func newUsage() *usage { return &usage{before: map[string]int64{}, current: map[string]int64{}} }
 
-// next begins a server.
+// next begins the counters of a new server.
 func (u *usage) next() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -58,7 +57,7 @@ func (u *usage) next() {
 	u.server++
 }
 
-// saw takes what a server said, unless it has ended meanwhile.
+// saw records the counters of a scrape, unless that server has ended meanwhile.
 func (u *usage) saw(server int, counters map[string]int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -67,9 +66,9 @@ func (u *usage) saw(server int, counters map[string]int64) {
 	}
 }
 
-// told takes what a server logged at its end, by the names of the report: what
-// it gave back then could not be asked for any more.
-func (u *usage) told(last map[string]int64) {
+// addLogged records the last counters of a server from its log, by the report's names: after the last
+// scrape it counted more.
+func (u *usage) addLogged(last map[string]int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, part := range counted {
@@ -79,8 +78,8 @@ func (u *usage) told(last map[string]int64) {
 	}
 }
 
-// lastTold finds, in what a server logged, what its scheduler counted.
-func lastTold(log []byte) map[string]int64 {
+// loggedCounters finds the last counters of a scheduler in its server's log.
+func loggedCounters(log []byte) map[string]int64 {
 	all := map[string]int64{}
 	for line := range bytes.Lines(log) {
 		var entry struct{ Msg string }
@@ -105,7 +104,7 @@ func (u *usage) now() int {
 	return u.server
 }
 
-// sum returns all that was counted.
+// sum returns the totals.
 func (u *usage) sum() map[string]int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -116,10 +115,10 @@ func (u *usage) sum() map[string]int64 {
 	return all
 }
 
-// Used returns how often each of Parts was used, by all servers.
+// Used returns how often all servers used each of Parts.
 func (h *House) Used() map[string]int64 { return h.counters.sum() }
 
-// Scrape asks for the counters, ten times in a second, until ctx ends.
+// Scrape reads the counters ten times per second, until ctx ends.
 func (h *House) Scrape(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -132,7 +131,7 @@ func (h *House) Scrape(ctx context.Context) {
 	}
 }
 
-// Look asks for the counters once, if somebody answers.
+// Look reads the counters once, if a server answers.
 func (h *House) Look(ctx context.Context) {
 	if !h.up.Load() {
 		return
@@ -154,8 +153,7 @@ func (h *House) Look(ctx context.Context) {
 	}
 }
 
-// readCounters reads Prometheus's text format, and adds up what differs in
-// its labels only.
+// readCounters reads Prometheus's text format, and sums counters that differ only in labels.
 func readCounters(from io.Reader) (map[string]int64, error) {
 	counters := map[string]int64{}
 	for lines := bufio.NewScanner(from); ; {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCountersOfOneServerAfterTheOther(t *testing.T) {
+func TestCountersAddUpOverServers(t *testing.T) {
 	text := `# HELP rockpool_scheduler_nacks_total Given back.
 # TYPE rockpool_scheduler_nacks_total counter
 rockpool_scheduler_nacks_total 2
@@ -23,7 +23,7 @@ rockpool_scheduler_queue{state="ready"} 100
 	u.next()
 	u.saw(0, counters) // comes too late
 	u.saw(1, map[string]int64{"rockpool_task_restarts_total": 10})
-	u.told(lastTold([]byte("no JSON\n" + `{"msg":"the scheduler has begun","nacks":50}` + "\n" + `{"msg":"the scheduler has ended","nacks":5,"refreshes":0}` + "\n")))
+	u.addLogged(loggedCounters([]byte("no JSON\n" + `{"msg":"the scheduler has begun","nacks":50}` + "\n" + `{"msg":"the scheduler has ended","nacks":5,"refreshes":0}` + "\n")))
 	sum := u.sum()
 	if sum["restarts"] != 17 || sum["nacks"] != 7 || sum["refreshes"] != 0 {
 		t.Errorf("%v", sum)

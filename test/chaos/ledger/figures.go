@@ -2,7 +2,7 @@ package ledger
 
 import "github.com/rockpool/rockpool/test/chaos/moment"
 
-// The figures of a report, by their names in it.
+// The figures of a report, with their names in it.
 const (
 	Kills           = "kills of the server"
 	KillsRemoving   = "kills while a sandbox was removed"
@@ -56,7 +56,7 @@ const (
 	Unfinished      = "never finished"
 )
 
-// MustBeNone are the figures that have to be 0.
+// MustBeNone are the figures that must be 0.
 var MustBeNone = []string{
 	bytesSilent, bytesRepeated, bytesForeign, bytesCauseless, DoubleClaims, ReusedRunners, LostClaims, LostExecutions,
 	MadeUp, ChangedOutcomes, startedTwice, HalfFiles, FalseErrors, UnaskedEnds, Unfinished,

@@ -1,6 +1,6 @@
-// Package ledger has what a run knows by itself, not by what a server says: its
-// programs and what they print, who holds which runner, what was harmed and when. It
-// judges what the servers say, and counts.
+// Package ledger records what a run knows independently of the servers: its programs and what they
+// print, the holder of each runner, what was harmed and when. It judges the servers' answers by
+// that, and counts.
 package ledger
 
 import (
@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// A Ledger has what the run knows by itself: who holds what, what was harmed
-// and when, what was printed, what was uploaded. It judges what the servers say
-// by that, and counts. Its methods may be called at once.
+// A Ledger records what the run knows independently of the servers: holders, faults and their
+// times, output and uploads. It judges the servers' answers by that, and counts. Its methods are
+// safe for concurrent use.
 type Ledger struct {
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	counts   map[string]int64
 	wrongs   []Wrong
-	holders  map[string]string    // by runner: the key of the one claim that has it, or had
+	holders  map[string]string    // by runner: the key of the only claim that has or had it
 	runners  map[string]string    // by key
-	harmed   map[string]time.Time // by runner: since when its agent may be dead by our hand
-	released map[string]bool      // by runner: its holder let it go
-	claims   map[string]time.Time // by runner: when it was first given to somebody
-	full     []span               // when the disk was full
-	drains   []span               // when all that ran was to go
+	harmed   map[string]time.Time // by runner: since when its agent may have been killed
+	released map[string]bool      // by runner: its holder released it
+	claims   map[string]time.Time // by runner: when it was first claimed
+	full     []span               // times of a full disk
+	drains   []span               // times of drains that stop all runners
 	runs     map[string]*Run      // by key
 }
 
@@ -34,9 +34,9 @@ type Wrong struct {
 	At     time.Time `json:"at"`
 }
 
-type span struct{ from, to time.Time } // to zero: it still is
+type span struct{ from, to time.Time } // zero to: not over
 
-// New returns an empty one.
+// New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{
 		counts: map[string]int64{}, holders: map[string]string{}, runners: map[string]string{},
@@ -51,7 +51,7 @@ func (l *Ledger) Count(name string, n int64) {
 	l.counts[name] += n
 }
 
-// Wrong notes what must not happen, so many times.
+// Wrong records that something that must not happen did, n times.
 func (l *Ledger) Wrong(name string, n int64, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *Ledger) note(name string, n int64, format string, args ...any) {
 	l.wrongs = append(l.wrongs, Wrong{name, fmt.Sprintf(format, args...), time.Now()})
 }
 
-// Figures returns what was counted.
+// Figures returns all counts and wrongs.
 func (l *Ledger) Figures() (map[string]int64, []Wrong) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +81,9 @@ func (l *Ledger) Claimed(key, runner string) {
 	before, again := l.runners[key]
 	switch holder, held := l.holders[runner]; {
 	case again && before != runner:
-		l.note(DoubleClaims, 1, "claim %s got runner %s, and before it %s", key, runner, before)
+		l.note(DoubleClaims, 1, "claim %s got runner %s, but had got %s before", key, runner, before)
 	case held && holder != key:
-		l.note(DoubleClaims, 1, "runner %s was given to claim %s, and before to %s", runner, key, holder)
+		l.note(DoubleClaims, 1, "runner %s belongs to claim %s, but belonged to %s before", runner, key, holder)
 	case !again:
 		l.counts[Claims]++
 	}
@@ -93,8 +93,8 @@ func (l *Ledger) Claimed(key, runner string) {
 	}
 }
 
-// Harm notes, before it is done, that a runner's agent is killed. Undo is for
-// when that hit nothing.
+// Harm records that a runner's agent is about to be killed. The caller calls undo if that hit
+// nothing.
 func (l *Ledger) Harm(runner string) (undo func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,19 +109,19 @@ func (l *Ledger) Harm(runner string) (undo func()) {
 	}
 }
 
-// Release notes, before it is asked for, that a holder lets its runner go.
+// Release records that a holder is about to release its runner.
 func (l *Ledger) Release(runner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.released[runner] = true
 }
 
-// Gone judges that a server said of a runner that it isn't there.
+// Gone judges a server's answer that a runner doesn't exist.
 func (l *Ledger) Gone(runner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.hurt(runner) && !l.released[runner] {
-		l.note(LostClaims, 1, "runner %s of claim %s is gone, though nobody ended it", runner, l.holders[runner])
+		l.note(LostClaims, 1, "runner %s of claim %s is gone, but nothing ended it", runner, l.holders[runner])
 	}
 }
 
@@ -137,21 +137,21 @@ func (l *Ledger) HarmedSince(at time.Time) bool {
 	return slices.ContainsFunc(l.drains, func(s span) bool { return s.lasts(drainGrace, at) })
 }
 
-// WasHarmed reports whether a runner was harmed, by itself or with all others.
+// WasHarmed reports whether a runner was harmed, alone or by a drain.
 func (l *Ledger) WasHarmed(runner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hurt(runner)
 }
 
-// hurt reports whether a runner was harmed, by itself or with all others.
+// hurt is WasHarmed with the mutex held.
 func (l *Ledger) hurt(runner string) bool {
 	_, harmed := l.harmed[runner]
 	since, held := l.claims[runner]
 	return harmed || held && slices.ContainsFunc(l.drains, func(s span) bool { return s.lasts(drainGrace, since) })
 }
 
-// Drain notes that all that runs is to go from now on, until over.
+// Drain records that all runners may be stopped, from now until over is called.
 func (l *Ledger) Drain() (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *Ledger) Drain() (over func()) {
 	}
 }
 
-// Held returns the runners that somebody holds and that weren't harmed.
+// Held returns the claimed runners that weren't harmed.
 func (l *Ledger) Held() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *Ledger) Held() []string {
 	return all
 }
 
-// WasClaimed reports whether a runner was given to somebody.
+// WasClaimed reports whether a runner was claimed.
 func (l *Ledger) WasClaimed(runner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,28 +186,28 @@ func (l *Ledger) WasClaimed(runner string) bool {
 	return held
 }
 
-// FillDisk notes that the disk is full from now on.
+// FillDisk records that the disk is full from now on.
 func (l *Ledger) FillDisk() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.full = append(l.full, span{from: time.Now()})
 }
 
-// FreeDisk notes that it no longer is.
+// FreeDisk records that the disk is no longer full.
 func (l *Ledger) FreeDisk() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.full[len(l.full)-1].to = time.Now()
 }
 
-// How long an answer may be on its way that tells of a full disk; and how long
-// after a drain runners may be given away that it stopped.
+// The time that an answer about a full disk may take to arrive; and the time after a drain in which
+// a runner that it stopped may still be claimed.
 const (
 	diskGrace  = 3 * time.Second
 	drainGrace = 3 * time.Second
 )
 
-// WasFull reports whether the disk was full at some time from a time until now.
+// WasFull reports whether the disk was full at some time since a time.
 func (l *Ledger) WasFull(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

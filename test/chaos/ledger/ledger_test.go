@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// wants fails the test unless just these figures of what must not happen are
-// above 0.
+// wants fails the test unless exactly these figures of MustBeNone are above 0.
 func wants(t *testing.T, l *Ledger, figures ...string) {
 	t.Helper()
 	counts, wrongs := l.Figures()
@@ -138,7 +137,7 @@ func TestBytesAreJudged(t *testing.T) {
 	for name, test := range map[string]struct {
 		outcome string
 		text    string
-		lost    int64 // said to be
+		lost    int64 // reported as lost
 		before  func(l *Ledger)
 		wrong   []string
 	}{
@@ -176,9 +175,9 @@ func TestBytesAreJudged(t *testing.T) {
 	}
 }
 
-// TestReadersGetAsMuch: where an outcome doesn't tell how much was printed, each
-// reader's output is held against that of the first.
-func TestReadersGetAsMuch(t *testing.T) {
+// TestReadersGetTheSameAmount: if an outcome doesn't say how much was printed, each reader's output
+// is compared with the first reader's.
+func TestReadersGetTheSameAmount(t *testing.T) {
 	for name, test := range map[string]struct {
 		text     string
 		declared int64
@@ -189,7 +188,7 @@ func TestReadersGetAsMuch(t *testing.T) {
 		"nothing came":                 {"", 0, []string{bytesSilent}},
 		"its end was lost, as is said": {printed(0, 48), 32, nil},
 		"some of it, as is said":       {printed(0, 16) + printed(48, 80), 32, nil},
-		"more came":                    {printed(0, 96), 0, []string{bytesSilent}}, // that the first was not told
+		"more came":                    {printed(0, 96), 0, []string{bytesSilent}}, // the first reader got no report about them
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New()
@@ -241,9 +240,9 @@ func TestFullDiskExcusesForAWhile(t *testing.T) {
 	})
 }
 
-// TestDrainsExcuseWhatTheyHit: whoever had a runner before the end of a drain, and
-// nobody who gets one well after it.
-func TestDrainsExcuseWhatTheyHit(t *testing.T) {
+// TestDrainsExcuseOnlyRunnersOfTheirTime: a drain excuses the loss of runners that were claimed
+// before its end, but not of those claimed well after it.
+func TestDrainsExcuseOnlyRunnersOfTheirTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, during, after time.Duration // the claim's time: before the drain, since its end
 		wrong                 []string
@@ -281,6 +280,6 @@ func TestDrainsExcuseWhatTheyHit(t *testing.T) {
 	}
 	l := New()
 	l.Drain()
-	l.Gone("r") // that nobody was told of
+	l.Gone("r") // no holder knew it
 	wants(t, l, LostClaims)
 }

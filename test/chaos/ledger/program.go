@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// A Program prints numbered records of 16 bytes in blocks, every fourth block on
-// its standard error, so that its output says of each byte where it belongs,
-// and ends in a way that only it could have chosen.
+// A Program prints numbered records of 16 bytes in blocks, every fourth block on stderr. So each
+// byte of its output says where it belongs. The program ends in a way that only it could have
+// chosen.
 type Program struct {
-	Key    string // unlike every other program's
-	blocks int    // endless: it doesn't end by itself
-	each   int    // records of a block
+	Key    string // unique among programs
+	blocks int    // endless: it never exits
+	each   int    // records per block
 	pause  time.Duration
-	Ends   Ending // by itself; of an endless one: how it is ended
-	code   int    // with endsItself, 1 to 98: never what a made-up success says
+	Ends   Ending // how it ends
+	code   int    // with endsItself, 1 to 98: a made-up success would be 0
 }
 
-// An Ending is how a program comes to its end.
+// An Ending is how a program ends.
 type Ending int
 
 // The endings.
 const (
 	endsItself   Ending = iota // it exits with its code
 	endsBySignal               // it kills itself
-	endsByLimit                // its time limit does
+	endsByLimit                // its time limit ends it
 	EndsByCancel               // its client cancels it
 	EndsByLeave                // its client releases the runner
 	endings
@@ -36,18 +36,18 @@ func (e Ending) String() string {
 	return [...]string{"an exit", "a signal of its own", "its time limit", "a cancellation", "a release"}[e]
 }
 
-// alreadyRan is what a program exits with that was started a second time.
+// alreadyRan is the exit code of a program that was started a second time.
 const alreadyRan = 99
 
 const (
 	recordBytes = 16
 	endless     = 1 << 30
-	timeLimit   = 2 // seconds, of a program that ends by it
+	timeLimit   = 2 // seconds, of a program that its limit ends
 )
 
-// script prints records until there are enough of them. The directory shows that
-// it was started: nobody else makes one of this name. The shell's own words
-// ("Terminated", of a child that it waits for) go nowhere.
+// script prints records until there are enough. It makes a directory with a unique name, which
+// proves that it was started. The shell's own messages ("Terminated", for a child that it waits
+// for) are discarded.
 const script = `exec 3>&2 2>/dev/null
 mkdir "/workspace/ran-$1" || exit 99
 i=0
@@ -66,7 +66,7 @@ exit $5`
 // NewProgram chooses a program that takes some seconds.
 func NewProgram(random *rand.Rand, key string) Program {
 	p := Program{Key: key, each: 1 + random.IntN(400), Ends: Ending(random.IntN(int(endings))), code: 1 + random.IntN(alreadyRan-1)}
-	if random.IntN(2) == 0 { // the most usual one
+	if random.IntN(2) == 0 { // half of them
 		p.Ends = endsItself
 	}
 	p.pause = time.Duration(20+random.IntN(180)) * time.Millisecond
@@ -77,7 +77,7 @@ func NewProgram(random *rand.Rand, key string) Program {
 	return p
 }
 
-// Command is the program as it is started.
+// Command returns the program's command.
 func (p Program) Command() []string {
 	code := p.code
 	if p.Ends == endsBySignal {
@@ -87,7 +87,7 @@ func (p Program) Command() []string {
 		strconv.FormatFloat(p.pause.Seconds(), 'f', 3, 64), strconv.Itoa(code)}
 }
 
-// Limit is the time limit that it is started with, in seconds; nil: its environment's.
+// Limit returns the program's time limit in seconds; nil: the environment's.
 func (p Program) Limit() *int {
 	switch {
 	case p.Ends == endsByLimit:
@@ -99,14 +99,13 @@ func (p Program) Limit() *int {
 	}
 }
 
-// total is how much an execution that ended by itself has printed, on each
-// stream.
+// total returns how many bytes an execution that exited has printed on each stream.
 func (p Program) total() [streams]int64 {
 	errs := p.blocks / 4
 	return [streams]int64{int64(p.blocks-errs) * int64(p.each) * recordBytes, int64(errs) * int64(p.each) * recordBytes}
 }
 
-// least is how long it takes to end by itself, at least.
+// least returns the shortest time until it exits.
 func (p Program) least() time.Duration { return time.Duration(p.blocks) * p.pause }
 
 // record returns the bytes of one record.

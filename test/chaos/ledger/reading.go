@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// A Reading judges what one reader gets of one program's output, from what the
-// program must have printed alone. It is a value: a copy is the reading at that
-// point, to go on from when a reader goes back there.
+// A Reading judges the output that one reader gets of one program. It compares the output only with
+// what the program must have printed. It is a value: a reader that goes back to an earlier cursor
+// continues with its copy from there.
 type Reading struct {
 	at       [streams]int64 // the next byte of each stream
 	torn     [streams]string
-	declared int64 // bytes that the server said were lost and that weren't missed yet
+	declared int64 // bytes that the server reported as lost and that aren't missed yet
 
-	// What was found out.
+	// The results.
 	silent, repeated, foreign int64
-	explained                 int64 // bytes that were missed, as the server had said
+	explained                 int64 // missed bytes that the server had reported as lost
 }
 
 // Take reads the next piece of a stream.
@@ -30,7 +30,7 @@ func (r *Reading) Take(stream int, piece []byte) {
 		}
 		skip, number, ok := nextRecord(stream, text)
 		switch {
-		case !ok && len(text) < 2*recordBytes: // where it belongs is in the next piece
+		case !ok && len(text) < 2*recordBytes: // the next piece says where it belongs
 			r.torn[stream] = text
 			return
 		case !ok:
@@ -38,7 +38,7 @@ func (r *Reading) Take(stream int, piece []byte) {
 			return
 		}
 		r.jump(stream, number*recordBytes-int64(skip))
-		if n = r.match(stream, text[:skip]); n < skip { // what is before that record isn't what was printed there
+		if n = r.match(stream, text[:skip]); n < skip { // the bytes before that record aren't those printed there
 			r.foreign += int64(skip - n)
 			r.at[stream] = number * recordBytes
 		}
@@ -46,17 +46,16 @@ func (r *Reading) Take(stream int, piece []byte) {
 	}
 }
 
-// Lost takes bytes that the server says were lost.
+// Lost records bytes that the server reports as lost.
 func (r *Reading) Lost(bytes int64) { r.declared += bytes }
 
-// BackTo returns an earlier reading, to go on from there. It forgets nothing that was
-// wrong since.
+// BackTo returns an earlier reading, to continue from there. It keeps the faults found since.
 func (r *Reading) BackTo(earlier Reading) Reading {
 	earlier.silent, earlier.repeated, earlier.foreign = r.silent, r.repeated, r.foreign
 	return earlier
 }
 
-// match returns how much of text is what comes next.
+// match returns how many bytes of text are the expected next ones.
 func (r *Reading) match(stream int, text string) int {
 	n := 0
 	for n < len(text) {
@@ -75,7 +74,7 @@ func (r *Reading) match(stream int, text string) int {
 	return n
 }
 
-// jump goes on from another byte than the one that was to come.
+// jump continues from another byte than the expected one.
 func (r *Reading) jump(stream int, to int64) {
 	if gap := to - r.at[stream]; gap < 0 {
 		r.repeated -= gap
@@ -85,7 +84,7 @@ func (r *Reading) jump(stream int, to int64) {
 	r.at[stream] = max(to, 0)
 }
 
-// missed takes bytes that didn't come: what was declared explains as many.
+// missed records bytes that didn't arrive. As many declared bytes explain them.
 func (r *Reading) missed(gap int64) {
 	known := min(gap, r.declared)
 	r.declared -= known
@@ -93,8 +92,8 @@ func (r *Reading) missed(gap int64) {
 	r.silent += gap - known
 }
 
-// end is the end of all output: of a program that ended by itself everything
-// must have come, or have been declared.
+// end judges the end of the output. If the program exited, every byte must have arrived or have
+// been declared lost.
 func (r *Reading) end(p Program, whole bool) {
 	for stream := range streams {
 		if whole {
@@ -109,7 +108,7 @@ func (r *Reading) end(p Program, whole bool) {
 	}
 }
 
-// came is how much of the program's output was verified.
+// came returns how many bytes were verified.
 func (r *Reading) came() int64 {
 	all := -r.explained - r.silent
 	for stream := range streams {
@@ -118,7 +117,7 @@ func (r *Reading) came() int64 {
 	return all
 }
 
-// extent is how many bytes there were, come or declared to be lost.
+// extent returns how many bytes there were: arrived or declared lost.
 func (r *Reading) extent() int64 {
 	all := r.declared - r.silent
 	for stream := range streams {
@@ -127,7 +126,7 @@ func (r *Reading) extent() int64 {
 	return all
 }
 
-// nextRecord finds the first whole record in text.
+// nextRecord finds the first complete record in text.
 func nextRecord(stream int, text string) (skip int, number int64, ok bool) {
 	for skip = 0; ; {
 		rest := text[skip:]
@@ -153,7 +152,7 @@ func parseRecord(stream int, text string) (int64, bool) {
 	return int64(number), err == nil
 }
 
-// StreamOf returns the stream of a name of the API.
+// StreamOf returns the index of the API's name of a stream.
 func StreamOf(name string) int {
 	if name == "STDERR" {
 		return stderr

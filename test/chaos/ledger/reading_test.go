@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// printed is what a program prints on its standard output, from a byte to
-// another.
+// printed returns what a program prints on its standard output, from one byte to another.
 func printed(from, to int64) string {
 	var b strings.Builder
 	for number := int64(0); number*recordBytes < to; number++ {
@@ -64,8 +63,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestReadingRandomly takes one span of bytes away, or repeats one, anywhere: the
-// judge counts just these, however the pieces come.
+// TestReadingRandomly removes or repeats one span of bytes anywhere. The judge counts exactly
+// these, in whatever pieces the output arrives.
 func TestReadingRandomly(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const records = 200
@@ -86,7 +85,7 @@ func TestReadingRandomly(t *testing.T) {
 		}
 		r.end(p, true)
 		n := int64(to - from)
-		if to > len(whole)-2*recordBytes { // no whole record follows that says where its bytes belong
+		if to > len(whole)-2*recordBytes { // no complete record follows that says where its bytes belong
 			if r.silent+r.repeated+r.foreign == 0 {
 				t.Fatalf("%d to %d, repeats %t: %+v", from, to, repeats, r)
 			}
@@ -121,9 +120,9 @@ func TestReadingOfTwoStreams(t *testing.T) {
 	}
 }
 
-// TestGoingBackForgetsNothing: what was wrong stays wrong when the reader goes back
-// to before that.
-func TestGoingBackForgetsNothing(t *testing.T) {
+// TestRereadingKeepsEarlierFaults: a fault stays in the report when the reader goes back to before
+// it.
+func TestRereadingKeepsEarlierFaults(t *testing.T) {
 	var r Reading
 	r.Take(stdout, []byte(printed(0, 48)))
 	before := r
@@ -136,8 +135,9 @@ func TestGoingBackForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestProgramsSayWhoTheyAre: none can be confused with a made-up success.
-func TestProgramsSayWhoTheyAre(t *testing.T) {
+// TestNewProgramCoversAllEndings, and keeps each field in its range. No exit code is 0, which a
+// made-up success would have.
+func TestNewProgramCoversAllEndings(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	kinds := map[Ending]int{}
 	for range 500 {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// A Run is one execution of a program, as far as its client knows it.
+// A Run is one execution of a program, as its client knows it.
 type Run struct {
 	Program
 	Runner    string
-	Asked     time.Time // when it was first asked for
-	cancelled bool      // it was asked to be, answered or not
+	Asked     time.Time // time of the first request
+	cancelled bool      // a cancel was sent, answered or not
 	ID        string    // "" until a start was answered
-	told      *Outcome  // the first that was told
-	read      *Reading  // of the reader that first came to the end
+	told      *Outcome  // the first outcome that a server reported
+	read      *Reading  // of the first reader that reached the end
 }
 
-// An Outcome is what a server says of an execution's end.
+// An Outcome is an execution's end as a server reports it.
 type Outcome struct {
 	Outcome     string
 	ExitCode    *int
@@ -40,7 +40,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("%s, %d bytes, at %s", text, o.OutputBytes, o.FinishedAt.Format(time.RFC3339Nano))
 }
 
-// Begin notes a run before it is asked for.
+// Begin records a run before its first request.
 func (l *Ledger) Begin(p Program, runner string) *Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,27 +58,27 @@ func (l *Ledger) Started(r *Run, id string) {
 		l.counts[Executions]++
 	case id:
 	default:
-		l.note(startedTwice, 1, "program %s is execution %s, and was %s", r.Key, id, r.ID)
+		l.note(startedTwice, 1, "program %s is execution %s, but was %s before", r.Key, id, r.ID)
 	}
 	r.ID = id
 }
 
-// Cancel notes, before it is asked for, that a run is to be cancelled.
+// Cancel records that a cancel is about to be sent.
 func (l *Ledger) Cancel(r *Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.cancelled = true
 }
 
-// Ended judges what a server says of a run's end: the first time whether it can
-// be, then whether it is still the same.
+// Ended judges an end that a server reports: the first time whether it is possible, then whether it
+// is still the same.
 func (l *Ledger) Ended(r *Run, o Outcome) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.told != nil {
 		if r.told.String() != o.String() {
-			l.note(ChangedOutcomes, 1, "program %s ended as %s, and before as %s", r.Key, o, *r.told)
+			l.note(ChangedOutcomes, 1, "program %s ended as %s, but as %s before", r.Key, o, *r.told)
 		}
 		return
 	}
@@ -88,7 +88,7 @@ func (l *Ledger) Ended(r *Run, o Outcome) {
 	}
 	l.counts["ended: "+o.Outcome]++
 	if o.Outcome == "EXITED" && o.ExitCode != nil && *o.ExitCode == alreadyRan {
-		l.note(startedTwice, 1, "program %s found that it had been started before", r.Key)
+		l.note(startedTwice, 1, "program %s was started a second time", r.Key)
 		return
 	}
 	if why := l.impossible(r, o, now); why != "" {
@@ -96,14 +96,14 @@ func (l *Ledger) Ended(r *Run, o Outcome) {
 	}
 }
 
-// impossible returns why a run can't have ended so; "" if it can.
+// impossible says why a run can't have ended so; "" if it can.
 func (l *Ledger) impossible(r *Run, o Outcome, now time.Time) string {
 	harmed := l.hurt(r.Runner)
 	switch o.Outcome {
 	case "EXITED", "SIGNALED":
 		switch {
 		case r.blocks == endless:
-			return "it doesn't end by itself"
+			return "it never exits"
 		case now.Sub(r.Asked) < r.least():
 			return fmt.Sprintf("it takes %s", r.least())
 		case o.Outcome == "EXITED" && (r.Ends != endsItself || o.ExitCode == nil || *o.ExitCode != r.code):
@@ -139,8 +139,7 @@ func (l *Ledger) impossible(r *Run, o Outcome, now time.Time) string {
 	return ""
 }
 
-// Judge takes over what a reader that came to the end found, the first time and
-// every other time.
+// Judge records what a reader found when it reached the end, each time.
 func (l *Ledger) Judge(r *Run, found Reading, by string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,11 +162,11 @@ func (l *Ledger) Judge(r *Run, found Reading, by string) {
 	if lost > 0 && !harmed && !l.fullSince(r.Asked) {
 		l.note(bytesCauseless, lost, "program %s, read by %s: %+v", r.Key, by, found)
 	}
-	if whole && found.declared > 0 { // of one that was ended nobody else knows how much it had printed
-		l.note(bytesCauseless, found.declared, "program %s, read by %s: said to be lost, though it came: %+v", r.Key, by, found)
+	if whole && found.declared > 0 { // only its readers know how much an ended program had printed
+		l.note(bytesCauseless, found.declared, "program %s, read by %s: reported as lost, but it arrived: %+v", r.Key, by, found)
 	}
-	if r.read != nil && !whole && found.extent() != r.read.extent() { // what it had printed nobody knows, but all who read it got as much
-		l.note(bytesSilent, max(found.extent()-r.read.extent(), r.read.extent()-found.extent()), "program %s, read by %s: %+v, and before: %+v", r.Key, by, found, *r.read)
+	if r.read != nil && !whole && found.extent() != r.read.extent() { // nobody knows how much it had printed, but all readers must get the same amount
+		l.note(bytesSilent, max(found.extent()-r.read.extent(), r.read.extent()-found.extent()), "program %s, read by %s: %+v, but %+v before", r.Key, by, found, *r.read)
 	}
 	if r.read == nil {
 		r.read = &found

@@ -1,5 +1,4 @@
-// Package moment says what clients are doing just now, so that a server can be killed
-// during it.
+// Package moment announces what clients are doing, so that a server can be killed while they do it.
 package moment
 
 import (
@@ -9,7 +8,7 @@ import (
 	"time"
 )
 
-// A Moment is something during which a server can be killed on purpose.
+// A Moment is an activity during which a server can be killed.
 type Moment int
 
 // The moments.
@@ -20,23 +19,22 @@ const (
 	Upload
 	Release
 	Change // of an environment, which makes and removes many runners
-	Making // of a sandbox: seen from outside, not told by a client
-	Count  // of the moments
+	Making // of a sandbox: seen from outside, not announced by a client
+	Count  // number of moments
 )
 
 func (m Moment) String() string {
 	return [...]string{"at any time", "during a claim", "during a start", "during an upload", "during a release", "during a change", "while a sandbox was made"}[m]
 }
 
-// A Timing tells when moments begin, and which last. Its methods may be called
-// at once.
+// A Timing announces when moments begin and end. Its methods are safe for concurrent use.
 type Timing struct {
 	began  [Count]chan struct{} // capacity 1
 	during [Count]atomic.Int64
-	last   [Count]atomic.Int64 // when one began, in nanoseconds since 1970
+	last   [Count]atomic.Int64 // when each began last, in nanoseconds since 1970
 }
 
-// NewTiming returns one of which nothing has begun.
+// NewTiming returns a Timing without moments.
 func NewTiming() *Timing {
 	t := &Timing{}
 	for m := range t.began {
@@ -45,7 +43,7 @@ func NewTiming() *Timing {
 	return t
 }
 
-// Begin tells that a moment begins; what it returns, that it is over.
+// Begin announces that a moment begins. The caller calls over at its end.
 func (t *Timing) Begin(m Moment) (over func()) {
 	t.during[m].Add(1)
 	t.last[m].Store(time.Now().UnixNano())
@@ -56,11 +54,10 @@ func (t *Timing) Begin(m Moment) (over func()) {
 	return func() { t.during[m].Add(-1) }
 }
 
-// Await waits until some time after the beginning of the next such moment, or
-// for so long as none comes in patience.
+// Await waits for the next such moment, then for a further time. It gives up after patience.
 func (t *Timing) Await(ctx context.Context, m Moment, after, patience time.Duration) {
 	select {
-	case <-t.began[m]: // one that is over
+	case <-t.began[m]: // an earlier one
 	default:
 	}
 	late := time.NewTimer(patience)
@@ -75,11 +72,10 @@ func (t *Timing) Await(ctx context.Context, m Moment, after, patience time.Durat
 	Pause(ctx, after)
 }
 
-// waits is after how long a claim isn't being marked any more, but waits for a
-// runner.
+// After this time a claim has been stored, and waits for a runner.
 const waits = 10 * time.Millisecond
 
-// Lasting returns which moments are going on.
+// Lasting returns the moments that have begun and aren't over.
 func (t *Timing) Lasting() []Moment {
 	var all []Moment
 	for m := range Count {
@@ -90,8 +86,8 @@ func (t *Timing) Lasting() []Moment {
 	return all
 }
 
-// Pause waits, and returns early when ctx ends. What is shorter than a timer is
-// late it spins away.
+// Pause waits, or returns early when ctx ends. It spins for times that are shorter than a timer's
+// inaccuracy.
 func Pause(ctx context.Context, d time.Duration) {
 	if d < 2*time.Millisecond {
 		for began := time.Now(); time.Since(began) < d; {

@@ -10,7 +10,7 @@ import (
 func TestMoments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewTiming()
-		m.Begin(Upload)() // one that is over isn't waited for
+		m.Begin(Upload)() // Await doesn't count one that is over
 		began := time.Now()
 		waited := make(chan time.Duration)
 		go func() {
@@ -24,7 +24,7 @@ func TestMoments(t *testing.T) {
 			t.Errorf("%v are going on", all)
 		}
 		if after := <-waited; after != time.Second+5*time.Millisecond {
-			t.Errorf("it came after %s", after)
+			t.Errorf("Await returned after %s", after)
 		}
 		<-time.After(waits)
 		if all := m.Lasting(); !slices.Equal(all, []Moment{Upload}) {
@@ -37,7 +37,7 @@ func TestMoments(t *testing.T) {
 		}
 		began = time.Now()
 		if m.Await(t.Context(), Release, 0, time.Second); time.Since(began) != time.Second {
-			t.Errorf("none came, after %s", time.Since(began))
+			t.Errorf("there was no moment, but Await returned only after %s", time.Since(began))
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package schedule makes of a seed which faults come, in which order, and after how
-// long.
+// Package schedule derives from a seed which faults strike, in which order and with which delays.
 package schedule
 
 import (
@@ -10,48 +9,48 @@ import (
 	"github.com/rockpool/rockpool/test/chaos/moment"
 )
 
-// A Fault is one blow, and everything about it that was chosen in advance.
+// A Fault is one fault, with all its random choices.
 type Fault struct {
 	Kind   Kind
 	Moment moment.Moment // of a kill
-	Wait   time.Duration // since the fault before
-	After  time.Duration // after the beginning of the moment; of a restore: after the server's start
-	Down   time.Duration // without a server
-	Choice uint64        // whom it hits
+	Wait   time.Duration // since the previous fault
+	After  time.Duration // after the moment's beginning; with a restore: after the server's start
+	Down   time.Duration // time without a server
+	Choice uint64        // selects the victim
 }
 
-// A Kind is what a fault does.
+// A Kind is the effect of a fault.
 type Kind int
 
 // The kinds.
 const (
 	KillServer   Kind = iota
-	KillRestore       // and the next server too, while it takes over
+	KillRestore       // and the next server too, while it adopts runners
 	StopServer        // as an upgrade does, under load
-	StopRestore       // kill the server, and ask the next one to end while it waits for a frozen agent
-	KillHeld          // the agent of a runner that somebody holds
-	KillIdle          // of one that nobody holds
+	StopRestore       // kill the server, and stop the next one while it waits for a frozen agent
+	KillHeld          // the agent of a claimed runner
+	KillIdle          // of an unclaimed one
 	KillStarting      // of one that is being made
-	DestroyHeld       // all processes and groups of a held runner
-	DestroyDown       // the same, while no server is there to see it
-	hereKinds         // of runners on this machine; below: not drawn there
+	DestroyHeld       // all processes and cgroups of a claimed runner
+	DestroyDown       // the same, while no server runs
+	hereKinds         // of runners on this machine; the kinds below aren't drawn there
 	FillDisk
-	StopAllocation // of a held runner, on Nomad
-	KillTask       // that is its agent
+	StopAllocation // of a claimed runner, on Nomad
+	KillTask       // the task that is its agent
 	KillIdleTask
 	RestartTask
 	StopJob
 	PurgeJob
 	PurgeIdle
-	PurgeDown // the jobs of a held and an idle runner, while no server is there to see it
+	PurgeDown // the jobs of a claimed and an idle runner, while no server runs
 	DrainNode
-	KillClient // Nomad's, on which the tasks are
-	KillNomad  // its server
+	KillClient // Nomad's client, which runs the tasks
+	KillNomad  // Nomad's server
 	FreezeClient
 	FreezeNomad
 	nomadKinds
-	KillDocker   // the daemon of both nodes, which ends all containers when it is back
-	KillDatabase // that several servers share
+	KillDocker   // the daemon of both nodes; all containers end when it restarts
+	KillDatabase // the database of several servers
 	FreezeDatabase
 )
 
@@ -99,7 +98,7 @@ func (f Fault) String() string {
 	}
 }
 
-// Part is the part of Nomad that a fault hits.
+// Part returns the part of Nomad that a fault hits.
 func (f Fault) Part() string {
 	if f.Kind == KillClient || f.Kind == FreezeClient {
 		return "Nomad's client"
@@ -107,8 +106,8 @@ func (f Fault) Part() string {
 	return "Nomad's server"
 }
 
-// A Schedule is what a seed makes of a run: the same faults in the same order,
-// with the same delays. What they meet is up to the machine.
+// A Schedule has the faults that a seed selects: the same faults in the same order, with the same
+// delays. Their effect depends on the machine.
 type Schedule struct {
 	random *rand.Rand
 	every  time.Duration
@@ -121,8 +120,8 @@ func New(seed uint64, every time.Duration, round []Fault) *Schedule {
 	return &Schedule{random: rand.New(rand.NewPCG(seed, 0)), every: every, round: round}
 }
 
-// Here are what happens in a round to a server whose runners are on this
-// machine: every kind of fault, and a kill at every moment.
+// Here returns a round for servers with runners on this machine: every kind of fault, and a kill at
+// every moment.
 func Here() []Fault {
 	var all []Fault
 	for m := range moment.Count {
@@ -134,11 +133,11 @@ func Here() []Fault {
 	return all
 }
 
-// OnNomad are what happens to one whose runners are on Nomad.
+// OnNomad returns a round for servers with runners on Nomad.
 func OnNomad() []Fault {
 	var all []Fault
 	for m := range moment.Count {
-		if m != moment.Making { // nobody sees when Nomad does
+		if m != moment.Making { // the making of a sandbox on Nomad is invisible
 			all = append(all, Fault{Kind: KillServer, Moment: m})
 		}
 	}
@@ -149,13 +148,13 @@ func OnNomad() []Fault {
 	return all
 }
 
-// Several are what happens to several servers that share a database, and have their runners on Nomad.
+// Several returns a round for several servers with a shared database and runners on Nomad.
 func Several() []Fault {
 	return append(OnNomad(), Fault{Kind: KillDocker}, Fault{Kind: KillDatabase}, Fault{Kind: FreezeDatabase})
 }
 
-// Next draws from a deck that has all of a round, and is shuffled anew when it
-// is used up.
+// Next draws a fault from a deck with all faults of a round. It shuffles the deck again when it is
+// used up.
 func (s *Schedule) Next() Fault {
 	if len(s.deck) == 0 {
 		s.deck = append(s.deck, s.round...)
@@ -170,14 +169,14 @@ func (s *Schedule) details(f Fault) Fault {
 	least, within := time.Duration(0), 40*time.Millisecond
 	switch {
 	case f.Kind == StopRestore:
-		least, within = 150*time.Millisecond, 300*time.Millisecond // it waits for 5 s
+		least, within = 150*time.Millisecond, 300*time.Millisecond // the server waits 5 s for the agent
 	case f.Kind == KillRestore: // a start takes about as long
 		within = 150 * time.Millisecond
-	case f.Kind == StopServer: // a line is short
+	case f.Kind == StopServer: // a log line is quickly written
 		within = 15 * time.Millisecond
 	case f.Moment == moment.Any || f.Moment == moment.Upload:
 		within = 150 * time.Millisecond
-	case f.Kind == KillServer: // what these begin takes little more
+	case f.Kind == KillServer: // their requests take little longer
 		within = 1500 * time.Microsecond
 	}
 	f.Wait = s.every/2 + time.Duration(s.random.Int64N(int64(s.every)))

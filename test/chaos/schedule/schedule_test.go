@@ -23,8 +23,7 @@ func TestSeedsReproduceSchedules(t *testing.T) {
 	}
 }
 
-// TestSchedulesHaveEverything: in every round there is every kind of fault, and a
-// kill at every moment.
+// TestSchedulesHaveEverything: every round has every kind of fault, and a kill at every moment.
 func TestSchedulesHaveEverything(t *testing.T) {
 	s := New(1, time.Second, Here())
 	const round = int(moment.Count) + int(hereKinds) - 1
@@ -51,14 +50,14 @@ func TestSchedulesHaveEverything(t *testing.T) {
 	}
 }
 
-// TestNomadHasEverything: in a round on Nomad, every fault of runners there
-// comes once, and none of what only this machine has.
-func TestNomadHasEverything(t *testing.T) {
+// TestNomadSchedulesHaveEverything: a round on Nomad has every fault of runners there once, and
+// none of those that only this machine has.
+func TestNomadSchedulesHaveEverything(t *testing.T) {
 	kinds := map[Kind]int{}
 	for _, f := range OnNomad() {
 		kinds[f.Kind]++
 		if f.Moment == moment.Making {
-			t.Errorf("nobody sees when: %s", f)
+			t.Errorf("its moment is invisible on Nomad: %s", f)
 		}
 		if f.String() == "" {
 			t.Errorf("%d has no name", f.Kind)

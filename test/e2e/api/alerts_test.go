@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EAlertsFire has each of the example alerts of one machine fire.
+// TestE2EAlertsFire makes each of the example alerts of one machine fire.
 func TestE2EAlertsFire(t *testing.T) {
 	need.Sandboxes(t)
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestE2EAlertsFire(t *testing.T) {
 	})
 }
 
-// serveBeside starts a server beside the one that tests share.
+// serveBeside starts a server in addition to the shared one.
 func serveBeside(t *testing.T, change func(*config.Config)) (bed.Bed, func()) {
 	t.Helper()
 	data := t.TempDir()
@@ -43,7 +43,7 @@ func serveBeside(t *testing.T, change func(*config.Config)) (bed.Bed, func()) {
 
 func unchanged(*config.Config) {}
 
-// withoutAHelper has a machine without the program that makes sandboxes.
+// withoutAHelper removes the program that makes sandboxes.
 func withoutAHelper(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := serveBeside(t, unchanged)
 	before = scraping.Scrape(t, b)
@@ -67,11 +67,11 @@ func withoutAHelper(t *testing.T) (before, after scraping.Scraping) {
 	return before, after
 }
 
-// withAMount has a runner whose directory is busy when it is removed.
+// withAMount makes a runner whose directory is busy when it is removed.
 func withAMount(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := serveBeside(t, unchanged)
 	b.Change(t, object{"id": "a", "poolSize": 0})
-	runner := b.ClaimLoosely(t, "a")
+	runner := b.ClaimUnreleased(t, "a")
 	before = scraping.Scrape(t, b)
 	at := filepath.Join(b.Data, "local", "runners", runner, "busy")
 	if err := os.Mkdir(at, 0o700); err != nil {
@@ -95,7 +95,7 @@ func withAMount(t *testing.T) (before, after scraping.Scraping) {
 	return before, after
 }
 
-// withABrokenRuntime has settings with a runtime that can't make a sandbox.
+// withABrokenRuntime selects a runtime that can't make a sandbox.
 func withABrokenRuntime(t *testing.T) (before, after scraping.Scraping) {
 	b, stop := serveBeside(t, unchanged)
 	before = scraping.Scrape(t, b)
@@ -104,8 +104,8 @@ func withABrokenRuntime(t *testing.T) (before, after scraping.Scraping) {
 	return before, scraping.Scrape(t, b)
 }
 
-// withAStuckScheduler is of figures that are made up: no evaluation fails three times
-// because of anything that can be done to a server.
+// withAStuckScheduler returns invented figures: no fault of a server makes an evaluation fail three
+// times.
 func withAStuckScheduler(t *testing.T) (before, after scraping.Scraping) {
 	var figures local.Stats
 	shown := httptest.NewServer(metrics.Handler(metrics.Sources{

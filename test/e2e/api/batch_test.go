@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
 }
 `
 
-// awaitBatch follows a batch to its end, and returns it with its cases in words.
+// awaitBatch follows a batch to its end, and returns it with a description of each case.
 func awaitBatch(t *testing.T, b bed.Bed, id string) (batch client.GetBatchBatch, words []string) {
 	t.Helper()
 	if err := b.Client.FollowBatch(t.Context(), id, nil, func(client.BatchEvent) error { return nil }); err != nil {
@@ -49,7 +49,7 @@ func awaitBatch(t *testing.T, b bed.Bed, id string) (batch client.GetBatchBatch,
 	return out.Batch, words
 }
 
-// TestE2EBatch: one build, and cases with limits, outcomes and output of their own.
+// TestE2EBatch compiles once and runs cases, each with limits, an outcome and output of its own.
 func TestE2EBatch(t *testing.T) {
 	b := bed.Open(t)
 	input := client.RunInput{
@@ -79,7 +79,7 @@ func TestE2EBatch(t *testing.T) {
 	}
 }
 
-// TestE2EFreshRunnersShareNothing: what a case leaves, the next one doesn't find.
+// TestE2EFreshRunnersShareNothing: a case doesn't find what an earlier one left.
 func TestE2EFreshRunnersShareNothing(t *testing.T) {
 	b := bed.Open(t)
 	for fresh, want := range map[bool]string{true: "PASSED EXITED 0 1\n", false: "PASSED EXITED 0 3\n"} {

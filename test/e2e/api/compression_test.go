@@ -13,8 +13,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestE2ENothingIsCompressed, also for a client that offers to take it: what a
-// program prints would wait in a compressor.
+// TestE2ENothingIsCompressed, also for a client that accepts it. A compressor would hold back what
+// a program prints.
 func TestE2ENothingIsCompressed(t *testing.T) {
 	b := bed.Open(t)
 	conn, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(b.Address, "http")+"/graphql",
@@ -45,7 +45,7 @@ func TestE2ENothingIsCompressed(t *testing.T) {
 		}
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("Accept", r.accept)
-		request.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // set by hand, nothing undoes it
+		request.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // Go doesn't decompress if the header is set explicitly
 		request.Close = true
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {

@@ -24,18 +24,17 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// An assault is a request that costs its sender little and could cost the server
-// much.
+// An assault is a request that costs its sender little and could cost the server much.
 type assault struct {
 	name   string
 	body   func() io.Reader
-	length int64  // that is told; 0: of the body, -1: none
-	code   string // that it is refused with
-	cut    bool   // it may be cut off while it is being sent, before its answer is read
-	form   bool   // multipart/form-data, which only POST has
+	length int64  // the request's Content-Length; 0: the body's, -1: none
+	code   string // the code of its refusal
+	cut    bool   // the server may cut it off while it is being sent, before its answer is read
+	form   bool   // multipart/form-data, which needs POST
 }
 
-// operation is the body of one with a query and variables, written as they are.
+// operation returns the body of an operation with a query and variables, without changing them.
 func operation(query, variables string) func() io.Reader {
 	text, _ := json.Marshal(query)
 	return plain(`{"query": ` + string(text) + `, "variables": ` + variables + `}`)
@@ -94,10 +93,9 @@ func (blank) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestE2EWrongDocumentsAreRefusedEarly asks a server of its own what it must not
-// try to answer, over every transport, and weighs it: all
-// of them, many at once too, take no more memory than a few requests of the
-// largest size.
+// TestE2EWrongDocumentsAreRefusedEarly sends a server of its own documents that it must refuse,
+// over every transport, and measures its memory. All of them, many of them concurrent, take no more
+// memory than a few requests of the largest size.
 func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
@@ -119,7 +117,7 @@ func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	}
 	one := mostMemory(t, p.Cmd.Process.Pid)
 	t.Logf("%d MiB before, at most %d MiB one after the other", before>>20, one>>20)
-	if one-before > 400<<20 { // what is garbage already counts too
+	if one-before > 400<<20 { // garbage counts too
 		t.Errorf("one after the other they took %d MiB", (one-before)>>20)
 	}
 	var all sync.WaitGroup
@@ -127,7 +125,7 @@ func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 		all.Go(func() {
 			code, err := overPOST(t.Context(), p.URL(), attack)
 			if attack.form && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
-				return // in this crowd it wasn't sent before the server, which had answered, closed
+				return // the server had answered and closed before this was sent
 			}
 			if err != nil || code != attack.code {
 				t.Errorf("%s, among others: %q, %v", attack.name, code, err)
@@ -138,7 +136,7 @@ func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	together := mostMemory(t, p.Cmd.Process.Pid)
 	t.Logf("at most %d MiB all at once", together>>20)
 	if together-before > 1200<<20 { // eight bodies of the largest size, each up to five times
-		t.Errorf("all at once they took %d MiB", (together-before)>>20)
+		t.Errorf("all concurrent assaults took %d MiB", (together-before)>>20)
 	}
 	p.Call(t, "{ version }", nil, nil)
 	p.End(t, syscall.SIGTERM, false)
@@ -147,7 +145,7 @@ func TestE2EWrongDocumentsAreRefusedEarly(t *testing.T) {
 	}
 }
 
-// mostMemory is the most that a process ever held, in bytes.
+// mostMemory returns the peak of a process's memory, in bytes.
 func mostMemory(t testing.TB, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -162,8 +160,8 @@ func mostMemory(t testing.TB, pid int) int64 {
 	return kilobytes << 10
 }
 
-// The code that an attack over one transport is answered with. An answer is
-// short, and comes before the deadline.
+// The next functions return the code of the answer to an assault over one transport. An answer must
+// be short, and come before the deadline.
 func overPOST(ctx context.Context, url string, a assault) (string, error) {
 	text, err := post(ctx, url, a, "application/json")
 	if err != nil {
@@ -223,8 +221,8 @@ func refusalCode(text []byte) (string, error) {
 	return string(answer.Errors[0].Extensions.Code), nil
 }
 
-// overWebSocket subscribes. What isn't an operation at all closes the
-// connection, with a code of the protocol in place of ours.
+// overWebSocket subscribes. A message that isn't an operation closes the connection, with a code of
+// the protocol instead of an error code.
 func overWebSocket(ctx context.Context, url string, a assault) (string, error) {
 	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
@@ -242,7 +240,7 @@ func overWebSocket(ctx context.Context, url string, a assault) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The server may close while this still writes; then reading tells why.
+	// The server may close while this still writes; the read then returns why.
 	_, _ = io.Copy(w, io.MultiReader(strings.NewReader(`{"id": "1", "type": "subscribe", "payload": `), a.body(), strings.NewReader("}")))
 	_ = w.Close()
 	var f client.Frame

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ERangesOfFiles reads parts of a file that doesn't change any more.
+// TestE2ERangesOfFiles downloads parts of a file that no longer changes.
 func TestE2ERangesOfFiles(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -24,7 +24,7 @@ func TestE2ERangesOfFiles(t *testing.T) {
 	whole := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(whole)
 	b.UploadFile(t, runner, "data.bin", size, bytes.NewReader(whole))
-	b.Shell(t, runner, "cp data.bin fresh; touch -d '1 hour' fresh") // so that it is too new, whenever the server looks
+	b.Shell(t, runner, "cp data.bin fresh; touch -d '1 hour' fresh") // too new at any time of the request
 	response, _, _ := b.Get(t, "HEAD", *locate(t, b, runner, "fresh"))
 	if tag := response.Header.Get("ETag"); !strings.HasPrefix(tag, "W/") {
 		t.Errorf("the tag of a file that was just written is %q: a change within the clock's step keeps it", tag)
@@ -85,8 +85,8 @@ func TestE2ERangesOfFiles(t *testing.T) {
 	}
 }
 
-// TestE2ENamesOfDownloads: any name that a file can have is listed, leads to it,
-// and is what a browser is told.
+// TestE2ENamesOfDownloads: every name that a file can have is listed, can be downloaded, and is
+// sent to a browser.
 func TestE2ENamesOfDownloads(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -137,7 +137,7 @@ func TestE2ENamesOfDownloads(t *testing.T) {
 	}
 }
 
-// pythonBytes writes names as a list of Python's.
+// pythonBytes writes names as a list in Python.
 func pythonBytes(names []string) string {
 	var list strings.Builder
 	for _, name := range names {
@@ -150,8 +150,8 @@ func pythonBytes(names []string) string {
 	return "[" + list.String() + "]"
 }
 
-// TestE2EThousandsOfFilesArePaged: pages hold each of 5,000 odd names once,
-// also those that look the same when they are shown.
+// TestE2EThousandsOfFilesArePaged: pages hold each of more than 5,000 names once, even names that
+// look the same when shown.
 func TestE2EThousandsOfFilesArePaged(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -204,13 +204,13 @@ for i in range(5000):
 	}
 	for path, times := range seen {
 		if times != 1 {
-			t.Errorf("%s came %d times", path, times)
+			t.Errorf("%s was listed %d times", path, times)
 		}
 	}
 }
 
-// TestE2EOutputsAreExact downloads what a program printed: every byte, one
-// stream or both in order, in parts, and while it runs.
+// TestE2EOutputsAreExact downloads a program's output and compares every byte: of one stream, of
+// both in order, of ranges, and while the program runs.
 func TestE2EOutputsAreExact(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -255,7 +255,7 @@ for i in range(200):
 		t.Errorf("a stream that isn't one: %s %s", response.Status, body)
 	}
 
-	// Of a program that runs it is what is there, and a later range goes on.
+	// While the program runs, a download has the output so far, and a later range continues.
 	id := b.Start(t, object{"runnerId": runner, "shell": "echo one; read go; echo two", "stdin": true})
 	address = locate(id)
 	wait.For(t, "it has printed", func() bool { return string(downloadFile(t, b, address)) == "one\n" })
@@ -277,8 +277,7 @@ for i in range(200):
 	}
 }
 
-// TestE2EAddressesAreSigned: a changed address is refused, before anything is
-// looked at.
+// TestE2EAddressesAreSigned: the server refuses a changed URL before it reads anything.
 func TestE2EAddressesAreSigned(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")

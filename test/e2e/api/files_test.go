@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// locate returns where a file can be downloaded.
+// locate returns a file's download URL.
 func locate(t testing.TB, b bed.Bed, runner, path string) (address *string) {
 	t.Helper()
 	var out struct {
@@ -19,7 +19,7 @@ func locate(t testing.TB, b bed.Bed, runner, path string) (address *string) {
 	return out.Runner.File.DownloadURL
 }
 
-// downloadFile gets the whole, which must work.
+// downloadFile downloads the whole file, which must succeed.
 func downloadFile(t testing.TB, b bed.Bed, address string) []byte {
 	t.Helper()
 	response, body, err := b.Get(t, "GET", address)
@@ -29,8 +29,8 @@ func downloadFile(t testing.TB, b bed.Bed, address string) []byte {
 	return body
 }
 
-// foreignUploads sends what another site's page could: a form, and more where
-// its browser doesn't ask first.
+// foreignUploads sends requests that another site's page could send: a form, and others that
+// browsers send without a preflight.
 func foreignUploads(t *testing.T, b bed.Bed, runner, path string) {
 	t.Helper()
 	for _, header := range []string{
@@ -48,8 +48,8 @@ func foreignUploads(t *testing.T, b bed.Bed, runner, path string) {
 	}
 }
 
-// cutUpload sends 3 MB of a file, waits until they have arrived in the runner,
-// and hangs up.
+// cutUpload sends 3 MB of a file, waits until they have arrived in the runner, and closes the
+// connection.
 func cutUpload(t *testing.T, b bed.Bed, runner, path string) {
 	t.Helper()
 	defer b.BeginUpload(t, runner, path, "Apollo-Require-Preflight: 1", strings.Repeat("new", 1<<20), 50<<20).Close()

@@ -14,7 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ESearchFiles searches what a program made to lead out of its runner, and to be endless.
+// TestE2ESearchFiles searches directories in which a program laid traps: links that lead out of the
+// runner, and endless trees.
 func TestE2ESearchFiles(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -48,7 +49,7 @@ func TestE2ESearchFiles(t *testing.T) {
 	if !slices.Equal(got, []string{"src/b.py 2 needle", "src/lib/a.py 1 a needle here"}) || found.Limit == nil || *found.Limit != "DEPTH" {
 		t.Errorf("%q, %v", got, found.Limit)
 	}
-	if found.Skipped < 1 { // binary; and the huge one, where it could be made
+	if found.Skipped < 1 { // the binary file; and the huge one, if it could be made
 		t.Errorf("%d skipped", found.Skipped)
 	}
 	got = nil
@@ -76,7 +77,8 @@ func TestE2ESearchFiles(t *testing.T) {
 	}
 }
 
-// TestE2EFileChanges: programs' and clients' changes are reported, of a flood that it was one, and the runner's end as an error.
+// TestE2EFileChanges: a subscriber sees changes by programs and by clients. After a flood of
+// changes it gets LOST, and at the runner's end an error.
 func TestE2EFileChanges(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -106,7 +108,7 @@ func TestE2EFileChanges(t *testing.T) {
 	until("CREATED", "put")
 	b.Shell(t, runner, "cd watched; rm -r a; ln -s /etc etc")
 	until("REMOVED", "a")
-	b.Shell(t, runner, "mkdir flood; cd flood; for i in $(seq 2000); do : >file$i; done; mv ../flood ../watched") // all at once, however slowly they were made
+	b.Shell(t, runner, "mkdir flood; cd flood; for i in $(seq 2000); do : >file$i; done; mv ../flood ../watched") // one burst, however slowly the files were made
 	until("LOST", "")
 	b.Shell(t, runner, "touch watched/last")
 	until("CREATED", "last")

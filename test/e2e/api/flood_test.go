@@ -30,11 +30,11 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// floodMemory is what the server of these tests has.
+// floodMemory is the memory of the server in these tests.
 const floodMemory = 1536 << 20
 
-// memoryGroup makes a control group with this limit, which it has read back. It
-// returns its directory, and the files of its limit and of what it uses.
+// memoryGroup makes a cgroup with a memory limit, and reads the limit back. It returns the cgroup's
+// directory and the file with its usage.
 func memoryGroup(t *testing.T, limit int64) (dir, used string) {
 	t.Helper()
 	trees, err := cgroup.Mounted()
@@ -64,7 +64,7 @@ func memoryGroup(t *testing.T, limit int64) (dir, used string) {
 	if tree.V2 {
 		noSwap = "0"
 	}
-	_ = os.WriteFile(filepath.Join(dir, swap), []byte(noSwap), 0) // swap isn't counted on every kernel
+	_ = os.WriteFile(filepath.Join(dir, swap), []byte(noSwap), 0) // some kernels don't count swap
 	got, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil || strings.TrimSpace(string(got)) != want {
 		t.Fatalf("the limit didn't take: %q, %v", got, err)
@@ -72,8 +72,7 @@ func memoryGroup(t *testing.T, limit int64) (dir, used string) {
 	return dir, filepath.Join(dir, usage)
 }
 
-// serveInGroup starts a server with floodMemory, and returns the file of what its group
-// uses.
+// serveInGroup starts a server with floodMemory, and returns the file with its cgroup's usage.
 func serveInGroup(t *testing.T) (p *bed.Process, used string) {
 	t.Helper()
 	data := bed.DataDir(t)
@@ -86,19 +85,19 @@ func serveInGroup(t *testing.T) (p *bed.Process, used string) {
 	return p, used
 }
 
-// A flood are requests of 29 MB each that are never finished.
+// A flood has requests of 29 MB each that never end.
 type flood struct {
 	server  string // address and port
 	conns   []net.Conn
 	running sync.WaitGroup
-	sent    atomic.Int64 // requests that came but for their last byte, and had no answer yet
-	refused atomic.Int64 // those that were refused for want of memory
-	served  atomic.Int64 // those that were carried out
-	late    atomic.Int64 // those that were given up, on a busy machine: nothing came for too long
-	other   atomic.Value // another answer
+	sent    atomic.Int64 // requests sent except for their last byte, without an answer yet
+	refused atomic.Int64 // requests refused because memory was short
+	served  atomic.Int64 // requests that succeeded
+	late    atomic.Int64 // requests given up after too long without an answer, on a busy machine
+	other   atomic.Value // any other answer
 }
 
-// bodySize is of each request of a flood; all have the same bytes.
+// bodySize is the size of each request of a flood; all have the same bytes.
 const bodySize = 29 << 20
 
 var floodBody = sync.OnceValue(func() []byte {
@@ -106,7 +105,7 @@ var floodBody = sync.OnceValue(func() []byte {
 	return slices.Concat([]byte(before), bytes.Repeat([]byte("x"), bodySize-len(before)-len(after)), []byte(after))
 })
 
-// dial connects from one of so many addresses.
+// dial connects from one of this many addresses.
 func (f *flood) dial(t *testing.T, i, addresses int) net.Conn {
 	t.Helper()
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i%addresses))}
@@ -118,15 +117,14 @@ func (f *flood) dial(t *testing.T, i, addresses int) net.Conn {
 	return conn
 }
 
-// post sends a request but for its last byte, or all of it, and reads the answer if
-// there is one.
+// post sends a request completely or without its last byte, and reads the answer if there is one.
 func (f *flood) post(conn net.Conn, whole bool) {
 	answered := make(chan struct{})
 	f.running.Go(func() {
 		defer close(answered)
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
-			return // it was closed
+			return // the connection was closed
 		}
 		text, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
@@ -161,8 +159,7 @@ func (f *flood) post(conn net.Conn, whole bool) {
 	})
 }
 
-// message sends a WebSocket's message but for its end, and reads why the WebSocket
-// ends.
+// message sends a message over a WebSocket without its end, and reads why the WebSocket ends.
 func (f *flood) message(t *testing.T, i, addresses int) {
 	t.Helper()
 	dial := func(context.Context, string, string) (net.Conn, error) { return f.dial(t, i, addresses), nil }
@@ -206,7 +203,7 @@ func (f *flood) message(t *testing.T, i, addresses int) {
 	})
 }
 
-// end closes all.
+// end closes all connections.
 func (f *flood) end() {
 	for _, conn := range f.conns {
 		_ = conn.Close()
@@ -214,10 +211,10 @@ func (f *flood) end() {
 	f.running.Wait()
 }
 
-// TestE2EFloodOfBodies starts a server in 1.5 GiB, and sends it 200 requests of 29 MB
-// that are never finished, from one address and from many, some as messages of
-// WebSockets, and then 200 that are. It refuses what it has no memory for, answers
-// others meanwhile, and gives the memory back afterwards.
+// TestE2EFloodOfBodies sends a server in 1.5 GiB 200 requests of 29 MB that never end, from one
+// address and from many, some as WebSocket messages. 200 requests that end follow. The server
+// refuses those that it has no memory for, answers others meanwhile, and frees the memory
+// afterwards.
 func TestE2EFloodOfBodies(t *testing.T) {
 	need.Machine(t)
 	p, used := serveInGroup(t)
@@ -244,17 +241,17 @@ func TestE2EFloodOfBodies(t *testing.T) {
 		for i := range test.messages {
 			f.message(t, i, addresses)
 		}
-		held := int64(min(20, test.requests+test.messages)) // at most, of those that are never finished
+		held := int64(min(20, test.requests+test.messages)) // at most, of requests that never end
 		all := int64(test.requests + test.messages + test.whole)
 		answered, most := 0, int64(0)
-		wait.For(t, "each request is refused, or came as far as it does", func() bool {
+		wait.For(t, "each request is refused, or is completely sent", func() bool {
 			p.Call(t, `{ version }`, nil, nil)
 			answered++
 			most = max(most, memoryOf(t, p))
 			ended := f.refused.Load() + f.served.Load() + f.late.Load()
 			return ended >= all-held && ended+f.sent.Load() >= all
 		})
-		small := f.dial(t, 0, addresses) // the address that floods can ask what is small
+		small := f.dial(t, 0, addresses) // small requests from the flood's address still work
 		if _, err := fmt.Fprintf(small, "GET /graphql?query={version} HTTP/1.1\r\nHost: %s\r\n\r\n", f.server); err != nil {
 			t.Fatal(err)
 		}
@@ -275,10 +272,11 @@ func TestE2EFloodOfBodies(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EUnreadAnswers starts a server in 1.5 GiB, and asks it from a few addresses for
-// 60 answers that nobody reads: 48 MiB of output, or 8 MiB a hundred times, of characters that JSON makes six
-// times as long. It gives as much as it has memory for, and answers others meanwhile.
-func TestE2EUnreadAnswers(t *testing.T) {
+// TestE2EUnreadAnswersAreBounded requests 60 answers that nobody reads from a server in 1.5 GiB,
+// from a few addresses. An answer is 48 MiB of output, or a hundred times 8 MiB, of characters that
+// JSON makes six times as long. The server sends as much as it has memory for, and answers others
+// meanwhile.
+func TestE2EUnreadAnswersAreBounded(t *testing.T) {
 	need.Machine(t)
 	p, _ := serveInGroup(t)
 	var run struct {
@@ -316,7 +314,7 @@ func TestE2EUnreadAnswers(t *testing.T) {
 			if _, err := fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", f.server, len(query), query); err != nil {
 				return
 			}
-			response, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<10), nil) // and not its body
+			response, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<10), nil) // but not its body
 			if err == nil && response.ContentLength > 1<<20 {
 				some.Add(1)
 			}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// formAttacks are those that come as multipart requests. Their parts aren't
-// bounded by the length of a body, which may be that of any file.
+// formAttacks are assaults by multipart requests. A body's limit doesn't bound their parts, which
+// may be files of any size.
 func formAttacks() []assault {
 	const (
 		uploads = `{"query": "mutation($file: Upload!) { uploadFile(runnerId: \"none\", path: \"f\", file: $file) { file { size } } }", "variables": {"file": null}}`
@@ -39,7 +39,7 @@ func part(name, content string) string {
 	return fmt.Sprintf("--cut\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s\r\n", name, content)
 }
 
-// form is a body of these parts, which are put together while they are sent.
+// form returns a body of these parts, which is assembled while it is sent.
 func form(parts ...string) func() io.Reader {
 	return func() io.Reader {
 		var readers []io.Reader

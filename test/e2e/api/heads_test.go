@@ -19,10 +19,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EFloodOfHeads starts a server in 1.5 GiB, and sends it the heads of 2,000
-// requests, from many addresses and without a token. Those that are too large are
-// refused. The others are as large as a head may be, and never end. Together they take
-// what is counted for their connections. Bodies that nobody reads end their connections.
+// TestE2EFloodOfHeads sends a server in 1.5 GiB the heads of 2,000 requests, from many addresses
+// and without a token. It refuses heads that are too large. The others are as large as a head may
+// be, and never end; together they take the memory that the server reserves for their connections.
+// A body that nobody reads ends its connection.
 func TestE2EFloodOfHeads(t *testing.T) {
 	need.Machine(t)
 	const heads = 2000
@@ -70,13 +70,13 @@ func TestE2EFloodOfHeads(t *testing.T) {
 		held = append(held, conn)
 	}
 	p.Call(t, `{ version }`, nil, nil)
-	// The collector lets as much again be in use before it looks.
+	// The garbage collector allows as much memory again before it runs.
 	if each := (memoryOf(t, p) - before) / heads; each > server.MemoryOfConnection/4*2 {
 		t.Errorf("an unfinished head takes %d bytes of the server", each)
 	} else {
 		t.Logf("an unfinished head of %d bytes takes %d bytes of the server", len(largest), each)
 	}
-	// A body that nobody reads, since its request is refused, isn't waited for either.
+	// The server doesn't wait for the body of a refused request either.
 	for _, refused := range []string{"POST /graphql HTTP/1.1\r\nHost: elsewhere\r\n", "POST /metrics HTTP/1.1\r\nHost: " + f.server + "\r\n", "GET / HTTP/1.1\r\nHost: " + f.server + "\r\n"} {
 		conn := f.dial(t, 0, 50)
 		_ = conn.SetDeadline(time.Now().Add(wait.Limit))

@@ -6,8 +6,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// Claims are counted, those that found a runner apart, and a pool's past has
-// lists of one length.
+// TestE2EClaimsAreCounted: claims are counted, separately those that found an idle runner. The
+// lists of a pool's history have the same length.
 func TestE2EClaimsAreCounted(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "counted", "poolSize": 0, "resources": object{"memoryMiB": 64, "cpuMHz": 500}})

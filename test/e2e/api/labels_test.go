@@ -23,10 +23,11 @@ type found struct {
 	}
 }
 
-// TestE2ELabels: claims and executions are found by labels, outcome, text and time, also after their runner.
+// TestE2ELabels finds claims and executions by labels, outcome, text and time, also after their
+// runner ended.
 func TestE2ELabels(t *testing.T) {
 	b := bed.Open(t)
-	user := uuid.NewString() // executions are kept
+	user := uuid.NewString() // unique: executions are kept
 	b.Put(t, object{"id": "labelled", "poolSize": 1})
 	label := func(name, value string) []object { return []object{{"name": name, "value": value}} }
 	var claimed struct {
@@ -77,7 +78,7 @@ func TestE2ELabels(t *testing.T) {
 	var others struct{ Runner struct{ CreatedAt string } }
 	b.Call(t, `query($id: ID!) { runner(id: $id) { createdAt } }`, object{"id": sleeps.RunnerID}, &others)
 	first, second, from := runner.ID, sleeps.RunnerID, runner.CreatedAt
-	if at := others.Runner.CreatedAt; instant(t, at).Before(instant(t, from)) { // of two that are made at once, either is claimed first
+	if at := others.Runner.CreatedAt; instant(t, at).Before(instant(t, from)) { // of two runners made at the same time, either may be claimed first
 		first, second, from = second, first, at
 	}
 	var runners struct {
@@ -111,8 +112,9 @@ func TestE2ELabels(t *testing.T) {
 	b.Refused(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": object{"runnerId": runner.ID, "shell": "true", "labels": many}}, runtime.CodeInvalidInput, "labels")
 }
 
-// TestE2ECommandLines: a client that puts what its user typed into a script has that shown.
-func TestE2ECommandLines(t *testing.T) {
+// TestE2EExecutionsShowTheirCommandLine: a client whose user's command is part of a script can
+// store the line that the user typed. Lists show it.
+func TestE2EExecutionsShowTheirCommandLine(t *testing.T) {
 	b := bed.Open(t)
 	user := []object{{"name": "user", "value": uuid.NewString()}}
 	script := []string{"sh", "-c", `exec "$@"`, "sh", "echo"}

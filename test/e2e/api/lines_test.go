@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// A linePage is what Execution.lines answers.
+// A linePage is the answer of Execution.lines.
 type linePage struct {
 	Lines []struct {
 		Number    int64
@@ -22,8 +22,8 @@ type linePage struct {
 	Next          *int64
 }
 
-// TestE2ELines: 50 MB in a million lines, of which a page in the middle is read and a line
-// is found, by the API and by the command.
+// TestE2ELines reads a page in the middle of 50 MB in a million lines, and finds a line, through
+// the API and the command.
 func TestE2ELines(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "lines", "poolSize": 1, "outputLimit": 200_000_000})
@@ -37,7 +37,7 @@ func TestE2ELines(t *testing.T) {
 	lines := func(args string) linePage {
 		t.Helper()
 		var got struct{ Execution struct{ Lines linePage } }
-		for !got.Execution.Lines.Counted { // a request counts 32 MiB
+		for !got.Execution.Lines.Counted { // each request counts 32 MiB
 			b.Call(t, `query($id: ID!) { execution(id: $id) { lines(`+args+`) { lines { number stream text lostBytes } before total counted next } } }`, object{"id": x}, &got)
 		}
 		return got.Execution.Lines
@@ -55,7 +55,8 @@ func TestE2ELines(t *testing.T) {
 	if len(found.Lines) != 1 || found.Lines[0].Text != "the Needle" || found.Lines[0].Stream != "STDERR" {
 		t.Fatalf("%+v", found)
 	}
-	// The two streams are two pipes: where the needle is among the others is up to when each was read.
+	// The two streams are two pipes. So the needle's place among the other lines depends on when each
+	// was read.
 	needle := found.Lines[0].Number
 	around := lines(fmt.Sprintf("from: %d, maxLines: 3", needle-1))
 	if len(around.Lines) != 3 || around.Lines[0].Text != text(int(needle-1)) || around.Lines[1].Text != "the Needle" || around.Lines[2].Text != text(int(needle)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// memoryOf returns how many bytes of the machine's memory the server has now.
+// memoryOf returns the server's current memory in bytes.
 func memoryOf(t *testing.T, p *bed.Process) int64 {
 	t.Helper()
 	text := readText(t, fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))

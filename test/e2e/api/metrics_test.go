@@ -23,7 +23,7 @@ import (
 
 const claimOf = `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`
 
-// afterUse is what is shown after the first part of TestE2EMetricsSayWhatHappened.
+// afterUse returns the expected figures after the first part of TestE2EMetricsCountWhatHappened.
 func afterUse(starts float64) map[string]float64 {
 	return map[string]float64{
 		`rockpool_claims_total{environment="m",result="CLAIMED"}`:              3,
@@ -62,9 +62,9 @@ func afterUse(starts float64) map[string]float64 {
 	}
 }
 
-// TestE2EMetricsSayWhatHappened has a counted number of things happen, kills the
-// server, and compares.
-func TestE2EMetricsSayWhatHappened(t *testing.T) {
+// TestE2EMetricsCountWhatHappened causes a known number of events, kills the server, and compares
+// the metrics with these numbers.
+func TestE2EMetricsCountWhatHappened(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
@@ -74,7 +74,7 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	p.Call(t, `mutation { putEnvironment(input: {id: "m", poolSize: 0}) { created } }`, nil, nil)
 	p.Refused(t, claimOf, object{"in": object{"environmentId": "m"}}, runtime.CodeNoRunnerAvailable, "")
 	p.Refused(t, claimOf, object{"in": object{"environmentId": "made up"}}, runtime.CodeEnvironmentNotFound, "")
-	a, b, c := p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m"), p.ClaimLoosely(t, "m")
+	a, b, c := p.ClaimUnreleased(t, "m"), p.ClaimUnreleased(t, "m"), p.ClaimUnreleased(t, "m")
 	p.Shell(t, a, "printf 0123456789")
 	p.Shell(t, b, "head -c 100000 /dev/zero; printf err >&2; exit 3")
 	p.Run(t, object{"runnerId": a, "shell": "printf last; sleep 60", "timeLimit": 1})
@@ -89,7 +89,7 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 
 	const starts = 2*4 + 3
 	var s scraping.Scraping
-	wait.For(t, "the last acknowledgement and start are counted, and each pool's last status is there", func() bool {
+	wait.For(t, "the last acknowledgement and start are counted, and each pool's last status is reported", func() bool {
 		s = scraping.Scrape(t, p.Bed)
 		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_task_starts_total") == starts && s.Value("rockpool_pool_runners") == starts
 	})
@@ -112,7 +112,7 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 	})
 	leave()
 	watching.Wait()
-	wait.For(t, "nobody watches", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_watchers") == 0 })
+	wait.For(t, "there is no subscriber", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_watchers") == 0 })
 
 	p = p.Killed(t)
 	wait.For(t, "all pools have said what they have", func() bool { return scraping.Scrape(t, p.Bed).Value("rockpool_pool_runners") == 8+1 })
@@ -140,11 +140,11 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
-	memory := room * 2 / 5 // two fit, and half a one more
+	memory := room * 2 / 5 // two fit, and half of a third
 	before := scraping.Scrape(t, p.Bed)
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
-	held := p.ClaimLoosely(t, "held")
-	p.ClaimLoosely(t, "held")
+	held := p.ClaimUnreleased(t, "held")
+	p.ClaimUnreleased(t, "held")
 	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 	var s scraping.Scraping
@@ -169,12 +169,12 @@ func TestE2EMetricsOfAFullMachine(t *testing.T) {
 	})
 }
 
-// TestE2EMetricsStayAsMany: many runners and executions, which many scrape
-// meanwhile, leave no series behind.
-func TestE2EMetricsStayAsMany(t *testing.T) {
+// TestE2EMetricsSeriesDoNotGrow runs many executions in many runners while several clients scrape.
+// No series is left of them.
+func TestE2EMetricsSeriesDoNotGrow(t *testing.T) {
 	t.Parallel()
 	many := bed.Thorough(100, 500)
-	const clients = 8 // twice as many as are answered at once
+	const clients = 8 // twice as many as the server answers concurrently
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	runs := func(n int) {
 		var callers sync.WaitGroup
@@ -204,7 +204,7 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 	for range clients {
 		scrapers.Go(func() {
 			for range many / 5 {
-				switch status, _ := scraping.Ask(t, p.Bed, http.MethodGet, nil); status {
+				switch status, _ := scraping.Request(t, p.Bed, http.MethodGet, nil); status {
 				case http.StatusOK:
 				case http.StatusServiceUnavailable:
 					refused.Add(1)
@@ -229,8 +229,8 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 	p.Finish(t)
 }
 
-// Metrics are behind the gate of the API.
-func TestE2EMetricsAreGuarded(t *testing.T) {
+// TestE2EMetricsNeedAToken: metrics need the same authorisation as the API.
+func TestE2EMetricsNeedAToken(t *testing.T) {
 	b := bed.Open(t)
 	for _, test := range []struct {
 		method string
@@ -244,7 +244,7 @@ func TestE2EMetricsAreGuarded(t *testing.T) {
 		{http.MethodGet, object{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
 		{http.MethodPost, nil, http.StatusMethodNotAllowed},
 	} {
-		if status, body := scraping.Ask(t, b, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
+		if status, body := scraping.Request(t, b, test.method, test.as); status != test.status || (status == http.StatusOK) != strings.Contains(body, "rockpool_build_info") {
 			t.Errorf("%s as %v: %d, want %d", test.method, test.as, status, test.status)
 		}
 	}
@@ -255,8 +255,8 @@ var (
 	valueInRule  = regexp.MustCompile(`\b[A-Z][A-Z_]{2,}\b`)
 )
 
-// The example's rules name metrics and values that there are.
-func TestExampleAlerts(t *testing.T) {
+// TestExampleAlertsNameRealMetrics: the example rules name metrics and labels that exist.
+func TestExampleAlertsNameRealMetrics(t *testing.T) {
 	page, err := os.ReadFile(bed.Source(t, "docs/reference/metrics.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,12 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A Person sits at the terminal of an execution: types, and waits for what must
-// come.
+// A Person uses the terminal of an execution: types, and waits for output.
 type Person struct {
 	bed.Bed
 	ID     string
 	events chan client.Event
-	seen   map[client.OutputStream]string // by stream, what wasn't waited for yet
+	seen   map[client.OutputStream]string // by stream: output since the last match
 }
 
 // sit starts an execution with a terminal and attaches to it.
@@ -30,7 +29,7 @@ func sit(t *testing.T, b bed.Bed, input object) *Person {
 	return attach(t, b, b.Start(t, input))
 }
 
-// attach sits down where somebody else may sit already.
+// attach attaches to a terminal that others may use too.
 func attach(t *testing.T, b bed.Bed, execution string) *Person {
 	t.Helper()
 	p := &Person{Bed: b, ID: execution, events: make(chan client.Event), seen: map[client.OutputStream]string{}}
@@ -74,7 +73,7 @@ func (p *Person) Sees(t *testing.T, stream client.OutputStream, text string) {
 	_, p.seen[stream], _ = strings.Cut(p.seen[stream], text)
 }
 
-// eventStream returns the whole answer to a subscription.
+// eventStream returns all events of a subscription.
 func eventStream(t *testing.T, b bed.Bed, query string, variables object) string {
 	t.Helper()
 	body, err := json.Marshal(object{"query": query, "variables": variables})

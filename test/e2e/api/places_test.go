@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// places returns the allocations that a filter lets through.
-func places(t testing.TB, b bed.Bed, filter object) []bed.Place {
+// places returns the allocations that match a filter.
+func places(t testing.TB, b bed.Bed, filter object) []bed.Allocation {
 	t.Helper()
 	var out bed.Scheduled
 	b.Call(t, `query($env: ID, $runner: ID, $status: [AllocationStatus!]) { cluster { allocations(environmentId: $env, runnerId: $runner, status: $status) { nodes {
@@ -19,8 +19,7 @@ func places(t testing.TB, b bed.Bed, filter object) []bed.Place {
 	return out.Cluster.Allocations.Nodes
 }
 
-// awaitBlocked waits until an environment has one runner that waits for room,
-// with this priority.
+// awaitBlocked waits until an environment has one runner that doesn't fit, with this priority.
 func awaitBlocked(t testing.TB, b bed.Bed, environment string, priority runtime.Priority) {
 	t.Helper()
 	var blocked []bed.Evaluation
@@ -33,7 +32,7 @@ func awaitBlocked(t testing.TB, b bed.Bed, environment string, priority runtime.
 	}
 }
 
-// wantPages goes through an environment's evaluations one by one.
+// wantPages reads an environment's evaluations one per page.
 func wantPages(t testing.TB, b bed.Bed, environment string) {
 	t.Helper()
 	all := b.Evaluations(t, environment)

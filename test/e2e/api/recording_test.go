@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// A recording has each piece of output at the time at which it was printed, in
-// the format that asciinema's players read.
+// TestE2ERecordings: a recording has each piece of output with the time when it was printed, in the
+// format of asciinema's players.
 func TestE2ERecordings(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
@@ -26,7 +26,8 @@ func TestE2ERecordings(t *testing.T) {
 		"terminal": {object{"terminal": object{"columns": 50, "rows": 20}}, 50, 20, "one\r\ntwo \"\U0001f600\"\r\n\x1b[31mred\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Each piece is printed once the one before it is known to the server: else a busy agent may see two at once.
+			// Each piece is printed after the server has the previous one. Otherwise a busy agent may read
+			// two pieces together.
 			test.input["runnerId"] = runner
 			test.input["shell"] = `rm -f go; next() { until [ "$(cat go)" = "$1" ]; do sleep 0.02; done 2>/dev/null; }
 				echo one; next 1; printf 'two "\360\237'; sleep 0.1; printf '\230\200"\n'; next 2; printf '\033[31mred\n' >&2`
@@ -74,8 +75,8 @@ func TestE2ERecordings(t *testing.T) {
 	}
 }
 
-// A recording has the terminal's size before what was printed at it, also where
-// the server was another by then; and who asks is told of it while it runs.
+// TestE2ERecordingsHaveTheTerminalsSizes: a recording has the terminal's size before the output
+// that was printed at it. Subscribers get the sizes if they request them.
 func TestE2ERecordingsHaveTheTerminalsSizes(t *testing.T) {
 	b := bed.Open(t)
 	p := sit(t, b, object{

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// resume follows an execution to its end, from the last cursor after every
-// cut. It returns what both streams had, and how many cuts there were.
+// resume follows an execution to its end, and resumes from the last cursor after every cut. It
+// returns both streams' output, and the number of cuts.
 func resume(t *testing.T, b bed.Bed, id string) ([2]string, int) {
 	t.Helper()
 	var after *string

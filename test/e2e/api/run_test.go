@@ -71,10 +71,10 @@ for c in "häßlich 🐟\n" * 20:
 	}
 }
 
-// TestE2ETextIsOfItsBytes has a program write each byte on its own. Whether the
-// agent joins the bytes of a character is up to the times between them (see
-// agent/serve): but no byte is lost, and a chunk's text is that of its bytes.
-func TestE2ETextIsOfItsBytes(t *testing.T) {
+// TestE2ETextMatchesItsBytes prints each byte separately. Depending on the times between them, the
+// agent joins the bytes of a character or doesn't (see agent/serve). No byte is lost, and a chunk's
+// text is always that of its bytes.
+func TestE2ETextMatchesItsBytes(t *testing.T) {
 	b := bed.Open(t)
 	got := b.Run(t, object{"runnerId": b.Claim(t, "python"), "command": []string{"python3", "-c", `
 import os, time
@@ -116,7 +116,7 @@ func TestE2EWordsArriveVerbatim(t *testing.T) {
 	}
 }
 
-// A workspace is that of a claimed runner.
+// A workspace is the workspace of a claimed runner.
 type workspace struct {
 	bed.Bed
 	runner string
@@ -179,12 +179,12 @@ func TestE2EFiles(t *testing.T) {
 			t.Errorf("%q holds %q, %q", path, r.Stream("STDOUT"), r.Stream("STDERR"))
 		}
 	}
-	// Root's, executable, and protected by the sticky bit.
+	// Owned by root, executable, and protected by the sticky bit.
 	r := b.Shell(t, runner, `stat -c '%U %a %F' -- -rf "sub dir" .; rm -f -- -rf; echo x >> ./-rf; whoami`)
 	if out := r.Stream("STDOUT"); out != "root 744 regular file\nroot 755 directory\nroot 1777 directory\nrunner\n" {
 		t.Errorf("%q %q", out, r.Stream("STDERR"))
 	}
-	// Replaced by rename: who has the old file open goes on reading it.
+	// Replaced by rename: a program that has the old file open still reads the old one.
 	reading := b.Start(t, object{"runnerId": runner, "shell": `exec 3<./-rf; read go; cat <&3; cat ./-rf`, "stdin": true})
 	feed := `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
 	wait.For(t, "the file is open", func() bool {
@@ -196,7 +196,7 @@ func TestE2EFiles(t *testing.T) {
 	if r := b.Await(t, reading); r.Stream("STDOUT") != "in -rf replaced" {
 		t.Errorf("after a replacement: %q", r.Stream("STDOUT"))
 	}
-	// Delete, then write, of one path leaves it there.
+	// A path that is both deleted and written exists afterwards.
 	w.update(t, object{"delete": []string{"-rf"}, "write": []object{{"path": "-rf", "text": "new"}}})
 	if r := b.Shell(t, runner, "cat ./-rf"); r.Stream("STDOUT") != "new" {
 		t.Errorf("after delete and write: %q", r.Stream("STDOUT"))
@@ -220,8 +220,8 @@ func TestE2EFiles(t *testing.T) {
 	}
 }
 
-// TestE2EFilesAreCheckedFirst: all is checked before anything is touched.
-func TestE2EFilesAreCheckedFirst(t *testing.T) {
+// TestE2EWrongFilesChangeNothing: all files of a request are checked before one is written.
+func TestE2EWrongFilesChangeNothing(t *testing.T) {
 	w := openWorkspace(t)
 	b, runner := w.Bed, w.runner
 	w.update(t, object{"write": []object{{"path": "sub dir/x", "text": "x"}, {"path": "-rf", "text": "x"}}})
@@ -237,7 +237,7 @@ func TestE2EFilesAreCheckedFirst(t *testing.T) {
 	} {
 		bad["runnerId"] = runner
 		if err := b.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
-			t.Errorf("%v was taken", bad)
+			t.Errorf("%v was accepted", bad)
 		}
 		if diff := cmp.Diff(before, w.list(t)); diff != "" {
 			t.Fatalf("%v was refused, but changed: %s", bad, diff)
@@ -253,8 +253,8 @@ func TestE2EFilesAreCheckedFirst(t *testing.T) {
 	}
 }
 
-// TestE2EAFullWorkspaceKeepsWhatWasThere, where a file can't be written.
-func TestE2EAFullWorkspaceKeepsWhatWasThere(t *testing.T) {
+// TestE2EFullWorkspaceKeepsTheOldFiles: a write that doesn't fit fails and changes nothing.
+func TestE2EFullWorkspaceKeepsTheOldFiles(t *testing.T) {
 	w := openWorkspace(t)
 	b, runner := w.Bed, w.runner
 	w.update(t, object{"write": []object{{"path": "small", "text": "old"}}})
@@ -288,9 +288,9 @@ func TestE2EStdin(t *testing.T) {
 	}
 }
 
-// TestE2ETwoAtOnceAreApart runs two in one runner: what is written to one, a
-// signal to it and its end don't reach the other.
-func TestE2ETwoAtOnceAreApart(t *testing.T) {
+// TestE2EConcurrentExecutionsAreIsolated runs two executions in one runner. Input, signals and the
+// end of one don't reach the other.
+func TestE2EConcurrentExecutionsAreIsolated(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	start := func(name string) string {
@@ -405,7 +405,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 			var x struct {
 				StartExecution struct{ Execution struct{ ID string } }
 			}
-			// Nothing of an earlier holder is there.
+			// The runner has nothing of an earlier holder.
 			err = b.Do(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
 				object{"in": object{"runnerId": runner.ID, "shell": "ls -A /workspace /tmp; touch /workspace/mine /tmp/mine"}}, &x)
 			if err != nil {
@@ -464,7 +464,7 @@ func TestE2ETypedErrors(t *testing.T) {
 	}
 	b.Call(t, `{ environment(id: "x") { id } runner(id: "none") { id } }`, nil, &out)
 	if out.Environment != nil || out.Runner != nil {
-		t.Errorf("what was refused, or never was, is there: %+v", out)
+		t.Errorf("found objects that were refused or never existed: %+v", out)
 	}
 }
 
@@ -478,7 +478,7 @@ func TestE2ERunCommand(t *testing.T) {
 	}
 	binary := bed.Rockpool(t)
 	out, errout, code := bed.RunProgram(t, strings.NewReader("input"), binary, "run", "--server", b.Address, "--env", "python", "--stdin", program)
-	if out != "hello input\n" || bed.AtOnce(errout) != "oops\n" || code != 3 {
+	if out != "hello input\n" || bed.WithoutWaitingLine(errout) != "oops\n" || code != 3 {
 		t.Errorf("%q, %q, %d", out, errout, code)
 	}
 	if out, errout, code := bed.RunProgram(t, nil, binary, "run", "--server", b.Address, "--env", "shell", "--time-limit", "1", "--", "sleep", "9"); code != 124 || !strings.Contains(errout, "time limit") {

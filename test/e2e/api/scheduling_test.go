@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// tightMachine is a server that promises a tenth of the machine's memory, all of
-// it free, and how many MiB that is.
+// tightMachine starts a server whose capacity is a tenth of the machine's memory, all of it free.
+// It returns this capacity in MiB.
 func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
 	t.Helper()
 	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--memory-overcommit", "0.1", "--alert-timeout", "1")
@@ -31,14 +31,14 @@ func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
 	return p, int(float64(now.Cluster.Capacity.MemoryMiB) * 0.1)
 }
 
-// A runner that has no room says what it lacks wherever one looks, and is placed
-// when room is freed. A claim's goes first.
-func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
+// TestE2ERunnerThatDoesNotFitSaysWhyAndWaits: every listing shows what the runner lacks, and the
+// runner starts when room is freed. One with a waiting claim goes first.
+func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
-	memory := room * 2 / 5 // two fit, and half a one more
+	memory := room * 2 / 5 // two fit, and half of a third
 	p.Put(t, object{"id": "held", "poolSize": 0, "resources": object{"memoryMiB": memory}})
-	held := []string{p.ClaimLoosely(t, "held"), p.ClaimLoosely(t, "held")}
+	held := []string{p.ClaimUnreleased(t, "held"), p.ClaimUnreleased(t, "held")}
 
 	p.Put(t, object{"id": "short", "poolSize": 1, "resources": object{"memoryMiB": memory}})
 	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
@@ -72,7 +72,7 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 		t.Errorf("%d MiB can be promised, want the %d of which evaluations say what is free", c.MemoryMiBPromisable, room)
 	}
 	if used := taken.Cluster.Capacity.MemoryMiBUsed; used != 2*memory {
-		t.Errorf("%d MiB are taken, where two runners have %d MiB each, and one waits", used, memory)
+		t.Errorf("%d MiB are allocated, want those of two runners with %d MiB each", used, memory)
 	}
 	first := p.Evaluations(t, "short", "COMPLETE")
 	if len(first) != 1 || first[0].ID != waits.PreviousID || first[0].NextID != waits.ID || first[0].Trigger != "REGISTER" || first[0].WorkMs == nil {
@@ -82,7 +82,7 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 
 	p.Release(t, held[0])
 	p.Full(t, "short", 1)
-	var running []bed.Place
+	var running []bed.Allocation
 	wait.For(t, "its place is RUNNING", func() bool {
 		running = places(t, p.Bed, object{"env": "short", "status": []string{"RUNNING"}})
 		return len(running) == 1
@@ -98,13 +98,13 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 		t.Errorf("the released runner's place: %+v", gone)
 	}
 
-	// On the full machine a claim's runner goes before a refill that waited longer.
+	// On the full machine a claim's runner takes precedence over a refill that has waited longer.
 	p.Put(t, object{"id": "short", "poolSize": 2})
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 	claimed := make(chan string, 1)
 	go func() {
-		defer close(claimed) // also where the claim fails the test
-		claimed <- p.ClaimLoosely(t, "held")
+		defer close(claimed) // even if the claim fails the test
+		claimed <- p.ClaimUnreleased(t, "held")
 	}()
 	awaitBlocked(t, p.Bed, "held", runtime.PriorityWaiting)
 	p.Release(t, held[1])
@@ -116,9 +116,9 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 }
 
-// TestE2EShortPoolSaysWhy: two runners of a pool of five have room. The blocked evaluations of the
-// others are why the pool is short and health is DEGRADED, although some are idle; and why its
-// alert stands, which its history has when it is resolved.
+// TestE2EShortPoolSaysWhy: only two runners of a pool of five fit. The blocked evaluations of the
+// others explain why the pool is short and why health is DEGRADED, although some runners are idle.
+// Its alert has the same reason, and keeps it in its history when it is resolved.
 func TestE2EShortPoolSaysWhy(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
@@ -146,7 +146,7 @@ func TestE2EShortPoolSaysWhy(t *testing.T) {
 		ask()
 		return told.Environment.Pool.Reason != "" && told.Environment.Pool.Idle == 2 && len(told.PoolAlerts) > 0 && strings.HasPrefix(told.PoolAlerts[0].Reason, "memory")
 	})
-	ask() // of one answer, a part may be older than another: now all are as they stay
+	ask() // parts of one answer may have different ages; now nothing changes
 	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
 	if pool := told.Environment.Pool; pool.Starting != 3 || pool.Reason != want || told.PoolAlerts[0].Reason != want {
 		t.Errorf("%+v, want the reason %q", told, want)
@@ -173,15 +173,15 @@ func TestE2EShortPoolSaysWhy(t *testing.T) {
 	})
 }
 
-// TestE2EWhatEndedIsForgotten has evaluations and places forgotten each at their
-// own age.
-func TestE2EWhatEndedIsForgotten(t *testing.T) {
+// TestE2EEndedEvaluationsAreDeletedByAge: evaluations and allocations are deleted each at their own
+// age.
+func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "1", "--keep-allocations", "86400")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.Release(t, runner)
-	wait.For(t, "the evaluations of what came and went are forgotten", func() bool {
+	wait.For(t, "the removed runner's evaluations are deleted", func() bool {
 		for _, e := range p.Evaluations(t, "") {
 			if e.RunnerID == runner {
 				return false
@@ -198,7 +198,7 @@ func TestE2EWhatEndedIsForgotten(t *testing.T) {
 	})
 	p.End(t, syscall.SIGTERM, false)
 	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "86400", "--keep-allocations", "1")
-	runner = p.ClaimLoosely(t, "shell")
+	runner = p.ClaimUnreleased(t, "shell")
 	p.Release(t, runner)
 	wait.For(t, "its place is forgotten", func() bool { return len(places(t, p.Bed, object{"runner": runner})) == 0 })
 	if all := p.Evaluations(t, "shell", "COMPLETE"); !slices.ContainsFunc(all, func(e bed.Evaluation) bool { return e.RunnerID == runner }) {

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// fullScreen is an editor in small: it takes the whole terminal, reads keys as they
-// are pressed, follows the size, and gives the terminal back.
+// fullScreen is a small editor: it switches to the alternate screen, reads single keys, follows the
+// size, and restores the terminal.
 const fullScreen = `
 import curses
 def main(s):
@@ -37,15 +37,15 @@ func TestE2EFullScreenProgram(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
 	p := sit(t, b, object{"runnerId": runner, "command": []string{"python3", "-c", fullScreen}, "terminal": object{"columns": 80, "rows": 24}})
-	p.Sees(t, "STDOUT", "\x1b[?1049h") // the other fullScreen
+	p.Sees(t, "STDOUT", "\x1b[?1049h") // the alternate screen
 	p.Sees(t, "STDOUT", "[80 x 24] <>")
-	p.Types(t, "a") // without a line's end
+	p.Types(t, "a") // without a newline
 	p.Sees(t, "STDOUT", "a>")
 	p.Types(t, "\x1bOA") // the up key
 	p.Sees(t, "STDOUT", "A>")
 	p.Call(t, resizeMutation, object{"in": object{"executionId": p.ID, "columns": 101, "rows": 31}}, nil)
 	p.Sees(t, "STDOUT", "101 x 31")
-	p.Types(t, "\x11") // Ctrl-Q, which a cooked terminal would keep
+	p.Types(t, "\x11") // Ctrl-Q, which a terminal in cooked mode would not pass on
 	p.Sees(t, "STDOUT", "\x1b[?1049l")
 	p.Sees(t, "STDOUT", "it was A\r\n")
 	if got := b.Await(t, p.ID); got.Outcome != "EXITED" || *got.ExitCode != 0 {
@@ -69,9 +69,9 @@ func TestE2ESilentRead(t *testing.T) {
 	}
 }
 
-// However often and however much at once an execution is asked for with one
-// key, it is started once.
-func TestE2EOneKeyOneProcess(t *testing.T) {
+// TestE2EIdempotencyKeyStartsOneProcess: requests with the same idempotency key, in sequence or
+// concurrently, start one execution.
+func TestE2EIdempotencyKeyStartsOneProcess(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	input := object{"runnerId": runner, "shell": "echo started >> count; cat; cat count", "stdin": true, "timeLimit": 600, "idempotencyKey": "once in " + runner}
@@ -108,7 +108,7 @@ func TestE2EOneKeyOneProcess(t *testing.T) {
 	}
 }
 
-func TestE2ECancelOfWhatDoesNotRead(t *testing.T) {
+func TestE2ECancelEndsAProgramThatDoesNotRead(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	id := b.Start(t, object{"runnerId": runner, "command": []string{"sleep", "1000"}, "stdin": true})
@@ -126,7 +126,8 @@ func TestE2ECancelOfWhatDoesNotRead(t *testing.T) {
 	if got := b.Await(t, id); got.Outcome != "CANCELLED" {
 		t.Errorf("%+v", got)
 	}
-	// A write that the program doesn't read waits 10 s, and says so: this one was ended by the cancel.
+	// A write that the program doesn't read fails after 10 s with a message. This one was ended by the
+	// cancel.
 	var e *client.Error
 	if err := wait.Receive(t, written, "the write's end"); !errors.As(err, &e) || e.Extensions.Code != runtime.CodeConflict {
 		t.Errorf("1 MB for a program that reads nothing: %v", err)

@@ -23,8 +23,8 @@ import (
 
 var connectorLink = regexp.MustCompile(`href="([^"]*/auth/mock[^"]*)"`)
 
-// TestE2ESignIn: somebody who signed in with a provider is a caller of the API, in pages of the
-// server alone, until they sign out.
+// TestE2ESignIn: a person who signed in with a provider may call the API, only from pages of the
+// server itself, until they sign out.
 func TestE2ESignIn(t *testing.T) {
 	address := port.Spare(t)
 	dex := dextest.New(t, "http://"+address+"/auth/callback")

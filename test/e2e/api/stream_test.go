@@ -12,9 +12,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EResumingWatcherHasEveryByteOnce follows a program over connections
-// that are cut 300 times, while it prints and afterwards.
-func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
+// TestE2EResumingSubscriberGetsEveryByteOnce follows a program over connections that are cut 300
+// times, while it prints and afterwards.
+func TestE2EResumingSubscriberGetsEveryByteOnce(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	id := b.Start(t, object{"runnerId": runner, "shell": `i=0; while [ $i -lt 40 ]; do seq $((1000000+i*8000)) $((1007999+i*8000)); echo err $i >&2; sleep 0.1; i=$((i+1)); done`})
@@ -25,14 +25,14 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 		watched <- b.Follow(t.Context(), id, nil, func(e client.Event) error { whole += len(e.Base64); return nil })
 	}()
 
-	// Some connections last for less than one event, most for a few.
+	// Some connections end within one event, most after a few.
 	proxy := bed.NewCutter(t, strings.TrimPrefix(b.Address, "http://"), 60_000)
 	cutting := bed.Bed{Client: client.New("http://" + proxy.Listener.Addr().String())}
 	live, cuts := resume(t, cutting, id)
 	if err := wait.Receive(t, watched, "the watcher's end"); err != nil {
 		t.Fatal(err)
 	}
-	// Once more after the end; and over one connection that isn't cut.
+	// Again after the end; and over one connection that isn't cut.
 	late, more := resume(t, cutting, id)
 	var one [2][]byte
 	if err := b.Follow(t.Context(), id, nil, func(e client.Event) error {
@@ -56,15 +56,15 @@ func TestE2EResumingWatcherHasEveryByteOnce(t *testing.T) {
 	}
 }
 
-// TestE2EFloodWithAStalledWatcher has a program print 1 GiB while the only
-// watcher reads ten bytes: the server's memory stays.
-func TestE2EFloodWithAStalledWatcher(t *testing.T) {
+// TestE2EStalledSubscriberTakesNoMemory runs a program that prints 1 GiB, while its only subscriber
+// reads ten bytes. The server's memory doesn't grow.
+func TestE2EStalledSubscriberTakesNoMemory(t *testing.T) {
 	need.Machine(t)
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "flood", "poolSize": 1, "outputLimit": 2 << 30, "defaultTimeLimit": 600}}, nil)
-	runner := p.ClaimLoosely(t, "flood")
-	// A first, small one: what watching costs at all isn't what a flood costs.
+	runner := p.ClaimUnreleased(t, "flood")
+	// First a small program: the cost of any subscription isn't the cost of a flood.
 	small := p.Start(t, object{"runnerId": runner, "shell": "head -c 1M /dev/zero"})
 	if err := p.Follow(t.Context(), small, nil, func(client.Event) error { return nil }); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestE2EFloodWithAStalledWatcher(t *testing.T) {
 	before := peak(t, p.Cmd.Process.Pid)
 
 	id := p.Start(t, object{"runnerId": runner, "shell": "head -c 1G /dev/zero"})
-	conn := p.SlowWatcher(t, id)
+	conn := p.StalledSubscriber(t, id)
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 10)); err != nil { // and no more
 		t.Fatal(err)

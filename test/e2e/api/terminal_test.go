@@ -40,9 +40,9 @@ func TestE2ETerminal(t *testing.T) {
 	p.Sees(t, "STDOUT", "before\r\n")
 	p.Types(t, "\x03")
 	p.Sees(t, "STDERR", "KeyboardInterrupt")
-	p.Types(t, "print('al' + 'ive')\n") // else python ends as one that was interrupted
+	p.Types(t, "print('al' + 'ive')\n") // otherwise python exits as if interrupted
 	p.Sees(t, "STDOUT", "alive\r\n")
-	p.Sees(t, "STDOUT", ">>> ") // a Ctrl-D before it would be read as another byte, as on any terminal
+	p.Sees(t, "STDOUT", ">>> ") // before the prompt a Ctrl-D would be read as a byte, as on any terminal
 	p.Types(t, "\x04")
 	if got := b.Await(t, p.ID); got.Outcome != "EXITED" || *got.ExitCode != 0 || strings.Count(got.Stream("STDOUT"), "secret") != 1 {
 		t.Errorf("%+v", got)
@@ -146,8 +146,8 @@ func TestE2EPrivileged(t *testing.T) {
 	}
 }
 
-// TestE2ELargeFile carries 50 MB in and out through the engine, equal to the
-// byte, and cuts an upload in the middle.
+// TestE2ELargeFile transfers 50 MB in and out through the engine, compares every byte, and cuts an
+// upload in the middle.
 func TestE2ELargeFile(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "large", "poolSize": 1, "resources": object{"workspaceMiB": 160, "memoryMiB": 384}})
@@ -182,8 +182,8 @@ func TestE2ELargeFile(t *testing.T) {
 	if runtime.CodeOf(err) != runtime.CodeStorageFull {
 		t.Errorf("a full workspace: %v", err)
 	}
-	// No part is left behind, though the agent may have just seen the cut.
-	wait.For(t, "only the old file is there", func() bool {
+	// No partial file is left, though the agent may only just have noticed the cut.
+	wait.For(t, "only the old file is left", func() bool {
 		return b.Shell(t, string(runner), "ls -A dir; stat -c %s dir/large").Stream("STDOUT") == "large\n52428800\n"
 	})
 	b.Shell(t, string(runner), "truncate -s 1T sparse; mkfifo fifo; ln -s /proc/self/environ link")

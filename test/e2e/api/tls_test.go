@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A secured server speaks TLS, needs a token, and logs requests.
+// A secured server uses TLS, requires a token, and logs requests.
 type secured struct {
 	bed.Bed
 	authority         *tlstest.Authority
@@ -48,11 +48,11 @@ func serveSecured(t *testing.T) *secured {
 	settings.TLS.Cert, settings.TLS.Key = s.authority.Write(t, s.dir, "first")
 	s.Bed, s.stop = bed.ServeHere(t, settings)
 	s.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": object{"id": "tls", "poolSize": 1}}, nil)
-	s.runner = s.ClaimLoosely(t, "tls")
+	s.runner = s.ClaimUnreleased(t, "tls")
 	return s
 }
 
-// speak returns a client of one protocol.
+// speak returns a client that uses only HTTP/1.1 or HTTP/2.
 func (s *secured) speak(t *testing.T, http2 bool) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.authority.Pool}, ForceAttemptHTTP2: http2}
@@ -83,7 +83,7 @@ func (s *secured) do(t *testing.T, c *http.Client, method, path, kind string, bo
 	return response, text
 }
 
-// TestE2ETLS: every kind of request works by TLS, by HTTP/1.1 and by HTTP/2.
+// TestE2ETLS sends every kind of request over TLS, by HTTP/1.1 and by HTTP/2.
 func TestE2ETLS(t *testing.T) {
 	s := serveSecured(t)
 	if !strings.HasPrefix(s.Address, "https://") {
@@ -145,11 +145,11 @@ func (s *secured) useBy(t *testing.T, c *http.Client, proto string) {
 	for path, status := range map[string]int{"/": 200, "/graphql": 401, "/metrics": 401, "/health/ready": 200, "/runners": 0, "/graphiql": 0, "/theme.js": 0, "/nonesuch": 404, "/files/x": 403, address: 200} {
 		response, _ := s.do(t, c, http.MethodGet, path, "", nil)
 		h := response.Header
-		if status != 0 && response.StatusCode != status { // 0: it may be built without its dashboard
+		if status != 0 && response.StatusCode != status { // 0: the server may be built without its dashboard
 			t.Errorf("%s: %s", path, response.Status)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("Strict-Transport-Security") != "" {
-			t.Errorf("%s: %v", path, h) // the name is this machine's
+			t.Errorf("%s: %v", path, h) // HSTS would apply to everything on this machine
 		}
 	}
 	if response, _ := s.do(t, c, http.MethodGet, "/nonesuch", "", nil, "X-Forwarded-For", "192.0.2.1"); response.StatusCode != http.StatusNotFound {
@@ -165,7 +165,7 @@ func (s *secured) useByWebSocket(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	printed := 0
-	// The client shows its token in a header.
+	// The client sends its token in a header.
 	err = s.Subscribe(ctx, client.Request{Query: `subscription($id: ID!) { executionEvents(executionId: $id) { ... on ExecutionOutput { text } } }`, Variables: object{"id": execution}},
 		func(data json.RawMessage) error {
 			var event struct{ ExecutionEvents struct{ Text string } }
@@ -189,7 +189,7 @@ func (s *secured) useByCommands(t *testing.T) {
 	}
 	curl, err := exec.LookPath("curl")
 	if err != nil {
-		return // it isn't everywhere
+		return // curl isn't installed everywhere
 	}
 	for flag, version := range map[string]string{"--http1.1": "1.1", "--http2": "2"} {
 		got, stderr, code := bed.RunProgram(t, nil, curl, "-sS", flag, "--cacert", s.authority.File, "-H", "Authorization: Bearer "+s.token, "-H", "Content-Type: application/json",
@@ -250,8 +250,9 @@ func (s *secured) readAccessLog(t *testing.T) {
 	}
 }
 
-// TestE2ETLSEndsInOrder: a server whose clients by HTTP/2 follow events ends within its time.
-func TestE2ETLSEndsInOrder(t *testing.T) {
+// TestE2ETLSServerStopsInTime: a server with HTTP/2 clients that follow events stops within its
+// time.
+func TestE2ETLSServerStopsInTime(t *testing.T) {
 	s := serveSecured(t)
 	c := s.speak(t, true)
 	r, err := http.NewRequest(http.MethodPost, s.Address+"/graphql", strings.NewReader(`{"query": "subscription { poolAlerts { since } }"}`))

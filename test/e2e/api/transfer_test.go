@@ -24,9 +24,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// peak returns the most memory that a process held since forgetPeak, in bytes. The
-// kernel keeps the peak of all together; pages of files, which come and go with the
-// page cache, are left out as they are now.
+// peak returns the peak of a process's memory since forgetPeak, in bytes. The kernel records one
+// peak for all kinds of memory. Pages of files depend on the page cache, so their current size is
+// subtracted.
 func peak(t testing.TB, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -51,9 +51,9 @@ func forgetPeak(t testing.TB, pid int) {
 	}
 }
 
-// TestE2ETransfersAreExactAndFlat carries 50 MB to a runner and back over HTTP,
-// equal to the byte, and weighs bin/rockpool and the agent meanwhile. The
-// addresses hold in the next server on the same data.
+// TestE2ETransfersAreExactAndFlat transfers 50 MB to a runner and back over HTTP, compares every
+// byte, and measures the memory of bin/rockpool and the agent. The next server on the same data
+// accepts the same URLs.
 func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	need.Machine(t)
 	const size, allowed = 50 << 20, 16 << 20
@@ -61,7 +61,7 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	p := bed.ServeBinary(t, data)
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "large", "poolSize": 1, "resources": object{"workspaceMiB": 160, "memoryMiB": 384}}}, nil)
-	runner := p.ClaimLoosely(t, "large")
+	runner := p.ClaimUnreleased(t, "large")
 	p.UploadFile(t, runner, "warm", 5, strings.NewReader("warm\n"))
 	server, agent := p.Cmd.Process.Pid, bed.AgentOf(t, p.Cgroups, runner)
 	weigh := func(what string, carry func()) {
@@ -92,7 +92,7 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 		}
 		defer content.Close()
 		if n, err := io.Copy(back, content); err != nil || n != size || !bytes.Equal(back.Sum(nil), sum.Sum(nil)) {
-			t.Errorf("%d bytes came back, %v", n, err)
+			t.Errorf("got %d bytes back, %v", n, err)
 		}
 	})
 	var out struct{ Execution struct{ OutputURL string } }
@@ -116,8 +116,8 @@ func TestE2ETransfersAreExactAndFlat(t *testing.T) {
 	p.WantNothingLeft(t)
 }
 
-// TestE2EUploadsThatFail leave the old file, and nothing else.
-func TestE2EUploadsThatFail(t *testing.T) {
+// TestE2EFailedUploadKeepsTheOldFile, and leaves nothing else.
+func TestE2EFailedUploadKeepsTheOldFile(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	b.UploadFile(t, runner, "kept", 3, strings.NewReader("old"))
@@ -126,7 +126,7 @@ func TestE2EUploadsThatFail(t *testing.T) {
 	try := func(variables object, size int64) error {
 		return b.Upload(t.Context(), bed.UploadMutation, variables, size, io.LimitReader(rand.NewChaCha8([32]byte{}), size), nil)
 	}
-	// Four times as much is offered, and the answer comes all the same.
+	// The client offers four times as much, and still gets the answer.
 	if err := try(variables, 256<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeStorageFull || !strings.Contains(refused.Message, "64 MiB") {
 		t.Errorf("more than the workspace holds: %v", err)
 	}
@@ -141,18 +141,18 @@ func TestE2EUploadsThatFail(t *testing.T) {
 		}
 	}
 	if err := try(object{"runner": "none", "path": "x"}, 1<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeRunnerGone {
-		t.Errorf("a runner that isn't there: %v", err)
+		t.Errorf("an unknown runner: %v", err)
 	}
 	b.Shell(t, runner, "rm filler")
 	foreignUploads(t, b, runner, "kept")
 	cutUpload(t, b, runner, "kept")
-	wait.For(t, "only the old file is there", func() bool {
+	wait.For(t, "only the old file is left", func() bool {
 		return b.Shell(t, runner, "ls -A; cat kept").Stream("STDOUT") == "kept\nold"
 	})
 }
 
-// TestE2EUploadedFilesAreProtected: a user can't change a root-owned file in a
-// sticky directory, and can in one of its own.
+// TestE2EUploadedFilesAreProtected: a user can't change a root-owned file in a sticky directory,
+// but can in a directory of its own.
 func TestE2EUploadedFilesAreProtected(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -173,8 +173,8 @@ func TestE2EUploadedFilesAreProtected(t *testing.T) {
 	}
 }
 
-// TestE2EOnlyRegularFilesAreDownloaded names everything else, directly, through
-// links, and by an address whose file has become something else.
+// TestE2EOnlyRegularFilesAreDownloaded requests everything else: directly, through links, and by a
+// URL whose file was replaced.
 func TestE2EOnlyRegularFilesAreDownloaded(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -214,14 +214,13 @@ func TestE2EOnlyRegularFilesAreDownloaded(t *testing.T) {
 	if response, body, _ := b.Get(t, "GET", inDirectory); response.StatusCode != 404 || bytes.Contains(body, []byte("of the host")) {
 		t.Errorf("through a directory that became a link: %s %s", response.Status, body)
 	}
-	// A path that is refused by its name is refused before it is signed.
+	// A path with a wrong name is refused before its URL is signed.
 	b.Refused(t, `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path) { downloadUrl } } }`, object{"id": runner, "path": ""}, runtime.CodeInvalidInput, "path")
 }
 
-// TestE2EDownloadsKeepTheirPromise: a file that changes while it is sent breaks
-// the connection, or has what was promised; one that nobody reads any more is
-// closed.
-func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
+// TestE2EDownloadIsCompleteOrFails: if a file changes while it is sent, the client gets all
+// promised bytes, or the connection breaks. A file whose client has left is closed.
+func TestE2EDownloadIsCompleteOrFails(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "promise", "poolSize": 1, "resources": object{"workspaceMiB": 100, "memoryMiB": 256}})
 	runner := b.Claim(t, "promise")
@@ -237,7 +236,7 @@ func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
 		}
 		return n
 	}
-	// Unbuffered: what the server holds back, and the runner, is what is not read.
+	// Without buffers here, all unread bytes are held back by the server and the runner.
 	begin := func(address string) (*http.Response, context.CancelFunc) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -276,8 +275,8 @@ func TestE2EDownloadsKeepTheirPromise(t *testing.T) {
 	wait.For(t, "the agent has closed the file", func() bool { return open() == 0 })
 }
 
-// TestE2ETransfersLeaveNothing repeats transfers, whole and cut, and counts
-// what is open afterwards on both sides.
+// TestE2ETransfersLeaveNothing repeats transfers, complete and cut, and counts open files on both
+// sides afterwards.
 func TestE2ETransfersLeaveNothing(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -301,7 +300,7 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 	}
 	cycle()
 	b.CloseIdle()
-	atRest(t, b) // what comes later isn't left
+	atRest(t, b) // later releases aren't leaks
 	server, inside := open()
 	for range 100 {
 		cycle()
@@ -311,7 +310,7 @@ func TestE2ETransfersLeaveNothing(t *testing.T) {
 		now, nowInside := open()
 		return now <= server && nowInside <= inside
 	})
-	wait.For(t, "only the file is in the runner", func() bool { // the agent may have just seen the last cut
+	wait.For(t, "only the file is in the runner", func() bool { // the agent may only just have noticed the last cut
 		return b.Shell(t, runner, "ls -A").Stream("STDOUT") == "file\n"
 	})
 }

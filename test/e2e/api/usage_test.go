@@ -7,15 +7,15 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A usage is an execution's, now or at its end, as the API has it.
+// A usage is an execution's usage, now or at its end, as the API shows it.
 type usage struct {
 	At                                           string
 	WallMs, UserMs, SystemMs, OutputBytes        int64
 	Memory, PeakMemory, Processes, PeakProcesses *int64
 }
 
-// TestE2EUsageWhileItRuns: a program that holds 100 MiB is seen holding it while it runs, in its
-// usageNow and in its runner's usage. At its end it has usage, which is null before, and no usageNow.
+// TestE2EUsageWhileItRuns: while a program holds 100 MiB, its usageNow and its runner's usage show
+// them. At its end it has usage, which is null before, and no usageNow.
 func TestE2EUsageWhileItRuns(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "usage", "poolSize": 1, "resources": object{"memoryMiB": 256, "processes": 64}})
@@ -61,7 +61,7 @@ sys.stdin.read()`
 		seen = *now
 		return *now.Memory >= 100<<20 && now.OutputBytes == 6
 	})
-	b.Call(t, query, object{"id": id, "runner": runner}, &got) // of one answer, the runner's part may be older than the execution's
+	b.Call(t, query, object{"id": id, "runner": runner}, &got) // within one answer, the runner's part may be older than the execution's
 	if got.Execution.Usage != nil || seen.At == "" {
 		t.Errorf("while it runs its usage is %+v; it was measured at %q", got.Execution.Usage, seen.At)
 	}
@@ -84,7 +84,7 @@ sys.stdin.read()`
 	}
 }
 
-// TestE2EEveryLimitIsNamed: an end by a limit says which, and how much it allows.
+// TestE2EEveryLimitIsNamed: an execution that a limit ended names the limit and its value.
 func TestE2EEveryLimitIsNamed(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "limits", "poolSize": 1, "resources": object{"memoryMiB": 64, "processes": 32}})

@@ -20,7 +20,7 @@ import (
 
 var errSeen = errors.New("seen")
 
-// until follows a subscription until done says so of its one field.
+// until follows a subscription until done accepts the value of its only field.
 func until[T any](t *testing.T, b bed.Bed, subscription string, variables object, done func(T) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -42,8 +42,8 @@ func until[T any](t *testing.T, b bed.Bed, subscription string, variables object
 	}
 }
 
-// A pool whose runners can't be started alerts, says why, and says when it is
-// well again.
+// TestE2EPoolAlerts: a pool whose runners can't be started raises an alert with the reason, and
+// resolves it once they start.
 func TestE2EPoolAlerts(t *testing.T) {
 	b := bed.Open(t)
 	helper := filepath.Join(b.Data, "local", "bin", "rockpool-sandbox")
@@ -56,7 +56,7 @@ func TestE2EPoolAlerts(t *testing.T) {
 		}
 	})
 	defer restore()
-	for _, maker := range bed.Makers(b.Data) { // no other can be started
+	for _, maker := range bed.Makers(b.Data) { // no other sandbox can be started
 		if err := syscall.Kill(maker, syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
@@ -82,11 +82,11 @@ func TestE2EPoolAlerts(t *testing.T) {
 		}
 	}
 	b.Call(t, `{ poolAlerts { environmentId state since idle size threshold reason } health { status components { name status message } } }`, nil, &now)
-	stands := func(a alert) bool { return a.EnvironmentID == "short" && a.Since.Equal(raised.Since) } // others may too
+	stands := func(a alert) bool { return a.EnvironmentID == "short" && a.Since.Equal(raised.Since) } // others may be raised too
 	if !slices.ContainsFunc(now.PoolAlerts, stands) || now.Health.Status != "DEGRADED" {
 		t.Errorf("now: %+v, raised %+v", now, raised)
 	}
-	until(t, b, subscription, nil, func(a alert) bool { return a.EnvironmentID == "short" && a.State != "RESOLVED" }) // stands, so it comes first
+	until(t, b, subscription, nil, func(a alert) bool { return a.EnvironmentID == "short" && a.State != "RESOLVED" }) // it is raised, so it comes first
 
 	restore()
 	until(t, b, subscription, object{"id": "short"}, func(a alert) bool { raised = a; return a.State == "RESOLVED" })
@@ -95,8 +95,8 @@ func TestE2EPoolAlerts(t *testing.T) {
 	}
 }
 
-// Runners are seen from their start to their end, what they take is counted,
-// and how long they took.
+// TestE2ERunnerEvents: runners are visible from start to end. Their usage and the duration of each
+// step are counted.
 func TestE2ERunnerEvents(t *testing.T) {
 	b := bed.Open(t)
 	type event struct {

@@ -1,6 +1,6 @@
-// Package bed starts servers for the end-to-end tests, and uses them as clients do. The
-// tests of a package share one server in their own process, which make test-race runs under
-// the race detector; those that kill or weigh a server start bin/rockpool. Run make build first.
+// Package bed starts servers for the end-to-end tests and uses them as clients do. The tests of a
+// package share one server in their own process, so that make test-race runs it under the race
+// detector. Tests that kill or measure a server start bin/rockpool, so run make build first.
 package bed
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Main runs a package's tests. Afterwards it stops the shared server, and fails where
-// that or a goroutine is left.
+// Main runs a package's tests. Afterwards it stops the shared server. It fails if the server left
+// something, or if a goroutine is left.
 func Main(m *testing.M) {
 	code := m.Run()
 	SharedServer.stop()
@@ -41,8 +41,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked returns the goroutines that don't end. Goleak itself waits for half a second, in which those of a busy machine
-// may not have run.
+// leaked returns goroutines that don't end. Goleak alone waits only half a second, which may be too
+// short on a busy machine.
 func leaked() (err error) {
 	for end := time.Now().Add(wait.Limit); time.Now().Before(end); {
 		if err = goleak.Find(); err == nil {
@@ -52,7 +52,7 @@ func leaked() (err error) {
 	return err
 }
 
-// Cgroups is the cgroup below which this process's runners are.
+// Cgroups is the cgroup above the runners of this process.
 var Cgroups = fmt.Sprintf("rockpool/e2e-%d", os.Getpid())
 
 // SharedServer is the server that [Open] returns.
@@ -73,23 +73,23 @@ type Bed struct {
 	*client.Client
 	Address string
 	Data    string
-	Groups  string // "": Cgroups
+	Groups  string // cgroup above its runners'; "": Cgroups
 }
 
-// Open returns the server that tests share; it has the first environments.
+// Open returns the server that the package's tests share. It has the first environments.
 func Open(t testing.TB) Bed {
 	t.Helper()
 	need.Sandboxes(t)
 	SharedServer.once.Do(func() { SharedServer.err = SharedServer.start() })
 	if SharedServer.err != nil {
-		t.Fatalf("the server for the tests doesn't start: %v\n%s", SharedServer.err, SharedServer.Log.String())
+		t.Fatalf("start the tests' shared server: %v\n%s", SharedServer.err, SharedServer.Log.String())
 	}
 	Explain(t, &SharedServer.Log)
-	t.Cleanup(func() { SharedServer.bed.AskEvents(t) })
+	t.Cleanup(func() { SharedServer.bed.CollectEvents(t) })
 	return SharedServer.bed
 }
 
-// Settings are those of a server for tests, whose runners end with it.
+// Settings returns the settings of a server for tests. Its runners end with it.
 func Settings(data, cgroups string) config.Config {
 	c := config.Default()
 	c.Listen, c.Data, c.CgroupParent, c.OnStop = "127.0.0.1:0", data, cgroups, config.StopRemoves
@@ -134,8 +134,8 @@ func (s *sharedServer) stop() {
 	_ = os.RemoveAll(s.bed.Data)
 }
 
-// Leftovers returns the processes, mounts and cgroups that a server with this
-// data directory and cgroup has, or left.
+// Leftovers returns the processes, mounts and cgroups that belong to a server with this data
+// directory and cgroup.
 func Leftovers(data, cgroups string) []string {
 	var left []string
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + cgroups + "/*")
@@ -172,8 +172,8 @@ func Leftovers(data, cgroups string) []string {
 	return left
 }
 
-// Thorough returns how often a test repeats something: many times where the run has
-// time for that, as make test-chaos does.
+// Thorough returns how often a test repeats something: few times, or many in a run that has the
+// time, as make test-chaos does. scripts/test finds the tests that call it.
 func Thorough(few, many int) int {
 	if need.Provides("chaos") {
 		return many
@@ -196,14 +196,14 @@ func (b Bed) Refused(t testing.TB, query string, variables object, code runtime.
 	t.Helper()
 	var e *client.Error
 	if err := b.Do(t.Context(), query, variables, nil); !errors.As(err, &e) || e.Extensions.Code != code || e.Extensions.Field != field {
-		t.Errorf("%v: error %v, want %s for %q", variables, err, code, field)
+		t.Errorf("%v: got the error %v, want code %s for field %q", variables, err, code, field)
 	}
 }
 
-// Claim claims a runner, which is released at the test's end.
+// Claim claims a runner, and releases it at the test's end.
 func (b Bed) Claim(t testing.TB, environment string) string {
 	t.Helper()
-	id := b.ClaimLoosely(t, environment)
+	id := b.ClaimUnreleased(t, environment)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
@@ -223,7 +223,7 @@ func isLate(err error) bool {
 	return errors.As(err, &e) && e.Extensions.Code == runtime.CodeClusterUnavailable
 }
 
-// typed returns an input of the API that a test wrote as an object.
+// typed converts an object to an input of the API.
 func typed[T any](t testing.TB, written object) (input T) {
 	t.Helper()
 	text, err := json.Marshal(written)
@@ -238,7 +238,7 @@ func typed[T any](t testing.TB, written object) (input T) {
 	return input
 }
 
-// Put creates an environment for a test, and deletes it at its end.
+// Put puts an environment, and deletes it at the test's end.
 func (b Bed) Put(t testing.TB, input object) {
 	t.Helper()
 	b.Change(t, input)
@@ -251,7 +251,7 @@ func (b Bed) Put(t testing.TB, input object) {
 	})
 }
 
-// Change puts an environment, and leaves it.
+// Change puts an environment that isn't deleted.
 func (b Bed) Change(t testing.TB, input object) {
 	t.Helper()
 	if err := client.Put(t.Context(), b, typed[client.PutEnvironmentInput](t, input)); err != nil {
@@ -259,8 +259,8 @@ func (b Bed) Change(t testing.TB, input object) {
 	}
 }
 
-// forTheTest is the time limit of what a test starts without one, in seconds. Its environment's, of a minute, could end
-// what waits for the test on a busy machine.
+// forTheTest is the time limit in seconds of executions that a test starts without one. The
+// environment's limit of a minute could end a program that waits for the test on a busy machine.
 const forTheTest = 1200
 
 // Start starts an execution and returns its id.
@@ -284,18 +284,18 @@ func (b Bed) Await(t testing.TB, execution string) client.Result {
 	defer cancel()
 	result, err := client.AwaitResult(ctx, b, execution)
 	if err != nil {
-		t.Fatalf("the end of execution %s: %v", execution, err)
+		t.Fatalf("wait for the end of execution %s: %v", execution, err)
 	}
 	return result
 }
 
-// Run starts what input says and returns its end.
+// Run starts an execution and returns its end.
 func (b Bed) Run(t testing.TB, input object) client.Result {
 	t.Helper()
 	return b.Await(t, b.Start(t, input))
 }
 
-// Shell runs a script in a runner to its end.
+// Shell runs a script in a runner and returns its end.
 func (b Bed) Shell(t testing.TB, runner, script string) client.Result {
 	t.Helper()
 	return b.Run(t, object{"runnerId": runner, "shell": script})

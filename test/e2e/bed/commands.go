@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Command runs one of the commands against a server, in this process.
+// Command runs a command of the CLI against the server, in this process.
 func (b Bed) Command(t testing.TB, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -14,7 +14,7 @@ func (b Bed) Command(t testing.TB, stdin string, args ...string) (stdout, stderr
 	return out.String(), errs.String(), code
 }
 
-// Works runs a command that must succeed.
+// Works runs a command that must succeed, and returns its output.
 func (b Bed) Works(t testing.TB, args ...string) string {
 	t.Helper()
 	out, errs, code := b.Command(t, "", args...)

@@ -19,12 +19,11 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A KeptLog holds what a server logs. It forgets the older half of what is more
-// than mostKept.
+// A KeptLog holds a server's log. When it has more than mostKept bytes, it drops the older half.
 type KeptLog struct {
-	mu        sync.Mutex // guards what is below
+	mu        sync.Mutex // guards the fields below
 	text      []byte
-	forgotten int // bytes before text
+	forgotten int // bytes dropped before text
 }
 
 const mostKept = 8 << 20
@@ -42,50 +41,50 @@ func (l *KeptLog) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// String returns all that is kept.
+// String returns the bytes that it still has.
 func (l *KeptLog) String() string { return l.since(0) }
 
-// size returns how many bytes were ever written.
+// size returns how many bytes were written in all.
 func (l *KeptLog) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.forgotten + len(l.text)
 }
 
-// since returns what was written after the first so many bytes.
+// since returns what was written after the first begin bytes.
 func (l *KeptLog) since(begin int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text[min(max(begin-l.forgotten, 0), len(l.text)):])
 }
 
-// Logger returns a logger that writes to l, as a server in this process needs it.
+// Logger returns a logger for a server in this process that writes to l.
 func (l *KeptLog) Logger() *zap.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(config), zapcore.AddSync(l), zap.InfoLevel))
 }
 
-// An explanation collects what explains a test's failure: the logs of its servers
-// since the test began, and the task events of its runners.
+// An explanation collects facts for the message of a failed test: the logs of its servers since the
+// test began, and the task events of its runners.
 type explanation struct {
-	mu      sync.Mutex // guards what is below
+	mu      sync.Mutex // guards the fields below
 	servers []explained
 	runners []string            // that the test claimed
 	events  map[string][]string // by runner
 }
 
-// An explained server has logged begin bytes before the test began.
+// An explained server had logged begin bytes when the test began.
 type explained struct {
 	log   *KeptLog
 	begin int
 }
 
-// explanations are those of the tests that run, by name.
+// explanations has those of the running tests, by name.
 var explanations sync.Map
 
-// Explain has a failed test print, after its other cleanups, the log of a server
-// since now, the task events of its runners and the machine's load.
+// Explain makes a failed test print, after its other cleanups, the server's log since now, the task
+// events of its runners and the machine's load.
 func Explain(t testing.TB, log *KeptLog) {
 	t.Helper()
 	fresh := &explanation{events: map[string][]string{}}
@@ -106,7 +105,7 @@ func Explain(t testing.TB, log *KeptLog) {
 	}
 }
 
-// explanationOf returns that of a test, or of the one that it is a part of.
+// explanationOf returns the explanation of a test, or of the test that it is a part of.
 func explanationOf(t testing.TB) (*explanation, bool) {
 	for name := t.Name(); ; {
 		if x, ok := explanations.Load(name); ok {
@@ -120,7 +119,7 @@ func explanationOf(t testing.TB) (*explanation, bool) {
 	}
 }
 
-// claimed notes a runner that a test claimed.
+// claimed records a runner that a test claimed.
 func claimed(t testing.TB, runner string) {
 	if x, ok := explanationOf(t); ok {
 		x.mu.Lock()
@@ -129,16 +128,16 @@ func claimed(t testing.TB, runner string) {
 	}
 }
 
-// AskEvents asks a server that still answers for the events of a failed test's
-// runners: those that it claimed or that the logs name.
-func (b Bed) AskEvents(t testing.TB) {
+// CollectEvents requests the events of a failed test's runners from a server that still answers. The
+// test claimed these runners, or the logs name them.
+func (b Bed) CollectEvents(t testing.TB) {
 	x, ok := explanationOf(t)
 	if !ok || !t.Failed() {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// A server that hangs must not hold up the explanation.
+	// A server that doesn't answer must not hold up the explanation.
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	for _, runner := range x.named() {
@@ -164,11 +163,10 @@ func (b Bed) AskEvents(t testing.TB) {
 	}
 }
 
-// namedRunner is how a log names one: {"runner": "…"} or "runner …".
+// namedRunner matches a runner in a log: {"runner": "…"} or "runner …".
 var namedRunner = regexp.MustCompile(`\brunner"?:? "?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})`)
 
-// named returns the runners that the test claimed, and the last ones that the logs
-// name. x.mu is held.
+// named returns the runners that the test claimed, and the last ones in the logs. x.mu is held.
 func (x *explanation) named() []string {
 	const most = 20
 	all := slices.Clone(x.runners)
@@ -182,8 +180,8 @@ func (x *explanation) named() []string {
 	return all[max(0, len(all)-most):]
 }
 
-// print prints the explanation, each log with its last lines, and keeps the whole
-// among the artefacts.
+// print prints the explanation with the last lines of each log, and keeps the whole among the
+// artifacts.
 func (x *explanation) print(t testing.TB) {
 	t.Helper()
 	x.mu.Lock()
@@ -195,11 +193,11 @@ func (x *explanation) print(t testing.TB) {
 		fmt.Fprintf(&short, format, args...)
 	}
 	for i, s := range x.servers {
-		// The log of a shared server also has what parallel tests did.
+		// The log of a shared server also has lines of parallel tests.
 		text := strings.TrimSpace(s.log.since(s.begin))
 		fmt.Fprintf(&whole, "log of server %d of %d, since the test began:\n%s\n", i+1, len(x.servers), text)
 		if i < len(x.servers)-2 {
-			continue // of many servers the last two say most
+			continue // of many servers the last two are the most useful
 		}
 		lines := strings.Split(text, "\n")
 		fmt.Fprintf(&short, "log of server %d of %d, since the test began (the last of %d lines):\n%s\n", i+1, len(x.servers), len(lines),

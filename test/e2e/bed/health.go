@@ -15,7 +15,7 @@ type PartsHealth struct {
 	Components []struct{ Name, Status, Message string }
 }
 
-// Of returns how a component is; empty if there is none.
+// Of returns a component's status and message; empty if there is no such component.
 func (h PartsHealth) Of(component string) (status, message string) {
 	for _, c := range h.Components {
 		if c.Name == component {
@@ -25,10 +25,10 @@ func (h PartsHealth) Of(component string) (status, message string) {
 	return "", ""
 }
 
-// HealthQuery asks for a [PartsHealth].
+// HealthQuery requests a [PartsHealth].
 const HealthQuery = `{ health { status components { name status message } } }`
 
-// Health asks over a connection that is there already.
+// Health requests the health over an open connection.
 func (p *Process) Health(t *testing.T, conn net.Conn) PartsHealth {
 	t.Helper()
 	body, err := json.Marshal(object{"query": HealthQuery})

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
-// ServeHere runs a server in the test's own process until the returned function is
-// called, or the test ends.
+// ServeHere runs a server in the test's own process, until the returned function is called or the
+// test ends.
 func ServeHere(t testing.TB, settings config.Config) (Bed, func()) {
 	t.Helper()
 	if err := settings.Check(); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// NamesEveryLimit has executions run into each limit, in a runner of so much memory and so many
-// processes, and expects that the message names the limit with its value and unit.
+// NamesEveryLimit runs executions into each limit, in a runner with this much memory and this many
+// processes. Each message must name the limit with its value and unit.
 func (b Bed) NamesEveryLimit(t *testing.T, runner string, memoryMiB, processes int) {
 	t.Helper()
 	forks := func(n int) string {
@@ -33,7 +33,7 @@ func (b Bed) NamesEveryLimit(t *testing.T, runner string, memoryMiB, processes i
 			in["limits"] = test.limits
 		}
 		if got := b.Run(t, in); got.Outcome != test.outcome || got.Message != test.message {
-			t.Errorf("%s: %s: %q, want %s: %q", test.shell, got.Outcome, got.Message, test.outcome, test.message)
+			t.Errorf("%s: got %s with the message %q, want %s with %q", test.shell, got.Outcome, got.Message, test.outcome, test.message)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Rockpool returns the built program.
+// Rockpool returns the path of the built program.
 func Rockpool(t testing.TB) string {
 	t.Helper()
 	need.Program(t)
@@ -35,7 +35,7 @@ func Rockpool(t testing.TB) string {
 	return path
 }
 
-// Source returns the path of a file of the sources.
+// Source returns the path of a source file.
 func Source(t testing.TB, name string) string {
 	t.Helper()
 	root, err := repository.Root()
@@ -45,7 +45,7 @@ func Source(t testing.TB, name string) string {
 	return filepath.Join(root, name)
 }
 
-// RunCLI runs one of the commands that use a server, in this process.
+// RunCLI runs a command of the CLI in this process.
 func RunCLI(arguments []string, in io.Reader, out, errs io.Writer) int {
 	return cli.Execute(&struct{ cli.Commands }{}, "", arguments, cli.Streams{In: in, Out: out, Err: errs}, kong.Bind(cli.Private{}))
 }
@@ -65,35 +65,35 @@ func RunProgram(t testing.TB, stdin io.Reader, name string, args ...string) (std
 
 var waitingLine = regexp.MustCompile(`(?m)^rockpool: waiting for a runner of .*\n`)
 
-// AtOnce returns what a program says where it needn't wait for a runner: on a busy
-// machine it may have to, and says so.
-func AtOnce(stderr string) string { return waitingLine.ReplaceAllString(stderr, "") }
+// WithoutWaitingLine removes the line about waiting for a runner from a command's stderr. The line depends on
+// the machine's load.
+func WithoutWaitingLine(stderr string) string { return waitingLine.ReplaceAllString(stderr, "") }
 
-// A Process is bin/rockpool serve, or what runs it, as a user starts it.
+// A Process is a running bin/rockpool serve, or a command that runs it, as a user starts it.
 type Process struct {
 	Bed
 	Cmd     *exec.Cmd
 	Cgroups string
-	Ready   string // what it printed to stdout until it was ready
+	Ready   string // its stdout until it was ready
 	Stderr  KeptLog
 }
 
 var readyURL = regexp.MustCompile(`rockpool is ready: (https?://\S+)/graphql`)
 
-// Serve starts a command and waits until it says that it is ready.
+// Serve starts a command and waits until it prints that it is ready.
 func Serve(t testing.TB, data string, name string, args ...string) *Process {
 	t.Helper()
 	return ServeTo(t, func(stdout io.Reader) { _, _ = io.Copy(io.Discard, stdout) }, data, name, args...)
 }
 
-// ServeTo is Serve, where rest reads what the command prints after that, or doesn't.
+// ServeTo is Serve. rest gets the command's later stdout, and may leave it unread.
 func ServeTo(t testing.TB, rest func(stdout io.Reader), data string, name string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Cmd: exec.Command(name, args...), Cgroups: CgroupsOf(data)}
 	Explain(t, &p.Stderr)
 	p.Cmd.Env = append(os.Environ(), "ROCKPOOL_LISTEN=127.0.0.1:0", "ROCKPOOL_ON_STOP=remove", "ROCKPOOL_CGROUP_PARENT="+p.Cgroups,
-		"ROCKPOOL_STOP_WITHIN="+wait.Limit.String()) // a busy machine may need more than a server gives itself
-	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal to all of it misses us
+		"ROCKPOOL_STOP_WITHIN="+wait.Limit.String()) // a busy machine may need more time than the default
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that signals to its group don't reach this process
 	p.Cmd.Stderr = &p.Stderr
 	stdout, err := p.Cmd.StdoutPipe()
 	if err == nil {
@@ -119,7 +119,7 @@ func ServeTo(t testing.TB, rest func(stdout io.Reader), data string, name string
 			t.Cleanup(p.CloseIdle)
 			t.Cleanup(func() {
 				if p.Cmd.ProcessState == nil {
-					p.AskEvents(t)
+					p.CollectEvents(t)
 				}
 			})
 			return p
@@ -130,17 +130,17 @@ func ServeTo(t testing.TB, rest func(stdout io.Reader), data string, name string
 	return nil
 }
 
-// ServeBinary starts a server on a data directory and waits until it serves.
+// ServeBinary starts a server on a data directory and waits until it is ready.
 func ServeBinary(t testing.TB, data string) *Process {
 	t.Helper()
 	return Serve(t, data, Rockpool(t), "serve", "--data", data)
 }
 
-// End sends a signal to the server, or to its whole group, and waits for its end.
-// SIGTERM must end a server in order.
+// End sends a signal to the server, or to its whole group, and waits for its end. After SIGTERM its
+// exit code must be 0.
 func (p *Process) End(t testing.TB, signal syscall.Signal, group bool) {
 	t.Helper()
-	p.AskEvents(t)
+	p.CollectEvents(t)
 	pid := p.Cmd.Process.Pid
 	if group {
 		pid = -pid
@@ -155,16 +155,15 @@ func (p *Process) End(t testing.TB, signal syscall.Signal, group bool) {
 	}
 }
 
-// WantNothingLeft fails the test where the server left anything on the machine.
+// WantNothingLeft fails the test if the server left anything on the machine.
 func (p *Process) WantNothingLeft(t testing.TB) {
 	t.Helper()
 	if left := Leftovers(p.Data, p.Cgroups); len(left) > 0 {
-		t.Errorf("left: %q", left)
+		t.Errorf("the server left %q", left)
 	}
 }
 
-// DataDir returns a data directory. Whatever becomes of the test, no runner of
-// it outlives it.
+// DataDir returns a data directory. No runner of it outlives the test, even if the test fails.
 func DataDir(t testing.TB) string {
 	t.Helper()
 	need.Sandboxes(t)
@@ -178,14 +177,15 @@ func DataDir(t testing.TB) string {
 	return data
 }
 
-// CgroupsOf is the cgroup below which a test's servers have theirs.
+// CgroupsOf returns the cgroup above those of a test's servers. Its name contains the name of the test,
+// which must have at most 42 characters: a cgroup has at most 64.
 func CgroupsOf(data string) string {
 	place := strings.ReplaceAll(strings.TrimPrefix(filepath.Dir(data), os.TempDir()+"/"), "/", "-")
 	return "rockpool/" + strings.TrimPrefix(place, "-") + "-" + strconv.Itoa(os.Getpid())
 }
 
-// ClaimLoosely claims a runner that nobody releases.
-func (b Bed) ClaimLoosely(t testing.TB, environment string) string {
+// ClaimUnreleased claims a runner that isn't released at the test's end.
+func (b Bed) ClaimUnreleased(t testing.TB, environment string) string {
 	t.Helper()
 	runner, err := client.Claim(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(int(wait.Limit.Seconds()))})
 	if err != nil {

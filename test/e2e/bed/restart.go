@@ -39,7 +39,7 @@ func (b Bed) RunnersOf(t testing.TB, environment string) map[string]Seen {
 	return all
 }
 
-// Full waits until an environment has just its idle runners, beside claimed ones.
+// Full waits until an environment has exactly this many idle runners, in addition to claimed ones.
 func (b Bed) Full(t testing.TB, environment string, idle int) map[string]Seen {
 	t.Helper()
 	var all map[string]Seen
@@ -76,8 +76,8 @@ func KillAgent(t testing.TB, cgroups, runner string) {
 	t.Fatalf("runner %s has no process", runner)
 }
 
-// groupFiles returns the lists of processes of a runner's groups: on version 2 the agent
-// has one of its own, and the runner's is empty.
+// groupFiles returns the process lists of a runner's cgroups. On version 2 the agent has a cgroup
+// of its own, and the runner's is empty.
 func groupFiles(cgroups, runner string) (files []string) {
 	for _, trees := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
 		for _, group := range []string{"", "/agent"} {
@@ -88,7 +88,7 @@ func groupFiles(cgroups, runner string) (files []string) {
 	return files
 }
 
-// AgentOf returns a runner's agent, and the group of all its memory.
+// AgentOf returns a runner's agent, and the cgroup that counts all its memory.
 func (b Bed) AgentOf(t *testing.T, runner string) (group string, pid int) {
 	t.Helper()
 	groups := cmp.Or(b.Groups, Cgroups)
@@ -106,16 +106,15 @@ func (b Bed) AgentOf(t *testing.T, runner string) (group string, pid int) {
 	return group, pid
 }
 
-// FillMemory has a process of the machine fill a runner's memory with a file, so
-// that the kernel kills the agent first. It isn't begun before the limit that ends
-// it was read.
+// FillMemory makes a process outside of the runner fill the runner's memory with a file, so that
+// the kernel kills the agent first. It starts only after it has read the limit that stops it.
 func (b Bed) FillMemory(t *testing.T, runner string) {
 	t.Helper()
 	group, agent := b.AgentOf(t, runner)
 	b.LimitRead(t, "memory", runner)
-	if text, err := os.ReadFile(filepath.Join(group, "memory.limit_in_bytes")); err == nil { // on version 2 it is the one above
+	if text, err := os.ReadFile(filepath.Join(group, "memory.limit_in_bytes")); err == nil { // on version 2 the limit is in the parent
 		if limit, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || limit > 1<<30 {
-			t.Fatalf("the memory of all of it is limited to %s (%v)", text, err)
+			t.Fatalf("the runner's memory limit is %s (%v)", text, err)
 		}
 	}
 	script := `echo 1000 >/proc/$1/oom_score_adj && echo $$ >"$2/cgroup.procs" && grep -q "$3" /proc/self/cgroup && exec python3 -c '
@@ -123,12 +122,12 @@ import os
 file, mib = os.memfd_create("full"), bytes(1 << 20)
 for i in range(1024): os.write(file, mib)'`
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", strconv.Itoa(agent), group, runner).CombinedOutput(); err == nil || len(out) > 0 {
-		t.Fatalf("its memory isn't limited: %v: %s", err, out)
+		t.Fatalf("the process that fills memory wasn't stopped by the limit: %v: %s", err, out)
 	}
 }
 
-// LimitRead returns the limit that the kernel has for the commands of a runner,
-// or for the runner, whose agent must be in its group, and stops the test where there is none.
+// LimitRead returns the kernel's limit for a runner's commands, or for the runner. The agent must
+// be in the runner's cgroup. If there is no limit, it ends the test.
 func (b Bed) LimitRead(t *testing.T, controller, runner string) int64 {
 	t.Helper()
 	groups := cmp.Or(b.Groups, Cgroups)
@@ -145,15 +144,15 @@ func (b Bed) LimitRead(t *testing.T, controller, runner string) int64 {
 		}
 		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err != nil || limit <= 0 || limit > 1<<32 {
-			t.Fatalf("%s is %q: the limit didn't take", path, text)
+			t.Fatalf("%s is %q, want a limit", path, text)
 		}
 		for _, file := range groupFiles(groups, runner) {
 			if members, err := os.ReadFile(file); err == nil && len(members) > 0 && strings.HasPrefix(file, strings.TrimSuffix(filepath.Dir(path), "/run")) {
 				return limit
 			}
 		}
-		t.Fatalf("nobody is in %s", filepath.Dir(path))
+		t.Fatalf("%s has no process", filepath.Dir(path))
 	}
-	t.Fatalf("runner %s has no %s limit that can be read", runner, controller)
+	t.Fatalf("runner %s has no readable %s limit", runner, controller)
 	return 0
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// An Evaluation is one as the API shows it.
+// An Evaluation is an evaluation as the API shows it.
 type Evaluation struct {
 	ID, Type, RunnerID, EnvironmentID, Trigger, Status, Reason, PreviousID, NextID string
 	Priority, Queued                                                               int
@@ -20,14 +20,14 @@ type Evaluation struct {
 	WorkMs             *float64
 }
 
-// A Place is an allocation.
-type Place struct {
+// A Allocation is an allocation as the API shows it.
+type Allocation struct {
 	ID, RunnerID, EnvironmentID, EvaluationID, Desired, Status string
 	Resources                                                  struct{ MemoryMiB int }
 	CreatedAt, RunningAt, EndedAt                              time.Time
 }
 
-// Scheduled is what the scheduler shows.
+// Scheduled is the scheduler's state as the API shows it.
 type Scheduled struct {
 	Cluster struct {
 		Capacity    struct{ MemoryMiB, MemoryMiBPromisable, MemoryMiBUsed int }
@@ -38,7 +38,7 @@ type Scheduled struct {
 			Edges      []struct{ Cursor string }
 		}
 		Allocations struct {
-			Nodes      []Place
+			Nodes      []Allocation
 			TotalCount int
 		}
 	}
@@ -46,7 +46,7 @@ type Scheduled struct {
 	PoolAlerts  []struct{ EnvironmentID, Reason string }
 }
 
-// Evaluations returns those of an environment, with a status or with any.
+// Evaluations returns those of an environment, with any of these statuses, or all.
 func (b Bed) Evaluations(t testing.TB, environment string, status ...string) []Evaluation {
 	t.Helper()
 	var out Scheduled
@@ -54,7 +54,7 @@ func (b Bed) Evaluations(t testing.TB, environment string, status ...string) []E
 		id type runnerId environmentId trigger status reason previousId nextId priority queued
 		shortages { dimension wanted free kept capacity } createdAt endedAt waitMs workMs } } } }`, object{"id": environment, "status": status}, &out)
 	if out.Cluster.Evaluations.TotalCount != len(out.Cluster.Evaluations.Nodes) {
-		t.Errorf("%d of %d evaluations are on one page", len(out.Cluster.Evaluations.Nodes), out.Cluster.Evaluations.TotalCount)
+		t.Errorf("one page has %d of %d evaluations", len(out.Cluster.Evaluations.Nodes), out.Cluster.Evaluations.TotalCount)
 	}
 	return out.Cluster.Evaluations.Nodes
 }

@@ -17,18 +17,18 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A Cutter is a TCP proxy that cuts each connection after a random number of
-// bytes.
+// A Cutter is a TCP proxy that cuts each connection after a random number of bytes.
 type Cutter struct {
 	Listener net.Listener
 	target   string
-	most     int64 // bytes towards the client before a cut
+	most     int64 // bytes to the client before a cut
 	group    sync.WaitGroup
-	Accepted atomic.Int64 // connections
+	Accepted atomic.Int64 // number of connections
 }
 
-// NewCutter relays connections to target, and cuts each after most bytes at most. Most must be well above the 44 kB
-// of the largest event of an output: one that no connection carries whole never arrives.
+// NewCutter relays connections to target, and cuts each after at most this many bytes. most must be
+// well above the 44 kB of the largest event of an output. An event that no connection carries
+// completely never arrives.
 func NewCutter(t *testing.T, target string, most int64) *Cutter {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,7 +57,7 @@ func (c *Cutter) serve(ctx context.Context, client net.Conn) {
 		return
 	}
 	defer server.Close()
-	// Clients keep connections for later, longer than the test lasts.
+	// Clients keep idle connections longer than the test lasts.
 	defer context.AfterFunc(ctx, func() { client.Close() })()
 	c.group.Go(func() {
 		_, _ = io.Copy(server, client)
@@ -67,9 +67,8 @@ func (c *Cutter) serve(ctx context.Context, client net.Conn) {
 	_ = client.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
 }
 
-// SlowWatcher subscribes and leaves what comes in the socket, whose buffer is
-// small.
-func (p *Process) SlowWatcher(t *testing.T, execution string) net.Conn {
+// StalledSubscriber subscribes over a socket with a small buffer and reads nothing.
+func (p *Process) StalledSubscriber(t *testing.T, execution string) net.Conn {
 	t.Helper()
 	var raw net.Conn
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -17,26 +17,26 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Killed ends the server with SIGKILL and starts the next one.
+// Killed kills the server with SIGKILL and starts the next one.
 func (p *Process) Killed(t *testing.T) *Process {
 	t.Helper()
 	p.End(t, syscall.SIGKILL, false)
 	return ServeBinary(t, p.Data)
 }
 
-// AtSomeMoment returns at a random moment within most. A kill must be able to hit
-// every step of what goes on, and most steps show nothing that could be awaited.
+// AtSomeMoment waits for a random time of at most most. A kill must be able to hit every step, and
+// most steps show nothing to wait for.
 func AtSomeMoment(most time.Duration) { <-time.After(rand.N(most)) }
 
-// Finish ends the last server of a test, with all runners.
+// Finish stops the last server of a test and removes all runners.
 func (p *Process) Finish(t *testing.T) {
 	t.Helper()
 	p.End(t, syscall.SIGTERM, false)
 	p.WantNothingLeft(t)
 }
 
-// InHalves is a shell script that prints so many numbered lines, the second half
-// after [process.wake], and exits with 7; and what it prints.
+// InHalves returns a shell script and its output. It prints this many numbered lines, the second
+// half after [Process.Wake], and exits with 7.
 func InHalves(lines int) (script, output string) {
 	var b strings.Builder
 	for i := range lines {
@@ -45,7 +45,7 @@ func InHalves(lines int) (script, output string) {
 	return fmt.Sprintf("seq 0 %d; sleep 1000; seq %d %d; exit 7", lines/2-1, lines/2, lines-1), b.String()
 }
 
-// Wake has so many programs in runners go on that sleep, as soon as they do.
+// Wake continues this many sleeping programs in runners, as soon as they sleep.
 func (p *Process) Wake(t *testing.T, programs int) {
 	t.Helper()
 	var sleeping []int
@@ -54,14 +54,14 @@ func (p *Process) Wake(t *testing.T, programs int) {
 		return len(sleeping) == programs
 	})
 	for _, pid := range sleeping {
-		if err := syscall.Kill(pid, syscall.SIGPIPE); err != nil { // of which no shell says anything
+		if err := syscall.Kill(pid, syscall.SIGPIPE); err != nil { // shells print nothing about this signal
 			t.Error(err)
 		}
 	}
 }
 
-// CountingTo is a shell script that prints so many numbered lines in about so many
-// seconds, and exits with 7; and what it prints.
+// CountingTo returns a shell script and its output. It prints this many numbered lines in about
+// this many seconds, and exits with 7.
 func CountingTo(lines int, seconds float64) (script, output string) {
 	var b strings.Builder
 	for i := range lines {
@@ -70,7 +70,7 @@ func CountingTo(lines int, seconds float64) (script, output string) {
 	return fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); [ $((i %% 20)) = 0 ] && sleep %f; done; exit 7", lines, seconds*20/float64(lines)), b.String()
 }
 
-// Reader is a client that watches one execution across servers.
+// Reader is a client that follows one execution over several servers.
 type Reader struct {
 	ID     string
 	cursor *string

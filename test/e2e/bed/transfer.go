@@ -24,7 +24,7 @@ type uploaded struct {
 	}
 }
 
-// UploadFile sends a file, which must work, and returns where it can be downloaded.
+// UploadFile uploads a file, which must succeed, and returns its download URL.
 func (b Bed) UploadFile(t testing.TB, runner, path string, size int64, content io.Reader) string {
 	t.Helper()
 	var out uploaded
@@ -37,7 +37,7 @@ func (b Bed) UploadFile(t testing.TB, runner, path string, size int64, content i
 	return out.UploadFile.File.DownloadURL
 }
 
-// Get asks for an address. What the body says too long or too short is err.
+// Get requests a URL. err is the error of reading the body, for example of one that ends too early.
 func (b Bed) Get(t testing.TB, method, address string, header ...string) (response *http.Response, body []byte, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, b.Address+address, nil)
@@ -58,7 +58,7 @@ func (b Bed) Get(t testing.TB, method, address string, header ...string) (respon
 	return response, body, err
 }
 
-// AgentOf returns the process of a runner's agent, in which nothing else runs.
+// AgentOf returns the process of a runner's agent. No other process may run in the runner.
 func AgentOf(t testing.TB, cgroups, runner string) int {
 	t.Helper()
 	files := groupFiles(cgroups, runner)
@@ -74,7 +74,8 @@ func AgentOf(t testing.TB, cgroups, runner string) int {
 	return 0
 }
 
-// BeginUpload sends a request of size more bytes than the content that it sends.
+// BeginUpload sends the beginning of a request whose content is size bytes longer than what it
+// sends.
 func (b Bed) BeginUpload(t *testing.T, runner, path, header, content string, size int) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.Address, "http://"))

@@ -36,7 +36,8 @@ func serve(t *testing.T, change func(*config.Config)) bed.Bed {
 	return b
 }
 
-// TestE2ECodeOcean: it uses the door as it uses Poseidon. Metrics have its requests by route, and the audit log has the door.
+// TestE2ECodeOcean uses the door as CodeOcean uses Poseidon. Metrics have its requests by route,
+// and the audit log names the door.
 func TestE2ECodeOcean(t *testing.T) {
 	b := serve(t, nil)
 	Platform{URL: b.Address, Token: token, Image: "host"}.Run(t)

@@ -1,4 +1,5 @@
-// Package codeocean uses a server's door poseidon with the libraries of Ruby that CodeOcean uses: platform.rb.
+// Package codeocean uses a server's door poseidon with the Ruby libraries of CodeOcean: see
+// platform.rb.
 package codeocean
 
 import (
@@ -21,7 +22,7 @@ import (
 //go:embed platform.rb
 var program string
 
-// Scenarios are those of platform.rb.
+// Scenarios are the scenarios of platform.rb.
 var Scenarios = []string{
 	"environments are synchronised", "whoami", "a megabyte", "several files are scored in one runner", "stdin", "the command line",
 	"time-out", "out of memory", "much output", "a client that leaves ends its program", "paths", "errors",
@@ -33,7 +34,7 @@ type Platform struct {
 	Image      string // of its environments
 }
 
-// Run runs scenarios, all but those that are named. They share an environment.
+// Run runs all scenarios except those named. They share an environment.
 func (p Platform) Run(t *testing.T, without ...string) {
 	t.Helper()
 	if err := exec.Command("ruby", "-e", "require 'faraday'; require 'net/http/persistent'; require 'faye/websocket'").Run(); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// TestE2EAccessCommands: an open server, two tenants, and what they see of each other, also after
-// a restart.
+// TestE2EAccessCommands checks an open server, then two tenants and what they see of each other,
+// also after a restart.
 func TestE2EAccessCommands(t *testing.T) {
 	need.Sandboxes(t)
 	settings := bed.Settings(t.TempDir(), bed.Cgroups+"-access")
@@ -25,7 +25,7 @@ func TestE2EAccessCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		return func(args ...string) (string, string, int) {
-			at := slices.Index(append(slices.Clone(args), "--"), "--") // a program's flags come after it
+			at := slices.Index(append(slices.Clone(args), "--"), "--") // flags after it belong to the program
 			var out, errs bytes.Buffer
 			code := bed.RunCLI(slices.Insert(slices.Clone(args), at, "--token-file", file, "--server", b.Address), nil, &out, &errs)
 			return out.String(), errs.String(), code
@@ -111,7 +111,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	if out := works(client, "env", "list"); !strings.Contains(out, "lab") {
 		t.Errorf("a token doesn't survive a restart: %s", out)
 	}
-	fails("doesn't exist: `rockpool runner list`", grant, "runner", "cp", file, runner+":a.txt") // it is known, but its object went with the server
+	fails("doesn't exist: `rockpool runner list`", grant, "runner", "cp", file, runner+":a.txt") // the tenant knows the runner, but the server's restart removed it
 	works(admin, "token", "revoke", clientID)
 	fails("UNAUTHENTICATED", client, "env", "list")
 	fails("UNAUTHENTICATED", grant, "runner", "cp", file, runner+":a.txt")

@@ -43,7 +43,7 @@ func TestE2ERunCases(t *testing.T) {
 		t.Errorf("%d: %s%s", code, out, errs)
 	}
 
-	// A wrong output stops it, too.
+	// A wrong output stops it too.
 	out, errs, code = run(casesDir(t, map[string]string{"1.in": "x", "1.out": "y", "2.in": "", "3.in": "", "4.args": "/dev/zero"}), "--stop-on-failure", "--json")
 	var report cases.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 || len(report.Cases) != 4 {

@@ -20,13 +20,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A screen is a terminal with a program of ours on it, as a user has one.
+// A screen is a terminal on which a program runs, as for a user.
 type screen struct {
 	master, slave *os.File
 	cmd           *exec.Cmd
 	before        unix.Termios
 	read          chan string
-	seen          string // what wasn't waited for yet
+	seen          string // since the last match
 	reader        sync.WaitGroup
 }
 
@@ -78,8 +78,8 @@ func onScreen(t *testing.T, environ []string, name string, args ...string) *scre
 	return s
 }
 
-// closable returns a file whose Close ends a Read of it. One that package pty
-// opened is in blocking mode: its window would stay open while it is read.
+// closable returns a file whose Close ends a blocked Read. Files of package pty are in blocking
+// mode, where Close would wait for the Read.
 func closable(t testing.TB, file *os.File) *os.File {
 	t.Helper()
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -108,7 +108,7 @@ func (s *screen) types(t testing.TB, keys string) {
 	}
 }
 
-// sees waits until the screen shows a text, and returns what it has shown before that.
+// sees waits until the screen shows a text, and returns what it has shown before.
 func (s *screen) sees(t testing.TB, text string) (before string) {
 	t.Helper()
 	for !strings.Contains(s.seen, text) {
@@ -122,8 +122,7 @@ func (s *screen) sees(t testing.TB, text string) (before string) {
 	return before
 }
 
-// ends waits for the command's end, with this code, and looks whether the
-// terminal is what it was.
+// ends waits for the command's end with this code, and checks that the terminal was restored.
 func (s *screen) ends(t testing.TB, code int) {
 	t.Helper()
 	const last = "all is read"
@@ -146,7 +145,7 @@ func (s *screen) ends(t testing.TB, code int) {
 			if after := s.termios(t); after != s.before {
 				t.Errorf("the terminal was left as %+v, it was %+v", after, s.before)
 			}
-			// What it wrote at its end may not have been read yet; this comes after it.
+			// The command's last output may not have been read yet. This marker comes after it.
 			if _, err := s.slave.WriteString(last); err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +155,7 @@ func (s *screen) ends(t testing.TB, code int) {
 	}
 }
 
-// isRaw waits until keys are handed over.
+// isRaw waits until the terminal is in raw mode, so that keys are passed on.
 func (s *screen) isRaw(t testing.TB) {
 	t.Helper()
 	wait.For(t, "the terminal is raw", func() bool { return s.termios(t).Lflag&(unix.ICANON|unix.ISIG|unix.ECHO) == 0 })
@@ -183,8 +182,7 @@ func TestE2ERunOnATerminal(t *testing.T) {
 	s.ends(t, 7)
 }
 
-// TestE2ETerminalIsRestored ends a program on a terminal in every way but its
-// own.
+// TestE2ETerminalIsRestored ends a program on a terminal in every way except its own exit.
 func TestE2ETerminalIsRestored(t *testing.T) {
 	b := bed.Open(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
@@ -203,10 +201,10 @@ func TestE2ETerminalIsRestored(t *testing.T) {
 	})
 }
 
-// TestE2EHangUpEndsTheProgram closes the window.
+// TestE2EHangUpEndsTheProgram closes the terminal's window.
 func TestE2EHangUpEndsTheProgram(t *testing.T) {
 	b := bed.Open(t)
-	id := "hangup-" + uuid.NewString() // executions are kept
+	id := "hangup-" + uuid.NewString() // unique: executions are kept
 	b.Put(t, object{"id": id, "poolSize": 1})
 	s := onScreen(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", id, "--tty", "--", "sh", "-c", "echo begun; sleep 1000")
 	s.sees(t, "begun")
@@ -224,8 +222,8 @@ func TestE2EHangUpEndsTheProgram(t *testing.T) {
 	})
 }
 
-// TestE2ECtrlCGivesUpWhereNobodyHearsIt kills the server under a terminal.
-func TestE2ECtrlCGivesUpWhereNobodyHearsIt(t *testing.T) {
+// TestE2ECtrlCEndsACommandWithoutAServer kills the server of a command on a terminal.
+func TestE2ECtrlCEndsACommandWithoutAServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	s := onScreen(t, nil, bed.Rockpool(t), "run", "--server", p.Address, "--env", "shell", "--tty", "--", "cat")
@@ -241,8 +239,8 @@ func TestE2ECtrlCGivesUpWhereNobodyHearsIt(t *testing.T) {
 	again.WantNothingLeft(t)
 }
 
-// TestE2EShellInARunner controls jobs: Ctrl-Z stops what is in the foreground,
-// and fg has it back. A shell does that through its standard error.
+// TestE2EShellInARunner controls jobs: Ctrl-Z stops the foreground job, and fg continues it. A
+// shell does that through its standard error.
 func TestE2EShellInARunner(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "entered", "poolSize": 1})
@@ -253,7 +251,8 @@ func TestE2EShellInARunner(t *testing.T) {
 	} {
 		s := onScreen(t, []string{"ROCKPOOL_SERVER=" + b.Address}, command[0], command[1:]...)
 		s.sees(t, "$ ")
-		// Not a shell: sh isn't stopped while its child is before its exec, and bash goes on if its child has just ended.
+		// Not a shell: sh can't be stopped before its child's exec, and bash continues if its child has
+		// just ended.
 		s.types(t, "python3 -uc \"while not __import__('time').sleep(0.05): print('ti' + 'ck')\"\r")
 		s.sees(t, "tick\r\n")
 		s.types(t, "\x1a")
@@ -282,7 +281,7 @@ func TestE2EShellInARunner(t *testing.T) {
 	}
 }
 
-func TestE2ETerminalIsAskedForWithoutOne(t *testing.T) {
+func TestE2EInteractiveWithoutATerminalIsRefused(t *testing.T) {
 	b := bed.Open(t)
 	_, errout, code := bed.RunProgram(t, strings.NewReader("x"), bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--tty", "--", "cat")
 	if code != 125 || !strings.Contains(errout, "--stdin") {
@@ -290,8 +289,9 @@ func TestE2ETerminalIsAskedForWithoutOne(t *testing.T) {
 	}
 }
 
-// TestE2ECancelAsks on a terminal before it cancels several executions; Ctrl-C is a no.
-func TestE2ECancelAsks(t *testing.T) {
+// TestE2ECancelAsksForConfirmation on a terminal, before it cancels several executions. Ctrl-C
+// means no.
+func TestE2ECancelAsksForConfirmation(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "asked", "poolSize": 1})
 	user := "user=" + uuid.NewString()

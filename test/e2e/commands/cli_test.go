@@ -39,7 +39,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		t.Error(table)
 	}
 
-	// What show prints can be edited and put; once.
+	// The output of show can be edited and put, once.
 	shown := b.Works(t, "env", "show", "ruby", "-o", "yaml")
 	edited := strings.Replace(shown, "poolSize: 1", "poolSize: 2", 1)
 	if edited == shown {
@@ -58,7 +58,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		t.Errorf("%+v %v", now, err)
 	}
 
-	// Two documents, JSON, and a flag over the file.
+	// Two documents, JSON, and a flag that takes precedence over the file.
 	if out, errs, code := b.Command(t, `{"id": "perl", "resources": {"memoryMiB": 64}}`+"\n---\nid: ruby\npoolSize: 3\n", "env", "put", "-f", "-", "--pool-size", "0"); code != 0 || !strings.Contains(out, "perl") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -119,7 +119,7 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 	wait.For(t, "the execution is listed as running", func() bool {
 		return strings.Contains(b.Works(t, "exec", "list", "--runner", id, "--state", "RUNNING"), x)
 	})
-	// CONFLICT, when the program has ended by the time that its line is acknowledged.
+	// CONFLICT if the program ends before its line is acknowledged.
 	_ = b.Do(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": x, "text": "\n"}}, nil)
 	if out, errs, code := b.Command(t, "", "exec", "follow", x); code != 3 || out != "out\n" || errs != "err\n" {
 		t.Errorf("%d %q %q", code, out, errs)
@@ -154,11 +154,12 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 	}
 }
 
-// TestE2EExecutionsByLabel: commands find, show and cancel them, and run in the runner.
+// TestE2EExecutionsByLabel: commands find, show and cancel executions by label, and run programs
+// with labels.
 func TestE2EExecutionsByLabel(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "labelled", "poolSize": 1})
-	user := "user=" + uuid.NewString() // executions are kept
+	user := "user=" + uuid.NewString() // unique: executions are kept
 	id := strings.TrimSpace(b.Works(t, "runner", "claim", "labelled", "--label", user))
 	if list := b.Works(t, "runner", "list", "--label", user); !strings.Contains(list, id) {
 		t.Error(list)
@@ -199,7 +200,7 @@ func TestE2EExecutionsByLabel(t *testing.T) {
 	}
 }
 
-// TestE2ERunFindsEnvironmentAndCompiler for a file that is named after its language.
+// TestE2ERunFindsEnvironmentAndCompiler for a file whose name says its language.
 func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	privately(t)
 	program := filepath.Join(t.TempDir(), `$(touch pwned);"' .c`)
@@ -238,11 +239,11 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	}
 }
 
-// TestE2EListsGoOnToTheirEnd needs more executions than a page has.
-func TestE2EListsGoOnToTheirEnd(t *testing.T) {
+// TestE2EListCommandsReadAllPages needs more executions than fit on a page.
+func TestE2EListCommandsReadAllPages(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
-	id := "many-" + uuid.NewString() // executions are kept
+	id := "many-" + uuid.NewString() // unique: executions are kept
 	b.Put(t, object{"id": id, "poolSize": 1})
 	runner := b.Claim(t, id)
 	const count = 1100
@@ -268,8 +269,8 @@ func TestE2EListsGoOnToTheirEnd(t *testing.T) {
 	}
 }
 
-// TestE2EFollowGoesOnOverCuts follows over a proxy that cuts.
-func TestE2EFollowGoesOnOverCuts(t *testing.T) {
+// TestE2EFollowResumesAfterCuts follows through a proxy that cuts connections.
+func TestE2EFollowResumesAfterCuts(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	x := b.Start(t, object{"runnerId": runner, "shell": "i=0; while [ $i -lt 60 ]; do seq 5000; echo mark >&2; sleep 0.02; i=$((i+1)); done; echo end >&2; exit 4"})
@@ -296,7 +297,7 @@ func seq(n int) string {
 	return text.String()
 }
 
-// privately runs the program where no server is named and none listens.
+// privately sets an environment in which no server is named and none listens.
 func privately(t *testing.T) (environ []string, state string) {
 	t.Helper()
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(connection.DefaultServer, "http://")); err == nil {
@@ -321,14 +322,14 @@ func privately(t *testing.T) (environ []string, state string) {
 func TestE2EPrivateServer(t *testing.T) {
 	privately(t)
 	out, errs, code := bed.RunProgram(t, strings.NewReader("fed"), bed.Rockpool(t), "run", "--env", "shell", "--stdin", "--", "sh", "-c", "cat; exit 9")
-	if out != "fed" || code != 9 || strings.Count(bed.AtOnce(errs), "\n") != 1 || !strings.Contains(errs, "starting a temporary one") {
+	if out != "fed" || code != 9 || strings.Count(bed.WithoutWaitingLine(errs), "\n") != 1 || !strings.Contains(errs, "starting a temporary one") {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "nonesuch", "--", "true"); code != 125 || !strings.Contains(errs, `"shell"`) {
 		t.Errorf("%q %d", errs, code)
 	}
 	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", "http://127.0.0.1:1", "--env", "shell", "--", "true"); code != 125 || !strings.Contains(errs, "no server listens") {
-		t.Errorf("a server that was named isn't there: %q %d", errs, code)
+		t.Errorf("with --server and no server: %q, exit %d", errs, code)
 	}
 	t.Setenv("ROCKPOOL_TOKEN", "of another server")
 	for _, command := range [][]string{{"run", "--env", "shell", "--", "true"}, {"mcp"}} {
@@ -338,9 +339,8 @@ func TestE2EPrivateServer(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServerEndsAtCtrlC ends one with a signal to all of the
-// foreground, as a terminal sends it, and one by SIGKILL, after which the next
-// cleans up.
+// TestE2EPrivateServerEndsAtCtrlC ends a private server with a signal to the whole foreground
+// group, as a terminal sends it, and another by SIGKILL. The next one cleans up after that.
 func TestE2EPrivateServerEndsAtCtrlC(t *testing.T) {
 	environ, state := privately(t)
 	start := func(args ...string) *screen {
@@ -351,11 +351,11 @@ func TestE2EPrivateServerEndsAtCtrlC(t *testing.T) {
 	s.types(t, "\x03")
 	s.ends(t, 130)
 
-	// dash drops an interrupt that comes while it starts a program. With exec there is no such moment.
+	// dash loses an interrupt that arrives while it starts a program. exec avoids that.
 	s = start("--tty", "--", "sh", "-c", "echo begun; exec sleep 1000")
 	s.sees(t, "begun")
 	s.isRaw(t)
-	s.types(t, "\x03") // the program's own
+	s.types(t, "\x03") // for the program
 	s.ends(t, 130)
 
 	s = start("--", "sh", "-c", "echo begun; sleep 1000")
@@ -372,8 +372,8 @@ func TestE2EPrivateServerEndsAtCtrlC(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServersAtOnce starts several, while others end.
-func TestE2EPrivateServersAtOnce(t *testing.T) {
+// TestE2EPrivateServersRunConcurrently starts several, while others end.
+func TestE2EPrivateServersRunConcurrently(t *testing.T) {
 	privately(t)
 	var group sync.WaitGroup
 	for range 3 {

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ECompletion presses the tabulator in real shells.
+// TestE2ECompletion presses the tab key in real shells.
 func TestE2ECompletion(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "completed-1", "poolSize": 0})
@@ -50,7 +50,7 @@ func TestE2ECompletion(t *testing.T) {
 		} {
 			s.types(t, test.typed)
 			s.sees(t, test.becomes)
-			s.types(t, "\x15echo do''ne\r") // Ctrl-U: an empty line
+			s.types(t, "\x15echo do''ne\r") // Ctrl-U empties the line
 			s.sees(t, "done\r\n")
 		}
 		s.types(t, "exit 0\r")

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// tree returns what is below a directory: names with modes, and content.
+// tree returns the files below a directory, by name: mode and content.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -83,7 +83,7 @@ func TestE2ECopyDirectory(t *testing.T) {
 	if diff := cmp.Diff(tree(t, here), tree(t, filepath.Join(back, "project"))); diff != "" {
 		t.Error(diff)
 	}
-	// To a name that isn't there: that is what it becomes.
+	// To a name that doesn't exist: the copy gets that name.
 	b.Works(t, "runner", "cp", "-r", runner+":/workspace/project/deep", filepath.Join(back, "renamed"))
 	if diff := cmp.Diff(tree(t, filepath.Join(here, "deep")), tree(t, filepath.Join(back, "renamed"))); diff != "" {
 		t.Error(diff)
@@ -139,7 +139,8 @@ func TestE2ECopyFile(t *testing.T) {
 	}
 }
 
-// TestE2ECopyWritesNowhereElse copies what a program has prepared for it.
+// TestE2ECopyWritesNowhereElse copies names and links that a program has prepared to escape the
+// destination.
 func TestE2ECopyWritesNowhereElse(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
@@ -149,7 +150,7 @@ func TestE2ECopyWritesNowhereElse(t *testing.T) {
 		t.Fatalf("%+v", made)
 	}
 	here := t.TempDir()
-	// Here are links already, where files are to come.
+	// This side already has links where the files would be written.
 	if err := os.MkdirAll(filepath.Join(here, "evil"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +179,7 @@ func TestE2ECopyWritesNowhereElse(t *testing.T) {
 	}
 }
 
-// TestE2ECopySkipsLinks: a link isn't followed, in either direction, and the rest is
-// copied.
+// TestE2ECopySkipsLinks: a link isn't followed, in either direction, and the rest is copied.
 func TestE2ECopySkipsLinks(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -209,9 +209,9 @@ func TestE2ECopySkipsLinks(t *testing.T) {
 	}
 }
 
-// TestE2ECopyKeepsWhatIsBeside copies files whose names are as long as they can
-// be, and others' modes.
-func TestE2ECopyKeepsWhatIsBeside(t *testing.T) {
+// TestE2ECopyKeepsOtherFiles copies files with the longest possible names. Files and modes next to
+// them stay.
+func TestE2ECopyKeepsOtherFiles(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	here := t.TempDir()
@@ -239,9 +239,8 @@ func TestE2ECopyKeepsWhatIsBeside(t *testing.T) {
 	}
 }
 
-// TestE2ECopyGoesOnOverCuts copies a large file both ways over connections that
-// are cut.
-func TestE2ECopyGoesOnOverCuts(t *testing.T) {
+// TestE2ECopyResumesAfterCuts copies a large file both ways over connections that are cut.
+func TestE2ECopyResumesAfterCuts(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	dir := t.TempDir()

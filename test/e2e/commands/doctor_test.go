@@ -17,10 +17,10 @@ import (
 	"github.com/rockpool/rockpool/test/executable"
 )
 
-// A finding is one line of what the doctor says.
+// A finding is one line of the doctor's report.
 type finding struct{ Name, Status, Message, Advice string }
 
-// report runs the doctor, who must leave nothing.
+// report runs the doctor, which must leave nothing.
 func report(t *testing.T, run func() (out string, code int)) (findings []finding, code int) {
 	t.Helper()
 	_, state := privately(t)
@@ -56,7 +56,7 @@ func TestE2EDoctor(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d: %+v", code, findings)
 	}
-	for _, name := range []string{"open files", "data"} { // how much there is is the machine's own
+	for _, name := range []string{"open files", "data"} { // their size depends on the machine
 		if got := statusOf(findings, name); got != "OK" && got != "WARN" {
 			t.Errorf("%s is %q: %+v", name, got, findings)
 		}
@@ -73,7 +73,7 @@ func TestE2EDoctor(t *testing.T) {
 	}
 }
 
-// asNobody runs the program as a user who may do nothing.
+// asNobody runs the program as a user without privileges.
 func asNobody(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rockpool-nobody-")
@@ -90,7 +90,7 @@ func asNobody(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	cmd := exec.CommandContext(t.Context(), own, args...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME=", "HOME="+dir) // so that its state is below that
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME=", "HOME="+dir) // so that its state is below that directory
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	var failed *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &failed) {
@@ -114,7 +114,7 @@ func TestE2EDoctorWithoutRoot(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServerWithoutRoot: it works, and what is lost is said in one line.
+// TestE2EPrivateServerWithoutRoot: it works, and says in one line what is missing.
 func TestE2EPrivateServerWithoutRoot(t *testing.T) {
 	privately(t)
 	out, errs, code := asNobody(t, "run", "--env", "shell", "--", "sh", "-c", "echo ran; exit 7")
@@ -123,12 +123,12 @@ func TestE2EPrivateServerWithoutRoot(t *testing.T) {
 	}
 }
 
-// TestE2EDoctorTriesANetwork: without the programs and namespaces that the try
-// needs it says which.
+// TestE2EDoctorTriesANetwork: without the programs and namespaces that a trial of the network
+// needs, the doctor names them.
 func TestE2EDoctorTriesANetwork(t *testing.T) {
 	for _, test := range []struct{ path, in, says string }{
 		{"/nonesuch", "--net", "install iproute2"},
-		{os.Getenv("PATH"), "--ipc", "is in use"}, // which it doesn't touch
+		{os.Getenv("PATH"), "--ipc", "is in use"}, // it doesn't touch others' networks
 	} {
 		findings, code := report(t, func() (string, int) {
 			out, _, code := bed.RunProgram(t, nil, "unshare", test.in, "env", "PATH="+test.path, bed.Rockpool(t), "doctor", "--apart", "--json")
@@ -140,10 +140,10 @@ func TestE2EDoctorTriesANetwork(t *testing.T) {
 	}
 }
 
-// TestE2EDoctorFindsWhatIsMissing takes something away that a sandbox needs.
+// TestE2EDoctorFindsWhatIsMissing removes something that a sandbox needs.
 func TestE2EDoctorFindsWhatIsMissing(t *testing.T) {
 	findings, code := report(t, func() (string, int) {
-		// In a mount namespace of its own, without any cgroup file system.
+		// In a mount namespace without any cgroup file system.
 		out, _, code := bed.RunProgram(t, nil, "unshare", "--mount", "--propagation", "private", "sh", "-c",
 			`umount -l -R /sys/fs/cgroup 2>/dev/null; exec "$0" doctor --json`, bed.Rockpool(t))
 		return out, code

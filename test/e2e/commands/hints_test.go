@@ -11,7 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/port"
 )
 
-// A registry that doesn't answer is said at once, and again while the put waits. Ctrl-C ends that.
+// TestE2EUnreachableRegistry: a command reports immediately, and again while it waits, that the
+// registry doesn't answer. Ctrl-C ends it.
 func TestE2EUnreachableRegistry(t *testing.T) {
 	b := bed.Open(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
@@ -22,7 +23,7 @@ func TestE2EUnreachableRegistry(t *testing.T) {
 	nobody := port.Spare(t)
 	for image, says := range map[string]string{
 		mute.Addr().String() + "/x:1": "no response yet about the image " + mute.Addr().String() + "/x:1",
-		nobody + "/x:1":               "the registry " + nobody + " is unreachable: connection refused (CLUSTER_UNAVAILABLE); trying again",
+		nobody + "/x:1":               "connection refused (CLUSTER_UNAVAILABLE); trying again",
 	} {
 		s := onScreen(t, nil, bed.Rockpool(t), "env", "put", "unreachable", "--server", b.Address, "--image", image)
 		s.sees(t, says)
@@ -30,7 +31,7 @@ func TestE2EUnreachableRegistry(t *testing.T) {
 			s.sees(t, "waiting for ")
 			return s.sees(t, " s")
 		}
-		for first := seconds(); seconds() == first; { // it goes on, and counts, where the machine is busy not each second
+		for first := seconds(); seconds() == first; { // the command repeats the line with more seconds; on a busy machine not each second
 		}
 		s.types(t, "\x03")
 		s.ends(t, 130)
@@ -40,8 +41,8 @@ func TestE2EUnreachableRegistry(t *testing.T) {
 	}
 }
 
-// On a terminal a program that failed for its environment is followed by what may help; a
-// script sees the program's own output alone.
+// TestE2EHintsOnATerminal: if a program fails because of its environment, a terminal shows a hint
+// after its output. A script gets only the program's own output.
 func TestE2EHintsOnATerminal(t *testing.T) {
 	b := bed.Open(t)
 	for _, test := range []struct {
@@ -55,7 +56,7 @@ func TestE2EHintsOnATerminal(t *testing.T) {
 		{"shell", []string{"nonesuch-command"}, 125, `hint: the image "host" of the environment shell lacks the program`},
 		{"python", []string{"python3", "-c", "import socket; socket.create_connection(('192.0.2.1', 80))"}, 1, "rockpool env put python --network"},
 		{"shell", []string{"sh", "-c", "echo 'Network is unreachable' >&2"}, 0, ""},
-		{"shell", []string{"sh", "-c", "echo 'Network is unreachable'; exit 1"}, 1, ""}, // it says so on stdout
+		{"shell", []string{"sh", "-c", "echo 'Network is unreachable'; exit 1"}, 1, ""}, // on stdout, which isn't searched for hints
 	} {
 		arguments := append([]string{"run", "--env", test.env, "--"}, test.command...)
 		arguments = slices.Insert(arguments, 1, "--server", b.Address)

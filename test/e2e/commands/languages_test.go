@@ -10,7 +10,8 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// A private server has an environment for a language that no starter serves, if the machine has its program.
+// TestE2EPrivateServerServesThisMachinesLanguages: a private server makes an environment for a
+// language that no starter serves, if the machine has its program.
 func TestE2EPrivateServerServesThisMachinesLanguages(t *testing.T) {
 	privately(t)
 	if _, err := os.Stat("/usr/bin/perl"); err != nil {
@@ -27,7 +28,8 @@ func TestE2EPrivateServerServesThisMachinesLanguages(t *testing.T) {
 	}
 }
 
-// Each recipe of a language that Debian has builds and runs a program, which rockpool run finds by its file's name.
+// TestE2ERecipes: the recipe of each language that Debian has builds an image and runs a program.
+// `rockpool run` selects it by the file's name.
 func TestE2ERecipes(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)

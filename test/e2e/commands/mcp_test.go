@@ -10,7 +10,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2EMCPOverAPrivateServer: an agent on a machine without a server runs a program, and leaves nothing.
+// TestE2EMCPOverAPrivateServer: on a machine without a server, an agent runs a program, which
+// leaves nothing.
 func TestE2EMCPOverAPrivateServer(t *testing.T) {
 	environ, _ := privately(t)
 	cmd := exec.Command(bed.Rockpool(t), "mcp") // it ends with its stdin

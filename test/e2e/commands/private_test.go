@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestE2EPrivateServerEndsEarly interrupts one at every moment of its start.
-func TestE2EPrivateServerEndsEarly(t *testing.T) {
+// TestE2EPrivateServerInterruptedAtStartLeavesNothing interrupts a private server at every moment
+// of its start.
+func TestE2EPrivateServerInterruptedAtStartLeavesNothing(t *testing.T) {
 	environ, _ := privately(t)
 	for range 10 {
 		s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sleep", "1000")
@@ -26,8 +27,8 @@ func TestE2EPrivateServerEndsEarly(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServerIsPrivate looks for a port that others could connect to.
-func TestE2EPrivateServerIsPrivate(t *testing.T) {
+// TestE2EPrivateServerListensOnNoPort searches for a port that others could connect to.
+func TestE2EPrivateServerListensOnNoPort(t *testing.T) {
 	environ, state := privately(t)
 	s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
 	s.sees(t, "begun")
@@ -45,8 +46,7 @@ func TestE2EPrivateServerIsPrivate(t *testing.T) {
 	s.ends(t, 130)
 }
 
-// listeningPorts returns the lines of /proc/net/tcp for ports that a process
-// listens on.
+// listeningPorts returns the lines of /proc/net/tcp for a process's listening ports.
 func listeningPorts(t *testing.T, pid int) []string {
 	t.Helper()
 	mine := map[string]bool{}
@@ -70,9 +70,9 @@ func listeningPorts(t *testing.T, pid int) []string {
 	return ports
 }
 
-// TestE2EPrivateServerKeepsWhatItCannotClean has a killed one leave a runner
-// that can't be removed at first: what leads to it stays, and its user ids.
-func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
+// TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean: a killed private server leaves a runner that
+// can't be removed at first. The records that lead to it stay, and so do its user ids.
+func TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean(t *testing.T) {
 	environ, state := privately(t)
 	s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
 	s.sees(t, "begun")
@@ -99,7 +99,7 @@ func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
 		}
 		return errs
 	}
-	if errs := run(); strings.Count(errs, "couldn't be removed") != 1 || strings.Count(bed.AtOnce(errs), "\n") != 2 {
+	if errs := run(); strings.Count(errs, "couldn't be removed") != 1 || strings.Count(bed.WithoutWaitingLine(errs), "\n") != 2 {
 		t.Errorf("%q", errs)
 	}
 	if held, _ := filepath.Glob(filepath.Join(nests[0], "local", "runners", "*")); len(held) == 0 {
@@ -114,9 +114,9 @@ func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
 	}
 }
 
-// TestE2EPrivateServerStartsBesideWhatStays has a directory of a killed one that
-// can't be removed: something is mounted in it.
-func TestE2EPrivateServerStartsBesideWhatStays(t *testing.T) {
+// TestE2EPrivateServerStartsNextToAnUnremovableDirectory: the directory of a killed private server
+// can't be removed, because something is mounted in it.
+func TestE2EPrivateServerStartsNextToAnUnremovableDirectory(t *testing.T) {
 	program := bed.Rockpool(t)
 	_, state := privately(t)
 	left := filepath.Join(state, "rockpool-private", "run-left")

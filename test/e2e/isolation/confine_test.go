@@ -10,8 +10,9 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2ENoWayOutBySockets: what a network namespace doesn't hold is refused.
-func TestE2ENoWayOutBySockets(t *testing.T) {
+// TestE2EEscapingSocketsAreRefused opens sockets that a network namespace doesn't
+// contain. All are refused.
+func TestE2EEscapingSocketsAreRefused(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
 	got := b.Run(t, object{"runnerId": runner, "command": []string{"python3", "-c", `
@@ -28,9 +29,9 @@ for family, kind, protocol in [(1, 1, 0), (2, 1, 0), (10, 2, 0), (16, 3, 0), (16
 	}
 }
 
-// TestE2EManyExecutionsAtOnce is more than the runner has processes for: what
-// has no room is refused, and the runner lives.
-func TestE2EManyExecutionsAtOnce(t *testing.T) {
+// TestE2ETooManyExecutionsAreRefused starts more concurrent executions than the
+// runner has processes for. Those that don't fit are refused, and the runner stays alive.
+func TestE2ETooManyExecutionsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
@@ -59,8 +60,8 @@ func TestE2EManyExecutionsAtOnce(t *testing.T) {
 	}
 }
 
-// TestE2EListsAreWhole: pages of a listing hold every entry once.
-func TestE2EListsAreWhole(t *testing.T) {
+// TestE2EPagesHoldEveryEntryOnce lists a directory page by page.
+func TestE2EPagesHoldEveryEntryOnce(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
 	b.Shell(t, runner, "mkdir src; touch src/Main.java src/z.txt 'src!' src-old src.zip")
@@ -94,8 +95,9 @@ func TestE2EListsAreWhole(t *testing.T) {
 	}
 }
 
-// TestE2ETinyPiecesStaySmall: output in the smallest pieces is a bounded answer.
-func TestE2ETinyPiecesStaySmall(t *testing.T) {
+// TestE2EAnswersWithTinyPiecesAreBounded prints output in the smallest pieces, and measures the
+// answer.
+func TestE2EAnswersWithTinyPiecesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")

@@ -15,13 +15,13 @@ import (
 type Connected struct {
 	*bed.Process
 	ID    string
-	Ports map[int]string // where they are reached
+	Ports map[int]string // the addresses of its ports
 }
 
-// connect claims a runner and puts the prober into it.
+// connect claims a runner and uploads the prober.
 func connect(t *testing.T, p *bed.Process, environment string) *Connected {
 	t.Helper()
-	c := &Connected{Process: p, ID: p.ClaimLoosely(t, environment)}
+	c := &Connected{Process: p, ID: p.ClaimUnreleased(t, environment)}
 	program, err := attack.Prober()
 	if err != nil {
 		t.Fatal(err)
@@ -30,16 +30,16 @@ func connect(t *testing.T, p *bed.Process, environment string) *Connected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Look(t)
+	c.Inspect(t)
 	return c
 }
 
-// Look reads where the runner's ports are, and returns its state; "" once it is gone.
-func (c *Connected) Look(t *testing.T) (state string) {
+// Inspect reads the addresses of the runner's ports, and returns its state; "" once it is gone.
+func (c *Connected) Inspect(t *testing.T) (state string) {
 	t.Helper()
 	out, err := client.GetRunner(t.Context(), c, c.ID)
 	if err != nil {
-		t.Fatalf("look at runner %s: %v", c.ID, err)
+		t.Fatalf("inspect runner %s: %v", c.ID, err)
 	}
 	c.Ports = map[int]string{}
 	if out.Runner == nil {
@@ -51,9 +51,9 @@ func (c *Connected) Look(t *testing.T) (state string) {
 	return string(out.Runner.State)
 }
 
-// Finds has the runner ask at each place ("tcp/20.0.0.2:7777"), and fails the test
-// unless those that are true answer, and the others don't.
-func (c *Connected) Finds(t *testing.T, places map[string]bool) {
+// WantReachable makes the runner connect to each place ("tcp/20.0.0.2:7777"). It fails the test unless
+// exactly the true ones answer.
+func (c *Connected) WantReachable(t *testing.T, places map[string]bool) {
 	t.Helper()
 	command := []string{"./prober", "ask"}
 	for place := range places {
@@ -71,5 +71,5 @@ func (c *Connected) Finds(t *testing.T, places map[string]bool) {
 	}
 }
 
-// Link is the name of the runner's link, and in that of its table.
+// Link is the name of the runner's link, and part of the name of its table.
 func (c *Connected) Link() string { return network.Name("/" + c.Cgroups + "/" + c.ID) }

@@ -30,8 +30,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// attackedBed runs a server of its own, whose programs are these, while use
-// runs; nil are those that were built in.
+// attackedBed runs a server with these programs while use runs. nil are the embedded programs.
 func attackedBed(t *testing.T, name string, programs *server.Programs, permit []string, use func(ctx context.Context, srv *server.Server, around *world.World)) {
 	t.Helper()
 	settings := attackedConfig(t, name)
@@ -44,8 +43,8 @@ func attackedBed(t *testing.T, name string, programs *server.Programs, permit []
 	attackedServer(t, settings, programs, func(ctx context.Context, srv *server.Server) { use(ctx, srv, around) })
 }
 
-// attackedConfig are settings of a server whose runners read so little from disks that
-// any disk gives more.
+// attackedConfig returns the settings of a server whose runners may read from disks more slowly
+// than any disk.
 func attackedConfig(t *testing.T, name string) config.Config {
 	c := bed.Settings(bed.DataDir(t), bed.Cgroups+"-"+name)
 	c.Disk.Read = 4
@@ -81,8 +80,8 @@ func attackedServer(t *testing.T, settings config.Config, programs *server.Progr
 	use(t.Context(), srv)
 }
 
-// attackedByDoctor has the doctor carry out all attacks that are for a tier, which
-// must hold, and returns its report and the data directory that has it.
+// attackedByDoctor makes the doctor run all attacks for a tier. All defences must hold. It returns
+// the report and the data directory that has it.
 func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Report, data string) {
 	t.Helper()
 	data, group := bed.DataDir(t), bed.Cgroups+"-attacks"
@@ -112,8 +111,8 @@ func attackedByDoctor(t *testing.T, tier runtime.Isolation) (report attack.Repor
 	return report, data
 }
 
-// TestE2EAttacksWithGVisor: what gVisor doesn't promise is in the corpus; all
-// else holds.
+// TestE2EAttacksWithGVisor runs the corpus in gVisor. Attacks that gVisor doesn't promise to stop
+// are listed; all others must fail.
 func TestE2EAttacksWithGVisor(t *testing.T) {
 	need.Sandboxes(t)
 	need.Machine(t)
@@ -121,8 +120,7 @@ func TestE2EAttacksWithGVisor(t *testing.T) {
 	attackedByDoctor(t, runtime.IsolationGVisor)
 }
 
-// TestE2EAttacks has the doctor carry out the whole corpus, and a server tell of
-// it.
+// TestE2EAttacks runs the whole corpus through the doctor, and checks what a server reports of it.
 func TestE2EAttacks(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
@@ -159,8 +157,8 @@ func TestE2EAttacks(t *testing.T) {
 	p.End(t, syscall.SIGTERM, false)
 }
 
-// A toldHealth is what a server tells of its attacks.
-type toldHealth struct {
+// A reportedHealth is what a server reports of its attacks.
+type reportedHealth struct {
 	Status     string
 	Components []struct{ Name, Status, Message string }
 	Attacks    *struct {
@@ -171,7 +169,7 @@ type toldHealth struct {
 	}
 }
 
-func (h toldHealth) part(name string) string {
+func (h reportedHealth) part(name string) string {
 	for _, c := range h.Components {
 		if c.Name == name {
 			return c.Status + " " + c.Message
@@ -180,15 +178,15 @@ func (h toldHealth) part(name string) string {
 	return ""
 }
 
-func toldAttacks(t *testing.T, b bed.Bed) toldHealth {
+func toldAttacks(t *testing.T, b bed.Bed) reportedHealth {
 	t.Helper()
-	var out struct{ Health toldHealth }
+	var out struct{ Health reportedHealth }
 	b.Call(t, `{ health { status components { name status message } attacks { at version isolation tried held failed } } }`, nil, &out)
 	return out.Health
 }
 
-// TestE2EAccountsAreBounded carries out what takes the machine's shared accounts, but
-// for those of networks; make test-vm does so on version 2 of cgroups.
+// TestE2EAccountsAreBounded runs the attacks on the machine's shared accounts, except those of
+// networks. The phase vm repeats them on cgroup v2.
 func TestE2EAccountsAreBounded(t *testing.T) {
 	need.Sandboxes(t)
 	need.Machine(t)
@@ -208,22 +206,21 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 	})
 }
 
-// A takenAway is a defence that a test takes away, and an attack that then
-// succeeds.
-type takenAway struct {
+// A removedDefence is a defence that a test removes, and an attack that then succeeds.
+type removedDefence struct {
 	defence   attack.Defence
-	without   string // as sandboxtest.Without calls it; "": it is a limit
+	without   string // the name in sandboxtest.Without; "": it is a limit
 	row       string
-	seen      string // a regular expression: how it shows, in why it didn't hold or what was seen
+	seen      string // a regular expression for the evidence, in why it didn't hold or in what was seen
 	limits    map[string]any
 	unlimited bool
-	networks  map[string]any // of the environment, with a wider one
+	networks  map[string]any // of the environment, with a wider network
 	permit    []string       // the operator's
 }
 
-func defencesTakenAway() []takenAway {
+func removedDefences() []removedDefence {
 	type limits = map[string]any
-	return []takenAway{
+	return []removedDefence{
 		{defence: attack.Filter, without: "filter", row: "call keyctl", seen: `^keyctl done$`},
 		{defence: attack.Filter, without: "filter", row: "call clone-user", seen: `^clone-user done$`},
 		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs", seen: `^int80 done$`},
@@ -285,17 +282,17 @@ func defencesTakenAway() []takenAway {
 	}
 }
 
-// TestE2EAttacksSucceedWithoutTheirDefence takes each defence away once, and
-// sees an attack succeed that it held off. None of them harms the machine:
-// where a limit is taken away, it is by a higher one, and what is then taken has
-// an end of its own, inside the limits of all runners.
+// TestE2EAttacksSucceedWithoutTheirDefence removes each defence once and checks that an attack that
+// it stopped succeeds. None of them endangers the machine: instead of removing a limit, the test
+// raises it. The attack's use of resources is then bounded in itself, and by the limits of all
+// runners.
 func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 	need.Attacks(t)
 	if !networktest.Alone(t) {
 		return
 	}
 	need.Machine(t)
-	for _, test := range defencesTakenAway() {
+	for _, test := range removedDefences() {
 		t.Run(fmt.Sprintf("%s/%s", test.defence, test.row), func(t *testing.T) {
 			rows := attack.Corpus()
 			rows = rows[slices.IndexFunc(rows, func(a attack.Attack) bool { return a.Name == test.row }):][:1]
@@ -359,8 +356,8 @@ func offers32BitCalls(t *testing.T) bool {
 	return err == nil
 }
 
-// TestE2EAttacksNeedTheFilter takes the filter away, and has the kernel answer all calls
-// of the class otherwise than the filter does, but for those that it answers alike.
+// TestE2EAttacksNeedTheFilter removes the filter of system calls. Without it the kernel must answer
+// all calls of this class differently, except those that kernel and filter refuse alike.
 func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
@@ -387,8 +384,8 @@ func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	})
 }
 
-// answeredAlike has the calls that some kernels answer as the filter does, and whether
-// this one does.
+// answeredAlike returns the calls that some kernels answer as the filter does, and whether this
+// kernel does.
 func answeredAlike() map[string]bool {
 	missing := func(family, kind, protocol int) bool {
 		fd, err := unix.Socket(family, kind, protocol)
@@ -412,8 +409,7 @@ func answeredAlike() map[string]bool {
 	}
 }
 
-// removeSegments removes what runners left on the machine that had no shared
-// memory of their own.
+// removeSegments removes shared memory that runners without an IPC namespace left on the machine.
 func removeSegments(t *testing.T) {
 	t.Helper()
 	for _, key := range attack.Segments {
@@ -425,15 +421,15 @@ func removeSegments(t *testing.T) {
 	}
 }
 
-// TestCorpusIsWhole: what every row must have, and that each defence is taken
-// away by a test, or why not.
+// TestCorpusIsWhole checks each row's fields. A test removes each defence, or the row says why that
+// is impossible.
 func TestCorpusIsWhole(t *testing.T) {
 	taken := map[attack.Defence]string{
 		attack.Inputs: "the server can't be without them: the tests of graph and runtime/engine send what they refuse",
 		attack.Layers: "os.Root can't be without: the tests of local/image unpack hostile layers",
 		attack.Frames: "agent/frame_test.go and runtime/engine/hostile_test.go send larger ones",
 	}
-	for _, test := range defencesTakenAway() {
+	for _, test := range removedDefences() {
 		taken[test.defence] = test.row
 	}
 	rows := attack.Corpus()
@@ -452,9 +448,9 @@ func TestCorpusIsWhole(t *testing.T) {
 	}
 }
 
-// An interpreter whose children keep its capabilities is believed in nothing: the agent sees it, and
-// executes their commands.
-func TestE2EAttacksByInterpretersAreSeen(t *testing.T) {
+// TestE2EAttacksByInterpretersAreDetected: the agent doesn't trust an interpreter whose children
+// keep its capabilities. It detects them, and starts their commands by exec.
+func TestE2EAttacksByInterpretersAreDetected(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Defence != attack.Checked })

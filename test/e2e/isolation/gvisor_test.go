@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// withGVisor returns a server of the test's own that has gVisor.
+// withGVisor returns a server of the test with gVisor.
 func withGVisor(t *testing.T) bed.Bed {
 	t.Helper()
 	need.Sandboxes(t)
@@ -52,13 +52,13 @@ func withGVisor(t *testing.T) bed.Bed {
 			t.Errorf("the server ended with %v and left %q", err, left)
 		}
 	})
-	t.Cleanup(func() { b.AskEvents(t) })
+	t.Cleanup(func() { b.CollectEvents(t) })
 	<-srv.Engine.Restored()
 	return b
 }
 
-// TestE2EGVisor: programs run on another kernel than the machine's, within their
-// limits, whose outcomes are told as those of namespaces are.
+// TestE2EGVisor checks that programs run on another kernel than the machine's, within their limits.
+// Outcomes are reported as with namespaces.
 func TestE2EGVisor(t *testing.T) {
 	b := withGVisor(t)
 	b.Put(t, object{"id": "apart", "isolation": "GVISOR", "poolSize": 1, "resources": object{"processes": 40, "memoryMiB": 128}})
@@ -98,7 +98,7 @@ func TestE2EGVisor(t *testing.T) {
 			t.Errorf("%v: %s: %s\n%s", test.in, got.Outcome, got.Message, got.Stream("STDERR"))
 		}
 	}
-	// Full memory ends the command, or the runner with it: nobody makes it up.
+	// Full memory ends the command or the runner; the outcome must say which.
 	got := b.Run(t, object{"runnerId": apart, "command": []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}, "timeLimit": 30})
 	t.Logf("full memory: %s %s", got.Outcome, got.GoneReason)
 	if got.Outcome != "MEMORY_LIMIT" && (got.Outcome != "RUNNER_GONE" || got.GoneReason != "OUT_OF_MEMORY") {
@@ -115,8 +115,8 @@ func TestE2EGVisor(t *testing.T) {
 	}
 }
 
-// TestE2EGVisorOutlivesTheServer: what runs with it goes on while no server is
-// there, and what died then is replaced.
+// TestE2EGVisorOutlivesTheServer checks that runners with gVisor keep running while no server does.
+// The next server replaces those that died meanwhile.
 func TestE2EGVisorOutlivesTheServer(t *testing.T) {
 	need.Sandboxes(t)
 	data, gvisor := bed.DataDir(t), sandboxtest.GVisor(t)
@@ -126,24 +126,24 @@ func TestE2EGVisorOutlivesTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EGVisorWithoutPrivileges is that of a server that may do nothing. Its helper
-// may do what its unit says, and has the runtime.
+// TestE2EGVisorWithoutPrivileges runs a server without privileges. Its helper has the capabilities
+// of its unit, and the runtime.
 func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	need.Sandboxes(t)
-	gvisor := sandboxtest.GVisor(t) // before the test has another home, which has none
+	gvisor := sandboxtest.GVisor(t) // before newSeparation changes HOME: the build is in its cache
 	s := newSeparation(t)
 	s.startHelper("--gvisor-runtime", gvisor)
 	p := apartOutlives(t, func() *bed.Process { return s.serve() })
 	p.Change(t, object{"id": "plain", "poolSize": 0})
-	plain := p.ClaimLoosely(t, "plain")
+	plain := p.ClaimUnreleased(t, "plain")
 	if got := p.Shell(t, plain, "grep -c gvisor /proc/version"); got.Stream("STDOUT") != "0\n" {
 		t.Errorf("without it: %+v", got)
 	}
 	p.Refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "other", "runtime": "crun"}}, runtime.CodeInvalidInput, "runtime")
 
-	// No command needs the helper, and what it can't remove now it removes later.
-	apart := p.ClaimLoosely(t, "apart")
+	// Commands don't need the helper. Runners that can't be removed now are removed later.
+	apart := p.ClaimUnreleased(t, "apart")
 	s.endHelper(syscall.SIGKILL)
 	if got := p.Shell(t, apart, "echo still here"); got.Stream("STDOUT") != "still here\n" {
 		t.Errorf("without a helper: %+v", got)
@@ -157,13 +157,13 @@ func TestE2EGVisorWithoutPrivileges(t *testing.T) {
 	}
 }
 
-// apartOutlives has runners with gVisor made from an image, and the server killed.
+// apartOutlives makes runners with gVisor from an image, and kills the server.
 func apartOutlives(t *testing.T, start func() *bed.Process) *bed.Process {
 	t.Helper()
 	p := start()
 	reference := imagetest.NewRegistry(t, nil).Push(busyboxImage(t, "1"), "busybox:tag")
 	p.Change(t, object{"id": "apart", "isolation": "GVISOR", "image": reference, "poolSize": 2})
-	runner := p.ClaimLoosely(t, "apart")
+	runner := p.ClaimUnreleased(t, "apart")
 	if got := p.Shell(t, runner, "id -u; pwd; cat file /version; grep -c gvisor /proc/version; echo kept >/workspace/file"); got.Stream("STDOUT") != "1000\n/srv\nhere1"+"1\n" {
 		t.Errorf("in its runner: %+v", got)
 	}
@@ -200,8 +200,9 @@ func apartOutlives(t *testing.T, start func() *bed.Process) *bed.Process {
 	return p
 }
 
-// TestE2ENoGVisor: without it an environment that asks for it is refused.
-func TestE2ENoGVisor(t *testing.T) {
+// TestE2EGVisorThatIsMissingIsRefused: a server without gVisor refuses an environment that requests
+// it.
+func TestE2EGVisorThatIsMissingIsRefused(t *testing.T) {
 	b := bed.Open(t)
 	b.Refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "apart", "isolation": "GVISOR"}}, runtime.CodeInvalidInput, "isolation")

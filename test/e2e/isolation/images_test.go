@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// busyboxImage is an image whose /version has a text.
+// busyboxImage returns an image whose /version has a text.
 func busyboxImage(t *testing.T, version string) v1.Image {
 	t.Helper()
 	config := v1.Config{User: "70:70", WorkingDir: "/srv", Env: []string{"GREETING=hello", "HOME=/root", "PATH=/bin:/opt/bin"}}
@@ -50,7 +50,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 
-	// The tag means another image now; what is pinned stays until it is named again.
+	// The tag has moved to another image. The pinned one stays until the reference is put again.
 	second := busyboxImage(t, "2")
 	registry.Push(second, "busybox:tag")
 	b.Change(t, object{"id": "image", "poolSize": 2})
@@ -58,7 +58,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("a runner of the pinned image has version %q", got)
 	}
 	b.Change(t, object{"id": "image", "image": reference})
-	wait.For(t, "the new image is there", func() bool { return imageOf(t, b, "image").Pool.Image.State == "READY" })
+	wait.For(t, "the new image is READY", func() bool { return imageOf(t, b, "image").Pool.Image.State == "READY" })
 	if s := imageOf(t, b, "image"); s.Revision != state.Revision+2 || s.Pool.Image.Digest != imagetest.Digest(t, second) {
 		t.Errorf("%+v", s)
 	}
@@ -69,7 +69,7 @@ func TestE2EImage(t *testing.T) {
 		t.Errorf("a claimed runner has version %q", got.Stream("STDOUT"))
 	}
 
-	// An image that can't be used: the revision before goes on.
+	// An image that can't be used: the previous revision stays in use.
 	broken := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("../escaped", "x")))
 	registry.Push(broken, "busybox:tag")
 	b.Change(t, object{"id": "image", "image": reference})
@@ -83,14 +83,13 @@ func TestE2EImage(t *testing.T) {
 		}
 	}
 
-	// Without a revision before, there are no runners, and it is told why.
+	// Without a previous revision there are no runners, and the reason is reported.
 	b.Put(t, object{"id": "image-new", "image": reference, "poolSize": 1})
 	wait.For(t, "the failure is reported", func() bool { return strings.Contains(imageOf(t, b, "image-new").Pool.Reason, "leads out") })
 	b.Refused(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, object{"in": object{"environmentId": "image-new"}}, runtime.CodeNoRunnerAvailable, "")
 }
 
-// A locked registry shows what it has to one password only, and sends half of what
-// is held.
+// A lockedRegistry needs a password, and sends only half of a held layer.
 type lockedRegistry struct {
 	*imagetest.Registry
 	password atomic.Value // "": everybody may
@@ -119,7 +118,7 @@ func newLockedRegistry(t *testing.T) *lockedRegistry {
 	return r
 }
 
-// hold has it send half of an image's first layer.
+// hold makes the registry send only half of an image's first layer.
 func (r *lockedRegistry) hold(t *testing.T, image v1.Image) {
 	t.Helper()
 	layers, err := image.Layers()
@@ -133,7 +132,7 @@ func (r *lockedRegistry) hold(t *testing.T, image v1.Image) {
 	r.held.Store(digest.String())
 }
 
-// A halfWriter passes so many bytes on.
+// A halfWriter passes this many bytes on.
 type halfWriter struct {
 	http.ResponseWriter
 	left int
@@ -157,9 +156,8 @@ func logIn(t *testing.T, host, password string) {
 	}
 }
 
-// TestE2EImageOutlivesTheServer kills one that serves an image while it pulls the
-// next one, which the registry doesn't show to the next server before somebody
-// has logged in.
+// TestE2EImageOutlivesTheServer kills a server that serves an image while it pulls the next
+// revision. The registry refuses that revision to the next server until a login.
 func TestE2EImageOutlivesTheServer(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	registry := newLockedRegistry(t)
@@ -169,7 +167,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	logIn(t, registry.Host, "hunter2")
 	p := bed.ServeBinary(t, data)
 	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})
-	runner := p.ClaimLoosely(t, "image")
+	runner := p.ClaimUnreleased(t, "image")
 
 	next := busyboxImage(t, "2")
 	registry.password.Store("")
@@ -190,7 +188,7 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 		t.Errorf("the runner that lived has %q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
 	}
 	for range 3 {
-		if got := p.Shell(t, p.ClaimLoosely(t, "image"), "cat /version"); got.Stream("STDOUT") != "1" {
+		if got := p.Shell(t, p.ClaimUnreleased(t, "image"), "cat /version"); got.Stream("STDOUT") != "1" {
 			t.Errorf("a new one has %q", got.Stream("STDOUT"))
 		}
 	}
@@ -200,12 +198,12 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	}
 	logIn(t, registry.Host, "hunter3")
 	revision := imageOf(t, p.Bed, "image").Revision
-	p.Change(t, object{"id": "image", "image": reference}) // changes nothing, but has it tried at once
+	p.Change(t, object{"id": "image", "image": reference}) // changes nothing, but retries the pull immediately
 	if s := imageOf(t, p.Bed, "image"); s.Pool.Image.State == "FAILED" || s.Revision != revision {
 		t.Errorf("right after it is asked for again: %+v", s)
 	}
 	wait.For(t, "the image is here", func() bool { return imageOf(t, p.Bed, "image").Pool.Image.State == "READY" })
-	if got := p.Shell(t, p.ClaimLoosely(t, "image"), "cat /version"); got.Stream("STDOUT") != "2" {
+	if got := p.Shell(t, p.ClaimUnreleased(t, "image"), "cat /version"); got.Stream("STDOUT") != "2" {
 		t.Errorf("a runner of the new image has %q", got.Stream("STDOUT"))
 	}
 	wait.For(t, "nothing is left of the pull that was killed", func() bool {

@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// An ImageState is what tests ask of an environment with an image.
+// An ImageState is the part of an environment with an image that tests read.
 type ImageState struct {
 	Revision int
 	Pool     struct {
@@ -27,13 +27,13 @@ func imageOf(t *testing.T, b bed.Bed, environment string) ImageState {
 	return out.Environment
 }
 
-// version returns that of the image that a new runner is made from.
+// version returns the version of the image of a new runner.
 func version(t *testing.T, b bed.Bed, environment string) string {
 	t.Helper()
 	return b.Shell(t, b.Claim(t, environment), "cat /version").Stream("STDOUT")
 }
 
-// imageReason returns why an environment's image can't be had; "": it can, or may.
+// imageReason returns why an environment's image is unavailable; "" if it isn't, or not yet.
 func imageReason(t testing.TB, b bed.Bed, environment string) string {
 	t.Helper()
 	var out struct {

@@ -23,18 +23,18 @@ func TestE2EOutputLimit(t *testing.T) {
 	}
 }
 
-// TestE2ETimeLimitEndsTheWholeTree: nothing but its limit ends this program, and
-// none of its processes outlives it.
+// TestE2ETimeLimitEndsTheWholeTree: only its time limit ends this program, and none of its
+// processes outlives it.
 func TestE2ETimeLimitEndsTheWholeTree(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	// Children in sessions of their own, one that was orphaned, one that ignores TERM.
+	// Children in sessions of their own, an orphan, and one that ignores TERM.
 	script := `setsid sleep 77 & (setsid sh -c 'trap "" TERM; sleep 77; sleep 77' &) ; while echo on; do sleep 0.1; done`
 	got := b.Run(t, object{"runnerId": runner, "shell": script, "timeLimit": 1})
 	if n := strings.Count(got.Stream("STDOUT"), "on\n"); got.Outcome != "TIME_LIMIT" || got.Usage.WallMs < 1000 || n < 1 {
 		t.Errorf("%s after %d ms and %d lines", got.Outcome, got.Usage.WallMs, n)
 	}
-	// pgrep sees what is left of them.
+	// Finds processes that are left.
 	left := b.Shell(t, runner, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep 'sleep 7[7]'; done; echo usable`)
 	if left.Stream("STDOUT") != "usable\n" {
 		t.Errorf("left: %q", left.Stream("STDOUT"))
@@ -54,10 +54,10 @@ func TestE2EMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestE2EAgentsMemory: what ends with an agent that the kernel kills for memory is
-// told so, and what ends with one that somebody kills isn't, though its runner's
-// memory was full before.
-func TestE2EAgentsMemory(t *testing.T) {
+// TestE2EAgentKilledForMemoryIsReported: if the kernel kills an agent for memory, its executions
+// report that. If somebody else kills the agent, they don't, although the runner's memory was full
+// before.
+func TestE2EAgentKilledForMemoryIsReported(t *testing.T) {
 	b := bed.Open(t)
 	full, killed := b.Claim(t, "python"), b.Claim(t, "python")
 	b.LimitRead(t, "memory", killed)
@@ -66,7 +66,7 @@ func TestE2EAgentsMemory(t *testing.T) {
 	}
 	wait.For(t, "its agent has shown that it lives, for which it has 2 s at each end of a command", func() bool {
 		b.Shell(t, killed, "exit 1")
-		return strings.Contains(bed.SharedServer.Log.String(), "outlived what the kernel killed for memory\t{\"runner\": \""+killed)
+		return strings.Contains(bed.SharedServer.Log.String(), "agent survived\t{\"runner\": \""+killed)
 	})
 	for _, end := range []struct {
 		runner, reason, event string
@@ -100,7 +100,7 @@ func TestE2EAgentsMemory(t *testing.T) {
 	}
 }
 
-// TestE2EForkBomb runs one only after it has read the limit that holds it.
+// TestE2EForkBomb runs a fork bomb, after it has read back the limit that contains it.
 func TestE2EForkBomb(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "bomb", "poolSize": 1, "resources": object{"processes": 40}})
@@ -109,7 +109,7 @@ func TestE2EForkBomb(t *testing.T) {
 		t.Fatalf("the limit of processes is %d: no bomb without one", limit)
 	}
 	got := b.Run(t, object{"runnerId": runner, "shell": "bomb() { bomb | bomb & }; bomb; sleep 1000", "timeLimit": 110})
-	if got.Outcome != "PROCESS_LIMIT" { // its time limit would end it later
+	if got.Outcome != "PROCESS_LIMIT" { // otherwise its time limit would end it later
 		t.Errorf("%s: %s", got.Outcome, got.Message)
 	}
 	if got := b.Shell(t, runner, "echo usable"); got.Stream("STDOUT") != "usable\n" {
@@ -117,9 +117,9 @@ func TestE2EForkBomb(t *testing.T) {
 	}
 }
 
-// TestE2ELimitsBesideANeighbour: of two that run at once, the one is named that
-// overstepped, and the other one ends well.
-func TestE2ELimitsBesideANeighbour(t *testing.T) {
+// TestE2ELimitsSpareTheNeighbour: of two concurrent executions, only the one that exceeds a limit
+// reports it. The other one ends normally.
+func TestE2ELimitsSpareTheNeighbour(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "python")
 	if b.LimitRead(t, "pids", runner) > 256 || b.LimitRead(t, "memory", runner) > 1<<30 {

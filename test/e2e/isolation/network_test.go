@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// answersAt reports whether something does at an address of the machine's.
+// answersAt reports whether an address of the machine answers.
 func answersAt(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, wait.Limit)
 	if err != nil {
@@ -50,8 +50,8 @@ func networksLeft(t *testing.T) (left []string) {
 	return left
 }
 
-// TestE2ENetwork is one life of runners with a network, seen through the API, with
-// a server that is killed in between.
+// TestE2ENetwork follows runners with a network through the API, from start to end. The server is
+// killed in between.
 func TestE2ENetwork(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
@@ -78,7 +78,7 @@ func TestE2ENetwork(t *testing.T) {
 	}
 	put(narrow)
 	first := connect(t, p, "net")
-	first.Finds(t, narrowly)
+	first.WantReachable(t, narrowly)
 	serving := func(c *Connected) {
 		t.Helper()
 		c.Start(t, object{"runnerId": c.ID, "command": []string{"./prober", "serve", "8000", "300"}, "timeLimit": 0})
@@ -89,21 +89,21 @@ func TestE2ENetwork(t *testing.T) {
 	}
 	serving(first)
 	if answersAt(first.Ports[8001]) {
-		t.Error("something answers at a port that nobody listens at")
+		t.Error("a port without a listener answers")
 	}
 	if r := first.Shell(t, first.ID, "./prober rate flood "+world.Public4+":7777 2097152"); !strings.HasPrefix(r.Stream("STDOUT"), "flood slow") {
 		t.Errorf("2 MiB at 20 Mbit/s: %q", r.Stream("STDOUT"))
 	}
 
-	t.Run("another policy", func(t *testing.T) { // replaces who is idle
+	t.Run("another policy", func(t *testing.T) { // replaces idle runners
 		put(object{"access": true, "allow": []string{}, "allowNames": []string{}, "bandwidthMbit": 0, "exposedPorts": []int{}})
 		open := connect(t, p, "net")
 		openly := map[string]bool{"tcp/" + world.Other4 + ":7777": true, "tcp/public.example:7777": true, "tcp/lan.example:7777": false, "tcp/" + world.LAN4 + ":7777": false, "tcp/" + world.Machine4 + ":7777": false}
-		open.Finds(t, openly)
+		open.WantReachable(t, openly)
 		if len(open.Ports) != 0 {
 			t.Errorf("its ports are at %v", open.Ports)
 		}
-		first.Finds(t, narrowly) // whom somebody holds keeps what it has
+		first.WantReachable(t, narrowly) // claimed runners keep their policy
 		link := open.Link()
 		if !linked(link) {
 			t.Errorf("it has no link %s", link)
@@ -129,12 +129,12 @@ func TestE2ENetwork(t *testing.T) {
 	}
 	p = bed.ServeBinary(t, p.Data)
 	first.Process, bared.Process = p, p
-	wait.For(t, "the runner that lost its packet filter is gone", func() bool { return bared.Look(t) != string(runtime.RunnerClaimed) })
+	wait.For(t, "the runner that lost its packet filter is gone", func() bool { return bared.Inspect(t) != string(runtime.RunnerClaimed) })
 	wait.For(t, "its port is mapped again", func() bool { return answersAt(was) }) // to the program that was there
-	if state := first.Look(t); state != string(runtime.RunnerClaimed) || first.Ports[8000] != was {
+	if state := first.Inspect(t); state != string(runtime.RunnerClaimed) || first.Ports[8000] != was {
 		t.Errorf("after a restart it is %s, its ports at %v, not %s", state, first.Ports, was)
 	}
-	first.Finds(t, narrowly)
+	first.WantReachable(t, narrowly)
 
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "net", endClaimed: true}) { deleted } }`, nil, nil)
 	wait.For(t, "links and tables are gone with the environment", func() bool { return len(networksLeft(t)) == 0 })

@@ -25,14 +25,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// serverUser is a user that nobody on the machine is.
+// serverUser is a user id that nothing else on the machine uses.
 const serverUser = "61234"
 
-// A separation is a server that is a user of its own, and its helper, which is
-// root's.
+// A separation is a server with a user of its own, and its helper, which runs as root.
 type separation struct {
 	t       testing.TB
-	program string // where that user can execute it
+	program string // in a place where that user can execute it
 	data    string
 	user    string // the server's, a number
 	helper  *exec.Cmd
@@ -46,12 +45,12 @@ func newSeparation(t testing.TB) *separation {
 
 func newSeparationOf(t testing.TB, user string) *separation {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rp-privilege-") // t.TempDir can't be entered by others
+	dir, err := os.MkdirTemp("", "rp-privilege-") // other users can't enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	t.Setenv("HOME", dir) // root's is closed to that user
+	t.Setenv("HOME", dir) // that user can't read root's
 	s := &separation{t: t, user: user, program: filepath.Join(dir, "rockpool"), data: filepath.Join(dir, "data")}
 	for _, line := range [][]string{
 		{"chmod", "755", dir}, {"install", "-m", "755", bed.Rockpool(t), s.program}, {"install", "-d", "-m", "700", "-o", user, s.data},
@@ -71,7 +70,7 @@ func newSeparationOf(t testing.TB, user string) *separation {
 
 func (s *separation) socket() string { return s.data + ".sock" }
 
-// startHelper starts one that may do what its unit says.
+// startHelper starts a helper with the privileges of its unit.
 func (s *separation) startHelper(args ...string) {
 	s.t.Helper()
 	line := sandboxtest.AsUnit(s.t, "rockpool-helper.service", append([]string{
@@ -93,8 +92,8 @@ func (s *separation) endHelper(signal syscall.Signal) {
 	s.helper = nil
 }
 
-// asUser returns a command line that runs one as the server's user, with no
-// privileges and no way to any.
+// asUser returns a command line that runs another one as the server's user, without privileges and
+// any way to gain some.
 func (s *separation) asUser(line ...string) []string {
 	return append([]string{"setpriv", "--reuid", s.user, "--regid", s.user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", s.program}, line...)
 }
@@ -105,7 +104,7 @@ func (s *separation) serve(args ...string) *bed.Process {
 	return bed.Serve(s.t, s.data, line[0], line[1:]...)
 }
 
-// groupsOf returns the groups of a runner.
+// groupsOf returns a runner's cgroups.
 func (s *separation) groupsOf(runner string) (found []string) {
 	trees, err := cgroup.Mounted()
 	if err != nil {
@@ -120,8 +119,8 @@ func (s *separation) groupsOf(runner string) (found []string) {
 	return found
 }
 
-// TestE2EServerWithoutPrivileges has a server do what it is for as a user that
-// may do nothing, and kills it and its helper by turns.
+// TestE2EServerWithoutPrivileges runs the server as a user without privileges, checks its
+// functions, and kills it and its helper in turn.
 func TestE2EServerWithoutPrivileges(t *testing.T) {
 	s := newSeparation(t)
 	line := s.asUser("serve", "--data", s.data, "--listen", "127.0.0.1:0")
@@ -143,8 +142,8 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 	s.work(p)
 	s.image(p)
 
-	// What runs outlives the server, and the next one has all of it.
-	runner := p.ClaimLoosely(t, "shell")
+	// Runners outlive the server, and the next one adopts all of them.
+	runner := p.ClaimUnreleased(t, "shell")
 	script, want := bed.InHalves(1000)
 	r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})}
 	before := p.Full(t, "shell", 2)
@@ -167,13 +166,13 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 		t.Errorf("%d bytes, %d lost, of %d; %+v", r.Got.Len(), r.Lost, len(want), r.End)
 	}
 
-	wait.For(t, "the image is there, and nothing of the pull that was killed", func() bool {
+	wait.For(t, "the image exists, and nothing is left of the killed pull", func() bool {
 		left, err := os.ReadDir(s.data + "/local/images/tmp")
 		return err == nil && len(left) == 0 && imageOf(t, p.Bed, "pulled").Pool.Image.State == "READY"
 	})
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "pulled"}) { deleted } }`, nil, nil)
 
-	// And the helper; without one nothing is made or removed, and it says so.
+	// The same for the helper. Without a helper nothing is made or removed, and the server reports it.
 	s.endHelper(syscall.SIGKILL)
 	if got := p.Shell(t, runner, "echo still here"); got.Stream("STDOUT") != "still here\n" {
 		t.Errorf("without a helper: %+v", got)
@@ -201,7 +200,7 @@ func TestE2EServerWithoutPrivileges(t *testing.T) {
 	}
 }
 
-// image has a runner made from an image whose files have many owners.
+// image makes a runner from an image whose files have many owners.
 func (s *separation) image(p *bed.Process) {
 	t := s.t
 	t.Helper()
@@ -213,12 +212,12 @@ func (s *separation) image(p *bed.Process) {
 	)
 	reference := registry.Push(imagetest.Image(t, v1.Config{User: "4321:4321"}, imagetest.Layer(t, layers...)), "x:1")
 	p.Call(t, `mutation($image: String!) { putEnvironment(input: {id: "image", image: $image, poolSize: 1}) { created } }`, object{"image": reference}, nil)
-	runner := p.ClaimLoosely(t, "image")
+	runner := p.ClaimUnreleased(t, "image")
 	got := p.Shell(t, runner, "id -u; cat /srv/users /srv/others; cat /srv/roots 2>/dev/null || echo closed; stat -c %u:%g:%a / /srv/users /srv/roots /srv/others")
 	if want := "1000\nmine\nother's\nclosed\n0:0:755\n1000:1000:600\n0:0:600\n70:71:604\n"; got.Stream("STDOUT") != want {
 		t.Errorf("in a runner made from an image %q, want %q: %+v", got.Stream("STDOUT"), want, got)
 	}
-	// On the machine they are nobody's.
+	// On the machine they belong to nobody.
 	found, err := filepath.Glob(s.data + "/local/images/sha256-*/root/srv/*")
 	if err != nil || len(found) != 3 {
 		t.Fatalf("%q, %v", found, err)
@@ -229,7 +228,7 @@ func (s *separation) image(p *bed.Process) {
 			t.Errorf("%s belongs to %d (%v)", file, info.Uid, err)
 		}
 	}
-	// What fails half way leaves nothing.
+	// A pull that fails half way leaves nothing.
 	p.Call(t, `mutation($image: String!) { putEnvironment(input: {id: "broken", image: $image, poolSize: 0}) { created } }`, object{"image": registry.Push(lying(t), "lying:1")}, nil)
 	wait.For(t, "the image that isn't what it says is refused, and deleted", func() bool {
 		left, err := os.ReadDir(s.data + "/local/images/tmp")
@@ -242,8 +241,7 @@ func (s *separation) image(p *bed.Process) {
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "image", endClaimed: true}) { deleted } }`, nil, nil)
 }
 
-// lying returns an image whose second layer isn't the one that its configuration
-// names.
+// lying returns an image whose second layer isn't the one in its configuration.
 func lying(t testing.TB) v1.Image {
 	t.Helper()
 	image := imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("a/b", "1")), imagetest.Layer(t, imagetest.File("c", "2")))
@@ -258,12 +256,12 @@ func lying(t testing.TB) v1.Image {
 	return image
 }
 
-// work has programs run, and run into limits, and files go in and out.
+// work runs programs, also into limits, and transfers files in and out.
 func (s *separation) work(p *bed.Process) {
 	t := s.t
 	t.Helper()
 	p.Call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 0, resources: {memoryMiB: 64, processes: 32}}) { created } }`, nil, nil)
-	runner := p.ClaimLoosely(t, "small")
+	runner := p.ClaimUnreleased(t, "small")
 	if got := p.Shell(t, runner, "id -u; echo kept > file"); got.Stream("STDOUT") != "1000\n" {
 		t.Errorf("%+v", got)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2EProgramsWork runs what this machine has of programs that people run in
-// runners: the filter of system calls lets through what they need. Each prints ok.
+// TestE2EProgramsWork runs common programs that this machine has in runners: the filter of system
+// calls allows what they need. Each prints ok.
 func TestE2EProgramsWork(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
@@ -84,7 +84,7 @@ public class T { public static void main(String[] a) throws Exception {
 	FileChannel.open(java.nio.file.Path.of("T.java")).map(FileChannel.MapMode.READ_ONLY, 0, 4); System.gc(); System.out.println("ok"); } }
 E
 java -Xmx128m T.java`},
-	// Not a whole build: a cache that is empty takes eleven seconds.
+	// Not a complete build: with an empty cache it takes eleven seconds.
 	{"/usr/local/go/bin/go", `printf 'package main\nfunc main() {}\n' >g.go && /usr/local/go/bin/go list std >/dev/null && /usr/local/go/bin/go tool compile -p main g.go && /usr/local/go/bin/gofmt g.go >/dev/null && echo ok`},
 	{"git", `git init -q r && cd r && git config user.email a@b && git config user.name a && echo 1 >f && git add f && git commit -qm ok && git gc -q && git clone -q . ../r2 && git -C ../r2 log --format=%s`},
 	{"sqlite3", `sqlite3 d.db 'pragma journal_mode=wal; create table t(a); insert into t values(1); vacuum; pragma integrity_check' | tail -1`},

@@ -20,14 +20,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// ordinary returns a command line that runs one as a user that isn't root, and has
-// nothing of its own.
+// ordinary returns a command line that runs another one as a user that isn't root and has no
+// subordinate ids.
 func (s *separation) ordinary(line ...string) []string {
 	return append([]string{"setpriv", "--reuid", s.user, "--regid", s.user, "--clear-groups", s.program}, line...)
 }
 
-// processes returns those of the server's user, as the machine counts, without
-// those that have ended.
+// processes returns the running processes of the server's user on the machine.
 func (s *separation) processes() (found []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {
@@ -39,9 +38,8 @@ func (s *separation) processes() (found []string) {
 	return found
 }
 
-// TestE2EWithoutRoot has the server of an ordinary user, who has neither a control
-// group nor other users' ids, say what is lacking, and go on once that is
-// accepted.
+// TestE2EWithoutRoot runs the server as an ordinary user, without a cgroup and other user ids. It
+// reports what is missing, and continues once that is accepted.
 func TestE2EWithoutRoot(t *testing.T) {
 	s := newSeparation(t)
 	if text, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || strings.TrimSpace(string(text)) == "0" {
@@ -69,7 +67,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("health doesn't say what is lost: %+v", health)
 	}
 
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	look := `grep -E '^Cap(Prm|Eff|Bnd)|^NoNewPrivs|^Seccomp:' /proc/self/status | cut -f 2 | sort -u | tr '\n' ' '
 		unshare -U true 2>/dev/null || echo refused; cat /proc/1/environ 2>/dev/null || echo hidden; kill -9 1; ls ` + "'" + s.data + "'" + ` 2>/dev/null || echo away
 		touch /usr/x 2>/dev/null || echo read-only; (setsid sleep 300 &) ; echo kept >file; cat file`
@@ -82,14 +80,14 @@ func TestE2EWithoutRoot(t *testing.T) {
 
 	reference, first := ownedImage(t)
 	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})
-	if got := p.Shell(t, p.ClaimLoosely(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
+	if got := p.Shell(t, p.ClaimUnreleased(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
 		t.Errorf("in a container image: %+v", got)
 	}
 	if left, err := os.ReadDir(filepath.Join(s.data, "local", "images", strings.Replace(first, ":", "-", 1), "root")); err != nil || len(left) == 0 {
 		t.Errorf("its files: %v (%v)", left, err)
 	}
 
-	// A server that was killed, and the next: what runs goes on, and can be ended.
+	// The next server after a kill: programs continue, and can be ended.
 	p.End(t, syscall.SIGKILL, false)
 	if said := p.Stderr.String(); strings.Count(said, lost) != 1 {
 		t.Errorf("at its start it said %q", said)
@@ -102,7 +100,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 	s.ends(p)
 }
 
-// ends stops a server, which is to leave nothing.
+// ends stops a server, which must leave nothing.
 func (s *separation) ends(p *bed.Process) {
 	t := s.t
 	t.Helper()
@@ -115,8 +113,8 @@ func (s *separation) ends(p *bed.Process) {
 	}
 }
 
-// ownedImage returns an image whose files are several users', and whose directories
-// not everybody may write to, in a registry of its own.
+// ownedImage returns an image whose files belong to several users, and whose directories not
+// everybody may write to. It is in a registry of the test.
 func ownedImage(t *testing.T) (reference, digest string) {
 	t.Helper()
 	of := func(name string, mode int64, uid, gid int, content string) imagetest.Entry {
@@ -134,13 +132,13 @@ func ownedImage(t *testing.T) (reference, digest string) {
 const lookAround = `id -u; echo $(stat -c %u:%g /bin/busybox) $(stat -c '%u:%g %a' file); cat own
 	[ -e old ] || [ -e /device ] || echo hidden; touch /new 2>/dev/null || echo read-only`
 
-// TestE2EWithoutRootAmongOthers has the server of an ordinary user whom others' ids
-// were given make runners of a container image: its files are theirs.
-func TestE2EWithoutRootAmongOthers(t *testing.T) {
+// TestE2EWithoutRootButWithSubordinateIDs runs the server as an ordinary user with subordinate ids.
+// It makes runners of a container image; the image's users own its files.
+func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 	if _, err := exec.LookPath("newuidmap"); err != nil {
 		need.Lacks(t, "there is no newuidmap here, of Debian's package uidmap")
 	}
-	known, err := user.Lookup("bin") // who has nothing else to do
+	known, err := user.Lookup("bin") // a user without other processes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +148,7 @@ func TestE2EWithoutRootAmongOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSeparationOf(t, known.Uid)
-	// The machine's own files say nothing of that.
+	// The machine's own files don't list this user's ids.
 	ordinary := func(line ...string) []string {
 		return append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"`, given}, s.ordinary(line...)...)
 	}
@@ -158,7 +156,7 @@ func TestE2EWithoutRootAmongOthers(t *testing.T) {
 	p := bed.Serve(t, s.data, line[0], line[1:]...)
 	reference, digest := ownedImage(t)
 	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})
-	runner := p.ClaimLoosely(t, "image")
+	runner := p.ClaimUnreleased(t, "image")
 	if got := p.Shell(t, runner, lookAround+"; cat /roots 2>/dev/null || echo closed"); got.Stream("STDOUT") != "1000\n0:0 5:6 755\nnew\nhidden\nread-only\nclosed\n" {
 		t.Errorf("%+v", got)
 	}
@@ -180,16 +178,16 @@ func TestE2EWithoutRootAmongOthers(t *testing.T) {
 		t.Errorf("the doctor leaves %q and says %s", left, out)
 	}
 
-	// Without the ids the image isn't what it was, and is unpacked anew.
+	// Without the ids the unpacked image differs, so it is unpacked again.
 	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
 	p = bed.Serve(t, s.data, "env", append([]string{"PATH=" + filepath.Dir(s.program)}, whole(t, line)...)...)
-	if got := p.Shell(t, p.ClaimLoosely(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
+	if got := p.Shell(t, p.ClaimUnreleased(t, "image"), lookAround); got.Stream("STDOUT") != "0\n0:0 0:0 755\nnew\nhidden\nread-only\n" {
 		t.Errorf("without newuidmap: %+v", got)
 	}
 	s.ends(p)
 }
 
-// whole returns a command line whose program has its whole path.
+// whole returns a command line with the full path of its program.
 func whole(t *testing.T, line []string) []string {
 	t.Helper()
 	path, err := exec.LookPath(line[0])

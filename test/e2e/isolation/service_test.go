@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// unit reads the settings of the unit for systemd.
+// unit reads the settings of the systemd unit.
 func unit(t testing.TB) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(bed.Source(t, "packaging/rockpool.service"))
@@ -38,15 +38,15 @@ func unit(t testing.TB) map[string]string {
 	return all
 }
 
-// TestUnitIsOne has systemd itself look at the unit.
-func TestUnitIsOne(t *testing.T) {
+// TestSystemdAcceptsTheUnit verifies the unit with systemd itself.
+func TestSystemdAcceptsTheUnit(t *testing.T) {
 	text, err := os.ReadFile(bed.Source(t, "packaging/rockpool.service"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	need.Sandboxes(t)
 	program := strings.Fields(unit(t)["ExecStart"])
-	// It isn't installed here.
+	// The unit isn't installed here.
 	path := filepath.Join(t.TempDir(), "rockpool.service")
 	if err := os.WriteFile(path, []byte(strings.Replace(string(text), program[0], "/bin/true", 1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,9 +57,9 @@ func TestUnitIsOne(t *testing.T) {
 	}
 }
 
-// TestUnitsWithoutPrivileges has systemd look at the helper's units, and at the
-// server's with what makes it one without privileges.
-func TestUnitsWithoutPrivileges(t *testing.T) {
+// TestSystemdAcceptsTheUnitsWithoutPrivileges verifies the helper's units, and the server's unit
+// with the drop-in that removes its privileges.
+func TestSystemdAcceptsTheUnitsWithoutPrivileges(t *testing.T) {
 	need.Sandboxes(t)
 	dir := t.TempDir()
 	for from, to := range map[string]string{
@@ -70,7 +70,7 @@ func TestUnitsWithoutPrivileges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Neither is the program installed here, nor has the machine the user.
+		// The program isn't installed here, and the machine doesn't have the user.
 		for _, missing := range [][2]string{{"/usr/local/bin/rockpool", "/bin/true"}, {"=rockpool\n", "=daemon\n"}} {
 			text = []byte(strings.ReplaceAll(string(text), missing[0], missing[1]))
 		}
@@ -88,11 +88,11 @@ func TestUnitsWithoutPrivileges(t *testing.T) {
 	}
 }
 
-// A service is where systemd would start a server: in a cgroup of its own, in the
-// trees that it has for its units, with a socket to tell that it is ready.
+// A service imitates systemd's environment for a server: a cgroup of its own in systemd's
+// hierarchies, and a socket for notifications.
 type service struct {
 	t       testing.TB
-	program string // where no home directory is
+	program string // outside of any home directory
 	groups  []string
 	socket  *net.UnixConn
 	unit    map[string]string
@@ -100,7 +100,7 @@ type service struct {
 
 func newService(t testing.TB) *service {
 	t.Helper()
-	own := []string{"name=systemd", "cpu", "cpuacct", "memory", "pids"} // systemd's, or what the unit delegates
+	own := []string{"name=systemd", "cpu", "cpuacct", "memory", "pids"} // systemd's, or delegated by the unit
 	trees, err := cgroup.Mounted()
 	if err != nil {
 		t.Fatal(err)
@@ -128,8 +128,7 @@ func newService(t testing.TB) *service {
 	return s
 }
 
-// start starts the server in the service's group, which is made for it, with the
-// unit's bounds and mounts.
+// start starts the server in a new cgroup of the service, with the unit's limits and mounts.
 func (s *service) start(data string, args ...string) *bed.Process {
 	s.t.Helper()
 	var join strings.Builder
@@ -149,24 +148,24 @@ func (s *service) start(data string, args ...string) *bed.Process {
 	}
 	line := []string{"-c", join.String() + enter, "sh", s.unit["UMask"], confine, capabilities, s.program, "serve", "--data", data}
 	p := bed.Serve(s.t, data, "sh", append(line, args...)...)
-	s.wantTold("READY=1")
+	s.wantNotification("READY=1")
 	return p
 }
 
-// wantTold waits until the server tells something of itself.
-func (s *service) wantTold(want string) {
+// wantNotification waits for a notification of the server.
+func (s *service) wantNotification(want string) {
 	s.t.Helper()
 	buffer := make([]byte, 4096)
 	if err := s.socket.SetReadDeadline(time.Now().Add(wait.Limit)); err != nil {
 		s.t.Fatal(err)
 	}
 	if n, err := s.socket.Read(buffer); err != nil || !strings.HasPrefix(string(buffer[:n]), want) {
-		s.t.Errorf("the server told %q, %v; want %s", buffer[:n], err, want)
+		s.t.Errorf("the server notified %q, %v; want %s", buffer[:n], err, want)
 	}
 }
 
-// wantAlone fails the test unless the server and its maker, and nothing else, are in the
-// service's group, which is a leaf: version 2 has no processes in other nodes.
+// wantAlone fails the test unless exactly the server and its maker are in the service's cgroup. It
+// must be a leaf: version 2 allows processes only there.
 func (s *service) wantAlone(p *bed.Process) {
 	s.t.Helper()
 	for _, group := range s.groups {
@@ -191,8 +190,8 @@ func (s *service) wantAlone(p *bed.Process) {
 	}
 }
 
-// collect removes the groups, as systemd does when a service is dead. It fails
-// the test if anything holds them.
+// collect removes the cgroups, as systemd does after a service's end. It fails the test if they are
+// still in use.
 func (s *service) collect() {
 	s.t.Helper()
 	for _, group := range s.groups {
@@ -204,10 +203,10 @@ func (s *service) collect() {
 	}
 }
 
-// TestE2EService runs the server as the unit has systemd run it, as far as that
-// can be had without systemd: in the same cgroups, with the same bounds, and
-// killed as KillMode=process does. Its runners outlive it.
-func TestE2EService(t *testing.T) {
+// TestE2EServiceRestartKeepsRunners runs the server as systemd would run the unit, as far as
+// possible without systemd: in the same cgroups, with the same limits, and killed as
+// KillMode=process does. Its runners outlive it.
+func TestE2EServiceRestartKeepsRunners(t *testing.T) {
 	data := bed.DataDir(t)
 	s := newService(t)
 	for key, value := range map[string]string{"KillMode": "process", "Type": "notify", "NoNewPrivileges": "yes", "ProtectSystem": "full", "ProtectHome": "yes"} {
@@ -216,7 +215,7 @@ func TestE2EService(t *testing.T) {
 		}
 	}
 	p := s.start(data)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	script, want := bed.InHalves(1000)
 	r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})}
 	before := p.Full(t, "shell", 2)
@@ -235,7 +234,7 @@ func TestE2EService(t *testing.T) {
 	}
 
 	p.End(t, syscall.SIGTERM, false)
-	s.wantTold("STOPPING=1")
+	s.wantNotification("STOPPING=1")
 	s.collect()
 	p = s.start(data)
 	if after := p.RunnersOf(t, "shell"); after[runner].State != "CLAIMED" {

@@ -26,7 +26,7 @@ import (
 
 const hello = `{"run_spec": {"language_id": "python3", "sourcecode": "print(1)"%s}}`
 
-// TestE2EJobeRequests: bad requests are answered as the original does, and harm nothing.
+// TestE2EJobeRequests: bad requests get the original's answers and change nothing.
 func TestE2EJobeRequests(t *testing.T) {
 	m := serve(t, func(c *config.Config) { c.MaxBody = 1 << 20 }, python)
 	wait.For(t, "the languages are known", func() bool {
@@ -70,7 +70,8 @@ func TestE2EJobeRequests(t *testing.T) {
 	}
 }
 
-// TestE2EJobeFiles: files are kept for further runs, by tenant. Only who may run programs may put them.
+// TestE2EJobeFiles: files are kept for later runs, by tenant. Only tokens that may run programs may
+// upload them.
 func TestE2EJobeFiles(t *testing.T) {
 	first := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(first, []byte("correct-horse-battery"), 0o600); err != nil {
@@ -99,7 +100,7 @@ func TestE2EJobeFiles(t *testing.T) {
 	}
 	one.put(t, "abcdefgh", []byte("old"))
 	one.put(t, "abcdefgh", []byte("new"))
-	for range 2 { // it outlives runs
+	for range 2 { // the file outlives runs
 		if got := one.run(t, spec); got.Outcome != 15 || got.Stdout != "b'a\\x00\\xff' new\n" {
 			t.Errorf("%+v", got)
 		}
@@ -116,10 +117,10 @@ func TestE2EJobeFiles(t *testing.T) {
 	}
 	one.want(t, http.MethodPut, "files/abcdefgh", `{"file_contents": "$"}`, http.StatusBadRequest, `"put: contents of file abcdefgh are not valid base-64"`)
 	one.want(t, http.MethodPut, "files/abcdefgh", `{}`, http.StatusBadRequest, `"put: missing file_contents parameter"`)
-	one.want(t, http.MethodHead, "files/abcdefgh", "", http.StatusNoContent, "") // as it was
+	one.want(t, http.MethodHead, "files/abcdefgh", "", http.StatusNoContent, "") // unchanged
 }
 
-// token returns that of a tenant, which it makes; "": of all.
+// token makes a tenant's token; "" is a token for all tenants.
 func (m moodle) token(t *testing.T, tenant string, role client.Role) string {
 	t.Helper()
 	admin := bed.Bed{Client: m.Client.WithToken("correct-horse-battery")}
@@ -133,7 +134,7 @@ func (m moodle) token(t *testing.T, tenant string, role client.Role) string {
 	return made.CreateToken.Secret
 }
 
-// TestE2EJobeOverload: a run without room gets outcome 21, never an HTTP error.
+// TestE2EJobeOverload: a run that doesn't fit gets outcome 21, never an HTTP error.
 func TestE2EJobeOverload(t *testing.T) {
 	m := serve(t, nil, python)
 	run := func() int { return m.run(t, object{"language_id": "python3", "sourcecode": "print(1)"}).Outcome }
@@ -144,7 +145,8 @@ func TestE2EJobeOverload(t *testing.T) {
 	}
 }
 
-// TestE2EJobeSlowBodies: clients that never send the rest of their bodies don't stop others from running programs.
+// TestE2EJobeSlowBodies: clients that never send the rest of their bodies don't stop others from
+// running programs.
 func TestE2EJobeSlowBodies(t *testing.T) {
 	const size = 1 << 20
 	m := serve(t, func(c *config.Config) { c.MaxBody = size }, python)
@@ -166,7 +168,8 @@ func TestE2EJobeSlowBodies(t *testing.T) {
 	}
 }
 
-// TestE2EJobeLargeAnswers: an answer takes memory of its caller. What finds none is an overload, and harms nothing.
+// TestE2EJobeLargeAnswers: an answer's memory is charged to its caller. If there is none left, the
+// answer is an overload, and nothing else suffers.
 func TestE2EJobeLargeAnswers(t *testing.T) {
 	m := serve(t, func(s *config.Config) { s.MaxBody, s.Bounds.BodyMemory = 1<<20, 40<<20 }, object{"id": "python", "outputLimit": 64 << 20, "resources": object{"memoryMiB": 96}})
 	for _, test := range []struct{ megabytes, outcome int }{{1, 15}, {10, 21}, {1, 15}} { // five times as much in JSON
@@ -181,7 +184,8 @@ func TestE2EJobeLargeAnswers(t *testing.T) {
 	}
 }
 
-// TestE2EJobeOperatorsRecipe: a language runs as its operator's recipe says, not as the original runs it.
+// TestE2EJobeOperatorsRecipe: a language runs as its operator's recipe says, not as the original
+// runs it.
 func TestE2EJobeOperatorsRecipe(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "languages.yaml")
 	recipe := "languages:\n  - id: c\n    build: [sh, -c, 'cp \"$0\" \"$1\"', '{file}', '{program}']\n    run: [sh, '{program}', '{args}']\n" +
@@ -200,7 +204,7 @@ func TestE2EJobeOperatorsRecipe(t *testing.T) {
 	})
 }
 
-// TestE2EJobeBurst: of 200 runs at once none is lost, and each has its own answer.
+// TestE2EJobeBurst: of 200 concurrent runs none is lost, and each gets its own answer.
 func TestE2EJobeBurst(t *testing.T) {
 	m := serve(t, nil, object{"id": "python", "poolSize": 4, "resources": object{"memoryMiB": 96}})
 	const runs = 200
@@ -210,7 +214,7 @@ func TestE2EJobeBurst(t *testing.T) {
 		all.Go(func() {
 			defer ended.Add(1)
 			spec := fmt.Sprintf(`{"run_spec": {"language_id": "python3", "sourcecode": "print(input())", "input": "%d", "parameters": {"cputime": 100}}}`, i)
-			for { // a machine that is busy with others may be too slow for some: they are refused, not lost
+			for { // a busy machine may be too slow for some: they are refused, not lost
 				before := ended.Load()
 				status, body, err := m.send(t.Context(), http.MethodPost, "runs", strings.NewReader(spec))
 				if err != nil {
@@ -238,8 +242,8 @@ func TestE2EJobeBurst(t *testing.T) {
 	}
 }
 
-// TestE2EJobeClientLeaves: what a client doesn't await any more ends, and its runner goes.
-func TestE2EJobeClientLeaves(t *testing.T) {
+// TestE2EJobeRunEndsWhenItsClientLeaves, and its runner is removed.
+func TestE2EJobeRunEndsWhenItsClientLeaves(t *testing.T) {
 	m := serve(t, nil, python)
 	ctx, leave := context.WithCancel(t.Context())
 	body := strings.NewReader(`{"run_spec": {"language_id": "python3", "sourcecode": "import time\nprint(1, flush=True)\ntime.sleep(3600)", "parameters": {"cputime": 120}}}`)
@@ -286,7 +290,7 @@ func TestE2EJobeClientLeaves(t *testing.T) {
 	}
 }
 
-// TestE2EJobeIsCounted: metrics have the requests by route, and the audit log has the door.
+// TestE2EJobeIsCounted: metrics have the requests by route, and the audit log names the door.
 func TestE2EJobeIsCounted(t *testing.T) {
 	m := serve(t, nil, python)
 	m.run(t, object{"language_id": "python3", "sourcecode": "print(1)"})
@@ -310,7 +314,7 @@ func TestE2EJobeIsCounted(t *testing.T) {
 	}
 }
 
-// TestE2EJobeExample: the example of the documentation.
+// TestE2EJobeExample runs the example of the documentation.
 func TestE2EJobeExample(t *testing.T) {
 	m := serve(t, nil, python)
 	t.Setenv("ROCKPOOL_SERVER", m.Address)

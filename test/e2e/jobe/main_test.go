@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { bed.Main(m) }
 
 type object = map[string]any
 
-// A moodle is a client of the door, as CodeRunner is.
+// A moodle is a client of the door, like CodeRunner.
 type moodle struct {
 	bed.Bed
 	key string // "": none
@@ -40,7 +40,7 @@ func serve(t *testing.T, change func(*config.Config), environments ...object) mo
 	return moodle{Bed: b}
 }
 
-// do is send, which must work.
+// do is send, which must succeed.
 func (m moodle) do(t testing.TB, method, path string, body io.Reader) (int, []byte) {
 	t.Helper()
 	status, text, err := m.send(t.Context(), method, path, body)
@@ -50,7 +50,7 @@ func (m moodle) do(t testing.TB, method, path string, body io.Reader) (int, []by
 	return status, text
 }
 
-// send sends a request and returns the status and the body of its answer.
+// send sends a request and returns the answer's status and body.
 func (m moodle) send(ctx context.Context, method, path string, body io.Reader) (int, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, m.Address+"/jobe/index.php/restapi/"+path, body)
 	if err != nil {
@@ -71,7 +71,7 @@ func (m moodle) send(ctx context.Context, method, path string, body io.Reader) (
 	return answer.StatusCode, bytes.TrimSuffix(text, []byte("\n")), err
 }
 
-// A result is what a run is answered with.
+// A result is the answer to a run.
 type result struct {
 	ID      string `json:"run_id"`
 	Outcome int    `json:"outcome"`
@@ -80,7 +80,7 @@ type result struct {
 	Stderr  string `json:"stderr"`
 }
 
-// try runs something whatever the answer is.
+// try runs a program and returns any answer.
 func (m moodle) try(t testing.TB, spec object) (int, []byte) {
 	t.Helper()
 	text, err := json.Marshal(object{"run_spec": spec})
@@ -90,7 +90,7 @@ func (m moodle) try(t testing.TB, spec object) (int, []byte) {
 	return m.do(t, http.MethodPost, "runs", bytes.NewReader(text))
 }
 
-// run runs something that has an outcome.
+// run runs a program. The answer must have an outcome.
 func (m moodle) run(t testing.TB, spec object) (got result) {
 	t.Helper()
 	status, body := m.try(t, spec)
@@ -101,7 +101,7 @@ func (m moodle) run(t testing.TB, spec object) (got result) {
 	return got
 }
 
-// resultOf returns the result that a run is answered with.
+// resultOf returns the result in an answer.
 func resultOf(status int, body []byte) (got result, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
@@ -111,7 +111,7 @@ func resultOf(status int, body []byte) (got result, err error) {
 	return got, nil
 }
 
-// put puts a file, which must work.
+// put uploads a file, which must succeed.
 func (m moodle) put(t testing.TB, id string, content []byte) {
 	t.Helper()
 	text, err := json.Marshal(object{"file_contents": content}) // base64
@@ -123,7 +123,7 @@ func (m moodle) put(t testing.TB, id string, content []byte) {
 	}
 }
 
-// want fails the test unless a request is answered so.
+// want fails the test unless a request has this answer.
 func (m moodle) want(t testing.TB, method, path, body string, status int, text string) {
 	t.Helper()
 	if got, answer := m.do(t, method, path, bytes.NewReader([]byte(body))); got != status || string(answer) != text {

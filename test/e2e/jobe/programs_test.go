@@ -21,7 +21,8 @@ int main(int argc, char **argv) {
 }
 `
 
-// TestE2EJobeOutcomes: each language, and each outcome that a program can bring about, in real runners.
+// TestE2EJobeOutcomes produces, in each language, each outcome that a program can cause, in real
+// runners.
 func TestE2EJobeOutcomes(t *testing.T) {
 	m := serve(t, nil, python, c, object{"id": "shell"}, object{"id": "php"}, object{"id": "pascal", "resources": object{"memoryMiB": 512}}, object{"id": "node", "resources": object{"memoryMiB": 512, "processes": 256}},
 		object{"id": "java", "resources": object{"memoryMiB": 768, "processes": 512}})
@@ -68,7 +69,7 @@ func TestE2EJobeOutcomes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			parameters, _ := test.spec["parameters"].(object)
 			switch {
-			case parameters["cputime"] != nil: // its time decides, so nothing runs beside it
+			case parameters["cputime"] != nil: // its time decides, so nothing runs in parallel
 			case parameters == nil:
 				test.spec["parameters"] = object{"cputime": 100}
 				t.Parallel()
@@ -89,7 +90,7 @@ func TestE2EJobeOutcomes(t *testing.T) {
 	}
 }
 
-// holds reports whether a text has a part; one that is to be empty is.
+// holds reports whether a text contains a part. If the part is "", the text must be empty.
 func holds(text, part string) bool {
 	if part == "" {
 		return text == ""

@@ -9,13 +9,13 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2EBackupComesBack backs a server up while it runs, as docs/guides/operating.md
-// says, and starts another one with that.
-func TestE2EBackupComesBack(t *testing.T) {
+// TestE2EBackupIsRestored backs up a running server as docs/guides/operating.md says, and starts
+// another one with the backup.
+func TestE2EBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "mine", poolSize: 1}) { created } }`, nil, nil)
-	runner := p.ClaimLoosely(t, "mine")
+	runner := p.ClaimUnreleased(t, "mine")
 	done := p.Shell(t, runner, "echo kept")
 	runs := p.Start(t, object{"runnerId": runner, "shell": "sleep 1000"})
 
@@ -56,7 +56,7 @@ func TestE2EBackupComesBack(t *testing.T) {
 	}
 	p.Full(t, "mine", 1)
 	p.Finish(t)
-	// The records name the groups of the first server.
+	// The records name the cgroups of the first server.
 	for _, trees := range []string{"/sys/fs/cgroup/*/", "/sys/fs/cgroup/"} {
 		if left, err := filepath.Glob(trees + first); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)

@@ -16,16 +16,16 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// batchReader is a subscriber of a batch, however often the server is killed.
+// batchReader is a subscriber of a batch that reconnects after each kill of the server.
 type batchReader struct {
 	id     string
 	cursor *string
 	output map[int]string // by case; -1: the build
-	ended  []int          // cases, in the order of their ends
+	ended  []int          // cases, in the order in which they ended
 	batch  client.Batch   // once it has ended
 }
 
-// read goes on until the batch ends or the connection breaks.
+// read reads until the batch ends or the connection breaks.
 func (r *batchReader) read(ctx context.Context, b bed.Bed) {
 	_ = b.Client.FollowBatch(ctx, r.id, r.cursor, func(event client.BatchEvent) error {
 		r.cursor = &event.Cursor
@@ -44,13 +44,13 @@ func (r *batchReader) read(ctx context.Context, b bed.Bed) {
 	})
 }
 
-// TestE2EBatchesOutliveTheServer: each case runs once and gets its input, and a subscriber
-// gets every byte once, however often the server is killed.
+// TestE2EBatchesOutliveTheServer: each case runs once and gets its input. A subscriber gets every
+// byte once, however often the server is killed.
 func TestE2EBatchesOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	const cases, kills = 60, 5
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	input := object{"runnerId": runner, "idempotencyKey": "k", "build": object{"shell": "echo building; echo 'echo \"$1\" >>ran; sleep 0.05; cat' >program"}, "command": []string{"sh", "program"}}
 	var all []object
 	for i := range cases {
@@ -103,12 +103,12 @@ func TestE2EBatchesOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EBatchEndsWithItsRunner: whatever takes the runner away, the batch says so.
+// TestE2EBatchEndsWithItsRunner: however its runner ends, the batch reports it.
 func TestE2EBatchEndsWithItsRunner(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	for _, killed := range []bool{false, true} {
-		runner := p.ClaimLoosely(t, "shell")
+		runner := p.ClaimUnreleased(t, "shell")
 		out, err := client.StartBatch(t.Context(), p.Client, client.StartExecutionInput{RunnerId: runner, Shell: new(`"$@"`), Cases: []client.CaseInput{{Args: []string{"true"}}, {Args: []string{"sleep", "1000"}}, {}}})
 		if err != nil {
 			t.Fatal(err)

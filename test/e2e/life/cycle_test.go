@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// cycle is all that a client does with a runner, cut short: it claims, uploads,
-// runs, watches, cancels while the program runs, and releases.
+// cycle is a short form of all that a client does with a runner: it claims, uploads, runs, follows,
+// cancels while the program runs, and releases.
 func cycle(ctx context.Context, b bed.Bed, i int) error {
 	runner, err := client.Claim(ctx, b, client.ClaimRunnerInput{EnvironmentId: "endurance", WaitFor: new(120)})
 	if err != nil {
@@ -37,7 +37,7 @@ func cycle(ctx context.Context, b bed.Bed, i int) error {
 		if printed += string(e.Base64); printed == text && i%2 == 0 {
 			leave()
 		} else if printed == text {
-			go func() { _ = client.Cancel(ctx, b, execution) }() // and watches to the end
+			go func() { _ = client.Cancel(ctx, b, execution) }() // while this follows it to the end
 		}
 		return nil
 	})

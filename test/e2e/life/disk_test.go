@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EKilledOnAFullDisk: a server that is killed while its disk is full
-// comes back on it, with what was there.
+// TestE2EKilledOnAFullDisk: a server that is killed while its disk is full starts again on that
+// disk, with all that it had stored.
 func TestE2EKilledOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -30,11 +30,11 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 		if len(bed.Leftovers(data, bed.CgroupsOf(data))) > 0 {
 			bed.ServeBinary(t, data).End(t, syscall.SIGTERM, false)
 		}
-		wait.For(t, "nobody has a file of the disk open", func() bool { return unix.Unmount(disk, 0) == nil })
+		wait.For(t, "no file of the disk is open", func() bool { return unix.Unmount(disk, 0) == nil })
 	})
 	p := bed.ServeBinary(t, data)
-	runner := p.ClaimLoosely(t, "shell")
-	wait.For(t, "a runner is idle", func() bool { // a server says that it is ready once it has one
+	runner := p.ClaimUnreleased(t, "shell")
+	wait.For(t, "a runner is idle", func() bool { // the server is ready once it has one
 		for _, r := range p.RunnersOf(t, "") {
 			if r.State == "IDLE" {
 				return true
@@ -71,9 +71,9 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 	if r.End == nil || r.End.String() != "EXITED 7" || int64(r.Got.Len())+r.Lost != int64(len(want)) {
 		t.Errorf("it ended as %+v, with %d bytes and %d lost of %d", r.End, r.Got.Len(), r.Lost, len(want))
 	}
-	p.ClaimLoosely(t, "shell") // new ones are made again
-	p.ClaimLoosely(t, "shell")
-	p.ClaimLoosely(t, "shell")
+	p.ClaimUnreleased(t, "shell") // new runners are made again
+	p.ClaimUnreleased(t, "shell")
+	p.ClaimUnreleased(t, "shell")
 	p.Finish(t)
 }
 

@@ -15,9 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EDrain drains a server on which a program runs, kills the server, and
-// ends the draining: the program notices nothing, and nobody else gets a runner
-// meanwhile.
+// TestE2EDrain drains a server on which a program runs, kills the server, and ends the drain. The
+// program isn't affected, and nobody else gets a runner meanwhile.
 func TestE2EDrain(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -26,7 +25,7 @@ func TestE2EDrain(t *testing.T) {
 	}
 	p := start()
 	script, want := bed.InHalves(2000)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})}
 	before := p.Full(t, "shell", 2)
 
@@ -51,7 +50,7 @@ func TestE2EDrain(t *testing.T) {
 		delete(before, id)
 	}
 	if len(before) != 1 {
-		t.Errorf("the end of these wasn't told: %v", before)
+		t.Errorf("these runners ended without an event: %v", before)
 	}
 	wantNoClaim(t, p.Bed)
 	queued := p.Evaluations(t, "shell", "PENDING")
@@ -101,12 +100,12 @@ func TestE2EDrain(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EKilledWhileItDrains kills the server while it is being drained: either
-// it drains then or it doesn't, and what is held is spared each time.
+// TestE2EKilledWhileItDrains kills the server while a drain begins. Afterwards the server drains or
+// doesn't; claimed runners survive in both cases.
 func TestE2EKilledWhileItDrains(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.Call(t, `mutation { putEnvironment(input: {id: "shell", poolSize: 6}) { created } }`, nil, nil)
 	drained, not := 0, 0
 	for i := range bed.Thorough(4, 8) {
@@ -115,9 +114,9 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 		go func() {
 			answered <- before.Do(t.Context(), `mutation { drainCluster(input: {draining: true}) { cluster { kind } } }`, nil, nil)
 		}()
-		if i%2 == 0 { // while it is asked for
+		if i%2 == 0 { // during the request
 			bed.AtSomeMoment(5 * time.Millisecond)
-		} else { // while the runners go
+		} else { // while runners are removed
 			err := <-answered
 			if answered <- err; err != nil {
 				t.Error(err)
@@ -128,7 +127,7 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 		err := <-answered
 		if d := drainage(t, p.Bed); d.Cluster.Draining == nil {
 			if not++; err == nil {
-				t.Error("it was told that it drains, and doesn't after a restart")
+				t.Error("drainCluster succeeded, but the server doesn't drain after a restart")
 			}
 		} else {
 			drained++
@@ -141,14 +140,14 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 	}
 	t.Logf("%d kills came after it drained, %d before", drained, not)
 	if drained == 0 {
-		t.Error("all kills came too early, so this shows little")
+		t.Error("every kill was before the drain began, so the test shows nothing")
 	}
 	p.Finish(t)
 }
 
-// TestE2EDrainOfAnEmptyServerIsDoneAtOnce, and a claim that waits gets its runner
-// when it ends.
-func TestE2EDrainOfAnEmptyServerIsDoneAtOnce(t *testing.T) {
+// TestE2EDrainOfAnEmptyServerIsImmediate. A waiting claim gets its runner when the drain
+// ends.
+func TestE2EDrainOfAnEmptyServerIsImmediate(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	if out := p.Works(t, "drain", "--wait", "--timeout", wait.Limit.String()); !strings.Contains(out, "nothing is left") {
@@ -156,8 +155,8 @@ func TestE2EDrainOfAnEmptyServerIsDoneAtOnce(t *testing.T) {
 	}
 	claimed := make(chan string, 1)
 	go func() {
-		defer close(claimed) // also where the claim fails the test
-		claimed <- p.ClaimLoosely(t, "shell")
+		defer close(claimed) // even if the claim fails the test
+		claimed <- p.ClaimUnreleased(t, "shell")
 	}()
 	wait.For(t, "the claim waits", func() bool {
 		for _, e := range p.Evaluations(t, "shell", "PENDING") {

@@ -16,8 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A DrainState is what the API says of a draining, and of what it keeps from
-// starting.
+// A DrainState is what the API shows of a drain and of the work that it holds back.
 type DrainState struct {
 	Cluster struct {
 		Draining *struct {
@@ -33,7 +32,7 @@ type DrainState struct {
 	}
 }
 
-// health returns what a part of the server is, and why.
+// health returns a component's status and message.
 func (d DrainState) health(part string) string {
 	for _, c := range d.Health.Components {
 		if c.Name == part {
@@ -43,7 +42,7 @@ func (d DrainState) health(part string) string {
 	return ""
 }
 
-// drainage returns how far the drain is.
+// drainage returns the progress of the drain.
 func drainage(t testing.TB, b bed.Bed) DrainState {
 	t.Helper()
 	var d DrainState
@@ -52,7 +51,7 @@ func drainage(t testing.TB, b bed.Bed) DrainState {
 	return d
 }
 
-// wantDrained waits until only what is held is left, and everything says why.
+// wantDrained waits until only claimed runners are left, and everything says why.
 func wantDrained(t testing.TB, b bed.Bed, claimed, executions int) DrainState {
 	t.Helper()
 	var d DrainState
@@ -74,7 +73,7 @@ func wantDrained(t testing.TB, b bed.Bed, claimed, executions int) DrainState {
 	return d
 }
 
-// wantNoClaim fails the test if somebody new gets a runner.
+// wantNoClaim fails the test if a new claim gets a runner.
 func wantNoClaim(t testing.TB, b bed.Bed) {
 	t.Helper()
 	var e *client.Error
@@ -84,8 +83,8 @@ func wantNoClaim(t testing.TB, b bed.Bed) {
 	}
 }
 
-// goneReasons collects why runners go from now on, as long as the server lives,
-// and returns what tells them.
+// goneReasons collects the reasons of all runners' ends from now on, as long as the server runs.
+// The returned function returns them.
 func goneReasons(t testing.TB, b bed.Bed) func() map[string]string {
 	t.Helper()
 	var mu sync.Mutex // guards all
@@ -115,15 +114,15 @@ func goneReasons(t testing.TB, b bed.Bed) func() map[string]string {
 	}
 }
 
-// A Background is a command that goes on beside the test.
+// A Background is a command that runs in the background of the test.
 type Background struct {
 	mu   sync.Mutex // guards errs
 	errs bytes.Buffer
-	Out  bytes.Buffer // to be read after its end
+	Out  bytes.Buffer // valid after its end
 	code chan int
 }
 
-// Write takes in what it says to stderr.
+// Write records what the command writes to stderr.
 func (c *Background) Write(text []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

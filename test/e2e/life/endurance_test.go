@@ -13,10 +13,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// held is what a leak would make grow.
+// held counts what a leak would increase.
 type held struct{ goroutines, descriptors, mounts, cgroups, heapMiB int }
 
-// within reports whether nothing grew, but for what comes and goes.
+// within reports whether nothing grew, except for normal variation.
 func (h held) within(before held) bool {
 	return h.goroutines <= before.goroutines+10 && h.descriptors <= before.descriptors+10 &&
 		h.mounts <= before.mounts && h.cgroups <= before.cgroups && h.heapMiB <= before.heapMiB+16
@@ -72,7 +72,7 @@ func TestE2ECyclesLeaveNothing(t *testing.T) {
 			return p.Idle == 4 && p.Starting+p.Claimed+p.Stopping == 0
 		})
 	}
-	cycles(50) // what is made once and kept
+	cycles(50) // creates everything that is made once and kept
 	before := holding(b)
 	cycles(bed.Thorough(200, 1000))
 	after := held{}

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/artifacts"
 )
 
-// A failedTest is a test that fails, without failing the one around it.
+// A failedTest is a test that fails without failing the test that runs it.
 type failedTest struct {
 	testing.TB
 	said     strings.Builder
@@ -28,7 +28,7 @@ func (f *failedTest) Cleanup(do func()) { f.cleanups = append(f.cleanups, do) }
 
 func (f *failedTest) Logf(format string, a ...any) { fmt.Fprintf(&f.said, format, a...) }
 
-// end runs the cleanups, and returns what they printed.
+// end runs the cleanups and returns what they printed.
 func (f *failedTest) end() string {
 	for _, do := range slices.Backward(f.cleanups) {
 		do()
@@ -36,8 +36,8 @@ func (f *failedTest) end() string {
 	return f.said.String()
 }
 
-// TestE2EFailuresExplainThemselves has tests fail on the shared server, and on one
-// that is a process.
+// TestE2EFailuresExplainThemselves makes tests fail on the shared server, and on one in a process,
+// and reads what they print.
 func TestE2EFailuresExplainThemselves(t *testing.T) {
 	data := bed.DataDir(t)
 	t.Setenv("ROCKPOOL_ARTIFACTS", t.TempDir())

@@ -22,15 +22,15 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A firstAnswer is what a client got that asked until it got something.
+// A firstAnswer is the first answer that a retrying client got.
 type firstAnswer struct {
 	environments []string
 	err          error
 }
 
-// askUntilAnswered asks for the environments until the server answers. Asked is
-// called when a request was written.
-func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) firstAnswer {
+// retryUntilAnswered requests the environments until the server answers. It calls asked when a
+// request was written.
+func retryUntilAnswered(ctx context.Context, c *client.Client, asked func()) firstAnswer {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
 			asked()
@@ -43,7 +43,7 @@ func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) first
 		err := c.Do(ctx, `{ environments { id } }`, nil, &out)
 		var refused *client.Error
 		if err != nil && !errors.As(err, &refused) && ctx.Err() == nil {
-			continue // nobody listens yet
+			continue // nothing listens yet
 		}
 		answer := firstAnswer{err: err}
 		for _, env := range out.Environments {
@@ -53,10 +53,9 @@ func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) first
 	}
 }
 
-// TestE2EFirstAnswerKnowsTheFirstEnvironments: a client asks from before a first
-// start on. Its first answer has all environments of that start. Their storing is
-// held back until the client has asked and, if the server serves already, until
-// it has its answer.
+// TestE2EFirstAnswerKnowsTheFirstEnvironments: a client sends requests since before a first start.
+// Its first answer has all environments of that start. The test delays their storing until the
+// client has sent its request and, if the server serves already, until it got its answer.
 func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	need.Sandboxes(t)
 	settings := bed.Settings(t.TempDir(), bed.Cgroups)
@@ -91,7 +90,7 @@ func TestE2EFirstAnswerKnowsTheFirstEnvironments(t *testing.T) {
 	c, got := srv.Client(), make(chan firstAnswer, 1)
 	var once sync.Once
 	go func() {
-		answer := askUntilAnswered(ctx, c, func() { once.Do(func() { close(asked) }) })
+		answer := retryUntilAnswered(ctx, c, func() { once.Do(func() { close(asked) }) })
 		close(answered)
 		got <- answer
 	}()

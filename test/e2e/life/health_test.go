@@ -19,9 +19,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ENoDescriptorsLeft has clients take all descriptors that a server may have. It
-// says so, to those that it serves, and is well once they left.
-func TestE2ENoDescriptorsLeft(t *testing.T) {
+// TestE2EExhaustedDescriptorsAreSurvived: clients take all descriptors that a server may have.
+// It reports that to clients that it still serves, and is healthy again once the others left.
+func TestE2EExhaustedDescriptorsAreSurvived(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	address := strings.TrimSuffix(strings.TrimPrefix(p.URL(), "http://"), "/graphql")
@@ -70,23 +70,23 @@ func TestE2ENoDescriptorsLeft(t *testing.T) {
 	wait.For(t, "all is well again", func() bool {
 		return p.Health(t, operator).Status == "OK"
 	})
-	if r := p.Shell(t, p.ClaimLoosely(t, "shell"), "echo well"); r.Stream("STDOUT") != "well\n" {
+	if r := p.Shell(t, p.ClaimUnreleased(t, "shell"), "echo well"); r.Stream("STDOUT") != "well\n" {
 		t.Errorf("%+v", r)
 	}
-	// Removing all runners at once takes more.
+	// Removing all runners concurrently takes more descriptors.
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.Finish(t)
 }
 
-// TestE2EDatabaseLost: somebody deletes it, or empties it, while no server is there.
-// No output goes, and the operator is told. The database's backup brings all back.
-func TestE2EDatabaseLost(t *testing.T) {
+// TestE2ELostDatabaseKeepsOutput: somebody deletes or empties the database while no server runs.
+// The output is kept, and the operator gets a message. The database's backup restores everything.
+func TestE2ELostDatabaseKeepsOutput(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeBinary(t, data)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	logs := map[string][]byte{}
 	var ids []string
 	for i := range 5 {
@@ -125,7 +125,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // moved just now
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was just moved
 			t.Fatal(err)
 		}
 		return kept
@@ -139,7 +139,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 		}
 		p = bed.ServeBinary(t, data)
 		var out struct{ Health bed.PartsHealth }
-		wait.For(t, "the operator is told", func() bool {
+		wait.For(t, "the operator gets a message", func() bool {
 			p.Call(t, bed.HealthQuery, nil, &out)
 			status, message := out.Health.Of("orphaned output")
 			return status == "DEGRADED" && strings.Contains(message, " 5 logs (") && strings.Contains(message, "restore the database from its backup")
@@ -162,7 +162,7 @@ func TestE2EDatabaseLost(t *testing.T) {
 			t.Errorf("execution %d is %+v", i, x)
 		}
 	}
-	// Output that somebody deletes is reported as lost, with its cause.
+	// If somebody deletes output, it is reported as lost, with the cause.
 	if err := os.Remove(filepath.Join(data, "output", ids[0][len(ids[0])-2:], ids[0])); err != nil {
 		t.Fatal(err)
 	}

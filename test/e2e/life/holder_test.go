@@ -10,7 +10,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EHoldersKeepTheirRunner over a server that is killed, and with what is in it. Callers that come at once get one.
+// TestE2EHoldersKeepTheirRunner, with its files, although the server is killed. Concurrent callers
+// with one holder get the same runner.
 func TestE2EHoldersKeepTheirRunner(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))

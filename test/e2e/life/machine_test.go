@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// wantOnly fails the test unless the machine has what these runners are, and
-// nothing else: what is removed may take a moment.
+// wantOnly fails the test unless the machine has exactly the processes and cgroups of these
+// runners. It waits for those that are being removed.
 func wantOnly(t testing.TB, p *bed.Process, runners map[string]bed.Seen) {
 	t.Helper()
 	var wrong []string
@@ -21,7 +21,7 @@ func wantOnly(t testing.TB, p *bed.Process, runners map[string]bed.Seen) {
 			t.Logf("wrong: %q", wrong)
 		}
 	}()
-	wait.For(t, "only what is listed is there", func() bool {
+	wait.For(t, "the machine has only the listed runners", func() bool {
 		wrong = nil
 		directories := map[string]bool{}
 		for _, left := range bed.Leftovers(p.Data, p.Cgroups) {

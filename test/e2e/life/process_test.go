@@ -15,21 +15,21 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestE2ETermEndsWhatIgnoresIt(t *testing.T) {
+func TestE2EStopEndsProgramsThatIgnoreTERM(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.Bed.ClaimLoosely(t, "shell")
+	runner := p.Bed.ClaimUnreleased(t, "shell")
 	p.Start(t, object{"runnerId": runner, "shell": "trap '' TERM INT; (setsid sleep 1000 &); sleep 1000"})
 	p.Finish(t)
 }
 
-// TestE2EStopThatTakesTooLongEndsTheServer gives a server no time to stop: it ends
-// as it is, and the next one takes over the runners.
+// TestE2EStopThatTakesTooLongEndsTheServer gives a server no time to stop. It exits anyway, and the
+// next one adopts its runners.
 func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "0s")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.End(t, syscall.SIGINT, false)
 	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "because of --stop-within") {
 		t.Errorf("exit %d: %s", code, p.Stderr.String())
@@ -41,16 +41,16 @@ func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EStopWaitsForNoClient has clients that never do what the server could wait
-// for: a watcher that doesn't read, a request that isn't sent to its end, a program
-// that runs on, and a claim that waits. The server may take an hour to stop.
+// TestE2EStopWaitsForNoClient has clients that the server must not wait for, although it has an
+// hour to stop. They are a subscriber that doesn't read, a request that is never complete, a
+// program that keeps running, and a waiting claim.
 func TestE2EStopWaitsForNoClient(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "1h")
 	p.Call(t, `mutation { putEnvironment(input: {id: "empty", poolSize: 0}) { created } }`, nil, nil)
-	runner := p.ClaimLoosely(t, "shell")
-	watcher := p.SlowWatcher(t, p.Start(t, object{"runnerId": runner, "shell": "yes"}))
+	runner := p.ClaimUnreleased(t, "shell")
+	watcher := p.StalledSubscriber(t, p.Start(t, object{"runnerId": runner, "shell": "yes"}))
 	defer watcher.Close()
 	if _, err := io.ReadFull(watcher, make([]byte, 10)); err != nil { // and no more
 		t.Fatal(err)
@@ -84,20 +84,20 @@ func TestE2EStopWaitsForNoClient(t *testing.T) {
 func TestE2ECtrlCOfMakeRunLeavesNothing(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
-	p := bed.Serve(t, data, "make", "--no-print-directory", "-C", bed.Source(t, "."), "-o", "build", "run", "DATA="+data, "ROCKPOOL_ON_STOP=keep") // its flag wins; bin/rockpool is built
-	p.Bed.ClaimLoosely(t, "shell")
+	p := bed.Serve(t, data, "make", "--no-print-directory", "-C", bed.Source(t, "."), "-o", "build", "run", "DATA="+data, "ROCKPOOL_ON_STOP=keep") // --on-stop of make run takes precedence; bin/rockpool is built
+	p.Bed.ClaimUnreleased(t, "shell")
 	p.End(t, syscall.SIGINT, true)
 	p.WantNothingLeft(t)
 }
 
-// TestE2EKillThenRemoveLeavesNothing kills the server while runners start,
-// run and stop; the next one takes over what lives, and removes all at its end.
+// TestE2EKillThenRemoveLeavesNothing kills the server while runners start, run and stop. The next
+// one adopts those that live, and removes all when it stops.
 func TestE2EKillThenRemoveLeavesNothing(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	for range 3 {
 		p := bed.ServeBinary(t, data)
-		runner := p.Bed.ClaimLoosely(t, "shell")
+		runner := p.Bed.ClaimUnreleased(t, "shell")
 		id := p.Start(t, object{"runnerId": runner, "shell": "echo begun; sleep 1000"})
 		wait.For(t, "it prints", func() bool {
 			var out struct {
@@ -128,8 +128,8 @@ func TestE2EKillThenRemoveLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestE2EClaimsAreDurable kills the server many times right after it answered a
-// claim: every claim is in the store.
+// TestE2EClaimsAreDurable kills the server many times right after it answered a claim. Every claim
+// is in the store.
 func TestE2EClaimsAreDurable(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
@@ -139,7 +139,7 @@ func TestE2EClaimsAreDurable(t *testing.T) {
 		if last != "" {
 			p.Call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": last}, nil)
 		}
-		runner := p.Bed.ClaimLoosely(t, "shell")
+		runner := p.Bed.ClaimUnreleased(t, "shell")
 		last = runner
 		p.End(t, syscall.SIGKILL, false)
 		found := false
@@ -157,8 +157,8 @@ func TestE2EClaimsAreDurable(t *testing.T) {
 	p.WantNothingLeft(t)
 }
 
-// TestE2ESecondServerIsToldWhoHoldsTheData needs no runners.
-func TestE2ESecondServerIsToldWhoHoldsTheData(t *testing.T) {
+// TestE2ESecondServerOnTheDataNamesTheFirst needs no runners.
+func TestE2ESecondServerOnTheDataNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	_, errout, code := bed.RunProgram(t, nil, bed.Rockpool(t), "serve", "--listen", "127.0.0.1:0", "--data", p.Data)
@@ -167,9 +167,9 @@ func TestE2ESecondServerIsToldWhoHoldsTheData(t *testing.T) {
 	}
 }
 
-// TestE2EUnreadAccessLogDoesNotKeepAServer: its lines go to a pipe that nobody reads, which is full. So the server can't write
-// the last ones. It stops in order all the same.
-func TestE2EUnreadAccessLogDoesNotKeepAServer(t *testing.T) {
+// TestE2EUnreadAccessLogDoesNotStopTheEnd: its lines go to a full pipe that nobody reads, so
+// that the server can't write the last ones. It stops in order all the same.
+func TestE2EUnreadAccessLogDoesNotStopTheEnd(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeTo(t, func(io.Reader) {}, data, bed.Rockpool(t), "serve", "--data", data, "--access-log", "-")

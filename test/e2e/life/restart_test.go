@@ -19,13 +19,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EKilledServersRunnersLiveOn kills the server many times, while runners are
-// made and removed, and every third time the next one too, while it takes over.
+// TestE2EKilledServersRunnersLiveOn kills the server many times while runners are made and removed.
+// Every third time it also kills the next one, while it adopts them.
 func TestE2EKilledServersRunnersLiveOn(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.ServeBinary(t, data)
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	if got := p.Shell(t, runner, "echo kept > file; cat file"); got.Stream("STDOUT") != "kept\n" {
 		t.Fatalf("%+v", got)
 	}
@@ -34,7 +34,7 @@ func TestE2EKilledServersRunnersLiveOn(t *testing.T) {
 	for i := range bed.Thorough(12, 24) {
 		size := 1 + i%6
 		if i%4 == 0 {
-			size = 16 // they start two at a time or so: most are starting at the kill
+			size = 16 // about two start concurrently, so that most are starting at the kill
 		}
 		p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 			object{"in": object{"id": "churn", "poolSize": size, "resources": object{"memoryMiB": 64}}}, nil)
@@ -86,11 +86,11 @@ func TestE2EKilledServersRunnersLiveOn(t *testing.T) {
 	if !released.ReleaseRunner.Released {
 		t.Error("the runner could not be released")
 	}
-	p.End(t, syscall.SIGTERM, false) // with --on-stop remove
+	p.End(t, syscall.SIGTERM, false) // the server has --on-stop remove
 	p.WantNothingLeft(t)
 }
 
-// recorded calls each for the runners in the store of a server that is dead.
+// recorded calls each for the runners in the store of a dead server.
 func recorded(t testing.TB, data string, each func(runtime.Runner)) {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(data, "rockpool.db"))
@@ -106,8 +106,7 @@ func recorded(t testing.TB, data string, each func(runtime.Runner)) {
 	}
 }
 
-// killWhileItStarts starts a server and kills it before, or soon after, it is
-// ready.
+// killWhileItStarts starts a server and kills it before it is ready, or soon after.
 func killWhileItStarts(t testing.TB, data, cgroups string) {
 	t.Helper()
 	cmd := exec.Command(bed.Rockpool(t), "serve", "--data", data, "--listen", "127.0.0.1:0", "--cgroup-parent", cgroups)
@@ -118,15 +117,15 @@ func killWhileItStarts(t testing.TB, data, cgroups string) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its end is the kill
+	_ = cmd.Wait() // always an error: it was killed
 }
 
-// TestE2EStopKeepsRunners is what serve does unless it is told otherwise.
+// TestE2EStopKeepsRunners checks the default of serve.
 func TestE2EStopKeepsRunners(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	p.Shell(t, runner, "echo kept > file")
 	before := p.Full(t, "shell", 2)
 	p.End(t, syscall.SIGTERM, false)
@@ -138,7 +137,7 @@ func TestE2EStopKeepsRunners(t *testing.T) {
 	if got := p.Shell(t, runner, "cat file"); got.Stream("STDOUT") != "kept\n" {
 		t.Errorf("what the runner had is %q", got.Stream("STDOUT"))
 	}
-	// An idle one that dies is replaced, as any.
+	// An idle runner that dies is replaced, like any other.
 	for id, r := range after {
 		if r.State != "IDLE" {
 			continue
@@ -155,14 +154,14 @@ func TestE2EStopKeepsRunners(t *testing.T) {
 	p.WantNothingLeft(t)
 }
 
-// TestE2EWhatCantBeReadIsTold spoils the records of an environment and of a
-// runner: the others are served.
-func TestE2EWhatCantBeReadIsTold(t *testing.T) {
+// TestE2EUnreadableRecordsAreReported spoils the records of an environment and of a runner. The
+// others are served.
+func TestE2EUnreadableRecordsAreReported(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--on-stop", "keep")
 	p.Call(t, `mutation { putEnvironment(input: {id: "spoiled", poolSize: 0}) { created } }`, nil, nil)
-	good, bad := p.ClaimLoosely(t, "shell"), p.ClaimLoosely(t, "shell")
+	good, bad := p.ClaimUnreleased(t, "shell"), p.ClaimUnreleased(t, "shell")
 	p.End(t, syscall.SIGTERM, false)
 	db, err := sql.Open("sqlite", filepath.Join(data, "rockpool.db"))
 	if err != nil {

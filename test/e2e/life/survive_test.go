@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EProgramsOutliveTheServer: what runs goes on, and who watches gets every
-// byte once, however often the server is killed.
+// TestE2EProgramsOutliveTheServer: programs continue, and a subscriber gets every byte once,
+// however often the server is killed.
 func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	const lines, kills = 3000, 8
@@ -23,7 +23,7 @@ func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	script, want := bed.CountingTo(lines, 10)
 	var readers []*bed.Reader
 	for range 2 {
-		runner := p.ClaimLoosely(t, "shell")
+		runner := p.ClaimUnreleased(t, "shell")
 		for range 2 {
 			readers = append(readers, &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": script})})
 		}
@@ -50,14 +50,14 @@ func TestE2EProgramsOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EEndsWhileNoServerIsThere: its outcome, usage and output are there, and
-// so is the reason.
-func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
+// TestE2EEndsWithoutAServerAreReported: outcome, usage and output are reported
+// afterwards, and so is the reason.
+func TestE2EEndsWithoutAServerAreReported(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "small", poolSize: 1, resources: {memoryMiB: 64}}) { created } }`, nil, nil)
-	runner, small := p.ClaimLoosely(t, "shell"), p.ClaimLoosely(t, "small")
-	// The memory of earlier ones was used up too: that isn't counted again.
+	runner, small := p.ClaimUnreleased(t, "shell"), p.ClaimUnreleased(t, "small")
+	// Earlier commands also used up the memory: that isn't counted again.
 	const hungry = "head -c 500m /dev/zero | tail -c 400m >/dev/null; exit 137"
 	if got := p.Shell(t, small, hungry); got.Outcome != "MEMORY_LIMIT" {
 		t.Fatalf("%+v", got)
@@ -96,11 +96,12 @@ func TestE2EEndsWhileNoServerIsThere(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EStdinAndKeysOutliveTheServer also has a whole run go on.
+// TestE2EStdinAndKeysOutliveTheServer sends input and idempotency keys before and after a kill. A
+// whole `run` continues too.
 func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	start := object{"runnerId": runner, "shell": "cat; echo end", "stdin": true, "idempotencyKey": "k"}
 	cat := p.Start(t, start)
 	write := func(input object) int {
@@ -150,13 +151,13 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2EReleasedThenKilled: what ran in a runner that was released ended with it,
-// also where the server is killed before it has stored that.
-func TestE2EReleasedThenKilled(t *testing.T) {
+// TestE2EReleaseEndsExecutionsDespiteAKill: executions end with their released runner,
+// also if the server is killed before it has stored that.
+func TestE2EReleaseEndsExecutionsDespiteAKill(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	for range 5 {
-		runner := p.ClaimLoosely(t, "shell")
+		runner := p.ClaimUnreleased(t, "shell")
 		x := p.Start(t, object{"runnerId": runner, "shell": "echo hi; sleep 60"})
 		wait.For(t, "it prints", func() bool {
 			var out struct {
@@ -179,13 +180,12 @@ func TestE2EReleasedThenKilled(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2ECutUploadLeavesTheOldFileOrTheNew kills the server while it hands a file
-// to an agent.
+// TestE2ECutUploadLeavesTheOldFileOrTheNew kills the server while it sends a file to an agent.
 func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	t.Parallel()
 	const size = 12 << 20
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	update := func(content string) error {
 		return p.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`,
 			object{"in": object{"runnerId": runner, "write": []object{{"path": "file", "text": content}}}}, nil)
@@ -205,7 +205,7 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	for i := 1; i <= 8; i++ {
 		var uploading sync.WaitGroup
 		var answer error
-		if i%4 == 0 { // the agent can't take all of it
+		if i%4 == 0 { // the agent can't read all of it
 			tell(syscall.SIGSTOP)
 		}
 		uploading.Go(func() { answer = update(content(i)) })
@@ -229,7 +229,7 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 		case fmt.Sprintf("%d\n%s", size, letter(old)):
 			cut++
 			if answer == nil {
-				t.Error("an upload that was answered isn't there")
+				t.Error("the file of an answered upload is missing")
 			}
 		default:
 			t.Errorf("after upload %d the file is %q", i, got)
@@ -242,15 +242,15 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2ETooMuchOutputIsLostAloud: more than may be kept is printed at once, and
-// nothing is left to be collected.
-func TestE2ETooMuchOutputIsLostAloud(t *testing.T) {
+// TestE2EDiscardedOutputIsReported prints more in one burst than the server may keep, when no other
+// output can be deleted.
+func TestE2EDiscardedOutputIsReported(t *testing.T) {
 	t.Parallel()
 	const size = 20 << 20
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-bytes", "16777216")
 	p.Call(t, `mutation { putEnvironment(input: {id: "loud", poolSize: 1, outputLimit: 33554432}) { created } }`, nil, nil)
-	r := &bed.Reader{ID: p.Start(t, object{"runnerId": p.ClaimLoosely(t, "loud"), "shell": "head -c 20m /dev/zero"})}
+	r := &bed.Reader{ID: p.Start(t, object{"runnerId": p.ClaimUnreleased(t, "loud"), "shell": "head -c 20m /dev/zero"})}
 	r.Read(t.Context(), p.Bed)
 	if r.End == nil || r.End.Outcome != "EXITED" || r.Lost == 0 || int64(r.Got.Len())+r.Lost != size || r.Got.Len() > 16<<20 {
 		t.Errorf("%+v, %d bytes and %d lost of %d", r.End, r.Got.Len(), r.Lost, size)
@@ -279,12 +279,12 @@ func TestE2ETooMuchOutputIsLostAloud(t *testing.T) {
 	p.Finish(t)
 }
 
-// TestE2ERetention has more output than may be kept.
+// TestE2ERetention prints more output than may be kept.
 func TestE2ERetention(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-bytes", "16777216")
-	runner := p.ClaimLoosely(t, "shell")
+	runner := p.ClaimUnreleased(t, "shell")
 	var ids []string
 	for range 4 {
 		r := &bed.Reader{ID: p.Start(t, object{"runnerId": runner, "shell": "head -c 6m /dev/zero | tr '\\0' x"})}

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// started is how an execution was started.
+// started says how an execution was started.
 type started struct {
 	Execution struct {
 		StartedWarm *bool
@@ -22,13 +22,13 @@ type started struct {
 	}
 }
 
-// A runner of an environment with an interpreter starts python commands from it, several at once
-// too, and each execution reports how it was started. A module that can't be loaded is in the pool's
-// reason.
+// TestE2EWarmInterpreter: a runner of an environment with an interpreter starts python commands
+// from it, also concurrently. Each execution reports how it was started. The pool's reason names a
+// module that can't be loaded.
 func TestE2EWarmInterpreter(t *testing.T) {
 	b := bed.Open(t)
 	modules := []string{"json", "decimal"}
-	if more := os.Getenv("ROCKPOOL_WARM_MODULES"); more != "" { // to measure
+	if more := os.Getenv("ROCKPOOL_WARM_MODULES"); more != "" { // for measurements
 		modules = strings.Split(more, ",")
 	}
 	b.Put(t, map[string]any{"id": "warm", "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": modules}})
@@ -66,7 +66,7 @@ func TestE2EWarmInterpreter(t *testing.T) {
 		t.Errorf("started %+v", s.Execution)
 	}
 	var ids []string
-	for range 4 { // more than there are groups for one command each
+	for range 4 { // more than there are cgroups for one command each
 		ids = append(ids, b.Start(t, map[string]any{"runnerId": runner, "command": []string{"python3", "-c", "import time; time.sleep(.3); print(open('/proc/self/cgroup').read() != '')"}}))
 	}
 	for _, id := range ids {
@@ -84,7 +84,7 @@ func TestE2EWarmInterpreter(t *testing.T) {
 	}
 }
 
-// What can't be loaded is in the pool's reason.
+// TestE2EWarmInterpreterThatCannotBeLoaded is named in the pool's reason.
 func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
 	b := bed.Open(t)
 	for name, test := range map[string]struct {
@@ -93,7 +93,7 @@ func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
 		says    []string
 	}{
 		"no-module":      {[]string{"json", "nosuchmodule"}, "/usr/bin", []string{"warm.modules", "nosuchmodule", "ModuleNotFoundError"}},
-		"no-interpreter": {nil, "/nowhere", []string{"warm.interpreter", "python3", "isn't in PATH"}},
+		"no-interpreter": {nil, "/nowhere", []string{"warm.interpreter", "python3", "isn't in the runner's PATH"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.Put(t, map[string]any{
@@ -112,13 +112,13 @@ func TestE2EWarmInterpreterThatCannotBeLoaded(t *testing.T) {
 	}
 }
 
-// Runners that a server finds again still have their interpreter, those that were claimed and those
-// that weren't.
+// TestE2EWarmInterpretersOutliveTheServer: runners that the next server adopts still have their
+// interpreter, claimed and idle ones.
 func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	p.Call(t, `mutation { putEnvironment(input: {id: "warm", poolSize: 1, warm: {interpreter: PYTHON, modules: ["decimal"]}}) { created } }`, nil, nil)
-	claimed := p.ClaimLoosely(t, "warm")
+	claimed := p.ClaimUnreleased(t, "warm")
 	const code = "import sys; print('decimal' in sys.modules)"
 	wantWarm := func(id string) {
 		t.Helper()
@@ -142,14 +142,14 @@ func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 	wait.For(t, "it runs", func() bool { return len(bed.Running(p.Cgroups, "sleep")) == 1 })
 	p = p.Killed(t)
 	p.Wake(t, 1)
-	for _, id := range []string{before, during, start(claimed, code), start(p.ClaimLoosely(t, "warm"), code)} {
+	for _, id := range []string{before, during, start(claimed, code), start(p.ClaimUnreleased(t, "warm"), code)} {
 		wantWarm(id)
 	}
 	p.Finish(t)
 }
 
-// measure logs how long it took until the first output, warm and cold: one command after the other, and
-// each a while after the last.
+// measure logs the time until the first output, warm and cold. It runs the commands in sequence,
+// with a pause between them.
 func measure(t *testing.T, how func(command ...string) (started, string)) {
 	code := "import os, " + os.Getenv("ROCKPOOL_WARM_MODULES") + "; print(1, flush=True); os._exit(0)"
 	for _, pause := range []time.Duration{0, 500 * time.Millisecond} {

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EAlertsFireOnNomad has each of the example alerts of a Nomad fire.
+// TestE2EAlertsFireOnNomad makes each of the example alerts of a Nomad fire.
 func TestE2EAlertsFireOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	c := troubled{n: n, servers: new(int)}
@@ -28,7 +28,7 @@ func TestE2EAlertsFireOnNomad(t *testing.T) {
 	t.Run("Standby", c.standby)
 }
 
-// standby has a second server wait: that is a problem in health, and no alert.
+// standby makes a second server wait. That is a problem in health, but no alert.
 func (c troubled) standby(t *testing.T) {
 	owner, _ := c.serve(t, func(*config.Config) {})
 	c.put(t, owner, 0)
@@ -42,14 +42,14 @@ func (c troubled) standby(t *testing.T) {
 	scraping.WantQuiet(t, s, scraping.Scrape(t, b))
 }
 
-// A troubled cluster is a Nomad on which things go wrong.
+// A troubled cluster is a Nomad with faults.
 type troubled struct {
 	n       *nomadtest.Nomad
-	servers *int // that were started
+	servers *int // number of servers started
 }
 
-// serve starts a server with a prefix of its own, and takes what it leaves from Nomad
-// after it has ended.
+// serve starts a server with its own prefix. After the server's end it removes what that left in
+// Nomad.
 func (c troubled) serve(t *testing.T, change func(*config.Config)) (bed.Bed, func()) {
 	t.Helper()
 	settings := newNomadConfig(t, c.n)
@@ -83,7 +83,7 @@ func (c troubled) clean(t *testing.T) {
 	})
 }
 
-// scrapeWhen waits until a server shows something, and returns all that it shows then.
+// scrapeWhen waits until a scrape meets a condition, and returns it.
 func scrapeWhen(t *testing.T, b bed.Bed, what string, so func(scraping.Scraping) bool) (now scraping.Scraping) {
 	t.Helper()
 	wait.For(t, what, func() bool {
@@ -102,7 +102,7 @@ func (c troubled) put(t *testing.T, b bed.Bed, size int) {
 	b.Change(t, input)
 }
 
-// withoutAnAgent has nodes on which the agent isn't where the settings say.
+// withoutAnAgent has nodes without the agent at the path in the settings.
 func (c troubled) withoutAnAgent(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(s *config.Config) { s.Nomad.AgentPath = "/nowhere/agent" })
 	before = scraping.Scrape(t, b)
@@ -110,7 +110,7 @@ func (c troubled) withoutAnAgent(t *testing.T) (before, after scraping.Scraping)
 	return before, scrapeWhen(t, b, "starts fail", func(s scraping.Scraping) bool { return s.Value("rockpool_task_start_failures_total") > 0 })
 }
 
-// withAStrayJob has a job by hand that looks like a runner's, and can't be read.
+// withAStrayJob registers a job by hand that looks like a runner's but is unreadable.
 func (c troubled) withAStrayJob(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(*config.Config) {})
 	c.put(t, b, 1)
@@ -128,7 +128,7 @@ func (c troubled) withAStrayJob(t *testing.T) (before, after scraping.Scraping) 
 	return before, after
 }
 
-// withoutNomad has Nomad's server killed.
+// withoutNomad kills Nomad's server.
 func (c troubled) withoutNomad(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(*config.Config) {})
 	c.put(t, b, 0)
@@ -148,8 +148,8 @@ func (c troubled) restart(t *testing.T) {
 	}
 }
 
-// withALateLock has Nomad's server killed until half of the lock's time is over. The server
-// ends before the other half is.
+// withALateLock kills Nomad's server until half of the lock's time is over. The test's server ends
+// before the other half is.
 func (c troubled) withALateLock(t *testing.T) (before, after scraping.Scraping) {
 	b, stop := c.serve(t, func(s *config.Config) { s.Nomad.LockTTL = 30 })
 	c.put(t, b, 0)
@@ -165,11 +165,11 @@ func (c troubled) withALateLock(t *testing.T) (before, after scraping.Scraping) 
 	return before, after
 }
 
-// withOneBridge has a runner in use that takes the only connection.
+// withOneBridge uses a runner that takes the only connection.
 func (c troubled) withOneBridge(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(s *config.Config) { s.Nomad.Bridges = 1 })
 	c.put(t, b, 0)
-	runner := b.ClaimLoosely(t, "a")
+	runner := b.ClaimUnreleased(t, "a")
 	before = scraping.Scrape(t, b)
 	endless := b.Start(t, object{"runnerId": runner, "shell": "sleep 1000"})
 	scrapeWhen(t, b, "it has a stream", func(s scraping.Scraping) bool { return s.Value("rockpool_nomad_streams") > 0 })

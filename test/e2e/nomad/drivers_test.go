@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A place is a driver's server with one environment.
+// A place is the server of a driver, with one environment.
 type place struct {
 	bed.Bed
 	nomad  *nomadtest.Nomad
@@ -38,7 +38,8 @@ func (p place) claim(t *testing.T, environment string, input object) string {
 	return out.ClaimRunner.Runner.ID
 }
 
-// eachDriver runs a test on each driver that isolates, with what an environment needs there.
+// eachDriver runs a test on each driver that isolates, with the fields that environments need
+// there.
 func eachDriver(t *testing.T, test func(t *testing.T, p place, environment object)) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "exec"}, Volumes: true})
 	for driver, image := range map[string]string{"docker": nomadtest.Image, "exec": runtime.DefaultImage} {
@@ -51,7 +52,7 @@ func eachDriver(t *testing.T, test func(t *testing.T, p place, environment objec
 	}
 }
 
-// limitOfProcesses returns the kernel's for a runner, as the machine sees it.
+// limitOfProcesses returns the kernel's limit for a runner, as the machine sees it.
 func (p place) limitOfProcesses(t *testing.T, runner string) string {
 	t.Helper()
 	allocations, _, err := p.nomad.API().Jobs().Allocations("rockpool-"+p.driver+"-runner-"+runner, true, nil)
@@ -79,9 +80,9 @@ func (p place) limitOfProcesses(t *testing.T, runner string) string {
 	return limits
 }
 
-// TestE2ENomadTellsWhichLimitWasReached: an execution that reaches a limit of its runner ends with that cause, as on one
-// machine, and its usage is counted.
-func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
+// TestE2ENomadReportsWhichLimitWasReached: an execution that reaches a limit of its runner ends
+// with that cause, as on one machine, and its usage is counted.
+func TestE2ENomadReportsWhichLimitWasReached(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "limits", environment)
 		const most = 32 + 16 // and the agent's threads
@@ -102,8 +103,8 @@ func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
 			}
 		}
 		p.NamesEveryLimit(t, runner, 96, 32)
-		// What a file in memory holds is no process's. What was in memory before isn't this execution's.
-		r := p.Shell(t, runner, "head -c 12000000 /dev/zero >f; sleep 3 & sleep 3 & sleep 3; rm f") // while it is measured some thirty times
+		// A file in memory belongs to no process. Memory used before doesn't belong to this execution.
+		r := p.Shell(t, runner, "head -c 12000000 /dev/zero >f; sleep 3 & sleep 3 & sleep 3; rm f") // long enough for about thirty measurements
 		var used struct {
 			Execution struct {
 				Usage struct{ PeakMemory, PeakProcesses, BytesWritten *int64 }
@@ -117,7 +118,7 @@ func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
 	})
 }
 
-// TestE2ENomadUsageWhileItRuns: what a program holds is seen while it runs, beside its runner's limit.
+// TestE2ENomadUsageWhileItRuns: a running program's memory is shown next to its runner's limit.
 func TestE2ENomadUsageWhileItRuns(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "usage", environment)
@@ -146,8 +147,9 @@ func TestE2ENomadUsageWhileItRuns(t *testing.T) {
 	})
 }
 
-// An image's own variables, PATH and working directory are those of its programs, and none of Nomad's.
-func TestE2ENomadImagesSayHowProgramsRun(t *testing.T) {
+// TestE2ENomadProgramsGetImageSettings: programs get the variables, PATH and working
+// directory of their image, and none of Nomad's.
+func TestE2ENomadProgramsGetImageSettings(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver = "docker"
@@ -163,7 +165,7 @@ func TestE2ENomadImagesSayHowProgramsRun(t *testing.T) {
 	}
 }
 
-// Nothing that programs can write to is without a bound.
+// TestE2ENomadBoundsWhatProgramsWrite: every place that programs can write to has a limit.
 func TestE2ENomadBoundsWhatProgramsWrite(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "disk", environment)
@@ -185,7 +187,8 @@ func TestE2ENomadBoundsWhatProgramsWrite(t *testing.T) {
 	})
 }
 
-// Where clients allow volumes, what is compiled in a runner of docker's can be executed there.
+// TestE2ENomadExecutesInTheWorkspace: if clients allow volumes, programs compiled in a runner of
+// the driver docker can be executed there.
 func TestE2ENomadExecutesInTheWorkspace(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}, Volumes: true})
 	settings := newNomadConfig(t, n)

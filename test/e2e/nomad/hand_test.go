@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// documented returns the block of docs/guides/nomad.md, in a language, that has a text.
+// documented returns the code block of docs/guides/nomad.md in a language that contains a text.
 func documented(t *testing.T, language, has string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/guides/nomad.md")
@@ -20,7 +20,7 @@ func documented(t *testing.T, language, has string) string {
 		t.Fatal(err)
 	}
 	for block := range strings.SplitSeq(string(page), "\n```"+language) {
-		_, block, _ = strings.Cut(block, "\n") // what follows the language says how test/pages treats it
+		_, block, _ = strings.Cut(block, "\n") // the rest of the line after the language is for test/pages
 		if block, _, _ = strings.Cut(block, "```\n"); strings.Contains(block, has) {
 			return block
 		}
@@ -29,9 +29,9 @@ func documented(t *testing.T, language, has string) string {
 	return ""
 }
 
-// TestE2ENomadEnvironmentsThatAreChangedByHand registers what the page says, and changes it as
-// somebody with Nomad's own command does.
-func TestE2ENomadEnvironmentsThatAreChangedByHand(t *testing.T) {
+// TestE2ENomadChangesByHandAreDetected registers the job that the guide shows, and
+// changes it with Nomad's own command.
+func TestE2ENomadChangesByHandAreDetected(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
 	b, _ := bed.ServeHere(t, newNomadConfig(t, n))
 	type environment struct {
@@ -86,7 +86,7 @@ func TestE2ENomadEnvironmentsThatAreChangedByHand(t *testing.T) {
 		return env != nil && env.Revision == 1 && env.Image == "python:3.12" && env.PoolSize == 2 && env.Resources.MemoryMiB == 256 && env.Resources.CPUMHz == 500
 	})
 
-	// The Nomad of the tests has another driver, and little room.
+	// The Nomad of the tests has another driver, and little capacity.
 	task := job.TaskGroups[0].Tasks[0]
 	task.Driver, task.User, task.Config = "raw_exec", "", nil
 	task.Resources = &api.Resources{CPU: new(50), MemoryMB: new(64)}
@@ -131,7 +131,7 @@ func TestE2ENomadEnvironmentsThatAreChangedByHand(t *testing.T) {
 	register()
 	wait.For(t, "it isn't any more", func() bool { return health() == "" })
 
-	// What was never known is a problem, until somebody removes it.
+	// An unreadable job that the server never knew is a problem until somebody removes it.
 	broken := *job
 	broken.ID, broken.Name, broken.Meta = new("rockpool-env-broken"), nil, map[string]string{"rockpool_environment": "{"}
 	if _, _, err := jobs.Register(&broken, nil); err != nil {

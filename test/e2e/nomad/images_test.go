@@ -13,7 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// imageOf makes an image with a user, variables and a working directory, which says which one it is.
+// imageOf makes an image with a user, variables and a working directory. A file and a variable say
+// which image it is.
 func imageOf(t *testing.T, which string) v1.Image {
 	t.Helper()
 	own := imagetest.Layer(t,
@@ -24,14 +25,14 @@ func imageOf(t *testing.T, which string) v1.Image {
 	return imagetest.Image(t, config, imagetest.Layer(t, imagetest.Busybox(t)...), own)
 }
 
-// A tag is pinned when an environment is put: all runners run those bytes, whatever the tag means
-// later, until it is put again.
+// TestE2ENomadPinsImages: putting an environment pins its image's tag. All runners use these bytes,
+// even if the tag moves, until the environment is put again.
 func TestE2ENomadPinsImages(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}})
 	registry := imagetest.NewRegistry(t, nil)
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver, settings.Nomad.NodeImages = "docker", false
-	settings.Nomad.ForcePull = true // else a node may not have looked
+	settings.Nomad.ForcePull = true // otherwise a node may use its cached image
 	b, _ := bed.ServeHere(t, settings)
 	p := place{b, n, "docker"}
 	tag := registry.Push(imageOf(t, "first"), "pinned:1")
@@ -56,7 +57,7 @@ func TestE2ENomadPinsImages(t *testing.T) {
 		return out.Environment.Pool.Image.Digest, out.Environment.Pool.Image.State
 	}
 	if digest, state := image(); digest != imagetest.Digest(t, imageOf(t, "first")) || state != "READY" {
-		t.Errorf("it is told as %s, %s", digest, state)
+		t.Errorf("the image is reported as %s, %s", digest, state)
 	}
 
 	registry.Push(imageOf(t, "second"), "pinned:1")
@@ -67,7 +68,7 @@ func TestE2ENomadPinsImages(t *testing.T) {
 		t.Errorf("put again: %s%s", r.Stream("STDOUT"), r.Stream("STDERR"))
 	}
 
-	// What the registry doesn't know may be on the nodes: it is served, and reported.
+	// An image that the registry doesn't know may be on the nodes: it is served, and reported.
 	unknown := strings.Replace(tag, "pinned:1", "unknown:1", 1)
 	p.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "unknown", "image": unknown, "isolation": "CLUSTER", "poolSize": 0}}, nil)
@@ -91,7 +92,7 @@ func TestE2ENomadPinsImages(t *testing.T) {
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "unknown"}) { deleted } }`, nil, nil)
 	wait.For(t, "it isn't reported any more", func() bool { return problem() == "" })
 
-	// A registry that can't be asked is an error, and nothing changes.
+	// A registry that doesn't answer is an error, and nothing changes.
 	p.Refused(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		object{"in": object{"id": "away", "image": "127.0.0.1:1/x:1", "isolation": "CLUSTER"}}, runtime.CodeClusterUnavailable, "")
 	var out struct{ Environments []struct{ ID string } }

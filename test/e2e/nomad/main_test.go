@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// Slow: each alert has a server of its own, and three wait until Nomad has been away for long enough.
+// Slow: each alert has a server of its own, and three wait until Nomad has been unavailable for long enough.
 
 type object = map[string]any
 

@@ -14,9 +14,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2EMetricsSayWhatHappenedOnNomad has a counted number of things happen, starts the
-// server again, and compares.
-func TestE2EMetricsSayWhatHappenedOnNomad(t *testing.T) {
+// TestE2EMetricsCountWhatHappenedOnNomad causes a known number of events, restarts the server, and
+// compares the metrics with these numbers.
+func TestE2EMetricsCountWhatHappenedOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	c := troubled{n: n, servers: new(int)}
 	b, stop := c.serve(t, func(*config.Config) {})
@@ -55,7 +55,7 @@ func TestE2EMetricsSayWhatHappenedOnNomad(t *testing.T) {
 		t.Errorf("of its memory %v is promised", share)
 	}
 
-	// Many runners come and go, and leave no series behind.
+	// Many runners start and end, and leave no series.
 	before := s.Series()
 	const many = 10
 	for range many {
@@ -72,7 +72,7 @@ func TestE2EMetricsSayWhatHappenedOnNomad(t *testing.T) {
 		t.Errorf("%v streams were opened", opened)
 	}
 
-	runner := b.ClaimLoosely(t, "a")
+	runner := b.ClaimUnreleased(t, "a")
 	c.kill(t, runner)
 	scrapeWhen(t, b, "an agent that died counts", func(s scraping.Scraping) bool { return s.Value("rockpool_task_exits_total") == 1 })
 	b.Full(t, "a", 3)
@@ -92,7 +92,7 @@ func TestE2EMetricsSayWhatHappenedOnNomad(t *testing.T) {
 	})
 }
 
-// kill ends the agent of a runner.
+// kill kills a runner's agent.
 func (c troubled) kill(t *testing.T, runner string) {
 	t.Helper()
 	all, _, err := c.n.API().Allocations().List(nil)

@@ -19,16 +19,16 @@ import (
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
-// A nomadMachine is what package attack asks about a machine of Nomad's.
+// A nomadMachine answers package attack's questions about the machine of a Nomad.
 type nomadMachine struct {
 	nomad  *nomadtest.Nomad
 	secret string
 }
 
-// Limited: there are no bombs among what is tried.
+// Limited always returns an error: no attack here exhausts resources.
 func (m nomadMachine) Limited(string) error { return fmt.Errorf("the limits are Nomad's") }
 
-// Left: what is left of a task is Nomad's, too.
+// Left returns nothing: Nomad removes what is left of a task.
 func (m nomadMachine) Left(string) []string { return nil }
 
 func (m nomadMachine) Received(string) bool { return false }
@@ -40,7 +40,7 @@ func (m nomadMachine) Changed() (changed []string) {
 	if len(beside) != 1 || err != nil {
 		changed = append(changed, fmt.Sprintf("beside the secret is %v, %v", beside, err))
 	}
-	for _, at := range []string{"/etc/attack", "/attack"} { // where a link of one of the attacks leads
+	for _, at := range []string{"/etc/attack", "/attack"} { // the target of a link in one of the attacks
 		if _, err := os.Lstat(at); err == nil {
 			changed = append(changed, at+" was made")
 		}
@@ -64,9 +64,9 @@ func (m nomadMachine) Garble(ctx context.Context, runner string, bytes []byte) e
 	return doctor.Garble(ctx, sockets[0], bytes)
 }
 
-// TestE2EAttacksOnNomad carries out what the agent and the API hold off in tasks
-// of Nomad's. With the driver docker that is all of it; with raw_exec, whose
-// runners have the machine's files, what does no harm there if it succeeds.
+// TestE2EAttacksOnNomad runs the attacks that agent and API must stop in Nomad's tasks. With the
+// driver docker that is all of them. With raw_exec, whose runners share the machine's files, it is
+// those that are harmless if they succeed.
 func TestE2EAttacksOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "raw_exec"}, Volumes: true})
 	for _, test := range []struct{ driver, image string }{{"docker", nomadtest.Image}, {"raw_exec", ""}} {

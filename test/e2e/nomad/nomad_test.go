@@ -23,8 +23,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// newNomadConfig returns settings for a server on a Nomad of the tests, with the
-// driver raw_exec.
+// newNomadConfig returns the settings of a server on a Nomad of the tests, with the driver
+// raw_exec.
 func newNomadConfig(t *testing.T, n *nomadtest.Nomad) config.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func newNomadConfig(t *testing.T, n *nomadtest.Nomad) config.Config {
 	settings.OnStop = config.StopKeeps
 	with := &settings.Nomad
 	with.Address, with.Namespace, with.CACert, with.ClientCert, with.ClientKey, with.Driver = n.Address(), n.Namespace(), ca, cert, key, "raw_exec"
-	with.LockTTL = 120 // a busy machine may hold up its renewal
+	with.LockTTL = 120 // a busy machine may delay its renewal
 	with.NodeImages = true
 	if n.Token() != "" {
 		settings.Nomad.TokenFile = write("nomad-token", n.Token()+"\n")
@@ -72,7 +72,7 @@ func TestE2ENomad(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
-	// What Nomad did for it is told, and where its own pages show it.
+	// The API shows what Nomad did for a runner, and the addresses of Nomad's own pages about it.
 	var told struct {
 		Runner  struct{ ClusterURL string }
 		Cluster struct {
@@ -93,7 +93,7 @@ func TestE2ENomad(t *testing.T) {
 		t.Errorf("%+v", told)
 	}
 
-	// What a start waits for is told where people look, also while other runners are idle.
+	// Every listing shows why a runner's start waits, even while other runners are idle.
 	big := object{"id": "big", "poolSize": 1, "image": runtime.DefaultImage, "isolation": "NONE", "resources": object{"memoryMiB": 1 << 20}}
 	b.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": big}, nil)
 	wait.For(t, "the list says what a runner waits for", func() bool {
@@ -103,7 +103,7 @@ func TestE2ENomad(t *testing.T) {
 	})
 	b.Call(t, `mutation { deleteEnvironment(input: {id: "big"}) { deleted } }`, nil, nil)
 
-	// A server that starts again knows the runner, its claim, and what is in it.
+	// A restarted server knows the runner, its claim and its files.
 	stop()
 	b, _ = bed.ServeHere(t, settings)
 	resumed, again, err := client.ClaimOrResume(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: "shell", Holder: new("ada")})
@@ -113,7 +113,7 @@ func TestE2ENomad(t *testing.T) {
 	if r := b.Shell(t, runner, "ls"); r.Stream("STDOUT") != "f\n" {
 		t.Errorf("%+v", r)
 	}
-	// Whoever has no token can't use it; Nomad fetches agents without one.
+	// Without a token a client is refused, but Nomad fetches agents without one.
 	stranger := client.New(b.Address)
 	defer stranger.CloseIdle()
 	if err := stranger.Do(t.Context(), `{ version }`, nil, nil); err == nil {
@@ -132,7 +132,7 @@ func TestE2ENomad(t *testing.T) {
 	})
 }
 
-func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
+func TestE2ENomadUnreachableIsReportedAtStart(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	if err := n.KillServer(); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 			Components []struct{ Name, Status, Message string }
 		}
 	}
-	wait.For(t, "health tells that Nomad isn't there", func() bool {
+	wait.For(t, "health reports that Nomad is unreachable", func() bool {
 		b.Call(t, `{ health { status components { name status message } } }`, nil, &out)
 		return out.Health.Status != "OK" && strings.Contains(fmt.Sprint(out.Health.Components), "connection refused")
 	})
@@ -167,7 +167,8 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 	probe(t, b, "/health/ready", http.StatusOK, "")
 }
 
-// TestE2ENomadStandbyIsNotReady: nodes have the agent, so that nothing is fetched from it either.
+// TestE2ENomadStandbyIsNotReady uses nodes that have the agent, so that nothing is fetched from the
+// standby either.
 func TestE2ENomadStandbyIsNotReady(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	settings := newNomadConfig(t, n)
@@ -187,7 +188,7 @@ func TestE2ENomadStandbyIsNotReady(t *testing.T) {
 	wait.For(t, "it takes over", func() bool { status, _ := probed(t, standby, "/health/ready"); return status == http.StatusOK })
 }
 
-// probed returns what a server answers to a probe that shows its token.
+// probed returns the server's answer to a probe with its token.
 func probed(t *testing.T, b bed.Bed, path string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.Address+path, nil)
@@ -214,7 +215,7 @@ func probe(t *testing.T, b bed.Bed, path string, want int, says string) {
 	}
 }
 
-func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
+func TestE2ENomadRefusedTemplateStopsTheServer(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Template = writeFile(t, `job "runner" {
@@ -234,7 +235,7 @@ func TestE2EServerRefusesATemplateThatNomadDoesNotTake(t *testing.T) {
 	}
 }
 
-func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
+func TestE2EDoctorChecksTheNomadOfTheSettings(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true})
 	settings := newNomadConfig(t, n)
 	for driver, want := range map[string]int{"raw_exec": 0, "podman": 1} {
@@ -245,7 +246,7 @@ func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
 			t.Errorf("%s: %d\n%s%s", driver, code, out, errs)
 		}
 		if strings.Contains(out, n.Token()) {
-			t.Error("it tells the token")
+			t.Error("the output contains the token")
 		}
 	}
 }

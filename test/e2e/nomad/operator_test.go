@@ -22,15 +22,15 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// An operator does what docs/guides/nomad.md says, as it stands there, on another address and in another directory.
+// An operator follows docs/guides/nomad.md to the letter, but with other addresses and directories.
 type operator struct {
 	t     *testing.T
-	dir   string            // where /etc/rockpool is, and what is started
-	other *strings.Replacer // of names that the page makes up
+	dir   string            // replaces /etc/rockpool; the working directory
+	other *strings.Replacer // replaces names that the page invents
 	env   []string
 }
 
-// do runs lines of the page in a shell, and returns what they print.
+// do runs lines of the page in a shell and returns what they print.
 func (o operator) do(lines string) string {
 	o.t.Helper()
 	cmd := exec.CommandContext(o.t.Context(), "bash", "-ec", o.other.Replace(lines))
@@ -42,7 +42,7 @@ func (o operator) do(lines string) string {
 	return string(out)
 }
 
-// begin runs a line that doesn't end, until the test does, and returns what it has printed.
+// begin runs a line that doesn't end until the test ends. printed returns its output so far.
 func (o operator) begin(line string) (printed func() string) {
 	o.t.Helper()
 	cmd := exec.Command("bash", "-ec", "exec "+o.other.Replace(line))
@@ -78,7 +78,7 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
-// serving waits until a server says that it is ready.
+// serving waits until a server is ready.
 func (o operator) serving(address string) {
 	o.t.Helper()
 	wait.For(o.t, "the server is ready", func() bool {
@@ -111,9 +111,9 @@ func programs(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestE2ENomadTheOperatorsWalk goes from an empty Nomad with users and certificates to a program that runs,
-// by the lines of docs/guides/nomad.md.
-func TestE2ENomadTheOperatorsWalk(t *testing.T) {
+// TestE2ENomadGuideLeadsToARunningProgram follows docs/guides/nomad.md from an empty Nomad with
+// users and certificates to a program that runs.
+func TestE2ENomadGuideLeadsToARunningProgram(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}, ACL: true, TLS: true})
 	registry := imagetest.NewRegistry(t, nil)
 	python := registry.Push(imagetest.Image(t, v1.Config{Env: []string{"PATH=/bin", "WHICH=the image"}}, imagetest.Layer(t, imagetest.Busybox(t)...)), "python:3.12")
@@ -153,15 +153,15 @@ rockpool runner list`
 		t.Errorf("it says:\n%s\n%s", said, printed())
 	}
 	// Five runners of 2000 MHz don't fit on this node, and the list says so.
-	wait.For(t, "what the others wait for is told", func() bool {
+	wait.For(t, "the list says what the other runners wait for", func() bool {
 		exports := regexp.MustCompile(`(?m)^export .*$`).FindString(after)
 		return strings.Contains(o.do(exports+"\nrockpool runner list"), "cpu exhausted on 1 node")
 	})
 }
 
-// TestE2ENomadInThreeTerminals does what the page says first: a real Nomad, a server and a program, by three
-// lines.
-func TestE2ENomadInThreeTerminals(t *testing.T) {
+// TestE2ENomadQuickStartRunsAProgram follows the first three lines of the guide: a real Nomad, a
+// server and a program.
+func TestE2ENomadQuickStartRunsAProgram(t *testing.T) {
 	need.Nomad(t)
 	need.Program(t)
 	root, err := repository.Root()
@@ -182,7 +182,7 @@ func TestE2ENomadInThreeTerminals(t *testing.T) {
 	exports := regexp.MustCompile(`export ([A-Z_]+=\S+)`)
 	printed := o.begin(lines[0])
 	wait.For(t, "Nomad says how to use it", func() bool { return strings.Contains(printed(), "bin/rockpool serve") })
-	for _, export := range exports.FindAllStringSubmatch(printed(), 2) { // the third is for everything
+	for _, export := range exports.FindAllStringSubmatch(printed(), 2) { // the third is for all users
 		o.env = append(o.env, export[1])
 	}
 	o.begin(lines[1])

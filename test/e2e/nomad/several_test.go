@@ -16,14 +16,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestE2ENomadSeveralServersServeAsOne: whichever server a request, a stream or a file comes to, it is answered as
-// by the one that leads; and when that one ends, another leads on.
+// TestE2ENomadSeveralServersServeAsOne: every server answers requests, streams and file transfers
+// as the leader does. When the leader ends, another server takes over.
 func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	serve := func() (bed.Bed, func()) {
 		settings := newNomadConfig(t, n)
 		settings.Listen, settings.PeerListen, settings.AdvertiseURL = port.Spare(t), port.Spare(t), ""
-		settings.Nomad.StreamAgent = true // so that runners need neither server
+		settings.Nomad.StreamAgent = true // so that runners don't need a server
 		return bed.ServeHere(t, settings)
 	}
 	first, stop := serve()
@@ -47,7 +47,7 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	if x := output.Execution; x.Outcome != "EXITED" || len(x.Output.Chunks) != 1 || x.Output.Chunks[0].Text != "one\n" {
 		t.Errorf("what the first ran, at the second: %+v", x)
 	}
-	// A subscription over a WebSocket, and a file larger than any buffer, through the second.
+	// A subscription over a WebSocket, and a file larger than any buffer, through the second server.
 	large := strings.Repeat("0123456789abcdef", 1<<18)
 	if err := second.Client.UploadFile(t.Context(), runner, "/workspace/large", "", int64(len(large)), strings.NewReader(large)); err != nil {
 		t.Fatal(err)
@@ -66,10 +66,10 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	}
 }
 
-// TestE2ENomadKilledLeaderIsReplacedAtOnce: the others see that its process is gone, and needn't wait for its lock to
-// end, which takes four minutes here. Since the servers share a database, the next one has all that the first ran, and goes on
-// with what runs.
-func TestE2ENomadKilledLeaderIsReplacedAtOnce(t *testing.T) {
+// TestE2ENomadKilledLeaderIsReplaced: the others see that its process ended, and don't
+// wait for its lock to expire, which takes four minutes here. The servers share a database, so the
+// next leader knows all that the first one ran, and continues with what runs.
+func TestE2ENomadKilledLeaderIsReplaced(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	database := postgrestest.Start(t)
 	token := writeFile(t, "correct-horse-battery")
@@ -140,7 +140,7 @@ func TestE2ENomadKilledLeaderIsReplacedAtOnce(t *testing.T) {
 	if again := runs.StartExecution.Execution.ID; again != id {
 		t.Errorf("the key that was used at the killed server starts %s at the next, not %s", again, id)
 	}
-	wait.For(t, "it goes on to its end", func() bool {
+	wait.For(t, "the execution ends", func() bool {
 		call(second, look, object{"id": id}, &printed)
 		return printed.Execution.State == "FINISHED"
 	})

@@ -25,13 +25,13 @@ type Rule struct {
 	Annotations      struct{ Summary string }
 }
 
-// A Group are the example alerts of one group.
+// A Group is a group of example alerts.
 type Group struct {
 	Name  string
 	Rules []Rule
 }
 
-// Groups are the example alerts.
+// Groups returns the example alerts.
 func Groups(t testing.TB) []Group {
 	t.Helper()
 	text, err := os.ReadFile(rules(t))
@@ -45,7 +45,7 @@ func Groups(t testing.TB) []Group {
 	return file.Groups
 }
 
-// Alerts are the names of the example alerts of a cluster: those for both, and its own.
+// Alerts returns the names of a cluster's example alerts: those of both clusters, and its own.
 func Alerts(t testing.TB, of Cluster) (names []string) {
 	t.Helper()
 	own := "rockpool-" + strings.ToLower(strings.ReplaceAll(string(of), " ", "-"))
@@ -65,13 +65,12 @@ func rules(t testing.TB) string {
 	return bed.Source(t, "docs/alerts.example.yaml")
 }
 
-// lasts is for how many minutes what happened between two scrapes goes on: longer than any
-// rule waits and looks back.
+// lasts is the number of minutes for which the change between two scrapes is repeated: longer than
+// any rule waits and looks back.
 const lasts = 40
 
-// WantFiring fails the test where an alert doesn't fire although what happened between two
-// scrapes of a server, a minute apart, goes on happening: what was counted is counted each
-// minute, and what was is.
+// WantFiring repeats the change between two scrapes, a minute apart: counters grow by the same each
+// minute, and gauges keep their values. It fails the test if the alert doesn't fire then.
 func WantFiring(t testing.TB, alert string, before, after Scraping) {
 	t.Helper()
 	if why := promtool(t, before, after, fmt.Sprintf(`clamp_max(count(ALERTS{alertname=%q,alertstate="firing"}), 1)`, alert), true); why != "" {
@@ -79,24 +78,24 @@ func WantFiring(t testing.TB, alert string, before, after Scraping) {
 	}
 }
 
-// WantSilent fails the test where an alert fires, or is about to.
+// WantSilent fails the test if an alert fires, or is pending.
 func WantSilent(t testing.TB, alert string, before, after Scraping) {
 	t.Helper()
 	if why := promtool(t, before, after, fmt.Sprintf(`count(ALERTS{alertname=%q})`, alert), false); why != "" {
-		t.Errorf("%s fires although nothing has happened: %s", alert, why)
+		t.Errorf("%s fires, but nothing has happened: %s", alert, why)
 	}
 }
 
-// WantQuiet fails the test where any alert fires, or is about to.
+// WantQuiet fails the test if any alert fires, or is pending.
 func WantQuiet(t testing.TB, before, after Scraping) {
 	t.Helper()
 	if why := promtool(t, before, after, `count by (alertname) (ALERTS)`, false); why != "" {
-		t.Errorf("something fires although all is well: %s", why)
+		t.Errorf("an alert fires, but the server is healthy: %s", why)
 	}
 }
 
-// promtool has Prometheus' own tool evaluate the example rules. It returns why the result
-// of an expression isn't 1, or where that isn't wanted, why it isn't empty.
+// promtool evaluates the example rules with Prometheus' own tool. If wanted, it returns why an
+// expression's result isn't 1, otherwise why it isn't empty.
 func promtool(t testing.TB, before, after Scraping, expression string, wanted bool) string {
 	t.Helper()
 	need.Sandboxes(t)
@@ -135,7 +134,7 @@ func promtool(t testing.TB, before, after Scraping, expression string, wanted bo
 	return said.String()
 }
 
-// An input is a series as promtool takes it.
+// An input is a series in promtool's format.
 type input struct {
 	Series string `yaml:"series"`
 	Values string `yaml:"values"`
@@ -157,7 +156,7 @@ func series(before, after Scraping) []input {
 		}
 		if now.counts {
 			if step = now.value - was.value; step < 0 {
-				step = now.value // the server began anew
+				step = now.value // the server restarted
 			}
 		}
 		all = append(all, input{name, fmt.Sprintf("%s %s+%sx%d", first, decimal(now.value), decimal(step), lasts-1)})
@@ -168,13 +167,13 @@ func series(before, after Scraping) []input {
 
 func decimal(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
-// A point is what a scrape says of one series.
+// A point is one series' value in a scrape.
 type point struct {
 	value  float64
 	counts bool
 }
 
-// points are our series, by their names in Prometheus' own spelling.
+// points returns the server's own series, by their names in Prometheus' spelling.
 func (s Scraping) points() map[string]point {
 	all := map[string]point{}
 	for name, f := range s {

@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// A Cluster is one of the two, in the words of the headings of docs/reference/metrics.md and of the
-// groups of the example alerts.
+// A Cluster is one of the two clusters, in the words of the headings of docs/reference/metrics.md
+// and of the groups of the example alerts.
 type Cluster string
 
 // The clusters.
@@ -31,8 +31,8 @@ func (c Cluster) other() Cluster {
 
 var documentedMetric = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([a-z]+) \\|(.*?)\\| .+ \\|$")
 
-// Documented are the metrics of docs/reference/metrics.md that a cluster has without doors, by name: type and
-// labels.
+// Documented returns the metrics in docs/reference/metrics.md that a cluster has without doors, by
+// name: type and labels.
 func Documented(t testing.TB, of Cluster) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile(bed.Source(t, "docs/reference/metrics.md"))
@@ -55,7 +55,7 @@ func Documented(t testing.TB, of Cluster) map[string]string {
 	return all
 }
 
-// WantDocumented compares what was scraped with what is documented of the cluster.
+// WantDocumented compares a scrape with the documentation of the cluster.
 func (s Scraping) WantDocumented(t testing.TB, of Cluster) {
 	t.Helper()
 	documented := Documented(t, of)
@@ -72,11 +72,11 @@ func (s Scraping) WantDocumented(t testing.TB, of Cluster) {
 		slices.Sort(labels)
 		is := fmt.Sprint(strings.ToLower(f.GetType().String()), slices.Compact(labels))
 		if documented[name] != is {
-			t.Errorf("%s is %q, and documented as %q", name, is, cmp.Or(documented[name], "nothing"))
+			t.Errorf("%s is %q, but documented as %q", name, is, cmp.Or(documented[name], "nothing"))
 		}
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("%s is documented, and isn't there", name)
+		t.Errorf("%s is documented, but the server doesn't have it", name)
 	}
 }

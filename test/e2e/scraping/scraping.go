@@ -1,5 +1,5 @@
-// Package scraping scrapes what servers show Prometheus, compares it with docs/reference/metrics.md,
-// and finds out which of the example alerts it fires.
+// Package scraping scrapes servers as Prometheus does, compares the result with
+// docs/reference/metrics.md, and finds which example alerts fire.
 package scraping
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// A Scraping is what one scrape brought, by metric.
+// A Scraping is the result of one scrape, by metric.
 type Scraping map[string]*dto.MetricFamily
 
-// Ask asks a server for its metrics, with these headers.
-func Ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int, body string) {
+// Request requests a server's metrics with these headers.
+func Request(t testing.TB, b bed.Bed, method string, as map[string]any) (status int, body string) {
 	t.Helper()
 	status, body, err := ask(t, b, method, as)
 	if err != nil {
@@ -38,7 +38,7 @@ func ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Close = true // the test looks for goroutines at its end
+	request.Close = true // the test checks for goroutines at its end
 	for name, value := range as {
 		request.Header.Set(name, fmt.Sprint(value))
 	}
@@ -52,12 +52,12 @@ func ask(t testing.TB, b bed.Bed, method string, as map[string]any) (status int,
 	return answer.StatusCode, string(text), err
 }
 
-// Scrape scrapes the server, and insists on names that follow Prometheus' rules.
+// Scrape scrapes the server. Names must follow Prometheus' rules.
 func Scrape(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
-	status, body := Ask(t, b, http.MethodGet, nil)
+	status, body := Request(t, b, http.MethodGet, nil)
 	if status != http.StatusOK {
-		t.Fatalf("%d: %s", status, body)
+		t.Fatalf("scrape: status %d: %s", status, body)
 	}
 	if problems, err := promlint.New(strings.NewReader(body)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("%+v, %v", problems, err)
@@ -70,18 +70,18 @@ func Scrape(t testing.TB, b bed.Bed) Scraping {
 	return all
 }
 
-// ScrapeDown is what Prometheus gets of a server that doesn't answer: nothing. It fails
-// the test where one does.
+// ScrapeDown is the scrape of a server that doesn't answer: empty. It fails the test if the server
+// answers.
 func ScrapeDown(t testing.TB, b bed.Bed) Scraping {
 	t.Helper()
 	if status, _, err := ask(t, b, http.MethodGet, nil); err == nil {
-		t.Errorf("a server that is down answers %d", status)
+		t.Errorf("the server answers %d, but should be down", status)
 	}
 	return nil
 }
 
-// Value is that of a metric with these labels, in pairs; of a histogram its count.
-// It is 0 where there is none.
+// Value returns the value of a metric with these labels, given in pairs; of a histogram its count.
+// It is 0 if there is none.
 func (s Scraping) Value(name string, labels ...string) (sum float64) {
 	for _, m := range s[name].GetMetric() {
 		if !hasLabels(m, labels) {
@@ -101,8 +101,7 @@ func hasLabels(m *dto.Metric, wanted []string) bool {
 	return true
 }
 
-// Want compares figures, of which the keys are names with labels, in Prometheus'
-// own spelling.
+// Want compares figures. Their keys are names with labels in Prometheus' spelling.
 func (s Scraping) Want(t testing.TB, figures map[string]float64) {
 	t.Helper()
 	for _, figure := range slices.Sorted(maps.Keys(figures)) {
@@ -114,15 +113,15 @@ func (s Scraping) Want(t testing.TB, figures map[string]float64) {
 			}
 		}
 		if s[name] == nil {
-			t.Errorf("no %s", name)
+			t.Errorf("the scrape has no %s", name)
 		} else if got := s.Value(name, labels...); got != figures[figure] {
 			t.Errorf("%s is %v, want %v", figure, got, figures[figure])
 		}
 	}
 }
 
-// Series are ours, but for the steps of workers, and the times of calls: which were taken
-// is up to them.
+// Series returns the server's own series, except the workers' steps and the times of calls: these
+// depend on which steps and calls there were.
 func (s Scraping) Series() (all []string) {
 	for name, f := range s {
 		if strings.HasPrefix(name, "rockpool_") && name != "rockpool_scheduler_step_duration_seconds" && name != "rockpool_nomad_call_duration_seconds" {

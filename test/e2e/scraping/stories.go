@@ -15,20 +15,20 @@ import (
 
 type object = map[string]any
 
-// A Story brings a server into the state that an alert is about, and returns what it
-// showed before and after.
+// A Story brings a server into the state of an alert. It returns a scrape from before and one from
+// after.
 type Story func(t *testing.T) (before, after Scraping)
 
-// A Stage is where stories are played: servers on one of the clusters.
+// A Stage starts the servers of stories on one of the clusters.
 type Stage struct {
-	// Serve starts a server, with settings that are changed, and without environments. It
-	// ends with stop, or the test.
+	// Serve starts a server with changed settings and without environments. The server ends with stop,
+	// or with the test.
 	Serve func(t *testing.T, change func(*config.Config)) (b bed.Bed, stop func())
-	// Environment is what environments have there.
+	// Environment has the fields that environments need there.
 	Environment object
 }
 
-// put makes an environment.
+// put puts an environment.
 func (s Stage) put(t *testing.T, b bed.Bed, id string, input object) {
 	t.Helper()
 	all := object{"id": id, "poolSize": 0}
@@ -40,8 +40,8 @@ func (s Stage) put(t *testing.T, b bed.Bed, id string, input object) {
 	b.Change(t, all)
 }
 
-// Fire plays a story for each example alert of a cluster, of which some are its own, and
-// insists that the alert fires.
+// Fire plays a story for each example alert of a cluster, and requires that the alert fires. Some
+// stories are the cluster's own.
 func (s Stage) Fire(t *testing.T, of Cluster, own map[string]Story) {
 	stories := s.stories()
 	for alert, story := range own {
@@ -50,7 +50,7 @@ func (s Stage) Fire(t *testing.T, of Cluster, own map[string]Story) {
 	alerts := Alerts(t, of)
 	for alert := range stories {
 		if !slices.Contains(alerts, alert) {
-			t.Errorf("there is no alert %s", alert)
+			t.Errorf("the example has no alert %s", alert)
 		}
 	}
 	t.Run("none", func(t *testing.T) {
@@ -62,7 +62,7 @@ func (s Stage) Fire(t *testing.T, of Cluster, own map[string]Story) {
 		t.Run(strings.TrimPrefix(alert, "Rockpool"), func(t *testing.T) {
 			story := stories[alert]
 			if story == nil {
-				t.Fatal("no story fires it")
+				t.Fatal("no story makes it fire")
 			}
 			before, after := story(t)
 			WantSilent(t, alert, before, before)
@@ -84,13 +84,13 @@ func (s Stage) stories() map[string]Story {
 	}
 }
 
-// well is a server that does its work.
+// well returns scrapes of a healthy, working server.
 func (s Stage) well(t *testing.T) (before, after Scraping) {
 	b, _ := s.Serve(t, func(*config.Config) {})
 	s.put(t, b, "well", object{"poolSize": 1})
 	work := func() Scraping {
 		b.Full(t, "well", 1)
-		runner := b.ClaimLoosely(t, "well")
+		runner := b.ClaimUnreleased(t, "well")
 		if x := b.Shell(t, runner, "echo well"); x.Outcome != "EXITED" {
 			t.Errorf("%+v", x)
 		}
@@ -108,13 +108,13 @@ func (s Stage) well(t *testing.T) (before, after Scraping) {
 		if after = work(); slowClaims(after) == slowClaims(before) {
 			return true
 		}
-		before = after // the machine was busy: about that an alert would be right
+		before = after // the machine was busy, so that an alert would be right
 		return false
 	})
 	return before, after
 }
 
-// slowClaims counts those that took more than a second.
+// slowClaims counts claims that took more than a second.
 func slowClaims(s Scraping) (slow uint64) {
 	for _, m := range s["rockpool_claim_duration_seconds"].GetMetric() {
 		h := m.GetHistogram()
@@ -135,9 +135,9 @@ func (s Stage) down(t *testing.T) (before, after Scraping) {
 	return before, ScrapeDown(t, b)
 }
 
-// filled returns a server whose only runner leaves no room for another.
+// filled returns a server whose only runner takes all capacity.
 func (s Stage) filled(t *testing.T) (b bed.Bed, held string, before Scraping) {
-	const share = 0.1 // of the machine is promised
+	const share = 0.1 // of the machine is the server's capacity
 	b, _ = s.Serve(t, func(c *config.Config) { c.MemoryOvercommit = share })
 	var now bed.Scheduled
 	b.Call(t, `{ cluster { kind capacity { memoryMiB memoryMiBUsed } } }`, nil, &now)
@@ -147,7 +147,7 @@ func (s Stage) filled(t *testing.T) (b bed.Bed, held string, before Scraping) {
 	}
 	big := object{"resources": object{"memoryMiB": memory, "cpuMHz": 50}}
 	s.put(t, b, "held", big)
-	held = b.ClaimLoosely(t, "held")
+	held = b.ClaimUnreleased(t, "held")
 	before = Scrape(t, b)
 	big["poolSize"] = 1
 	s.put(t, b, "short", big)
@@ -156,14 +156,14 @@ func (s Stage) filled(t *testing.T) (b bed.Bed, held string, before Scraping) {
 
 func (s Stage) full(t *testing.T) (before, after Scraping) {
 	b, _, before := s.filled(t)
-	wait.For(t, "the pool alerts, and its runner has no room", func() bool {
+	wait.For(t, "the pool raises an alert, and its runner is blocked by memory", func() bool {
 		after = Scrape(t, b)
 		return after.Value("rockpool_pool_alert", "environment", "short") == 1 && after.Value("rockpool_scheduler_blocked_evaluations", "dimension", "MEMORY") == 1
 	})
 	return before, after
 }
 
-// slow has a claim wait for more than a second.
+// slow makes a claim wait for more than a second.
 func (s Stage) slow(t *testing.T) (before, after Scraping) {
 	b, held, before := s.filled(t)
 	claimed := make(chan error)
@@ -189,11 +189,11 @@ func (s Stage) noRunner(t *testing.T) (before, after Scraping) {
 	return before, Scrape(t, b)
 }
 
-// refused has a command begin where it can't.
+// refused starts a command that can't start.
 func (s Stage) refused(t *testing.T) (before, after Scraping) {
 	b, _ := s.Serve(t, func(*config.Config) {})
 	s.put(t, b, "refused", object{})
-	runner := b.ClaimLoosely(t, "refused")
+	runner := b.ClaimUnreleased(t, "refused")
 	before = Scrape(t, b)
 	if x := b.Run(t, object{"runnerId": runner, "command": []string{"true"}, "workingDirectory": "/nowhere"}); x.Outcome != "FAILED" {
 		t.Errorf("%+v", x)
@@ -201,11 +201,11 @@ func (s Stage) refused(t *testing.T) (before, after Scraping) {
 	return before, Scrape(t, b)
 }
 
-// loud has a program print more than may be kept.
+// loud prints more than the server may keep.
 func (s Stage) loud(t *testing.T) (before, after Scraping) {
 	b, _ := s.Serve(t, func(c *config.Config) { c.KeepBytes = 16 << 20 })
 	s.put(t, b, "loud", object{"outputLimit": 32 << 20})
-	runner := b.ClaimLoosely(t, "loud")
+	runner := b.ClaimUnreleased(t, "loud")
 	before = Scrape(t, b)
 	b.Shell(t, runner, "head -c 20000000 /dev/zero")
 	return before, Scrape(t, b)

@@ -11,9 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
-// obey says where a Nomad is, and then does what each line asks for, until there
-// are no more: kill, restart, freeze or thaw its server or its client. It answers
-// each with a line of JSON.
+// obey writes where a Nomad is, then carries out the orders that it reads, one per line: kill,
+// restart, freeze or thaw the server or the client. It answers each with a line of JSON.
 func obey(ctx context.Context, n *nomadtest.Nomad, from io.Reader, to io.Writer) error {
 	answers := json.NewEncoder(to)
 	if err := answers.Encode(map[string]string{"address": n.Address(), "dir": n.Dir()}); err != nil {

@@ -1,5 +1,5 @@
-// Nomadtest runs a real Nomad as the tests have it, by hand: make nomad. With a
-// command after its flags it runs that on it, and ends with it.
+// Nomadtest runs the Nomad of the tests for a user: make nomad. With a command after its flags, it
+// runs the command with that Nomad, and ends with it.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 func main() {
 	err := run()
 	var ended *exec.ExitError
-	if errors.As(err, &ended) { // the command has said why
+	if errors.As(err, &ended) { // the command has printed why
 		os.Exit(max(ended.ExitCode(), 1))
 	}
 	if err != nil {
@@ -42,7 +42,7 @@ func run() error {
 		files = append(files, *file)
 	}
 
-	// SIGHUP too: a terminal that is closed would leave tasks, and what leads them, behind.
+	// SIGHUP too: closing a terminal would otherwise leave tasks and their executors.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	n, err := nomadtest.Open(ctx, nomadtest.Options{Drivers: strings.Split(*drivers, ","), ACL: *acl, TLS: *tls, Connections: *connections, Files: files})
@@ -76,8 +76,8 @@ func run() error {
 	return n.Close()
 }
 
-// use runs a command on a Nomad, until its end. A signal that ends this ends it
-// first, in its own way.
+// use runs a command with a Nomad to the command's end. A signal is passed to the command, which
+// ends first.
 func use(ctx context.Context, n *nomadtest.Nomad, argv []string) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -1,5 +1,5 @@
-// Without writes programs whose defences tests can take away to the directory that
-// its argument names, for tests on a machine that can't build them (scripts/vm).
+// Without builds programs with removable defences, into the directory that its argument names. They
+// are for tests on a machine that can't build them (scripts/vm).
 package main
 
 import (

@@ -1,5 +1,4 @@
-// Package executions measures what runs in a runner: its output, its input, its files,
-// and how many run in a second.
+// Package executions measures executions: output, input, files, and rates.
 package executions
 
 import (
@@ -26,7 +25,7 @@ func FirstOutput() []rows.Row {
 	goals := []measure.Goal{{Of: "p50", AtMost: 3}}
 	return []rows.Row{{
 		Name:  "first-output/websocket",
-		What:  "From startExecution (POST) of `echo` to the first output on a WebSocket that is open already.",
+		What:  "From startExecution (POST) of `echo` to the first output on an open WebSocket.",
 		Floor: floor, Unit: measure.Milliseconds, Per: "start", Goals: goals,
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			s, runner, err := b.Claimed(ctx, 1)
@@ -46,7 +45,7 @@ func FirstOutput() []rows.Row {
 		},
 	}, {
 		Name:  "first-output/sse",
-		What:  "The same, with the subscription as server-sent events: a request for each.",
+		What:  "From startExecution (POST) of `echo` to the first output as a server-sent event, with one request for each subscription.",
 		Floor: floor, Unit: measure.Milliseconds, Per: "start", Goals: goals,
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			s, runner, err := b.Claimed(ctx, 1)
@@ -81,7 +80,7 @@ func firstEvent(ctx context.Context, s *bed.Server, runner string, r *measure.Ro
 		}
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("Accept", "text/event-stream")
-		if response, err = http.DefaultClient.Do(request); err != nil { //nolint:bodyclose // it is closed below, after what is timed
+		if response, err = http.DefaultClient.Do(request); err != nil { //nolint:bodyclose // closed below, outside of the measured time
 			return err
 		}
 		lines = bufio.NewReader(response.Body)
@@ -101,7 +100,7 @@ func firstEvent(ctx context.Context, s *bed.Server, runner string, r *measure.Ro
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, lines) // to the end, so that the connection is used again
+	_, err = io.Copy(io.Discard, lines) // read to the end, so that the connection is reused
 	return err
 }
 

@@ -15,7 +15,7 @@ import (
 
 const script = "echo hello\n"
 
-// Calls returns the rows of a whole use of a runner, in one call and in several.
+// Calls returns the rows of a complete use of a runner, in one call and in several.
 func Calls() []rows.Row {
 	const floor = "os/exec: the file is written to a new directory, `sh` runs it there, and the directory is removed."
 	return []rows.Row{{
@@ -25,7 +25,7 @@ func Calls() []rows.Row {
 		Open: openRun(runOnce),
 	}, {
 		Name:  "run/four-calls",
-		What:  "The same by claimRunner, updateFiles, startExecution, the subscription, and releaseRunner.",
+		What:  "The same with claimRunner, updateFiles, startExecution, the subscription, and releaseRunner.",
 		Floor: floor, Unit: measure.Milliseconds, Per: "run",
 		Open: openRun(runInCalls),
 	}}

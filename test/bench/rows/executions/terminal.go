@@ -21,7 +21,7 @@ import (
 func Terminal() []rows.Row {
 	return []rows.Row{{
 		Name:  "keystroke",
-		What:  "From writeStdin (POST) of one key into a terminal in which `cat` runs, until its echo is on a WebSocket.",
+		What:  "From writeStdin (POST) of one key into a terminal with `cat` to its echo on a WebSocket.",
 		Floor: "A bare pseudo-terminal on this machine: a byte is written to its master, and the echo read there.",
 		Unit:  measure.Milliseconds, Per: "key",
 		Open: openKeystroke,
@@ -71,7 +71,7 @@ func typeKey(ctx context.Context, s *bed.Server, k *socket.Conn, execution strin
 	return err
 }
 
-// A pseudoTerminal is both ends of one.
+// A pseudoTerminal has both ends of a pseudo-terminal.
 type pseudoTerminal struct{ master, slave *os.File }
 
 // openTerminal opens a pseudo-terminal that echoes.

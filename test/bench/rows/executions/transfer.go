@@ -17,14 +17,14 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// fileSize is that of the file that is moved.
+// fileSize is the size of the transferred file.
 const fileSize = 50_000_000
 
-// Transfer returns the rows of a file moved in and out.
+// Transfer returns the rows of a file uploaded and downloaded.
 func Transfer() []rows.Row {
 	return []rows.Row{{
 		Name:  "transfer/upload",
-		What:  "MB/s of a file of 50 MB that is uploaded into a runner: uploadFile, a multipart request.",
+		What:  "MB/s of an upload of a 50 MB file into a runner: uploadFile, a multipart request.",
 		Floor: "A bare HTTP PUT, to a process that writes it to a file.",
 		Unit:  measure.MBPerSecond, Per: "MB",
 		Open: openTransfer(func(b *bed.Bed, s *bed.Server, runner string, content []byte) (row, floor func(context.Context) error) {
@@ -35,7 +35,7 @@ func Transfer() []rows.Row {
 		}),
 	}, {
 		Name:  "transfer/download",
-		What:  "MB/s of the same file out of a runner, from the address that File.downloadUrl hands out.",
+		What:  "MB/s of a download of the same file from a runner, from its File.downloadUrl.",
 		Floor: "A bare HTTP GET, from a process that has it in memory.",
 		Unit:  measure.MBPerSecond, Per: "MB",
 		Open: openTransfer(func(b *bed.Bed, s *bed.Server, runner string, _ []byte) (row, floor func(context.Context) error) {
@@ -67,14 +67,14 @@ func openTransfer(ways func(b *bed.Bed, s *bed.Server, runner string, content []
 	}
 }
 
-// upload sends a file as the GraphQL multipart request specification says.
+// upload sends a file as a GraphQL multipart request.
 func upload(ctx context.Context, s *bed.Server, runner string, content []byte) error {
 	const mutation = `mutation($runner: ID!, $file: Upload!) { uploadFile(runnerId: $runner, path: "file", file: $file) { file { size } } }`
 	operations, err := json.Marshal(map[string]any{"query": mutation, "variables": map[string]any{"runner": runner, "file": nil}})
 	if err != nil {
 		return err
 	}
-	var head bytes.Buffer // it takes everything
+	var head bytes.Buffer // writes to it don't fail
 	form := multipart.NewWriter(&head)
 	_ = form.WriteField("operations", string(operations))
 	_ = form.WriteField("map", `{"0": ["variables.file"]}`)
@@ -105,7 +105,7 @@ func download(ctx context.Context, s *bed.Server, runner string) error {
 	return receive(ctx, s.URL+*out.Runner.File.DownloadUrl)
 }
 
-// send sends a body, and decodes the answer unless into is nil.
+// send sends a body. It decodes the answer unless into is nil.
 func send(ctx context.Context, method, url string, header http.Header, body io.Reader, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
@@ -131,7 +131,7 @@ func send(ctx context.Context, method, url string, header http.Header, body io.R
 	return json.Unmarshal(text, into)
 }
 
-// receive reads all of a file.
+// receive downloads a file.
 func receive(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 
 var widths = []int{1, 2, 8, 32}
 
-// True returns the rows of executions per second, at the engine and over the API.
+// True returns the rows of executions per second, directly at the engine and over the API.
 func True() []rows.Row {
 	var all []rows.Row
 	for _, width := range widths {
 		row := rows.Row{
 			Name: fmt.Sprintf("true/engine/%d", width),
-			What: fmt.Sprintf("Executions of `true` per second at the engine, without the API: %d at once, each in a runner of its own; "+
-				"each is stored before it starts and after it has ended.", width),
-			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d at once.", width),
+			What: fmt.Sprintf("Executions of `true` per second at the engine, without the API: %d concurrent, each in a runner of its own; "+
+				"the store is written before each start and after each end.", width),
+			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d concurrent.", width),
 			Unit:  measure.PerSecond, Per: "true",
 			Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 				e, err := b.Engine(ctx, 2)
@@ -41,8 +41,8 @@ func True() []rows.Row {
 	for _, width := range widths {
 		row := rows.Row{
 			Name:  fmt.Sprintf("true/graphql/%d", width),
-			What:  fmt.Sprintf("The same through GraphQL over HTTP, with this client on the same CPUs: startExecution, then execution(waitFor), %d at once.", width),
-			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d at once.", width),
+			What:  fmt.Sprintf("Executions of `true` per second through GraphQL over HTTP, with the client on the same CPUs: startExecution, then execution(waitFor), %d concurrent.", width),
+			Floor: fmt.Sprintf("os/exec: `true` without a sandbox, %d concurrent.", width),
 			Unit:  measure.PerSecond, Per: "true",
 			Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 				s, err := b.Serve(ctx, 2, 0)
@@ -61,7 +61,7 @@ func True() []rows.Row {
 	return all
 }
 
-// openTrue claims a runner for each that runs at once, and lets the pool settle.
+// openTrue claims a runner for each concurrent execution, and waits until the pool is full.
 func openTrue(ctx context.Context, b *bed.Bed, width int, claim func(context.Context) (string, error), settle func(context.Context) error,
 	run func(ctx context.Context, runner string) error,
 ) (rows.Pair, error) {
@@ -78,12 +78,12 @@ func openTrue(ctx context.Context, b *bed.Bed, width int, claim func(context.Con
 	n := b.Ops(500)
 	row := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(n), func() error {
-			return rows.AtOnce(ctx, width, n, func(ctx context.Context, worker int) error { return run(ctx, runners[worker]) })
+			return rows.Concurrently(ctx, width, n, func(ctx context.Context, worker int) error { return run(ctx, runners[worker]) })
 		})
 	}
 	floor := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(n), func() error {
-			return rows.AtOnce(ctx, width, n, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
+			return rows.Concurrently(ctx, width, n, func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })
 		})
 	}
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)

@@ -26,8 +26,8 @@ func Watch() []rows.Row {
 	for _, n := range crowds {
 		row := rows.Row{
 			Name:  fmt.Sprintf("watch/%d", n),
-			What:  fmt.Sprintf("MB/s that %d subscriptions on sockets of their own get in all, while one program prints as fast as it is taken.", n),
-			Floor: fmt.Sprintf("%d bare WebSockets, of messages of 32 KiB.", n),
+			What:  fmt.Sprintf("MB/s that %d subscriptions receive in total, each on a socket of its own, while one program prints as fast as it can.", n),
+			Floor: fmt.Sprintf("%d bare WebSockets, with messages of 32 KiB.", n),
 			Unit:  measure.MBPerSecond, Per: "MB",
 			Open: openWatch(n),
 		}
@@ -39,8 +39,8 @@ func Watch() []rows.Row {
 	for _, n := range crowds {
 		row := rows.Row{
 			Name:  fmt.Sprintf("lag/%d", n),
-			What:  fmt.Sprintf("How late %d subscribers read what a program prints at 1 MB/s, in pieces of 10 kB: from before its write until they have it.", n),
-			Floor: fmt.Sprintf("%d bare WebSockets that are sent the same, piece by piece.", n),
+			What:  fmt.Sprintf("The delay of %d subscribers of a program that prints 1 MB/s in pieces of 10 kB: from before each write until they have read it.", n),
+			Floor: fmt.Sprintf("%d bare WebSockets that receive the same pieces.", n),
 			Unit:  measure.Milliseconds, Per: "second",
 			Open: openLag(n),
 		}
@@ -52,7 +52,7 @@ func Watch() []rows.Row {
 	return all
 }
 
-// openWatch has a program print lines: 400 MB for one watcher, less for many.
+// openWatch runs a program that prints lines: 400 MB for one watcher, less for many.
 func openWatch(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		s, runner, err := b.Claimed(ctx, 0)
@@ -66,7 +66,7 @@ func openWatch(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) 
 		}
 		messages := max(1, total/watchers/size)
 		row := func(ctx context.Context, r *measure.Round) error {
-			// The program waits for its input to end, so that all are there when it begins.
+			// The program starts when its input ends, so that all subscribers are connected.
 			program := fmt.Sprintf("read go; yes %s | head -c %d", bytes.Repeat([]byte("0123456789"), 12), messages*size)
 			execution, err := fed(ctx, s, runner, "sh", "-c", program)
 			if err != nil {
@@ -92,7 +92,7 @@ func openWatch(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) 
 		}
 		floor := func(ctx context.Context, r *measure.Round) error {
 			return r.Rate(float64(watchers*messages*size)/1e6, func() error {
-				// A socket begins to send when it is opened.
+				// A floor's socket begins to send when it is opened.
 				var group errgroup.Group
 				group.SetLimit(watchers)
 				for range watchers {
@@ -112,8 +112,8 @@ func openWatch(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) 
 	}
 }
 
-// pacing is a program that prints a megabyte per second, for as many seconds as
-// it is told to on its standard input, with the time before each piece.
+// pacing is a program that prints a megabyte per second, for as many seconds as its standard input
+// says. Each piece begins with the time.
 const pacing = `
 import sys, time
 seconds = float(sys.stdin.readline())
@@ -152,7 +152,7 @@ func openLag(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) {
 			if err := lags(ctx, r, sockets, seconds, func() error { return write(ctx, s, execution, strconv.Itoa(seconds)+"\n") }); err != nil {
 				return err
 			}
-			return s.Await(ctx, execution) // where python3 is missing, this says so
+			return s.Await(ctx, execution) // if python3 is missing, this reports it
 		}
 		floor := func(ctx context.Context, r *measure.Round) error {
 			path := fmt.Sprintf("/pace?readers=%d&seconds=%d", watchers, seconds)
@@ -167,7 +167,7 @@ func openLag(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	}
 }
 
-// lags adds how old each message was when it was read.
+// lags adds the delay of each message: its time of arrival minus the time in it.
 func lags(ctx context.Context, r *measure.Round, sockets []*socket.Conn, seconds int, begin func() error) error {
 	var mu sync.Mutex
 	_, err := r.Meter(float64(seconds), func() error {
@@ -188,12 +188,12 @@ func lags(ctx context.Context, r *measure.Round, sockets []*socket.Conn, seconds
 		})
 	})
 	if err == nil && len(r.Samples) == 0 {
-		err = fmt.Errorf("nothing came that says when it was printed: %w", io.ErrUnexpectedEOF)
+		err = fmt.Errorf("no message had a time: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }
 
-// printedAt reads the first time in a message: of the piece that waited longest.
+// printedAt returns the first time in a message, of the piece that waited longest.
 func printedAt(message []byte) (time.Time, bool) {
 	_, after, found := bytes.Cut(message, []byte("at="))
 	digits, _, whole := bytes.Cut(after[:min(len(after), 32)], []byte(";"))
@@ -201,18 +201,18 @@ func printedAt(message []byte) (time.Time, bool) {
 	return time.Unix(0, nanos), found && whole && err == nil
 }
 
-// fed starts a command that write feeds.
+// fed starts a command that reads its input from write.
 func fed(ctx context.Context, s *bed.Server, runner string, command ...string) (string, error) {
 	return client.Start(ctx, s, client.StartExecutionInput{RunnerId: runner, Command: command, Stdin: new(true)})
 }
 
-// write feeds a program, and ends its input.
+// write sends a program its whole input, and ends it.
 func write(ctx context.Context, s *bed.Server, execution, text string) error {
 	_, err := client.WriteStdin(ctx, s, client.WriteStdinInput{ExecutionId: execution, Text: &text, Close: new(true)})
 	return err
 }
 
-// drainAll has all of them drained at once.
+// drainAll drains all sockets concurrently.
 func drainAll(ctx context.Context, sockets []*socket.Conn, drain func(context.Context, *socket.Conn) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, k := range sockets {

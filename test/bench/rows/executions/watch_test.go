@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestPrintedAt reads times out of messages as they come.
+// TestPrintedAt reads times from raw messages.
 func TestPrintedAt(t *testing.T) {
 	const message = `{"id":"1","type":"next","payload":{"data":{"executionEvents":{"__typename":"ExecutionOutput","text":"at=1700000000000000123;`
 	if got, ok := printedAt([]byte(message + strings.Repeat(".", 100))); !ok || !got.Equal(time.Unix(1700000000, 123)) {

@@ -49,7 +49,7 @@ func openOutput(driver string) func(context.Context, *bed.Bed) (rows.Pair, error
 	}
 }
 
-// firstWrite notes when the first output came.
+// firstWrite records when the first output arrived.
 type firstWrite struct {
 	began time.Time
 	after time.Duration
@@ -81,14 +81,14 @@ func openTrue(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	n, fewer := b.Ops(500), b.Ops(50)
 	row := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(n), func() error {
-			return rows.AtOnce(ctx, width, n, func(ctx context.Context, worker int) error {
+			return rows.Concurrently(ctx, width, n, func(ctx context.Context, worker int) error {
 				return s.Run(ctx, runners[worker], "true")
 			})
 		})
 	}
 	floor := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(fewer), func() error {
-			return rows.AtOnce(ctx, width, fewer, func(ctx context.Context, worker int) error {
+			return rows.Concurrently(ctx, width, fewer, func(ctx context.Context, worker int) error {
 				return b.Nomad.Exec(ctx, tasks[worker].Allocation, io.Discard, "true")
 			})
 		})

@@ -1,4 +1,4 @@
-// Package onnomad measures a server on Nomad beside that Nomad alone.
+// Package onnomad compares a server on Nomad with that Nomad alone.
 package onnomad
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// agentThere ends the names of rows in which nodes and images have the agent,
-// so that Nomad doesn't fetch it.
+// agentThere is the suffix of rows whose nodes and images already have the agent, so that Nomad
+// doesn't fetch it.
 const agentThere = "/agent-there"
 
-const startedFloor = "Nomad alone: a job that is the same but for the agent, until Nomad's client has started its task, by its own clock."
+const startedFloor = "Nomad alone: the same job without the agent, until Nomad's client has started its task, by the client's clock."
 
 // Rows returns the rows of a server on Nomad.
 func Rows() []rows.Row {
@@ -25,7 +25,7 @@ func Rows() []rows.Row {
 	for _, driver := range bed.NomadDrivers {
 		all = append(all, rows.Row{
 			Name: "nomad/start/" + driver, Driver: driver,
-			What:  fmt.Sprintf("From the claim at an empty pool until it is answered: a job with the driver %s is registered, placed and started, its agent answers, and the claim is durable.", driver),
+			What:  fmt.Sprintf("From a claim at an empty pool to its answer. A job with the driver %s is registered, placed and started, its agent answers, and the claim is durable.", driver),
 			Floor: startedFloor, Unit: measure.Milliseconds, Per: "start",
 			Open: openStart(driver),
 		})
@@ -37,13 +37,13 @@ func Rows() []rows.Row {
 	}
 	all = append(all, rows.Row{
 		Name:  "nomad/claim",
-		What:  "A warm runner is claimed through GraphQL over HTTP, while nothing else goes on; the claim is durable in Nomad when it is answered.",
-		Floor: "A variable of that size is written to Nomad, on condition that it is as it was.",
+		What:  "The claim of a warm runner through GraphQL over HTTP, without other work. The claim is durable in Nomad when it is answered.",
+		Floor: "A compare-and-set write of a variable of that size to Nomad.",
 		Unit:  measure.Milliseconds, Per: "claim", Goals: []measure.Goal{{Of: "p50", AtMost: 10}},
 		Open: openClaim,
 	})
 	for _, driver := range bed.NomadDrivers {
-		what := fmt.Sprintf("From startExecution (POST) of `echo` in a runner of the driver %s to the first output on a WebSocket that is open already", driver)
+		what := fmt.Sprintf("From startExecution (POST) of `echo` in a runner of the driver %s to the first output on an open WebSocket", driver)
 		floor := "Nomad's own exec of `echo` in a task of that driver, to its first output."
 		all = append(all, rows.Row{
 			Name: "nomad/first-output/" + driver, What: what + ".", Floor: floor, Unit: measure.Milliseconds, Per: "start", Driver: driver,
@@ -52,28 +52,28 @@ func Rows() []rows.Row {
 	}
 	return append(all, rows.Row{
 		Name:  "nomad/true/8",
-		What:  "Executions of `true` per second: startExecution, then execution(waitFor), 8 at once, each in a runner of its own.",
-		Floor: "Nomad's own exec of `true`, 8 at once in 8 tasks.",
+		What:  "Executions of `true` per second: startExecution, then execution(waitFor), 8 concurrent, each in a runner of its own.",
+		Floor: "Nomad's own exec of `true`, 8 concurrent in 8 tasks.",
 		Unit:  measure.PerSecond, Per: "true", Goals: []measure.Goal{{Of: "p50", AtLeast: 400}},
 		Open: openTrue,
 	}, rows.Row{
 		Name:  "nomad/watch/1",
-		What:  "MB/s that one subscription gets, while a program prints as fast as it is taken.",
+		What:  "MB/s that one subscription receives while a program prints as fast as it can.",
 		Floor: "Nomad's own exec of the same program.",
 		Unit:  measure.MBPerSecond, Per: "MB",
 		Open: openWatch,
 	}, rows.Row{
 		Name:  "nomad/recover/200",
-		What:  "From the SIGKILL of a server with 150 idle and 50 claimed runners until the next one has all of them and says so through the API.",
-		Floor: "The same of a server that has none.",
+		What:  "From the SIGKILL of a server with 150 idle and 50 claimed runners until the next one reports all of them through the API.",
+		Floor: "The same with a server without runners.",
 		Unit:  measure.Milliseconds,
 		Open:  openRecover,
 	})
 }
 
-// Able returns the rows that can be measured here, and tells which can't, and
-// why.
-func Able(ctx context.Context, n *bed.Nomad, selected []rows.Row, out io.Writer) ([]rows.Row, error) {
+// Measurable returns the selected rows that this Nomad can run. It writes to out which ones can't be
+// measured, and why.
+func Measurable(ctx context.Context, n *bed.Nomad, selected []rows.Row, out io.Writer) ([]rows.Row, error) {
 	drivers, err := n.Inspect(ctx)
 	if err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func Able(ctx context.Context, n *bed.Nomad, selected []rows.Row, out io.Writer)
 func refillRow(driver string, there bool) rows.Row {
 	row := rows.Row{
 		Name: "nomad/refill/" + driver, Driver: driver,
-		What:  fmt.Sprintf("Runners made per second, from the wish for 20 until all are idle, with the driver %s; Nomad fetches the agent for each.", driver),
-		Floor: "Nomad alone: as many jobs that are the same but for the agent, until its client has started all their tasks.",
+		What:  fmt.Sprintf("Runners made per second, from the request for 20 until all are idle, with the driver %s. Nomad fetches the agent for each.", driver),
+		Floor: "Nomad alone: as many of the same jobs without the agent, until its client has started all tasks.",
 		Unit:  measure.PerSecond, Per: "runner", Goals: []measure.Goal{{Of: "p50", AtLeast: 20}},
 		Open: openRefill(driver, there),
 	}

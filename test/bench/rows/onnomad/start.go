@@ -57,7 +57,7 @@ func openStart(driver string) func(context.Context, *bed.Bed) (rows.Pair, error)
 	}
 }
 
-// steps are how long the steps of starts took, in milliseconds.
+// steps has the durations of each step of several starts, in milliseconds.
 type steps struct{ placed, received, setup, fetched, driver, answered []float64 }
 
 func (s *steps) add(began time.Time, t bare.Task, ready time.Time) {
@@ -73,7 +73,7 @@ func (s *steps) add(began time.Time, t bare.Task, ready time.Time) {
 	s.answered = append(s.answered, milliseconds(ready.Sub(t.Started)))
 }
 
-// String tells the median of each step.
+// String lists the median of each step.
 func (s *steps) String() string {
 	p50 := func(samples []float64) string { return measure.Figure(measure.Summarise(slices.Clone(samples)).P50) }
 	text := fmt.Sprintf("registered and placed %s, received %s, directory begun %s, ", p50(s.placed), p50(s.received), p50(s.setup))

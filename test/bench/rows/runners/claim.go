@@ -1,4 +1,4 @@
-// Package runners measures runners: claims, making, memory, recovery and scheduling.
+// Package runners measures runners: claims, starts, memory, recovery and scheduling.
 package runners
 
 import (
@@ -11,25 +11,25 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-const appendFloor = "A POST of the same size, to a process that writes it to a file and answers as much."
+const appendFloor = "A POST of the same size to a process that writes it to a file, with an answer of the same size."
 
 // Claim returns the rows of claims of a warm runner.
 func Claim() []rows.Row {
 	return []rows.Row{{
 		Name:  "claim",
-		What:  "A warm runner is claimed through GraphQL over HTTP, while nothing else goes on; the claim is durable when it is answered.",
+		What:  "The claim of a warm runner through GraphQL over HTTP, without other work. The claim is durable when it is answered.",
 		Floor: appendFloor, Unit: measure.Milliseconds, Per: "claim",
 		Goals: []measure.Goal{{Of: "p50", AtMost: 1}, {Of: "p99", AtMost: 10}},
 		Open:  openClaim(1, 20),
 	}, {
 		Name:  "claim/burst",
-		What:  "Twenty are claimed one after the other, while the pool makes new ones on the same CPUs for those that went.",
+		What:  "Twenty claims in sequence, while the pool replaces the claimed runners on the same CPUs.",
 		Floor: appendFloor, Unit: measure.Milliseconds, Per: "claim",
 		Open: openClaim(20, 1),
 	}}
 }
 
-// openClaim claims so many at a time, so often in a round.
+// openClaim makes this many claims in sequence, and repeats that in each round.
 func openClaim(together, times int) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		idle := max(together, 2)

@@ -14,8 +14,8 @@ import (
 func Making() []rows.Row {
 	return []rows.Row{{
 		Name:  "make/50",
-		What:  "Runners made per second, from the wish for 50 until all are idle: their agents have answered.",
-		Floor: "os/exec: `true` in new namespaces of all kinds, two at a time; no root directory, no cgroups, no agent.",
+		What:  "Runners made per second, from the request for 50 until all are idle, so that their agents have answered.",
+		Floor: "os/exec: `true` in new namespaces of all kinds, two at a time, without root directory, cgroups or agent.",
 		Unit:  measure.PerSecond, Per: "runner",
 		Goals: []measure.Goal{{Of: "p50", AtLeast: 60}},
 		Open:  openMaking,
@@ -39,7 +39,7 @@ func openMaking(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	}
 	floor := func(ctx context.Context, r *measure.Round) error {
 		return r.Rate(float64(n), func() error {
-			return rows.AtOnce(ctx, 2, n, func(ctx context.Context, _ int) error { return inNamespaces(ctx).Run() })
+			return rows.Concurrently(ctx, 2, n, func(ctx context.Context, _ int) error { return inNamespaces(ctx).Run() })
 		})
 	}
 	return rows.Pair{Row: row, Floor: floor, Rounds: 5}, rows.Warm(ctx, row, floor)

@@ -16,18 +16,18 @@ import (
 	"github.com/rockpool/rockpool/test/bench/usage"
 )
 
-// Memory returns the rows of what a runner and a subscription take.
+// Memory returns the rows of the memory of a runner and of a subscription.
 func Memory() []rows.Row {
-	const floor = "The same of a `sleep`, a C program that does nothing."
+	const floor = "The private memory of `sleep`, a C program that does nothing."
 	return []rows.Row{{
 		Name:  "memory/runner",
-		What:  "Private memory of a runner that is idle and has never been used: of its agent, which is all that is in it.",
+		What:  "Private memory of an idle, unused runner: of its agent, the only process in it.",
 		Floor: floor, Unit: measure.KiB,
 		Goals: []measure.Goal{{Of: "p50", AtMost: 1024}},
 		Open:  openRunnerMemory(),
 	}, {
 		Name:  "memory/runner-used",
-		What:  "The same of a claimed runner in which nothing runs any more, after five executions of `true`.",
+		What:  "The same of a claimed runner after five executions of `true`, when nothing runs in it.",
 		Floor: floor, Unit: measure.KiB,
 		Open: openRunnerMemory("true", "true", "true", "true", "true"),
 	}, {
@@ -37,17 +37,17 @@ func Memory() []rows.Row {
 		Open: openRunnerMemory("head -c 10000000 /dev/zero"),
 	}, {
 		Name:  "memory/subscription",
-		What:  "Private memory that the server takes for each of 1,000 sockets, all subscribed to one execution that prints nothing.",
-		Floor: "A bare WebSocket server, for each of as many.",
+		What:  "Private memory of the server for each of 1,000 sockets, all subscribed to one execution that prints nothing.",
+		Floor: "The same of a bare WebSocket server with as many sockets.",
 		Unit:  measure.KiB,
 		Open:  openSubscriptionMemory,
 	}}
 }
 
-// idleAfter is by when an agent has given back what it doesn't need.
+// After idleAfter an agent has freed the memory that it doesn't need.
 const idleAfter = 2 * time.Second
 
-// openRunnerMemory looks at runners in which these commands have run.
+// openRunnerMemory measures runners in which these commands have run.
 func openRunnerMemory(commands ...string) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		n := b.Ops(20)
@@ -83,8 +83,8 @@ func openRunnerMemory(commands ...string) func(context.Context, *bed.Bed) (rows.
 				if err := cmd.Start(); err != nil {
 					return err
 				}
-				defer cmd.Wait() //nolint:errcheck // it was killed
-				// Once it sleeps, it has what it needs.
+				defer cmd.Wait() //nolint:errcheck // always an error: it was killed
+				// A sleeping process has allocated all that it needs.
 				err := bed.Until(ctx, func() (bool, error) {
 					return usage.Field(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), "State") == "S (sleeping)", nil
 				})
@@ -147,15 +147,15 @@ func openSubscriptionMemory(ctx context.Context, b *bed.Bed) (rows.Pair, error) 
 			return nil, err
 		}
 		if err = k.Subscribe(ctx, execution); err == nil {
-			_, err = k.Read(ctx) // that it has started
+			_, err = k.Read(ctx) // it has started
 		}
 		return k, err
 	})
-	fresh, err := floors.Start(ctx) // the rows before have grown the other
+	fresh, err := floors.Start(ctx) // the previous rows have grown the other process
 	if err != nil {
 		return rows.Pair{}, err
 	}
 	b.OnClose(func() error { fresh.Stop(); return nil })
 	floor := grown(fresh.PID(), func() (*socket.Conn, error) { return fresh.Dial(ctx, "/idle") })
-	return rows.Pair{Row: row, Floor: floor, Rounds: 1}, nil // a second time they would find what the first left
+	return rows.Pair{Row: row, Floor: floor, Rounds: 1}, nil // a second round would reuse memory of the first
 }

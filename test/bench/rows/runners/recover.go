@@ -8,12 +8,12 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// Recover returns the row of a server that takes over runners.
+// Recover returns the row of a server that adopts runners.
 func Recover() []rows.Row {
 	return []rows.Row{{
 		Name:  "recover/250",
-		What:  "From the SIGKILL of a server with 200 idle and 50 claimed runners until the next one has taken all of them over and says so through the API.",
-		Floor: "The same of a server that has none.",
+		What:  "From the SIGKILL of a server with 200 idle and 50 claimed runners until the next one reports all of them through the API.",
+		Floor: "The same with a server without runners.",
 		Unit:  measure.Milliseconds,
 		Goals: []measure.Goal{{Of: "p50", AtMost: 1000}, {Of: "p99", AtMost: 1000}},
 		Open:  openRecover,
@@ -32,8 +32,8 @@ func openRecover(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			return rows.Pair{}, err
 		}
 	}
-	b.OnClose(func() error { // more than its end may have time for
-		return rows.AtOnce(context.WithoutCancel(ctx), 2, claimed, eachOnce(runners, full.Release))
+	b.OnClose(func() error { // stopping may not have the time to remove them all
+		return rows.Concurrently(context.WithoutCancel(ctx), 2, claimed, eachOnce(runners, full.Release))
 	})
 	if err := full.Settle(ctx, idle); err != nil {
 		return rows.Pair{}, err
@@ -49,7 +49,7 @@ func openRecover(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)
 }
 
-// eachOnce returns a function that calls do with the next of all at each call.
+// eachOnce returns a function that calls do with the next element at each call.
 func eachOnce(all []string, do func(context.Context, string) error) func(context.Context, int) error {
 	next := make(chan string, len(all))
 	for _, one := range all {

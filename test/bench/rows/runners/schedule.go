@@ -14,8 +14,8 @@ import (
 func Schedule() []rows.Row {
 	return []rows.Row{{
 		Name:  "schedule",
-		What:  "Evaluations per second of the local cluster's scheduler: 5,000 wishes of 20 environments come at once, each is evaluated, planned against a machine that has room for all, and placed; who carries that out does nothing.",
-		Floor: "As many messages, which two goroutines take from a channel and note in one map.",
+		What:  "Evaluations per second of the local cluster's scheduler: 5,000 runners of 20 environments are requested in one burst. Each is evaluated, planned on a machine that has capacity for all, and placed. Nothing is started.",
+		Floor: "As many messages, which two goroutines receive from a channel and record in one map.",
 		Unit:  measure.PerSecond, Per: "evaluation",
 		Open: openSchedule,
 	}}
@@ -34,7 +34,7 @@ func openSchedule(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			}
 			var mu sync.Mutex // guards placed
 			placed := map[string]bool{}
-			return rows.AtOnce(ctx, 2, n, func(context.Context, int) error {
+			return rows.Concurrently(ctx, 2, n, func(context.Context, int) error {
 				wish := <-wishes
 				mu.Lock()
 				defer mu.Unlock()

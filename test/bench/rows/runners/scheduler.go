@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// placeAll has a scheduler of its own place so many runners, which nobody makes,
-// on a machine with room for all. It returns when each was said to run.
+// placeAll runs a scheduler that places this many runners on a machine with capacity for all,
+// without starting them. It returns when the scheduler reported each as running.
 func placeAll(ctx context.Context, runners int) error {
 	const plenty = 1 << 38
 	s, err := scheduler.New(scheduler.Config{Machine: runtime.Resources{CPUMHz: plenty, MemoryMiB: plenty, Processes: plenty, WorkspaceMiB: plenty}})
@@ -25,7 +25,7 @@ func placeAll(ctx context.Context, runners int) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer cancel()
-	parts.Go(func() { _ = s.Run(ctx) }) // nil
+	parts.Go(func() { _ = s.Run(ctx) }) // always nil
 	const environments = 20
 	for i := range runners {
 		err := s.Register(scheduler.Job{

@@ -14,11 +14,11 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// What tenants do in the row fair/tenants.
+// The parameters of the row fair/tenants.
 const (
 	crowdPool    = 5
 	crowdTenants = 20
-	crowdClaims  = 25 // of each
+	crowdClaims  = 25 // per tenant
 )
 
 func openCrowd(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
@@ -37,8 +37,8 @@ func openCrowd(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		}
 		clients = append(clients, one...)
 	}
-	var least, first, last time.Duration // of the last round: the least mean, and when the first and the last tenant had all
-	var spreads []float64                // last by first, of each round
+	var least, first, last time.Duration // of the last round: the lowest mean wait, and when the first and the last tenant had all claims
+	var spreads []float64                // last divided by first, of each round
 	row := func(ctx context.Context, r *measure.Round) error {
 		waits, err := crowd(ctx, s, clients, b.Ops(crowdClaims))
 		if err != nil {
@@ -69,8 +69,8 @@ func openCrowd(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor, Rounds: 2, Note: note}, nil
 }
 
-// crowd has each client make n claims, one client after the other, while nothing is served, and
-// returns how long each claim waits from when that ends. Runners are released at once.
+// crowd makes n claims with each client in sequence while the cluster is drained. It then ends the
+// drain, and returns how long each claim waits from that moment. Runners are released immediately.
 func crowd(ctx context.Context, s *bed.Server, clients []*client.Client, n int) ([][]time.Duration, error) {
 	if _, err := client.DrainCluster(ctx, s, true); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func crowd(ctx context.Context, s *bed.Server, clients []*client.Client, n int) 
 	return waits, nil
 }
 
-// waiting returns how many claims wait.
+// waiting returns the number of waiting claims.
 func waiting(ctx context.Context, s *bed.Server) (int, error) {
 	var out struct {
 		Environment struct{ Pool struct{ Waiting int } }

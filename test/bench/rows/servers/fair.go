@@ -16,15 +16,15 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// What tenants do in the row fair/flood.
+// The parameters of the row fair/flood.
 const (
 	floodPool    = 8
 	floodClients = 200 // of the tenant that floods
-	otherClients = 5   // of the other one; each runs once a second
-	floodSeconds = 6   // in a round, with the flood and without it
+	otherClients = 5   // of the other tenant; each runs once a second
+	floodSeconds = 6   // per round, with the flood and without it
 )
 
-// Fair returns the rows of tenants that use one environment at the same time.
+// Fair returns the rows of tenants that use one environment concurrently.
 func Fair() []rows.Row {
 	return []rows.Row{{
 		Name: "fair/flood",
@@ -35,8 +35,8 @@ func Fair() []rows.Row {
 		Open: openFlood,
 	}, {
 		Name: "fair/tenants",
-		What: fmt.Sprintf("The mean wait of the tenant that waits longest: %d tenants make %d claims each, one tenant after the other, while the cluster is drained; "+
-			"when that ends a pool of %d serves them, and each runner is released at once.", crowdTenants, crowdClaims, crowdPool),
+		What: fmt.Sprintf("The mean wait of the tenant that waits longest. %d tenants make %d claims each, one tenant after the other, while the cluster is drained. "+
+			"When the drain ends, a pool of %d serves them, and each runner is released immediately.", crowdTenants, crowdClaims, crowdPool),
 		Floor: "The mean wait of the tenant that waits least.",
 		Unit:  measure.Milliseconds, Goals: []measure.Goal{{Of: "ratio", AtMost: 1.2}},
 		Open: openCrowd,
@@ -93,8 +93,8 @@ func useRunner(ctx context.Context, c *client.Client, ended func()) error {
 	return client.Release(ctx, c, runner)
 }
 
-// regularly has clients use n runners in all. Each begins once a second, whether its last one
-// has ended or not.
+// regularly uses n runners in all. Each client starts one per second, even if its previous one
+// hasn't ended.
 func regularly(ctx context.Context, clients []*client.Client, n int, r *measure.Round) error {
 	tick := time.NewTicker(time.Second / time.Duration(len(clients)))
 	defer tick.Stop()
@@ -124,11 +124,11 @@ type flood struct {
 	clients []*client.Client
 	done    atomic.Int64
 
-	counted int64 // that were done in took
+	counted int64 // number of uses during took
 	took    time.Duration
 }
 
-// during does something once the flood has used up the pool's stock, and ends the flood.
+// during calls do once the flood has used up the pool, and ends the flood afterwards.
 func (f *flood) during(ctx context.Context, do func(ctx context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var ended atomic.Bool

@@ -1,5 +1,5 @@
-// Package servers measures one server beside another: with more runners or a longer
-// history, or with another isolation.
+// Package servers compares a server with another one that has fewer runners, a shorter history, or
+// another isolation tier.
 package servers
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// A size is how much a server has.
+// A size is the number of a server's runners and stored executions.
 type size struct{ runners, executions int }
 
-// Flat returns the rows of a server that has much, beside one that has little.
+// Flat returns the rows that compare a large server with a small one.
 func Flat() []rows.Row {
 	const claim, output = "The claim of a warm runner", "The first output of `echo` on a WebSocket"
 	goals := []measure.Goal{{Of: "ratio", AtMost: 1.5}}
@@ -63,7 +63,7 @@ func openFlatOutput(large, small size) func(context.Context, *bed.Bed) (rows.Pai
 	}
 }
 
-// flat makes a server of either size, and what measures it.
+// flat starts a server of each size, and prepares its measurement.
 func flat(ctx context.Context, b *bed.Bed, large, small size, prepare func(context.Context, *bed.Server, size) (rows.Probe, error)) (rows.Pair, error) {
 	var probes [2]rows.Probe
 	for i, of := range []size{large, small} {

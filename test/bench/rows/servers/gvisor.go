@@ -15,16 +15,16 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// GVisor returns the rows of runners with gVisor, beside runners with namespaces.
+// GVisor returns the rows that compare runners with gVisor to runners with namespaces.
 func GVisor() []rows.Row {
 	const floor = "The same of a runner with namespaces, on a second server."
 	return []rows.Row{{
 		Name: "gvisor/first-output", GVisor: true,
-		What:  "From startExecution (POST) of `echo` to the first output on a WebSocket that is open already, in a runner with gVisor.",
+		What:  "From startExecution (POST) of `echo` to the first output on an open WebSocket, in a runner with gVisor.",
 		Floor: floor, Unit: measure.Milliseconds, Per: "start",
 		Goals: []measure.Goal{{Of: "p50", AtMost: 15}},
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
-			return besideNamespaces(ctx, b, 2, func(ctx context.Context, s *bed.Server) (rows.Probe, error) {
+			return comparedWithNamespaces(ctx, b, 2, func(ctx context.Context, s *bed.Server) (rows.Probe, error) {
 				runner, err := s.Claim(ctx)
 				if err != nil {
 					return nil, err
@@ -41,10 +41,10 @@ func GVisor() []rows.Row {
 		},
 	}, {
 		Name: "gvisor/make", GVisor: true,
-		What:  "A runner with gVisor, from the wish for it until its agent has answered.",
+		What:  "From the request for a runner with gVisor until its agent has answered.",
 		Floor: floor, Unit: measure.Milliseconds, Per: "runner",
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
-			return besideNamespaces(ctx, b, 0, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
+			return comparedWithNamespaces(ctx, b, 0, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
 				return func(ctx context.Context, r *measure.Round) error {
 					return rows.Repeat(b.Ops(5), func() error {
 						return errors.Join(r.Time(func() error { return s.Keep(ctx, 1) }), s.Keep(ctx, 0))
@@ -54,11 +54,11 @@ func GVisor() []rows.Row {
 		},
 	}, {
 		Name: "gvisor/memory", GVisor: true,
-		What:  "Memory that the kernel charges to the group of a runner with gVisor that is idle and has never been used.",
+		What:  "Memory that the kernel charges to the cgroup of an idle, unused runner with gVisor.",
 		Floor: floor, Unit: measure.KiB,
 		Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 			n := b.Ops(10)
-			p, err := besideNamespaces(ctx, b, n, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
+			p, err := comparedWithNamespaces(ctx, b, n, func(_ context.Context, s *bed.Server) (rows.Probe, error) {
 				return func(_ context.Context, r *measure.Round) error { return charged(s.Group, n, r) }, nil
 			})
 			p.Rounds = 1
@@ -67,9 +67,9 @@ func GVisor() []rows.Row {
 	}}
 }
 
-// besideNamespaces makes a server whose runners have gVisor, one whose runners
-// don't, and what measures them.
-func besideNamespaces(ctx context.Context, b *bed.Bed, runners int, prepare func(context.Context, *bed.Server) (rows.Probe, error)) (rows.Pair, error) {
+// comparedWithNamespaces starts a server with gVisor and one with namespaces, and prepares their
+// measurement.
+func comparedWithNamespaces(ctx context.Context, b *bed.Bed, runners int, prepare func(context.Context, *bed.Server) (rows.Probe, error)) (rows.Pair, error) {
 	var probes [2]rows.Probe
 	for i, isolation := range []runtime.Isolation{runtime.IsolationGVisor, runtime.IsolationNamespaces} {
 		s, err := b.ServeIn(ctx, isolation, runners, 0)
@@ -83,7 +83,7 @@ func besideNamespaces(ctx context.Context, b *bed.Bed, runners int, prepare func
 	return rows.Pair{Row: probes[0], Floor: probes[1]}, rows.Warm(ctx, probes[:]...)
 }
 
-// charged adds what n runners below a group are charged.
+// charged adds the memory that the kernel charges to each of n runners below a cgroup.
 func charged(group string, n int, r *measure.Round) error {
 	files, _ := filepath.Glob("/sys/fs/cgroup/memory/" + group + "/*/memory.usage_in_bytes")
 	if len(files) == 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/test/bench/bed"
 )
 
-// share lets all tenants use the server's environment. The server's client shows an
-// administrator's token from then on.
+// share lets all tenants use the server's environment. Afterwards the server's client uses an
+// administrator's token.
 func share(ctx context.Context, s *bed.Server) error {
 	made, err := client.CreateToken(ctx, s, client.CreateTokenInput{Name: "admin", Role: client.RoleAdmin})
 	if err != nil {
@@ -35,7 +35,7 @@ func tokenOf(ctx context.Context, s *bed.Server, tenant string) (secret string, 
 	return made.CreateToken.Secret, nil
 }
 
-// clientsOf makes a tenant with a token, and so many clients that show it.
+// clientsOf makes a tenant with a token, and n clients that use the token.
 func clientsOf(ctx context.Context, s *bed.Server, tenant string, n int) ([]*client.Client, error) {
 	if err := putTenant(ctx, s, tenant); err != nil {
 		return nil, err

@@ -10,18 +10,18 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// What a server that serves many has.
+// The size of the server of the row with many tenants.
 const (
 	manyTenants = 50
 	manyTokens  = 1000
 )
 
-// Tenants returns the row of a server that serves many.
+// Tenants returns the row of a server with many tenants.
 func Tenants() []rows.Row {
 	return []rows.Row{{
 		Name:  "flat/claim/tenants",
-		What:  fmt.Sprintf("The claim of a warm runner with a client's token, beside %d tenants and %d tokens.", manyTenants, manyTokens),
-		Floor: "The same on a second server, which needs no token.",
+		What:  fmt.Sprintf("The claim of a warm runner with a client's token, on a server with %d tenants and %d tokens.", manyTenants, manyTokens),
+		Floor: "The same on a second server without tokens.",
 		Unit:  measure.Milliseconds, Per: "claim", Goals: []measure.Goal{{Of: "p50", AtMost: 1}, {Of: "ratio", AtMost: 1.5}},
 		Open: openTenants,
 	}}
@@ -45,13 +45,13 @@ func openTenants(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: probes[0], Floor: probes[1]}, rows.Warm(ctx, probes[:]...)
 }
 
-// serveMany makes the tenants and the tokens, shares the environment, and has the server's
-// client show a token of one tenant.
+// serveMany makes the tenants and the tokens, shares the environment, and gives the server's client
+// a token of one tenant.
 func serveMany(ctx context.Context, s *bed.Server) error {
 	if err := share(ctx, s); err != nil {
 		return err
 	}
-	for i := range manyTenants - 1 { // the default one is there
+	for i := range manyTenants - 1 { // the default tenant exists
 		if err := putTenant(ctx, s, tenant(i)); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ import (
 //go:embed fresh/main.c
 var freshSource string
 
-// noFloor says why a row stands alone.
+// noFloor is the note of a row without its floor.
 func noFloor() string { return "its floor is missing: there is no C compiler (cc)" }
 
 // A fresh is the compiled program fresh/main.c.
@@ -31,7 +31,7 @@ type fresh struct {
 	group   string
 }
 
-// openFresh compiles it. Without a compiler it returns nil, and what notes that.
+// openFresh compiles it. Without a compiler it returns nil and the row's note.
 func openFresh(ctx context.Context, b *bed.Bed) (*fresh, func() string, error) {
 	program, err := compile(ctx, b, freshSource)
 	if errors.Is(err, measure.ErrNoFit) {
@@ -40,14 +40,14 @@ func openFresh(ctx context.Context, b *bed.Bed) (*fresh, func() string, error) {
 	return &fresh{program: program, group: bed.NewGroup()}, nil, err
 }
 
-// freshProgram returns the job in sandboxes of the C program, two at a time.
+// freshProgram runs the job in sandboxes of the C program, two at a time.
 func freshProgram(ctx context.Context, b *bed.Bed, j job, files files) (rows.Probe, func() string, error) {
 	f, note, err := openFresh(ctx, b)
 	if f == nil || err != nil {
 		return nil, note, err
 	}
 	argv := j.argv
-	if len(files) > 0 { // it starts what it has opened before
+	if len(files) > 0 { // the C program executes a file that it opened outside of the sandbox
 		dir, err := b.Directory()
 		if err != nil {
 			return nil, nil, err
@@ -60,14 +60,14 @@ func freshProgram(ctx context.Context, b *bed.Bed, j job, files files) (rows.Pro
 	return f.running(b.Ops(300), argv), nil, nil
 }
 
-// running starts a program n times in all.
+// running starts a program n times per round.
 func (f *fresh) running(n int, argv []string) rows.Probe {
 	const together = 2
 	return func(ctx context.Context, r *measure.Round) error {
 		each := max(1, n/together)
 		took := make([][]time.Duration, together)
 		err := r.Rate(float64(each*together), func() error {
-			return rows.AtOnce(ctx, together, together, func(ctx context.Context, worker int) (err error) {
+			return rows.Concurrently(ctx, together, together, func(ctx context.Context, worker int) (err error) {
 				took[worker], err = f.do(ctx, fmt.Sprint(f.group, "-", worker), "run", each, argv...)
 				return err
 			})
@@ -81,12 +81,12 @@ func (f *fresh) running(n int, argv []string) rows.Probe {
 	}
 }
 
-// do runs the program, and returns how long each of n things took.
+// do runs the C program, and returns the duration of each of its n operations.
 func (f *fresh) do(ctx context.Context, group, what string, n int, argv ...string) ([]time.Duration, error) {
 	cmd := exec.CommandContext(ctx, f.program, append([]string{what, group, strconv.Itoa(n)}, argv...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it removes its groups
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // then it removes its cgroups
 	cmd.WaitDelay = 5 * time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals from a terminal miss it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals from a terminal don't reach it
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()

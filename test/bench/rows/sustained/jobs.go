@@ -12,22 +12,22 @@ import (
 	"github.com/rockpool/rockpool/test/bench/measure"
 )
 
-// A job is one program that is run again and again.
+// A job is one program that is run repeatedly.
 type job struct {
 	name, what string
 	argv       []string
-	source     string  // in C, which is compiled to "program"; "": there is nothing to compile
+	source     string  // in C, compiled to "program"; "": nothing to compile
 	goal       float64 // runs per second; 0: none
 	warm       bool    // the runner has python loaded
-	jobe       bool    // it is sent to the door for Jobe's clients
+	jobe       bool    // sent to the door for Jobe's clients
 }
 
-// jobs are the programs, from the cheapest on.
+// jobs are the programs, the cheapest first.
 var jobs = []job{
 	{name: "true", what: "`true`", argv: []string{"/usr/bin/true"}, goal: 250},
 	{name: "python", what: "`python3 -c 'print(1)'`", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 110},
 	{name: "python-warm", what: "`python3 -c 'print(1)'` from an interpreter that each runner has loaded", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 200, warm: true},
-	{name: "jobe", what: "`print(1)` in Python, as CodeRunner asks a Jobe server for it (`--doors jobe`),", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 100, jobe: true},
+	{name: "jobe", what: "`print(1)` in Python, as CodeRunner sends it to a Jobe server (`--doors jobe`)", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 100, jobe: true},
 	{name: "c", what: "a compiled C program that prints a line, uploaded with each run", argv: []string{"./program"}, source: cSource},
 }
 
@@ -35,10 +35,10 @@ const cSource = `#include <stdio.h>
 int main(void) { puts("1"); return 0; }
 `
 
-// files are what a job needs beside its command, by name.
+// files are the files that a job needs, by name.
 type files map[string][]byte
 
-// input is how `run` takes them.
+// input converts them to the input of `run`.
 func (f files) input() []client.FileInput {
 	all := []client.FileInput{}
 	for name, content := range f {
@@ -47,7 +47,8 @@ func (f files) input() []client.FileInput {
 	return all
 }
 
-// prepare compiles what the job needs. A machine without what it needs can't have the row.
+// prepare compiles the job's source. Without the job's program or a compiler the error is
+// measure.ErrNoFit.
 func (j job) prepare(ctx context.Context, b *bed.Bed) (files, error) {
 	if j.source == "" {
 		if _, err := os.Stat(j.argv[0]); err != nil {
@@ -63,7 +64,7 @@ func (j job) prepare(ctx context.Context, b *bed.Bed) (files, error) {
 	return files{"program": content}, err
 }
 
-// compile makes a program of C; measure.ErrNoFit where there is no compiler.
+// compile compiles a C program. Without a compiler the error is measure.ErrNoFit.
 func compile(ctx context.Context, b *bed.Bed, source string) (program string, err error) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {

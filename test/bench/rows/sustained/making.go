@@ -8,18 +8,18 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
-// making returns the rows of runners that are made and removed without being used.
+// making returns the rows of runners that are made and removed unused.
 func making() []rows.Row {
 	return []rows.Row{{
 		Name:  "make/sustained",
-		What:  "Runners made and removed per second: 8 clients claim and release without a pause, while the pool of 8 makes new ones.",
+		What:  "Runners made and removed per second: 8 clients claim and release without a pause, while a pool of 8 replaces the runners.",
 		Floor: "A small C program that makes the same kind of sandbox with system calls alone, starts `true` in it and removes it; two at a time.",
 		Unit:  measure.PerSecond, Per: "runner",
 		Goals: []measure.Goal{{Of: "p50", AtLeast: 250}},
 		Open:  openMaking,
 	}, {
 		Name:  "remove",
-		What:  "From `releaseRunner` to its answer, one after the other, while nothing else goes on; CPU until the last is gone.",
+		What:  "From `releaseRunner` to its answer, in sequence, without other work. CPU time is counted until the last runner is removed.",
 		Floor: "A small C program that kills the process of such a sandbox, waits for its end and removes its cgroups.",
 		Unit:  measure.Milliseconds, Per: "runner",
 		Open: openRemoving,
@@ -80,7 +80,7 @@ func openRemoving(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return p, rows.Warm(ctx, p.Probes()...)
 }
 
-// removals claims all runners of a pool that makes no new ones, then releases them.
+// removals claims all runners of a pool that doesn't replace them, then releases them.
 func removals(ctx context.Context, s *bed.Server, r *measure.Round, n int) error {
 	if err := s.Keep(ctx, n); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package sustained measures what goes on and on, each time in a fresh runner: no
-// pool's size can hide what it takes to make and remove one.
+// Package sustained measures steady load with a fresh runner each time. It lasts longer than the
+// pool's idle runners, so that it includes making and removing runners.
 package sustained
 
 import (
@@ -20,22 +20,22 @@ import (
 
 const (
 	clients = 8
-	pool    = 8 // idle runners that are kept
+	pool    = 8 // the pool's size
 )
 
-// load is what is measured: much longer than the pool's runners last.
+// load lasts much longer than the pool's first runners.
 func load(b *bed.Bed) rows.Load {
 	return rows.Load{Clients: clients, Skip: 2 * pool, AtLeast: b.Ops(5 * pool), Lasts: time.Duration(b.Ops(4000)) * time.Millisecond}
 }
 
-// Rows returns the rows of fresh runners, used, made and removed without a pause.
+// Rows returns the rows of fresh runners that are used, made and removed without a pause.
 func Rows() []rows.Row {
 	var all []rows.Row
 	for _, job := range jobs {
 		row := rows.Row{
 			Name: "run/sustained/" + job.name,
-			What: fmt.Sprintf("Runs of %s per second over HTTP, to the known end, each in a fresh runner, by %d clients, while the pool of %d makes new runners; "+
-				"what the pool held beforehand doesn't count.", job.what, clients, pool),
+			What: fmt.Sprintf("Runs per second of %s. Each run is an HTTP request in a fresh runner and ends when its outcome is known. %d clients run without a pause, while a pool of %d makes new runners. "+
+				"Runs that the pool's first runners served don't count.", job.what, clients, pool),
 			Floor: "A small C program that makes the same kind of sandbox with system calls alone, starts the program in it and removes it; two at a time.",
 			Unit:  measure.PerSecond, Per: "run", Peer: !job.warm && !job.jobe,
 			Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) { return openJob(ctx, b, job) },
@@ -87,7 +87,7 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 	return pairOf(ctx, b, j, files, s, run)
 }
 
-// pairOf returns what is measured with run, beside its floor.
+// pairOf returns the measurement of run, with its floor.
 func pairOf(ctx context.Context, b *bed.Bed, j job, files files, s *bed.Server, run func(ctx context.Context) error) (rows.Pair, error) {
 	p := rows.Pair{Rounds: 5, Row: func(ctx context.Context, r *measure.Round) error {
 		if err := load(b).Measure(ctx, r, run); err != nil {
@@ -107,7 +107,7 @@ func pairOf(ctx context.Context, b *bed.Bed, j job, files files, s *bed.Server, 
 	return p, rows.Warm(ctx, p.Probes()...)
 }
 
-// atJobe has the server run a job of Jobe's API.
+// atJobe runs a job at the server through Jobe's API.
 func atJobe(ctx context.Context, s *bed.Server, connections *http.Client) error {
 	const job = `{"run_spec": {"language_id": "python3", "sourcecode": "print(1)"}}`
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/jobe/index.php/restapi/runs", strings.NewReader(job))
@@ -126,7 +126,8 @@ func atJobe(ctx context.Context, s *bed.Server, connections *http.Client) error 
 	return err
 }
 
-// startsWarm returns an error where a command doesn't start from what the runner has loaded.
+// startsWarm returns an error if a command doesn't start from the interpreter that the runner has
+// loaded.
 func startsWarm(ctx context.Context, s *bed.Server, argv []string) error {
 	runner, err := s.Claim(ctx)
 	if err != nil {
@@ -151,7 +152,7 @@ func startsWarm(ctx context.Context, s *bed.Server, argv []string) error {
 	return errors.Join(err, s.Release(ctx, runner))
 }
 
-// atPeer returns the same job at the go-judge beside the server.
+// atPeer runs the same job at the go-judge.
 func atPeer(ctx context.Context, b *bed.Bed, j job, files files) (rows.Probe, error) {
 	stored := map[string]string{}
 	for name, content := range files {
@@ -164,7 +165,7 @@ func atPeer(ctx context.Context, b *bed.Bed, j job, files files) (rows.Probe, er
 	}
 	argv := j.argv
 	if strings.HasPrefix(argv[0], "./") {
-		argv = append([]string{strings.TrimPrefix(argv[0], "./")}, argv[1:]...) // it looks beside its files
+		argv = append([]string{strings.TrimPrefix(argv[0], "./")}, argv[1:]...) // go-judge searches the working directory
 	}
 	return func(ctx context.Context, r *measure.Round) error {
 		return load(b).Measure(ctx, r, func(ctx context.Context) error { return b.Peer.Run(ctx, argv, stored) })

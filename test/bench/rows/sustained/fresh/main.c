@@ -1,5 +1,6 @@
-// fresh makes a sandbox for each start of a program and removes it again, with system calls alone: namespaces
-// of all kinds, id maps, a tmpfs as root with a read-only /usr, /proc, /dev and two tmpfs, and cgroups.
+// fresh makes a sandbox for each start of a program and removes it again, with system calls alone.
+// The sandbox has namespaces of all kinds, id maps, a tmpfs as root with a read-only /usr, /proc,
+// /dev and two tmpfs, and cgroups.
 //
 //     fresh run GROUP N PROGRAM [ARGUMENT...]     print how many microseconds each of N starts took, to its removal
 //     fresh remove GROUP N                        print how many the removal alone took
@@ -25,9 +26,9 @@
 static const char *hierarchies[] = {"cpu/", "cpuacct/", "memory/", "devices/", "freezer/", "blkio/", "pids/", NULL};
 static const char *unified[] = {"", NULL};
 static const char **groups = hierarchies;
-static const char *group; // below which each sandbox has its own
+static const char *group; // above each sandbox's group
 
-static volatile sig_atomic_t stopped; // by SIGTERM: what has begun is removed first
+static volatile sig_atomic_t stopped; // by SIGTERM: a sandbox that exists is removed first
 
 static void stop(int signal)
 {
@@ -108,7 +109,8 @@ static long microseconds(void)
 	return now.tv_sec * 1000000L + now.tv_nsec / 1000;
 }
 
-// sandbox returns the first process, once it is in its groups and has its ids; program: what it executes, or -1.
+// sandbox returns the first process, once it is in its groups and has its ids. program is the file
+// that it executes, or -1.
 static pid_t sandbox(int program, char **argv)
 {
 	int go[2], ready[2];
@@ -122,7 +124,7 @@ static pid_t sandbox(int program, char **argv)
 		signal(SIGTERM, SIG_DFL);
 		must(read(go[0], &byte, 1) == 1, "wait for the groups");
 		must(!setresgid(0, 0, 0) && !setresuid(0, 0, 0), "become root inside");
-		must(!prctl(PR_SET_PDEATHSIG, SIGKILL), "die with the parent"); // after the ids, which would clear it
+		must(!prctl(PR_SET_PDEATHSIG, SIGKILL), "die with the parent"); // after setting the ids, which would clear it
 		isolate();
 		must(write(ready[1], "r", 1) == 1, "ready");
 		if (program < 0)
@@ -142,7 +144,7 @@ static pid_t sandbox(int program, char **argv)
 	must(put(path, "0 100000 65536"), "gid_map");
 	must(write(go[1], "g", 1) == 1, "go");
 	close(ready[1]);
-	must(read(ready[0], &byte, 1) == 1, "the sandbox"); // it said why
+	must(read(ready[0], &byte, 1) == 1, "the sandbox"); // the child printed the reason
 	close(go[0]), close(go[1]), close(ready[0]);
 	return pid;
 }
@@ -155,10 +157,10 @@ int main(int argc, char **argv)
 	if (!access("/sys/fs/cgroup/cgroup.controllers", F_OK))
 		groups = unified;
 	if (!removal)
-		must(argc > 4 && (program = open(argv[4], O_PATH)) >= 0, "program"); // stays open: an interpreter of a script has to read it
+		must(argc > 4 && (program = open(argv[4], O_PATH)) >= 0, "program"); // stays open: the interpreter of a script reads it
 	for (const char **h = groups; *h; h++)
 		mkdir(at(*h, ""), 0755);
-	signal(SIGPIPE, SIG_IGN); // who reads may be gone; the groups have to go too
+	signal(SIGPIPE, SIG_IGN); // the reader may have left; the groups must still be removed
 	signal(SIGTERM, stop);
 	for (int i = atoi(argv[3]); i > 0 && !stopped; i--) {
 		long began = microseconds();

@@ -9,26 +9,25 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A Question was sent to an address, and nobody waits for its answer. The test
-// shows that none comes by order: it sends another question, whose answer comes
-// after that of this one, waits for that, and looks at this one.
-type Question struct {
+// A Probe was sent to an address, and needs no answer. To show that there is none, a test sends
+// another probe, whose answer would come after this one's. It waits for that answer, and then
+// checks this one.
+type Probe struct {
 	fd  int
 	tcp bool
 }
 
-// Send begins a TCP connection, or sends a datagram.
-func (h *Host) Send(protocol, to string, port int) (q Question) {
+// Send starts a TCP connection, or sends a datagram.
+func (h *Host) Send(protocol, to string, port int) (q Probe) {
 	h.t.Helper()
 	h.Do(func() { q = Send(h.t, protocol, "", to, port) })
 	return q
 }
 
-// Send sends from where the test is, and from an address and port unless from is
-// "".
-func Send(t testing.TB, protocol, from, to string, port int) Question {
+// Send sends from the test's own namespace. Unless from is "", it is the local address and port.
+func Send(t testing.TB, protocol, from, to string, port int) Probe {
 	t.Helper()
-	q := Question{tcp: protocol == "tcp"}
+	q := Probe{tcp: protocol == "tcp"}
 	kind := unix.SOCK_DGRAM
 	if q.tcp {
 		kind = unix.SOCK_STREAM
@@ -45,21 +44,20 @@ func Send(t testing.TB, protocol, from, to string, port int) Question {
 	if from != "" {
 		check(t, unix.Bind(q.fd, sockaddr(netip.MustParseAddrPort(from))))
 	}
-	_ = unix.Connect(q.fd, sockaddr(target)) // what was refused isn't answered
+	_ = unix.Connect(q.fd, sockaddr(target)) // a refused connection counts as not answered
 	q.Again()
 	return q
 }
 
 // Again sends one more datagram from the same socket.
-func (q Question) Again() {
+func (q Probe) Again() {
 	if !q.tcp {
 		_, _ = unix.Write(q.fd, []byte("hello"))
 	}
 }
 
-// Answered reports whether there is a connection by now, or an answer, which it
-// takes.
-func (q Question) Answered() bool {
+// Answered reports whether there is a connection, or an answer, which it consumes.
+func (q Probe) Answered() bool {
 	if q.tcp {
 		_, err := unix.Getpeername(q.fd)
 		return err == nil
@@ -69,7 +67,7 @@ func (q Question) Answered() bool {
 }
 
 // Await waits until it is answered.
-func (q Question) Await(t testing.TB) {
+func (q Probe) Await(t testing.TB) {
 	t.Helper()
 	wait.For(t, "a question is answered", q.Answered)
 }
