@@ -4472,8 +4472,8 @@ var AllRole = []Role{
 // RunBatchResponse is returned by RunBatch on success.
 type RunBatchResponse struct {
 	// Runs a program with one call: claims a runner, writes files, starts the command and writes its standard
-	// input. It returns when the command is started. Follow the execution as any other. The runner is released
-	// when the execution ends.
+	// input. It returns when the execution is stored, with the state PENDING; the command starts in the
+	// background. Follow the execution as any other. The runner is released when the execution ends.
 	//
 	// With `cases` it starts a batch, as `startExecution` does. The runner is released when the batch ends.
 	// With an `idempotencyKey` the call is safe to repeat.

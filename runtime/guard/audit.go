@@ -135,8 +135,8 @@ func actor(p access.Principal) audit.Actor {
 }
 
 // AuditLog returns the entries of the caller's tenant, without those of a deleted tenant with the
-// same name. The new tenant's creation divides them, to the millisecond. A caller for all tenants gets the entries of all, or of the filter's tenant. See
-// [audit.Log.Entries].
+// same name. The time of the new tenant's creation divides them, in milliseconds. A caller for all
+// tenants gets the entries of all, or of the filter's tenant. See [audit.Log.Entries].
 func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
 	p, err := g.caller(ctx, "auditLog")
 	if err != nil {

@@ -114,9 +114,9 @@ func (o *owner) serve(now time.Time) time.Time {
 // keptFor bounds how long an idle runner is reserved while claims wait.
 const keptFor = time.Second
 
-// keptUntil returns until when the only idle runner of a shared environment with a pool size is
-// reserved for tenants without other waiting claims, so that a newly arriving tenant gets it
-// immediately. Tenants with several waiting claims get the next runner that becomes ready. If no runner
+// keptUntil returns until when the only idle runner is reserved for tenants without other waiting
+// claims: a newly arriving tenant gets it immediately. This holds for shared environments with a
+// pool size. Tenants with several waiting claims get the next runner that becomes ready. If no runner
 // is starting, nothing is reserved, because on a full machine each idle runner is needed.
 func (o *owner) keptUntil(e *entry) time.Time {
 	if !o.goal.env.Shared || o.goal.env.PoolSize == 0 || !o.making() {
