@@ -83,9 +83,9 @@ func TestBenchRefusesANomadThatDoesNotAnswer(t *testing.T) {
 	need.Sandboxes(t) // it refuses other users than root first
 	t.Setenv("NOMAD_ADDR", "http://127.0.0.1:1")
 	for want, args := range map[string][]string{
-		"$NOMAD_ADDR":         {"--cluster", "nomad"},
-		"for --cluster nomad": {"--image", "x"},
-		"see --list":          {"--cluster", "nomad", "--row", "keystroke"},
+		"$NOMAD_ADDR":          {"--cluster", "nomad"},
+		"need --cluster nomad": {"--image", "x"},
+		"see --list":           {"--cluster", "nomad", "--row", "keystroke"},
 	} {
 		var out, errs strings.Builder
 		if code := execute(args, cli.Streams{Out: &out, Err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
