@@ -34,6 +34,7 @@ type claimed struct {
 	waited bool
 }
 
+// answer sends the result. It never blocks, because a waiter is answered once.
 func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
 
 // enqueue adds a claim to the queue; settle then serves it or leaves it waiting.
@@ -154,6 +155,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		claim.ExpiresAt = now.Add(claim.InactivityTimeout)
 	}
 	next := e.Runner
+	// No other claim gets the runner while this one is being stored.
 	next.State = runtime.RunnerClaiming
 	o.advance(e, next)
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, next.ID, claim) }, func(err error) {
@@ -192,6 +194,7 @@ func (o *owner) expireWaiters(now time.Time) time.Time {
 // reasonDraining is why runners are unavailable while the cluster drains.
 const reasonDraining = "the machine is being drained: no runner starts until an operator runs `rockpool drain --off`"
 
+// draining reports whether the cluster drains. Without Options.Draining it never does.
 func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
 }

@@ -87,6 +87,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // call it again.
 func (o *owner) settle(now time.Time) time.Time {
 	o.goal.resolve(o.pool.options)
+	// Claims are served before Plan runs, so that Plan sees how many still wait.
 	var wake time.Time
 	if o.listing.listed() {
 		wake = o.serve(now)

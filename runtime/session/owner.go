@@ -110,6 +110,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 // lead returns how the execution ended; nil: ctx ended first.
 func (s *Session) lead(ctx context.Context, pool Pool) *result {
 	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), tries: tries{pauses: pauses()}}
+	// Deferred calls run in reverse order: over is closed first, so no worker blocks in report.
 	defer o.workers.Wait()
 	defer close(o.over)
 	o.recall(time.Now())
@@ -182,6 +183,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	var refused *agent.Error
 	isRefusal := errors.As(a.err, &refused)
 	facts := execution.Facts{Killed: o.killed.reason, Limits: o.limits()}
+	// The order of the cases matters: a reported exit counts even if the runner is gone.
 	switch {
 	case a.exited:
 		a.weigh(&facts)
@@ -250,10 +252,12 @@ func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
 	o.killed.reason = outcome
 	id := o.Execution().ID
 	o.workers.Go(func() {
+		// The write outlives ctx, so that a stopping server still stores the reason.
 		err := o.host.Store.NoteKilled(context.WithoutCancel(ctx), id, outcome)
 		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
 			return // another server leads
 		}
+		// A kill isn't given up because its reason can't be stored.
 		if err != nil {
 			o.host.Logger.Warn("the reason for killing an execution could not be stored", zap.String("execution", string(id)), zap.Error(err))
 		}
@@ -302,8 +306,10 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	size := log.Size()
 	x.LogBytes = &size
 	for pauses := pauses(); ; {
+		// The write outlives ctx: a write that has begun is completed even if the server is stopping.
 		kept, err := s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
 		if err == nil {
+			// The quota counts the log already. This adds the execution's row and its search terms.
 			s.host.Quota.Add(kept - log.Bytes())
 			break
 		}
@@ -316,6 +322,7 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 		}
 	}
 	s.host.Ended(s, x) // before callers see the end: their next execution then has the runner alone
+	// From here on callers see the end.
 	s.now.Store(&x)
 	if err := log.End(); err != nil {
 		s.host.Logger.Warn("an output log could not be closed", zap.String("execution", string(x.ID)), zap.Error(err))
@@ -335,6 +342,7 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	}
 }
 
+// release releases the runner. It logs an error unless ctx has ended.
 func (s *Session) release(ctx context.Context, pool Pool) {
 	if _, err := pool.Release(ctx, s.runner.ID); err != nil && ctx.Err() == nil {
 		s.host.Logger.Warn("runner could not be released; its inactivity timeout will end it", zap.String("runner", string(s.runner.ID)), zap.Error(err))

@@ -153,11 +153,14 @@ type tag struct {
 	items  int  // in a copy made by Order: items left
 }
 
+// number makes t the last of all tags with an equal start.
 func (c *clock) number(t *tag) {
 	c.came++
 	t.came = c.came
 }
 
+// endTurn advances the virtual time to the start of t's turn, and schedules its next turn. A larger
+// weight makes the next turn start earlier.
 func (c *clock) endTurn(t *tag) {
 	c.now = max(c.now, t.start)
 	t.start = c.now + turn/uint64(t.weight)
