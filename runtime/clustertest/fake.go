@@ -31,6 +31,7 @@ type Fake struct {
 	starts       int
 }
 
+// A fakeRunner is a runner of a Fake, with the agent that serves it.
 type fakeRunner struct {
 	runtime.Runner
 	evidence runtime.Evidence

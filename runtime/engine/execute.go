@@ -33,6 +33,7 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 		return whole(ctx)
 	}
 	request := in
+	// A retry may wait longer or shorter.
 	request.Key, request.WaitFor = "", nil
 	x.Key, x.Input = keyOf(in.Keys, "run/"+in.Key), digest(request)
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input

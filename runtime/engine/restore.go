@@ -81,6 +81,7 @@ func (e *Engine) restore(ctx context.Context) error {
 			busy[s.Runner()]++
 		}
 	}
+	// A batch uses its runner between its executions too.
 	for _, l := range leaders {
 		if id := l.Batch().RunnerID; byID[id].ID != "" {
 			busy[id]++
@@ -108,6 +109,7 @@ func (e *Engine) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	// Calls are allowed from here on. They don't wait for the cleanup below.
 	close(e.restored.done)
 	err = e.jobs.add(func(ctx context.Context) {
 		if err := e.logs.MoveOrphans(ctx); err != nil {

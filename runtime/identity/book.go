@@ -177,6 +177,7 @@ func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
 	}
 }
 
+// setQuotas passes a tenant's quotas on. The caller holds mu.
 func (b *Book) setQuotas(t runtime.Tenant) {
 	if b.quotas != nil {
 		b.quotas.SetTenant(t)

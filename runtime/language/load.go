@@ -152,6 +152,7 @@ func (e entry) change(r *Recipe) {
 	}
 }
 
+// override overwrites a field that the file names.
 func override[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
@@ -273,6 +274,7 @@ func wrongTemplate(template []string, allowed bool) string {
 	return ""
 }
 
+// plain reports whether a text is valid UTF-8 without ASCII control characters.
 func plain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

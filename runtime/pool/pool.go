@@ -181,7 +181,7 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	case <-p.ended:
 	case <-ctx.Done():
 		err := context.Cause(ctx)
-		// The owner must know this even though ctx has ended, or the runner would go to a lost caller.
+		// ctx has ended, but the owner must know, or it would claim a runner for nobody.
 		_ = p.send(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
 		return runtime.Runner{}, err
 	}

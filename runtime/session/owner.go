@@ -306,7 +306,7 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	size := log.Size()
 	x.LogBytes = &size
 	for pauses := pauses(); ; {
-		// The write outlives ctx: a write that has begun is completed even if the server is stopping.
+		// A write that has begun is completed even if the server is stopping.
 		kept, err := s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
 		if err == nil {
 			// The quota counts the log already. This adds the execution's row and its search terms.

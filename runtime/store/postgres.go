@@ -169,7 +169,7 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 		err := d.attempt(led, writes, results, &sent)
 		if isLost(err) && d.running.Err() == nil {
 			d.last.Store(&err)
-			// Closing the idle connection makes the next attempt connect again, perhaps to another host.
+			// Without its idle connection, the next attempt connects again, perhaps to another host.
 			if hasState(err, stateReadOnly) { // it became a read-only standby
 				d.writes.SetMaxIdleConns(0)
 				d.writes.SetMaxIdleConns(1)
@@ -181,7 +181,7 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 		d.last.Store(nil)
 		switch {
 		case err == nil, errors.Is(err, errCommitted): // in this case results are those of the earlier attempt
-			// A repeated attempt must use the same number, so the number advances only after the commit.
+			// Repeated attempts use the same number, so it advances only after the commit.
 			led.number++
 			return results, false
 		case d.running.Err() != nil:
@@ -217,8 +217,8 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 	if n, err := result.RowsAffected(); err != nil {
 		return broke(err)
 	} else if n == 0 {
-		// No row matched. The row tells whether another server leads, an earlier attempt was committed,
-		// or the database was reset.
+		// No row matched. The row shows whether another server leads, an earlier attempt was
+		// committed, or the database was reset.
 		var now leadership
 		if err := begun.QueryRowContext(d.running, "SELECT epoch, number FROM leader").Scan(&now.epoch, &now.number); err != nil {
 			return broke(err)
