@@ -138,6 +138,7 @@ func (b *Book) Load(ctx context.Context) error {
 		}
 		b.tokens[t.ID] = newLive(t)
 	}
+	// The remaining ones were revoked or deleted by another server.
 	for _, gone := range old {
 		gone.end(errRevoked)
 	}

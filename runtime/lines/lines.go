@@ -101,6 +101,7 @@ func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error)
 			delete(b.tenants, id)
 		}
 	}()
+	// The tenant's turn comes first, so that calls that wait for it take no shared slot.
 	return t.turn.Do(ctx, func() error { return b.turns.Do(ctx, work) })
 }
 
@@ -121,6 +122,7 @@ func (b *Book) entry(source Source) *entry {
 			n++
 		}
 	}
+	// A tenant with fewer than its share may replace the index of another one.
 	if n < maxTenantIndexes {
 		last = b.latest.Back()
 	}

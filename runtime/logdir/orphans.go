@@ -37,6 +37,7 @@ func (d *Dir) boundOrphans() error {
 	if o == nil {
 		return nil
 	}
+	// One shard per call, so that the work of each tick is bounded.
 	left, err := shards(o.path)
 	switch {
 	case err != nil:

@@ -294,6 +294,7 @@ func call[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, er
 		return none, context.Cause(ctx)
 	case <-p.ended:
 	}
+	// The reply may have come just before the end.
 	select {
 	case a := <-answers:
 		return a.value, a.err

@@ -71,7 +71,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 		}
 	}
 	b.mu.Lock()
-	// The runner of a cancelled ticket is released, unless it belongs to another request or a holder.
+	// A cancelled ticket releases its runner, unless that belongs to another request or a holder.
 	unwanted := err == nil && ours && t.ticket.State == Cancelled && !t.order.Held
 	t.left.Stop()
 	t.forgetAt = time.Now().Add(keep)

@@ -64,6 +64,7 @@ func (f *Fair[K, Q]) Flow(key K, weight int) *Flow[K, Q] {
 		f.waiting++
 	case !flow.tag.waits:
 		flow.tag.waits = true
+		// A flow that returns has neither lost its last turn nor saved up others.
 		flow.tag.start = max(flow.tag.start, f.clock.now)
 		f.clock.number(&flow.tag)
 		heap.Fix(&f.clock.tags, flow.tag.place)
