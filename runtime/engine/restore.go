@@ -99,6 +99,7 @@ func (e *Engine) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	// Now that their pools exist, the sessions and leaders run.
 	for _, s := range sessions {
 		if err := e.resume(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err

@@ -161,6 +161,7 @@ func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)
 		if err != nil {
 			return "", err
 		}
+		// The caller has given up, and no retry will want the runner.
 		if got.Store(&claimed.ID); unwanted(ctx) {
 			e.releaseLater(claimed.ID)
 			return "", pool.ErrUnwanted

@@ -76,6 +76,7 @@ func (e *Engine) poolStats() []PoolStats {
 	return all
 }
 
+// read returns the present counts.
 func (c *claimCounts) read() ClaimStats { return ClaimStats{loadAll(c.results), c.took.Read()} }
 
 // loadAll returns the present values of counters.

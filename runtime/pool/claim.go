@@ -95,6 +95,8 @@ func (o *owner) serve(now time.Time) time.Time {
 			return time.Time{}
 		}
 		w := o.waiting.next()
+		// The only idle runner is reserved for a while: see keptUntil. The newest claim gets it
+		// if its tenant has no other one waiting.
 		if only && !w.alone() {
 			if o.newest != nil && o.newest.alone() {
 				w = o.newest

@@ -67,6 +67,7 @@ func (p *Pool) Run(ctx context.Context) error {
 			f(o)
 		case <-p.hints:
 			o.list()
+		// The timer also fires when only settle is due.
 		case now := <-timer.C:
 			if !now.Before(o.listing.next) {
 				o.list()

@@ -95,6 +95,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		return
 	}
 	exit, before := end.exit, s.begin.Before.CPU
+	// What the agent reported is charged. Without a report, the host's count is.
 	if end.exited {
 		s.host.charges.leave(s.runner.ID, new(exit.User+exit.System), before, 0)
 	} else {

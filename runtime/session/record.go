@@ -207,6 +207,7 @@ func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 	}
 }
 
+// warn logs a fault with the execution's id.
 func (r *record) warn(what string, err error) {
 	r.session.host.Logger.Warn(what, zap.String("execution", string(r.session.Execution().ID)), zap.Error(err))
 }

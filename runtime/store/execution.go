@@ -21,6 +21,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	if err != nil {
 		return x, false, err
 	}
+	// Outside the write, which runs in the only writer.
 	t := termsOf(x)
 	var stored runtime.Execution
 	var added bool

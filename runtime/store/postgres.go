@@ -270,6 +270,7 @@ func (d *postgresDB) check(write func() error) error {
 	return fmt.Errorf("the database is not writable: see PostgreSQL's log: %w", err)
 }
 
+// giveUp ends the transactions that wait for PostgreSQL. Their writes return errClosed.
 func (d *postgresDB) giveUp() { d.stop() }
 
 func (d *postgresDB) close() error {

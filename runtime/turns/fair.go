@@ -160,8 +160,8 @@ func (c *clock) number(t *tag) {
 	t.came = c.came
 }
 
-// endTurn advances the virtual time to the start of t's turn, and schedules its next turn. A larger
-// weight makes the next turn start earlier.
+// endTurn advances the virtual time to the start of t's turn, and schedules its next turn. With a
+// larger weight, the next turn starts earlier.
 func (c *clock) endTurn(t *tag) {
 	c.now = max(c.now, t.start)
 	t.start = c.now + turn/uint64(t.weight)
