@@ -279,6 +279,7 @@ func (l *Log) store(ctx context.Context) error {
 	for {
 		closing := ctx.Err() != nil
 		if closing {
+			// No entry is added after this, so the loop ends.
 			l.close()
 		}
 		n, err := l.storeSome(attempts)
@@ -309,6 +310,7 @@ func (l *Log) close() {
 // storeSome stores the first entries of the queue in one attempt.
 func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	l.mu.Lock()
+	// Only this goroutine removes entries, so the slice stays valid without the lock.
 	some := l.queue[:min(len(l.queue), store.MostAuditRows)]
 	l.mu.Unlock()
 	if len(some) == 0 {

@@ -281,6 +281,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	} else {
 		x, err = e.start(ctx, in, x)
 	}
+	// The execution may be one that an earlier server began, and may have ended.
 	if err == nil && in.Stdin && x.State != runtime.ExecutionFinished {
 		err = e.feedLater(x.ID, step.Stdin, 0)
 	}
@@ -380,6 +381,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 			l.Cancel()
 		}
 		e.batches.adopt(l)
+		// A batch counts as one execution.
 		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)
 	}

@@ -47,6 +47,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 		}
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
+	// Neither the caller's token nor the tenant may end before the new token is stored.
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	if err := b.known(by); err != nil {
@@ -210,6 +211,7 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, 
 		done.Token = &token.Token
 		if now, ended := revoked[id]; ended {
 			done.Token, done.Revoked = &now, true
+			// The token itself doesn't count as made with it.
 			done.Made--
 		}
 	}

@@ -185,6 +185,7 @@ func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail pla
 	if q.Last {
 		end := tail
 		if source.Ended && all {
+			// Bytes that were lost at the end count as a line.
 			end.lose(source.Bytes-tail.offset, source.After, nil)
 		}
 		q.From, q.Skip = 1, max(0, end.begun[q.Stream]-int64(q.First))

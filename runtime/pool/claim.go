@@ -175,6 +175,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 			w.answer(runtime.Runner{}, gone(e.ID))
 			return
 		}
+		// Neither the caller nor a retry will use the runner.
 		if w.unwanted {
 			o.stop(e, runtime.GoneReleased, "the caller disconnected before the claim was answered")
 			return

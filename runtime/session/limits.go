@@ -37,7 +37,7 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	if o.killed.noted && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
 		o.burn(ctx)
 	}
-	// No more output is expected. The next attempt fails, and attempted then uses the reason in went.
+	// No more output is expected. The next attempt fails, and attempted uses the reason in went.
 	if stream, _ := o.stream.Get(); stream != nil && o.went.reason != "" && now.Sub(o.went.at) > goneGrace {
 		_ = stream.Close()
 	}

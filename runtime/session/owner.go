@@ -95,7 +95,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		return
 	}
 	exit, before := end.exit, s.begin.Before.CPU
-	// What the agent reported is charged. Without a report, the host's count is.
+	// Charge the agent's report or, without one, the host's count.
 	if end.exited {
 		s.host.charges.leave(s.runner.ID, new(exit.User+exit.System), before, 0)
 	} else {
@@ -147,6 +147,7 @@ func (o *owner) recall(now time.Time) {
 		o.gone(o.left.gone, now)
 	}
 	if o.left.killed != "" {
+		// The agent gets the whole time again, because perhaps no server has asked it yet.
 		o.killed = kill{reason: o.left.killed, by: now.Add(AgentLate), noted: true}
 		close(o.noted)
 	}
@@ -191,6 +192,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	case o.went.reason != "" && a.err != nil:
 		facts.Gone, facts.Burnt = o.went.reason, o.killed.burnt
 	case isRefusal && a.attach && o.neverBegun(refused):
+		// The recorded execution never reached the agent, so it can be started now.
 		o.tries.known = false
 		o.try(ctx, now)
 		return
@@ -202,6 +204,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	case isRefusal:
 		facts.Refused = refused.Error()
 	default:
+		// The stream broke or could not be opened. The next attempt continues after a pause.
 		o.stream.Set(nil)
 		o.tries.pause(o.record.received.Load())
 		return
@@ -247,6 +250,7 @@ func (o *owner) catchUp(ctx context.Context) {
 
 // kill stores in a worker why the execution is killed, and then asks the agent to kill it.
 func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
+	// The first reason counts.
 	if o.killed.reason != "" {
 		return
 	}
@@ -328,6 +332,7 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	if err := log.End(); err != nil {
 		s.host.Logger.Warn("an output log could not be closed", zap.String("execution", string(x.ID)), zap.Error(err))
 	}
+	// Callers may still wait for a start that never came.
 	closeOnce(s.started)
 	close(s.done)
 	if stream, _ := s.stream.Get(); stream != nil {

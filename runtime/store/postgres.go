@@ -86,6 +86,7 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	config.DialFunc = (&net.Dialer{Control: limitUnacknowledged}).DialContext
 	d := &postgresDB{reads: stdlib.OpenDB(*config), writes: stdlib.OpenDB(*config)}
 	d.running, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	// Only the writer uses it, for one transaction at a time.
 	d.writes.SetMaxOpenConns(1)
 	d.reads.SetMaxOpenConns(postgresReads)
 	d.reads.SetMaxIdleConns(postgresReads)
@@ -169,8 +170,8 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 		err := d.attempt(led, writes, results, &sent)
 		if isLost(err) && d.running.Err() == nil {
 			d.last.Store(&err)
-			// Without its idle connection, the next attempt connects again, perhaps to another host.
 			if hasState(err, stateReadOnly) { // it became a read-only standby
+				// This closes the idle connection, so that the next attempt connects again.
 				d.writes.SetMaxIdleConns(0)
 				d.writes.SetMaxIdleConns(1)
 			}
@@ -237,6 +238,7 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 			return results[i]
 		}
 	}
+	// From here on, a lost connection leaves the result unknown.
 	*sent = true
 	if err := begun.Commit(); err != nil && !isRefusal(err) { // the commit also fails if the connection broke before
 		return broke(err)

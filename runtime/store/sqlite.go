@@ -74,6 +74,7 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 	if err != nil {
 		return false, err
 	}
+	// The version before the migration shows whether the database is new.
 	version, err := provider.GetDBVersion(ctx)
 	if err == nil {
 		_, err = provider.Up(ctx)

@@ -143,6 +143,7 @@ func (b *Book) check(t *entry) {
 	defer b.mu.Unlock()
 	left := b.options.Grace - time.Since(t.lastPoll)
 	switch {
+	// A watched ticket counts as polled.
 	case t.watchers > 0:
 		t.left.Reset(b.options.Grace)
 	case left > 0:
