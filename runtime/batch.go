@@ -80,14 +80,12 @@ const (
 	BatchFailed      BatchOutcome = "FAILED"       // a case could not be started
 )
 
-// A BatchPlace names an execution's batch and its case there.
 // A BatchPlace is where an execution stands in its batch.
 type BatchPlace struct {
 	ID   BatchID `json:"id"`
 	Case int     `json:"case"` // BuildCase: the build
 }
 
-// A CaseState says where a case is in its life.
 // A CaseState is the state of a case.
 type CaseState string
 

@@ -24,6 +24,7 @@ func (n Network) Used() bool { return n.Access || len(n.ExposedPorts) > 0 }
 // Narrow reports whether Access is restricted to named targets.
 func (n Network) Narrow() bool { return len(n.Allow) > 0 || len(n.AllowNames) > 0 }
 
+// equal reports whether both are the same, with their lists in the same order.
 func (n Network) equal(o Network) bool {
 	return n.Access == o.Access && slices.Equal(n.ExposedPorts, o.ExposedPorts) && slices.Equal(n.Allow, o.Allow) &&
 		slices.Equal(n.AllowNames, o.AllowNames) && n.BandwidthMbit == o.BandwidthMbit

@@ -36,6 +36,7 @@ func (e Environment) CommandVariables(privileged, terminal bool, own []Variable)
 			if i == 0 {
 				defaults = append(defaults, v.Name)
 			} else {
+				// A variable that a later list sets is no longer a default.
 				defaults = slices.DeleteFunc(defaults, func(name string) bool { return name == v.Name })
 			}
 			if i, ok := at[v.Name]; ok {

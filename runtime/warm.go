@@ -61,6 +61,7 @@ func (w *Warm) validate(isolation Isolation, runtime string) error {
 	return nil
 }
 
+// equal reports whether both are the same; nil equals only nil.
 func (w *Warm) equal(other *Warm) bool {
 	if w == nil || other == nil {
 		return w == other

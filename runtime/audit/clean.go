@@ -109,6 +109,7 @@ func secret(s string) bool {
 	return false
 }
 
+// sortDetails sorts by name. Details with the same name keep their order.
 func sortDetails(all []Detail) {
 	slices.SortStableFunc(all, func(a, b Detail) int { return cmp.Compare(a.name, b.name) })
 }

@@ -29,6 +29,7 @@ func (c *clock) id(at time.Time) string {
 	c.last = tick
 	id := uuid.Must(uuid.NewV7()) // supplies the random part and the version
 	millis := tick / ticks
+	// 48 bits of milliseconds, then 12 bits of ticks (RFC 9562, section 5.7).
 	for i := range 6 {
 		id[i] = byte(millis >> (40 - 8*i))
 	}

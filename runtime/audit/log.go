@@ -182,9 +182,11 @@ func (l *Log) Problem() error {
 // store them fails, and ctx's cause if ctx ends first.
 func (l *Log) Flush(ctx context.Context) error {
 	l.mu.Lock()
+	// Entries are stored in order. Once this many are stored, all earlier ones are.
 	target, failures := l.stored+uint64(len(l.queue)), l.failures
 	for {
 		stored, problem, changed, ended := l.stored >= target, l.problems[storing], l.changed, l.ended
+		// An attempt that failed before the call says nothing about these entries.
 		if l.failures == failures {
 			problem = nil
 		}
@@ -269,6 +271,7 @@ func (l *Log) Run(ctx context.Context) error {
 
 // store stores the queue until ctx ends, and then the rest, unless the store fails then. It ends the log.
 func (l *Log) store(ctx context.Context) error {
+	// When ctx ends, attempts continue for lastWithin.
 	attempts, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, func() { end(errLate) }) })()
@@ -276,6 +279,7 @@ func (l *Log) store(ctx context.Context) error {
 	for {
 		closing := ctx.Err() != nil
 		if closing {
+			// No entry is added after this, so the loop ends.
 			l.close()
 		}
 		n, err := l.storeSome(attempts)
@@ -306,6 +310,7 @@ func (l *Log) close() {
 // storeSome stores the first entries of the queue in one attempt.
 func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	l.mu.Lock()
+	// Only this goroutine removes entries, so the slice stays valid without the lock.
 	some := l.queue[:min(len(l.queue), store.MostAuditRows)]
 	l.mu.Unlock()
 	if len(some) == 0 {

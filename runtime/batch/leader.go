@@ -180,6 +180,7 @@ func (l *Leader) judge(position int, x runtime.Execution) (outcome runtime.Batch
 	b := l.Batch()
 	number := b.First() + position
 	switch {
+	// A cancel that didn't reach the last case in time changes nothing.
 	case l.isCancelled() && (number+1 < b.CaseCount || x.End.Outcome == runtime.OutcomeCancelled):
 		return l.cancelledOutcome()
 	case x.End.Outcome == runtime.OutcomeRunnerGone && !b.FreshRunners():
@@ -215,6 +216,7 @@ func (l *Leader) isCancelled() bool {
 	}
 }
 
+// cancelledOutcome returns how a cancelled batch ends.
 func (l *Leader) cancelledOutcome() (outcome runtime.BatchOutcome, message string) {
 	return runtime.BatchCancelled, "it was cancelled"
 }

@@ -60,6 +60,7 @@ func Open(source Source, after string) (*Reader, error) {
 	return r, nil
 }
 
+// badCursor returns INVALID_INPUT for the field after.
 func badCursor() error {
 	return runtime.Invalid("after", "must be the cursor of an event of this batch")
 }
@@ -141,4 +142,5 @@ func (r *Reader) next(ctx context.Context, id runtime.ExecutionID) (Event, error
 	return Event{Cursor: at, Case: state.Batch.First() + r.position, Execution: id, Event: event}, nil
 }
 
+// cursor returns the text of a cursor. An inner "" means the beginning of the execution there.
 func cursor(position int, inner string) string { return strconv.Itoa(position) + "." + inner }

@@ -48,6 +48,7 @@ func (b Bounds) Or(other Bounds) Bounds {
 	}
 }
 
+// or returns first or, if that is nil, second.
 func or[T any](first, second *T) *T {
 	if first != nil {
 		return first

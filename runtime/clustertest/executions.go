@@ -51,6 +51,7 @@ func (dial Dial) open(t *testing.T, start agent.Start) (*agent.Session, error) {
 	return agent.StartExecution(t.Context(), conn, start)
 }
 
+// start is like open, but fails the test if the command is refused. The cleanup closes the session.
 func (dial Dial) start(t *testing.T, start agent.Start) *agent.Session {
 	t.Helper()
 	session, err := dial.open(t, start)

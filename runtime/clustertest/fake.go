@@ -31,6 +31,7 @@ type Fake struct {
 	starts       int
 }
 
+// A fakeRunner is a runner of a Fake, with the agent that serves it.
 type fakeRunner struct {
 	runtime.Runner
 	evidence runtime.Evidence
@@ -152,6 +153,7 @@ func (r *fakeRunner) serve(ctx context.Context) {
 	}
 }
 
+// started makes a runner IDLE, unless OnStart's function fails its start.
 func (f *Fake) started(r *fakeRunner) {
 	f.mu.Lock()
 	do := f.onStart
@@ -174,6 +176,7 @@ func (f *Fake) Kill(id runtime.RunnerID, reason runtime.GoneReason) {
 	f.end(id, reason, "killed by a test")
 }
 
+// end makes a runner GONE. It stays listed until Remove.
 func (f *Fake) end(id runtime.RunnerID, reason runtime.GoneReason, message string) {
 	f.mu.Lock()
 	r := f.runners[id]
@@ -299,6 +302,7 @@ func (f *Fake) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) erro
 	return context.Cause(ctx)
 }
 
+// hint calls the watchers without the lock, so that they may call the cluster.
 func (f *Fake) hint(id runtime.EnvironmentID) {
 	f.mu.Lock()
 	var hints []func(runtime.EnvironmentID)
@@ -380,6 +384,7 @@ func (f *Fake) Close() error {
 	return err
 }
 
+// gone returns RUNNER_GONE for a runner.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
 }

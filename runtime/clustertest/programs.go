@@ -61,6 +61,7 @@ func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	return p, nil
 }
 
+// commands are the known commands. Each returns its exit code.
 var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 	"true":  func([]string, io.Reader, *program) int { return 0 },
 	"false": func([]string, io.Reader, *program) int { return 1 },
@@ -167,6 +168,7 @@ type program struct {
 	done           chan struct{}
 }
 
+// finish sets the command's status; only the first call counts.
 func (p *program) finish(status serve.Status) {
 	p.finished.Do(func() {
 		p.status = status

@@ -48,6 +48,7 @@ func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) 
 	}
 }
 
+// A suite is the cluster under test.
 type suite struct {
 	runtime.Cluster
 	prototype runtime.Environment
@@ -80,6 +81,7 @@ func (s suite) idle(t *testing.T, env runtime.Environment) runtime.RunnerID {
 	return id
 }
 
+// find returns a runner as the cluster lists it, and whether it is listed.
 func (s suite) find(t *testing.T, env runtime.EnvironmentID, id runtime.RunnerID) (runtime.Runner, bool) {
 	t.Helper()
 	all, err := s.Runners(t.Context(), env)

@@ -79,6 +79,7 @@ func (e *Engine) pin(ctx context.Context, in *PutEnvironmentInput) error {
 	}
 	var err error
 	in.pin, err = images.PinImage(ctx, *in.Image)
+	// A change that names the same image again must not remove its pin.
 	if err == nil && in.pin.Unpinned != "" && stored.Pin.Digest != "" && stored.Image == *in.Image {
 		return runtime.Invalid("image", "is pinned, but its digest can no longer be resolved (%s); leave the field out to keep the pinned content", in.pin.Unpinned)
 	}

@@ -119,6 +119,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 			return e.repeatedBatch(ctx, stored, b, err)
 		}
 	}
+	// From here on, each failure undoes the steps before it.
 	env, unused, err := e.useForBatch(ctx, b)
 	if err != nil {
 		return runtime.Execution{}, err
@@ -137,6 +138,8 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		done()
 		return runtime.Execution{}, err
 	}
+	// The leader is registered before the batch is stored, so that a retry that finds the batch
+	// also finds its leader.
 	l := e.batches.host.New(b, caller)
 	if err := e.batches.add(l); err != nil {
 		done()
@@ -211,6 +214,7 @@ func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
 	return runtime.Errorf(runtime.CodeBatchNotFound, "the batch with this idempotencyKey has been removed by retention; use a new key to run it again")
 }
 
+// orConflict returns err or, if that is nil, CONFLICT for an idempotency key.
 func orConflict(err error) error {
 	if err != nil {
 		return err
@@ -277,6 +281,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	} else {
 		x, err = e.start(ctx, in, x)
 	}
+	// The execution may be one that an earlier server began, and may have ended.
 	if err == nil && in.Stdin && x.State != runtime.ExecutionFinished {
 		err = e.feedLater(x.ID, step.Stdin, 0)
 	}
@@ -298,6 +303,7 @@ func (e *Engine) readStep(ctx context.Context, id runtime.BatchID, number int) (
 
 // startFresh claims a runner for a case and starts it there. Closing cancelled interrupts the wait.
 func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, in StartInput, x runtime.Execution, cancelled <-chan struct{}) (runtime.Execution, error) {
+	// An earlier server may have started this case.
 	if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 		return stored, err
 	}
@@ -348,6 +354,7 @@ func (e *Engine) awaitCase(ctx context.Context, id runtime.ExecutionID, cancelle
 		s.Kill(ctx, runtime.OutcomeCancelled)
 	case <-ctx.Done():
 	}
+	// Kill waits only until the reason is stored. The end comes later.
 	select {
 	case <-s.Done():
 		return s.Execution(), nil
@@ -374,6 +381,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 			l.Cancel()
 		}
 		e.batches.adopt(l)
+		// A batch counts as one execution.
 		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)
 	}
@@ -451,6 +459,7 @@ func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.B
 	if l == nil {
 		return e.store.Batch(ctx, id)
 	}
+	// This is stored first, so that the next server cancels the batch too.
 	if err := e.store.CancelBatch(ctx, id); err != nil {
 		return runtime.Batch{}, err
 	}

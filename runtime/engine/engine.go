@@ -199,6 +199,7 @@ func (e *Engine) Go(ctx context.Context, f func(context.Context)) error {
 	})
 }
 
+// errStopping returns the error of a job that Run no longer accepts.
 func errStopping() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 }

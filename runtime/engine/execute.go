@@ -33,6 +33,7 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 		return whole(ctx)
 	}
 	request := in
+	// A retry may wait longer or shorter.
 	request.Key, request.WaitFor = "", nil
 	x.Key, x.Input = keyOf(in.Keys, "run/"+in.Key), digest(request)
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
@@ -64,6 +65,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	whole := func(ctx context.Context) (runtime.Execution, error) {
 		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
 	}
+	// Each case claims its own runner, so the batch claims none.
 	if of.FreshRunners {
 		shared.Files, shared.WaitFor = in.Files, in.WaitFor
 		whole = func(ctx context.Context) (runtime.Execution, error) {
@@ -180,6 +182,8 @@ func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64) er
 	return e.jobs.add(func(ctx context.Context) {
 		feed := StdinInput{ExecutionID: id, Data: data, Offset: &offset, Close: true}
 		for {
+			// LIMIT_EXCEEDED means that the program doesn't read yet. The offset makes a retry
+			// safe.
 			_, err := e.WriteStdin(ctx, feed)
 			if runtime.CodeOf(err) != runtime.CodeLimitExceeded {
 				return // everything is written, or the command has ended

@@ -44,6 +44,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 			return e.repeated(stored, x, err)
 		}
+		// A run (Release) shares its key with the claim of its runner.
 		if spent, found, err := e.store.SpentKey(ctx, x.Key, time.Now()); err != nil || found && !x.Release {
 			return runtime.Execution{}, collected(spent, x, err)
 		}
@@ -89,6 +90,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	default:
 		begin.Dir = env.Pin.WorkingDirectory
 	}
+	// The counts before the start show later what has increased since.
 	before, err := e.cluster.Evidence(ctx, x.RunnerID)
 	begin.Before, begin.Counted = before, err == nil
 	stored, added, err := e.store.AddExecution(ctx, x, begin.Encode())
@@ -277,6 +279,7 @@ func (in StartInput) limits() (l runtime.Limits, err error) {
 	return l, nil
 }
 
+// validateTerminal checks the size of a terminal. In errors, prefix precedes the field's name.
 func validateTerminal(prefix string, size runtime.TerminalSize) error {
 	if err := runtime.Between(prefix+"columns", int64(size.Columns), 1, runtime.MaxTerminalSize, "columns"); err != nil {
 		return err
@@ -317,6 +320,7 @@ func command(argv []string, script *string) ([]string, error) {
 	return argv, nil
 }
 
+// argument checks one argument of a command. Errors name field.
 func argument(field, arg string) error {
 	if len(arg) > maxArgBytes || strings.ContainsRune(arg, 0) {
 		return runtime.Invalid(field, "must be at most %d bytes without NUL", maxArgBytes)

@@ -46,6 +46,7 @@ const (
 	HealthDown     HealthStatus = "DOWN"
 )
 
+// worseThan reports whether s is worse than other. The empty state is better than all others.
 func (s HealthStatus) worseThan(other HealthStatus) bool {
 	order := []HealthStatus{HealthOK, HealthDegraded, HealthDown}
 	return slices.Index(order, s) > slices.Index(order, other)
@@ -102,6 +103,7 @@ func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *
 		found, attacks = nil, b.attacks
 	}
 	all := maps.Clone(b.parts)
+	// A component that keeps its state keeps its Since.
 	for _, c := range found {
 		if c.Since = now; all[c.Name].Status == c.Status {
 			c.Since = all[c.Name].Since

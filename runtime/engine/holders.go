@@ -107,6 +107,7 @@ func (e *Engine) leadHolding(ctx context.Context, call *holding, key string, id 
 			return
 		}
 	}
+	// The holder has no runner, or its runner has just ended.
 	p, err := e.pool(id)
 	if err != nil {
 		call.err = err

@@ -55,6 +55,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
 		free:  later,
 	}
+	// The claim is counted as waiting only once it really waits: for the quota, or in the pool.
 	begins := claim.Waits
 	claim.Waits = func() error {
 		if err := h.wait(w); err != nil || begins == nil {
@@ -72,6 +73,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 		return runtime.Runner{}, err
 	}
 	if !later {
+		// The wait for the quota is part of WaitFor.
 		claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
 	}
 	h.ledger.Pend(tenant, 1)

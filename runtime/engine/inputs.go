@@ -160,6 +160,7 @@ func (f RunnerFilter) Validate() error {
 	return validateFilter(f.Labels, f.From, f.To)
 }
 
+// validateFilter checks the conditions that the filters of runners and executions share.
 func validateFilter(labels []runtime.LabelFilter, from, to time.Time) error {
 	if !to.IsZero() && !from.IsZero() && !to.After(from) {
 		return runtime.Invalid("to", "must be after from, %s", from.UTC().Format(time.RFC3339Nano))
@@ -231,6 +232,7 @@ func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared,
 		return shared, nil, err
 	}
 	shared = batch.Shared{Command: x.Command, Shell: x.Shell, Line: x.Line, Labels: in.Labels, Variables: in.Variables, WorkingDirectory: in.WorkingDirectory, Privileged: in.Privileged}
+	// A shell uses the first argument after the script as $0. Those of the case begin at $1.
 	if in.Shell != nil {
 		shared.Command = append(shared.Command, shellArgumentOne)
 	}
@@ -253,6 +255,7 @@ func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared,
 	return shared, steps, nil
 }
 
+// errOwnStdin returns INVALID_INPUT for a stdin of the whole batch.
 func errOwnStdin() error {
 	return runtime.Invalid("stdin", "must be given for each case: use cases.0.stdin and so on instead")
 }
@@ -303,6 +306,7 @@ func within(prefix string, err error) error {
 	return runtime.Invalid(prefix+typed.Field, "%s", typed.Message)
 }
 
+// boundsOf returns a command's limits. A case has them unless it sets its own.
 func boundsOf(in StartInput) batch.Bounds {
 	return batch.Bounds{
 		TimeLimit: in.TimeLimit, OutputLimit: in.OutputLimit, CPUSeconds: in.CPUSeconds,

@@ -38,6 +38,7 @@ type Line struct {
 	Cause runtime.LossCause // of lost bytes: why the first of them were lost
 }
 
+// maxContaining bounds a searched text.
 const maxContaining = 1000 // bytes
 
 // parse validates q and fills in its defaults.

@@ -81,6 +81,7 @@ func (e *Engine) restore(ctx context.Context) error {
 			busy[s.Runner()]++
 		}
 	}
+	// A batch uses its runner between its executions too.
 	for _, l := range leaders {
 		if id := l.Batch().RunnerID; byID[id].ID != "" {
 			busy[id]++
@@ -98,6 +99,7 @@ func (e *Engine) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	// Now that their pools exist, the sessions and leaders run.
 	for _, s := range sessions {
 		if err := e.resume(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
@@ -108,6 +110,7 @@ func (e *Engine) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	// Calls are allowed from here on. They don't wait for the cleanup below.
 	close(e.restored.done)
 	err = e.jobs.add(func(ctx context.Context) {
 		if err := e.logs.MoveOrphans(ctx); err != nil {

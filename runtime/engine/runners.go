@@ -50,6 +50,7 @@ func (all *runners) change(r runtime.Runner) {
 	}
 }
 
+// get returns a runner that isn't gone, and whether there is one.
 func (all *runners) get(id runtime.RunnerID) (runtime.Runner, bool) {
 	value, ok := all.byID.Load(id)
 	if !ok {
@@ -111,6 +112,7 @@ func (in ClaimInput) alone() (pool.Claim, error) {
 	return claim, err
 }
 
+// validateHolder checks the holder, which isn't nil.
 func (in ClaimInput) validateHolder() error {
 	if in.Key != "" {
 		return runtime.Invalid("holder", "can't be combined with idempotencyKey: a claim with a holder is safe to repeat without one")
@@ -159,6 +161,7 @@ func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)
 		if err != nil {
 			return "", err
 		}
+		// The caller has given up, and no retry will want the runner.
 		if got.Store(&claimed.ID); unwanted(ctx) {
 			e.releaseLater(claimed.ID)
 			return "", pool.ErrUnwanted
@@ -192,6 +195,7 @@ func keyOf(scope, key string) string {
 // keysOf returns the prefix of all stored keys of a scope.
 func keysOf(scope string) string { return "tenant/" + scope + "/" }
 
+// keyConflict returns CONFLICT for an idempotency key that was used with another input.
 func keyConflict() error {
 	return runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with a different input: use a new key")
 }
@@ -328,6 +332,7 @@ func (in ClaimInput) claim() (pool.Claim, error) {
 	if err := validateKey(in.Key); err != nil {
 		return claim, err
 	}
+	// A retry may wait longer or shorter, so WaitFor isn't part of the input.
 	claim.Claim.Input = digest(struct {
 		Environment runtime.EnvironmentID
 		Inactivity  time.Duration
@@ -336,6 +341,7 @@ func (in ClaimInput) claim() (pool.Claim, error) {
 	return claim, nil
 }
 
+// validateKey checks an idempotency key; "" means none.
 func validateKey(key string) error {
 	if len(key) > maxKeyBytes || strings.ContainsRune(key, 0) {
 		return runtime.Invalid("idempotencyKey", "must be at most %d bytes without NUL", maxKeyBytes)

@@ -76,8 +76,10 @@ func (e *Engine) poolStats() []PoolStats {
 	return all
 }
 
+// read returns the present counts.
 func (c *claimCounts) read() ClaimStats { return ClaimStats{loadAll(c.results), c.took.Read()} }
 
+// loadAll returns the present values of counters.
 func loadAll[K comparable](counters map[K]*atomic.Int64) map[K]int64 {
 	all := make(map[K]int64, len(counters))
 	for key, n := range counters {
@@ -141,6 +143,7 @@ func newClaimCounts() *claimCounts {
 	return &claimCounts{results, timing.New(100*us, 250*us, 500*us, ms, 2500*us, 5*ms, 10*ms, 50*ms, 100*ms, 500*ms, 1000*ms, 5000*ms, 30000*ms, 120000*ms)}
 }
 
+// counters returns a zero counter for each key.
 func counters[K comparable](keys ...K) map[K]*atomic.Int64 {
 	all := map[K]*atomic.Int64{}
 	for _, key := range keys {

@@ -20,6 +20,7 @@ type Cursor struct {
 // tagSize is how many bytes of a cursor identify its execution.
 const tagSize = 4
 
+// tag returns the bytes that identify an execution in its cursors.
 func tag(id runtime.ExecutionID) []byte {
 	sum := sha256.Sum256([]byte(id))
 	return sum[:tagSize]
@@ -64,6 +65,7 @@ func Parse(id runtime.ExecutionID, text string) (Cursor, error) {
 	return Cursor{id: id, started: true, position: int64(position), offset: int64(offset)}, nil
 }
 
+// badCursor returns INVALID_INPUT for the field after.
 func badCursor() error {
 	return runtime.Invalid("after", "must be the cursor of an event or a page of this execution")
 }

@@ -78,6 +78,7 @@ type Source struct {
 	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
 }
 
+// open opens the session's log or, if there is no session, the stored one.
 func (s Source) open(position int64) (*output.Reader, error) {
 	if s.Session != nil {
 		return s.Session.Log().Reader(position)
@@ -182,6 +183,7 @@ func (r *Reader) TryNext() (Event, error) {
 		}
 	}
 	record, err := r.log.Peek()
+	// Skip sizes that weren't requested, and output that the cursor already covers.
 	for err == nil && (record.Resized() && !r.resizes || record.Offset < r.at.offset) {
 		if _, err = r.log.TryNext(); err == nil {
 			record, err = r.log.Peek()
@@ -200,6 +202,7 @@ func (r *Reader) TryNext() (Event, error) {
 	return r.output(x.Marks.StartedAt)
 }
 
+// execution returns the latest state of the execution.
 func (r *Reader) execution() runtime.Execution {
 	if r.source.Session != nil {
 		return r.source.Session.Execution()

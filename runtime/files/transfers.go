@@ -123,6 +123,7 @@ type countedReader struct {
 	n int64
 }
 
+// Read implements io.Reader.
 func (r *countedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.n += int64(n)

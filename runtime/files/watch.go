@@ -57,6 +57,7 @@ func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string
 func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Changes, out chan<- runtime.FileChange) error {
 	read, stopped := make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
+	// The goroutine only reads. The loop below queues for a slow receiver.
 	go func() {
 		defer close(stopped)
 		defer watching.Close()
@@ -78,6 +79,7 @@ func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Cha
 	waiting := []runtime.FileChange{{Type: runtime.FilesBegan}}
 	var end error
 	for {
+		// After the stream's end, the queued changes are still sent.
 		if end != nil && len(waiting) == 0 {
 			return end
 		}
@@ -112,12 +114,14 @@ func appendChanges(waiting []runtime.FileChange, changes agent.Changes) []runtim
 		added += len(c.Path)
 	}
 	if changes.Lost || len(waiting)+len(changes.Changes) > maxWaiting || held+added > maxWaitingBytes {
+		// A queued BEGAN stays the first change.
 		kept := 0
 		if len(waiting) > 0 && waiting[0].Type == runtime.FilesBegan {
 			kept = 1
 		}
 		waiting = append(slices.Clone(waiting[:kept]), runtime.FileChange{Type: runtime.FilesLost})
 	}
+	// These changes don't even fit into an empty queue. LOST covers them too.
 	if added > maxWaitingBytes {
 		return waiting
 	}

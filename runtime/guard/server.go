@@ -26,6 +26,7 @@ func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
 		env, ok := g.engine.Environment(runtime.EnvironmentID(id))
 		return isPool && (!ok || !p.SeesEnvironment(env))
 	})
+	// The status must not depend on pools that the caller doesn't see.
 	health.Status = engine.HealthOK
 	for i, c := range health.Components {
 		if !strings.HasPrefix(c.Name, engine.PoolComponent) {

@@ -138,6 +138,7 @@ func (b *Book) Load(ctx context.Context) error {
 		}
 		b.tokens[t.ID] = newLive(t)
 	}
+	// The remaining ones were revoked or deleted by another server.
 	for _, gone := range old {
 		gone.end(errRevoked)
 	}
@@ -177,6 +178,7 @@ func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
 	}
 }
 
+// setQuotas passes a tenant's quotas on. The caller holds mu.
 func (b *Book) setQuotas(t runtime.Tenant) {
 	if b.quotas != nil {
 		b.quotas.SetTenant(t)

@@ -70,6 +70,7 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 		known = b.tokens[id]
 		b.mu.RUnlock()
 	}
+	// An unknown id is compared too, so that it takes as long as a wrong secret.
 	expected := make([]byte, len(hash))
 	if known != nil {
 		expected = known.Hash
@@ -90,6 +91,7 @@ func (t *liveToken) caller() (Caller, error) {
 	if t.ended.Err() != nil {
 		return Caller{}, context.Cause(t.ended)
 	}
+	// The last use is recorded at most once a second.
 	if now, last := time.Now().UnixMilli(), t.used.Load(); now-last > time.Second.Milliseconds() && t.used.CompareAndSwap(last, now) {
 		t.dirty.Store(true)
 	}

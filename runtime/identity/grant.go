@@ -100,6 +100,7 @@ func (b *Book) authenticateGrant(shown string) (Caller, error) {
 	if !time.Now().Before(until) {
 		return Caller{}, errGrantExpired
 	}
+	// A grant ends with the token that made it.
 	maker, err := b.ByID(claims.Subject)
 	if err != nil {
 		return Caller{}, errGrantorEnded

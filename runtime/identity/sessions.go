@@ -27,6 +27,7 @@ func (b *Book) endOldest(ctx context.Context, subject string) error {
 		}
 	}
 	b.mu.RUnlock()
+	// Ended sessions come first, then the oldest.
 	slices.SortFunc(all, func(a, b *liveToken) int {
 		if aEnded, bEnded := a.Ended(now), b.Ended(now); aEnded != bEnded {
 			if aEnded {

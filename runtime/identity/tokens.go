@@ -47,6 +47,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 		}
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
+	// Neither the caller's token nor the tenant may end before the new token is stored.
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	if err := b.known(by); err != nil {
@@ -81,6 +82,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	if wasOpen {
 		b.logger.Info("the first token was made: every caller needs one from now on")
 	}
+	// Calls that were made without a token end now.
 	b.nobody.end(errClosed)
 	return made, text, nil
 }
@@ -118,6 +120,7 @@ func (in NewToken) validate() error {
 	return nil
 }
 
+// validateName checks a name that is for people. Errors name field.
 func validateName(field, name string) error {
 	if name == "" || len(name) > maxNameBytes || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return runtime.Invalid(field, "must be 1 to %d bytes of text without control characters", maxNameBytes)
@@ -146,6 +149,8 @@ func PersonName(name, subject string) string {
 	return "somebody"
 }
 
+// unknownTenant returns INVALID_INPUT for a tenant that doesn't exist, or that the caller may not
+// use.
 func unknownTenant(id runtime.TenantID) error {
 	return runtime.Invalid("tenant", "tenant %s doesn't exist: create it with putTenant", id)
 }
@@ -181,6 +186,7 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, 
 	var done Revocation
 	b.mu.RLock()
 	token := b.tokens[id]
+	// To this caller, a token that it doesn't manage doesn't exist.
 	if token != nil && !b.manages(by, token.Token) {
 		token = nil
 	}
@@ -205,6 +211,7 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, 
 		done.Token = &token.Token
 		if now, ended := revoked[id]; ended {
 			done.Token, done.Revoked = &now, true
+			// The token itself doesn't count as made with it.
 			done.Made--
 		}
 	}
@@ -223,6 +230,7 @@ func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
 		}
 	}
 	all := byMaker[id]
+	// The slice grows while it is read: the tokens that each one made follow.
 	for i := 0; i < len(all); i++ {
 		all = append(all, byMaker[all[i].ID]...)
 	}
@@ -250,6 +258,8 @@ func (b *Book) revoke(ctx context.Context, tokens []*liveToken) (map[string]acce
 		return nil, err
 	}
 	b.mu.Lock()
+	// Memory changes before the contexts end, so that a caller whose call ends can't use the
+	// token again.
 	for i, t := range ending {
 		next := newLive(stored[i])
 		next.used.Store(t.used.Load())
@@ -322,6 +332,7 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 	if _, err := b.revoke(ctx, b.tokensOf(id)); err != nil {
 		return false, err
 	}
+	// If this fails, the tenant stays, but its tokens are revoked.
 	if err := b.store.DeleteTenant(ctx, id); err != nil {
 		return false, err
 	}

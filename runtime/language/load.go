@@ -53,6 +53,7 @@ func Load(file string) (*Set, error) {
 		return nil, unreadable(file, err)
 	}
 	defer f.Close()
+	// One byte more than allowed shows that a file is too large.
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
@@ -106,6 +107,7 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 	if err := decoder.Decode(&in); err != nil && !errors.Is(err, io.EOF) { // an empty file gives io.EOF
 		return nil, &Error{File: file, Wrong: strings.TrimSpace(yaml.FormatError(err, false, false))}
 	}
+	// A copy, so that s stays as it is.
 	set := &Set{recipes: s.All()}
 	seen := map[string]bool{}
 	for _, e := range in.Languages {
@@ -152,6 +154,7 @@ func (e entry) change(r *Recipe) {
 	}
 }
 
+// override overwrites a field that the file names.
 func override[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
@@ -273,6 +276,7 @@ func wrongTemplate(template []string, allowed bool) string {
 	return ""
 }
 
+// plain reports whether a text is valid UTF-8 without ASCII control characters.
 func plain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

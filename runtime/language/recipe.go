@@ -83,6 +83,7 @@ func (r *Recipe) compile() {
 	r.fileName, r.version = compiled(r.FileNamePattern), compiled(r.VersionPattern)
 }
 
+// compiled compiles a checked pattern; nil: there is none.
 func compiled(pattern string) *regexp.Regexp {
 	if pattern == "" {
 		return nil

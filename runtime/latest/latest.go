@@ -26,6 +26,7 @@ func (v *Value[T]) Set(value T) {
 	if old != nil && old.value == value {
 		return
 	}
+	// The new version comes before the signal, so that woken readers find it.
 	v.version.Store(&version[T]{value, make(chan struct{})})
 	if old != nil {
 		close(old.changed)

@@ -64,6 +64,7 @@ func (f *File) follow() error {
 		if errors.Join(err, err2) == nil && os.SameFile(there, opened) {
 			return nil
 		}
+		// The open file is no longer the one at the path.
 		f.Close()
 	}
 	file, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_RDWR, f.mode)

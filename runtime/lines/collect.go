@@ -72,6 +72,7 @@ func (c *collector) selects(at place, stream runtime.Stream) bool {
 	return true
 }
 
+// begin implements sink. It decides whether the page needs the line.
 func (c *collector) begin(at place, stream runtime.Stream, since time.Duration) {
 	c.open[stream] = c.selects(at, stream)
 	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
@@ -108,6 +109,7 @@ func (c *collector) end(stream runtime.Stream, newline bool) {
 	c.settle(stream)
 }
 
+// lose implements sink. Searches don't find lost bytes.
 func (c *collector) lose(at place, offset, lost int64, since time.Duration) {
 	if c.match == nil && c.selects(at, 0) {
 		c.insert(Line{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})

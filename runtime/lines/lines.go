@@ -101,6 +101,7 @@ func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error)
 			delete(b.tenants, id)
 		}
 	}()
+	// The tenant's turn comes first, so that calls that wait for it take no shared slot.
 	return t.turn.Do(ctx, func() error { return b.turns.Do(ctx, work) })
 }
 
@@ -121,6 +122,7 @@ func (b *Book) entry(source Source) *entry {
 			n++
 		}
 	}
+	// A tenant with fewer than its share may replace the index of another one.
 	if n < maxTenantIndexes {
 		last = b.latest.Back()
 	}
@@ -183,6 +185,7 @@ func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail pla
 	if q.Last {
 		end := tail
 		if source.Ended && all {
+			// Bytes that were lost at the end count as a line.
 			end.lose(source.Bytes-tail.offset, source.After, nil)
 		}
 		q.From, q.Skip = 1, max(0, end.begun[q.Stream]-int64(q.First))

@@ -69,12 +69,14 @@ func appendShown(to, line []byte) []byte {
 			return to
 		}
 		switch rest[0] {
+		// The final byte is @ to ~ (ECMA-48, section 5.4).
 		case '[':
 			end := bytes.IndexFunc(rest[1:], func(r rune) bool { return r >= '@' && r <= '~' })
 			if end < 0 {
 				return to
 			}
 			line = rest[1+end+1:]
+		// The string ends at BEL or ESC \. Another ESC begins the next sequence.
 		case ']', 'P', 'X', '^', '_':
 			end := bytes.IndexAny(rest, string([]byte{escape, bell}))
 			if end < 0 {

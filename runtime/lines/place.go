@@ -80,6 +80,7 @@ func (p *place) split(r output.Record, to sink) {
 
 var newline = []byte("\n")
 
+// end closes a stream's open line. to may be nil.
 func (p *place) end(stream runtime.Stream, newline bool, to sink) {
 	p.open[stream] = 0
 	if to != nil {

@@ -28,6 +28,7 @@ type orphaned struct {
 	going bool  // being removed
 }
 
+// count adds one file and its disk use.
 func (o *orphaned) count(bytes int64) {
 	o.files++
 	o.bytes += bytes
@@ -108,6 +109,7 @@ func (all *orphans) outdated(keep time.Duration, most int64) *orphaned {
 	return nil
 }
 
+// drop removes o from the list, not from the disk.
 func (all *orphans) drop(o *orphaned) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

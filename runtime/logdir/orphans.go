@@ -25,6 +25,7 @@ import (
 // a database that contains the executions puts it back. Until then it is kept like finished
 // executions: as long, and with a separate limit of the same size. Decision 35 says why.
 
+// The name of a directory of orphaned output: a prefix and the time of the move, in UTC.
 const (
 	orphanedPrefix = "orphaned-"
 	orphanedTime   = "20060102T150405Z"
@@ -37,6 +38,7 @@ func (d *Dir) boundOrphans() error {
 	if o == nil {
 		return nil
 	}
+	// One shard per call, so that the work of each tick is bounded.
 	left, err := shards(o.path)
 	switch {
 	case err != nil:

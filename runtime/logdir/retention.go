@@ -80,6 +80,7 @@ func (d *Dir) sweep(ctx context.Context, n int64) error {
 			over -= f.Bytes
 			old = append(old, f)
 		}
+		// A batch that isn't full shows that nothing more has to be removed.
 		if err := d.forget(ctx, old); err != nil || len(old) < collectBatch {
 			return err
 		}
@@ -154,6 +155,7 @@ func (d *Dir) removeLogs(ctx context.Context) error {
 			continue
 		}
 		d.quota.Add(-bytes)
+		// If MarkOutputRemoved fails, the next call must not reduce the quota by these bytes twice.
 		d.unremoved[id] = 0
 		removed = append(removed, id)
 	}

@@ -53,6 +53,7 @@ func (d *Dir) Check(ctx context.Context) Fault {
 	case errors.Is(loss.err, output.ErrQuota) && d.quota.Over(d.quota.Reserve()+output.DiskBytes(1)) > 0, !began.After(loss.at):
 		return Fault{Message: "output is being lost: " + loss.err.Error()}
 	}
+	// The check began after the loss and succeeded. A newer loss stays.
 	d.loss.CompareAndSwap(loss, nil)
 	return Fault{}
 }

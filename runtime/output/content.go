@@ -110,6 +110,7 @@ func (c *Content) Read(p []byte) (int, error) {
 	if c.at >= c.size {
 		return 0, io.EOF
 	}
+	// After a seek backward, the log is read from its beginning.
 	if c.at < c.next {
 		c.reader.rewind()
 		c.next, c.data = 0, nil

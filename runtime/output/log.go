@@ -160,6 +160,7 @@ func (l *Log) Flush() error {
 		return nil
 	}
 	defer func() { l.scratch = l.scratch[:0] }()
+	// Until the write has succeeded, the last size counts as lost.
 	l.sizes.lost = l.sizes.size != l.sizes.written
 	more := DiskBytes(l.size+int64(len(l.scratch))) - DiskBytes(l.size)
 	if !l.quota.take(more) {

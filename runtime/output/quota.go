@@ -62,6 +62,7 @@ func (q *Quota) take(n int64) bool {
 	if q == nil || n == 0 {
 		return true
 	}
+	// Adding first prevents two logs from taking the same room.
 	if q.used.Add(n) > q.limit-q.Reserve() {
 		q.used.Add(-n)
 		return false

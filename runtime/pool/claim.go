@@ -34,6 +34,7 @@ type claimed struct {
 	waited bool
 }
 
+// answer sends the result. It never blocks, because a waiter is answered once.
 func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
 
 // enqueue adds a claim to the queue; settle then serves it or leaves it waiting.
@@ -94,6 +95,8 @@ func (o *owner) serve(now time.Time) time.Time {
 			return time.Time{}
 		}
 		w := o.waiting.next()
+		// The only idle runner is reserved for a while: see keptUntil. The newest claim gets it
+		// if its tenant has no other one waiting.
 		if only && !w.alone() {
 			if o.newest != nil && o.newest.alone() {
 				w = o.newest
@@ -154,6 +157,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		claim.ExpiresAt = now.Add(claim.InactivityTimeout)
 	}
 	next := e.Runner
+	// No other claim gets the runner while this one is being stored.
 	next.State = runtime.RunnerClaiming
 	o.advance(e, next)
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Mark(ctx, next.ID, claim) }, func(err error) {
@@ -171,6 +175,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 			w.answer(runtime.Runner{}, gone(e.ID))
 			return
 		}
+		// Neither the caller nor a retry will use the runner.
 		if w.unwanted {
 			o.stop(e, runtime.GoneReleased, "the caller disconnected before the claim was answered")
 			return
@@ -192,6 +197,7 @@ func (o *owner) expireWaiters(now time.Time) time.Time {
 // reasonDraining is why runners are unavailable while the cluster drains.
 const reasonDraining = "the machine is being drained: no runner starts until an operator runs `rockpool drain --off`"
 
+// draining reports whether the cluster drains. Without Options.Draining it never does.
 func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
 }

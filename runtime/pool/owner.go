@@ -67,12 +67,15 @@ func (p *Pool) Run(ctx context.Context) error {
 			f(o)
 		case <-p.hints:
 			o.list()
+		// The timer also fires when only settle is due.
 		case now := <-timer.C:
 			if !now.Before(o.listing.next) {
 				o.list()
 			}
 		}
+		// Each event may change the plan.
 		wake := o.settle(time.Now())
+		// Without a list, there may be runners that the pool doesn't know.
 		if o.goal.deleted && len(o.runners) == 0 && o.listing.listed() {
 			return nil
 		}
@@ -87,6 +90,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // call it again.
 func (o *owner) settle(now time.Time) time.Time {
 	o.goal.resolve(o.pool.options)
+	// Claims are served before Plan runs, so that Plan sees how many still wait.
 	var wake time.Time
 	if o.listing.listed() {
 		wake = o.serve(now)
@@ -116,6 +120,7 @@ func (o *owner) settle(now time.Time) time.Time {
 	for range actions.Start {
 		o.start(now)
 	}
+	// New starts count too, so this comes after them.
 	o.hurry()
 	wake = earlier(wake, actions.WakeAt)
 	wake = earlier(wake, o.watchIdle(now, o.publish(false)))
@@ -137,6 +142,7 @@ func (o *owner) start(now time.Time) {
 	}, wished: now}
 	o.runners[e.ID] = e
 	o.changed(e)
+	// A start that a claim waits for goes before refills.
 	e.priority = runtime.PriorityRefill
 	if o.waiting.length() > 0 {
 		e.priority = runtime.PriorityWaiting
@@ -178,6 +184,7 @@ func (o *owner) hurry() {
 func (o *owner) request(e *entry) {
 	id, env, priority := e.ID, e.Environment, e.priority
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, id, env, priority) }, func(err error) {
+		// A runner that is being removed has its reason already.
 		if err != nil && e.State.Before(runtime.RunnerStopping) {
 			o.fail(err.Error())
 			o.stop(e, runtime.GoneStartFailed, err.Error())
@@ -255,6 +262,7 @@ func (o *owner) oldestIdle() (oldest *entry, only bool) {
 			continue
 		}
 		only = oldest == nil
+		// Ids sort by age.
 		if only || e.ID < oldest.ID {
 			oldest = e
 		}

@@ -26,11 +26,13 @@ func NewWaiting() *Waiting { return &Waiting{began: make(chan struct{})} }
 // that is answered immediately.
 func (w *Waiting) Began() <-chan struct{} { return w.began }
 
+// begin records that the claim waits. The owner calls it at most once.
 func (w *Waiting) begin() {
 	w.waits.Store(true)
 	close(w.began)
 }
 
+// end records that the claim no longer waits, even if it never did.
 func (w *Waiting) end() {
 	w.waits.Store(false)
 	w.position.Store(0)

@@ -16,6 +16,7 @@ type Spec struct {
 	EndClaimed bool // with Deleted: remove claimed runners too
 }
 
+// current reports whether m has the present revision and tenant, so that it needs no replacement.
 func (s Spec) current(m Member) bool { return m.Revision >= s.Revision && !m.Foreign }
 
 // A Member is what Plan needs to know about a runner.
@@ -89,12 +90,14 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 	if spec.Deleted {
 		return actions
 	}
+	// Each waiting claim takes a runner of its own, in addition to the idle ones to keep.
 	want := spec.Size + waiting
 	if surplus := fresh - want; surplus > 0 {
 		for _, m := range leastUseful(spec, have)[:surplus] {
 			actions.stop(m, runtime.GoneShrunk)
 		}
 	}
+	// A runner that is being claimed delays its refill, but no start that a waiting claim needs.
 	missing := max(want-fresh-claiming, waiting-fresh)
 	switch {
 	case missing <= 0:
@@ -129,10 +132,12 @@ func leastUseful(spec Spec, have []Member) []Member {
 	return members
 }
 
+// stop adds a runner to remove.
 func (a *Actions) stop(m Member, reason runtime.GoneReason) {
 	a.Stop = append(a.Stop, Stop{ID: m.ID, Reason: reason})
 }
 
+// wake makes the next plan happen at that time, or earlier.
 func (a *Actions) wake(at time.Time) {
 	a.WakeAt = earlier(a.WakeAt, at)
 }

@@ -181,6 +181,7 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	case <-p.ended:
 	case <-ctx.Done():
 		err := context.Cause(ctx)
+		// ctx has ended, but the owner must know, or it would claim a runner for nobody.
 		_ = p.send(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
 		return runtime.Runner{}, err
 	}
@@ -293,6 +294,7 @@ func call[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, er
 		return none, context.Cause(ctx)
 	case <-p.ended:
 	}
+	// The reply may have come just before the end.
 	select {
 	case a := <-answers:
 		return a.value, a.err
@@ -314,10 +316,12 @@ func (o *owner) held(id runtime.RunnerID) (*entry, error) {
 	}
 }
 
+// gone returns RUNNER_GONE for a runner.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
 }
 
+// errEnded returns the error of a call that the owner didn't answer before Run returned.
 func errEnded() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the environment's pool has ended: the server is stopping, or the environment was deleted")
 }

@@ -62,6 +62,7 @@ func (q *queue) next() *waiter {
 // serve removes w, the oldest claim of its caller, even if it isn't next. It counts as a turn of its
 // tenant and of its caller.
 func (q *queue) serve(w *waiter) {
+	// If dry has grown, the idle runners ran out while w was in the queue.
 	w.waited = q.dry > w.dry
 	w.flow.Queue.EndTurn(w.lane)
 	q.tenants.EndTurn(w.flow)
@@ -150,6 +151,7 @@ func inTurns(c *callers) (all []*waiter) {
 	for lane := range c.All() {
 		round = append(round, lane.Queue.first)
 	}
+	// Each round serves one claim of each caller that still has one.
 	for len(round) > 0 {
 		all = append(all, round...)
 		next := round[:0]

@@ -28,6 +28,7 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 			o.observe(e, r)
 		}
 	}
+	// A runner that the list lacks is gone, unless it changed after the list began.
 	for _, e := range o.runners {
 		if e.seen != o.listing.taken && e.working == 0 && e.change <= begun {
 			o.gone(e, runtime.GoneUnknown, "the cluster no longer lists it")
@@ -69,6 +70,7 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	case r.State == runtime.RunnerGone:
 		o.gone(e, r.GoneReason, r.Message)
 	case e.State == runtime.RunnerStarting && r.State == runtime.RunnerIdle:
+		// One ready runner ends the pauses between starts.
 		o.failures = Failures{}
 		e.idleSince = time.Now()
 		if !e.wished.IsZero() {

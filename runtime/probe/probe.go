@@ -44,6 +44,7 @@ func (p *Probe) Check(ctx context.Context) (time.Time, error) {
 	a := p.attempt()
 	late := time.NewTimer(time.Until(a.began.Add(patience)))
 	defer late.Stop()
+	// A result that has arrived counts even if the time is up.
 	select {
 	case <-a.done:
 		return a.began, a.err

@@ -46,6 +46,7 @@ func (a *account) acquire(r Resource) error {
 	return nil
 }
 
+// room returns what acquire would return, and counts nothing.
 func (a *account) room(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,12 +69,14 @@ func (a *account) held(r Resource) int64 {
 	return a.taken[r]
 }
 
+// pend changes by n how many of the taken runners belong to claims that still wait.
 func (a *account) pend(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending += n
 }
 
+// release gives back one unit, which may admit a waiting caller.
 func (a *account) release(r Resource) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,6 +102,7 @@ func (a *account) serve(r Resource) {
 func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) error {
 	served := make(chan struct{})
 	a.mu.Lock()
+	// Each caller joins the queue first, so that it overtakes no earlier one.
 	place := a.waiting[r].PushBack(served)
 	a.serve(r)
 	a.mu.Unlock()
@@ -117,6 +121,7 @@ func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) e
 		if ctx.Err() == nil {
 			return nil
 		}
+		// The caller gave up, so its unit goes to the next one.
 		a.put(r)
 	default:
 		a.waiting[r].Remove(place)
@@ -127,6 +132,7 @@ func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) e
 	return a.exceeded(r, a.held(r), 0)
 }
 
+// adopt takes n units without checking the limit.
 func (a *account) adopt(r Resource, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,8 +200,10 @@ func (a *account) usage() Usage {
 	}
 }
 
+// dayOf returns the day of t in UTC. Days are only compared.
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
+// untilMidnight returns how long the present day in UTC still lasts.
 func untilMidnight(now time.Time) time.Duration {
 	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 }

@@ -71,6 +71,7 @@ func (l *Ledger) account(id runtime.TenantID) *account {
 	return a
 }
 
+// open returns a new account without limits. It doesn't add it to the ledger.
 func (l *Ledger) open(id runtime.TenantID) *account {
 	return &account{tenant: id, began: l.began, limits: limitsOf(runtime.Quotas{})}
 }

@@ -16,6 +16,7 @@ type window struct {
 	old   int // number of first times that have been dropped
 }
 
+// len returns the number of claims in the window, including those that forget would drop now.
 func (w *window) len() int64 { return int64(len(w.times) - w.old) }
 
 // forget drops claims that are 60 seconds old.

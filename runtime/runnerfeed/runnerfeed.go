@@ -106,6 +106,7 @@ func (w *Watcher) put(event Event, isNew bool) {
 		w.queue.Remove(old)
 		delete(w.waiting, event.Runner.ID)
 	}
+	// The receiver never heard of this runner.
 	if isNew && event.Runner.State == runtime.RunnerGone {
 		return
 	}

@@ -130,9 +130,11 @@ func (a *attempt) weigh(facts *execution.Facts) {
 	if after == nil {
 		return
 	}
+	// The counters cover the runner's whole life. Their increase is of this execution's time.
 	facts.OOMKills = after.OOMKills - a.begin.Before.OOMKills
 	facts.Forks = after.ProcessLimitHits - a.begin.Before.ProcessLimitHits
 	switch facts.Own = own != nil; {
+	// Only the agent counts here.
 	case after.Inside:
 		if own = cmp.Or(own, exit.Together); own != nil {
 			facts.OOMKills, facts.Forks = max(own.OOMKills, facts.OOMKills), own.ForksRefused
@@ -141,6 +143,7 @@ func (a *attempt) weigh(facts *execution.Facts) {
 	case after.OwnKernel:
 		facts.Forks = own.ForksRefused // only the agent can report it
 	default:
+		// The host counted for the whole runner. The agent can only lower these counts.
 		facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
 	}
 }

@@ -21,9 +21,11 @@ const (
 func (o *owner) check(ctx context.Context, now time.Time) {
 	x := o.Execution()
 	o.checkHost(ctx, x, now)
+	// During a long write, nothing is read from the agent, so its reports may be here already.
 	if o.record.stall.excuses(now) {
 		return
 	}
+	// An agent that never reports a start doesn't escape the time limit.
 	began := x.Marks.StartedAt
 	if began.IsZero() {
 		began = x.Marks.QueuedAt
@@ -35,6 +37,7 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	if o.killed.noted && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
 		o.burn(ctx)
 	}
+	// No more output is expected. The next attempt fails, and attempted uses the reason in went.
 	if stream, _ := o.stream.Get(); stream != nil && o.went.reason != "" && now.Sub(o.went.at) > goneGrace {
 		_ = stream.Close()
 	}

@@ -95,6 +95,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		return
 	}
 	exit, before := end.exit, s.begin.Before.CPU
+	// Charge the agent's report or, without one, the host's count.
 	if end.exited {
 		s.host.charges.leave(s.runner.ID, new(exit.User+exit.System), before, 0)
 	} else {
@@ -110,6 +111,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 // lead returns how the execution ended; nil: ctx ended first.
 func (s *Session) lead(ctx context.Context, pool Pool) *result {
 	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), tries: tries{pauses: pauses()}}
+	// Deferred calls run in reverse order: over is closed first, so no worker blocks in report.
 	defer o.workers.Wait()
 	defer close(o.over)
 	o.recall(time.Now())
@@ -145,6 +147,7 @@ func (o *owner) recall(now time.Time) {
 		o.gone(o.left.gone, now)
 	}
 	if o.left.killed != "" {
+		// The agent gets the whole time again, because perhaps no server has asked it yet.
 		o.killed = kill{reason: o.left.killed, by: now.Add(AgentLate), noted: true}
 		close(o.noted)
 	}
@@ -182,12 +185,14 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	var refused *agent.Error
 	isRefusal := errors.As(a.err, &refused)
 	facts := execution.Facts{Killed: o.killed.reason, Limits: o.limits()}
+	// The order of the cases matters: a reported exit counts even if the runner is gone.
 	switch {
 	case a.exited:
 		a.weigh(&facts)
 	case o.went.reason != "" && a.err != nil:
 		facts.Gone, facts.Burnt = o.went.reason, o.killed.burnt
 	case isRefusal && a.attach && o.neverBegun(refused):
+		// The recorded execution never reached the agent, so it can be started now.
 		o.tries.known = false
 		o.try(ctx, now)
 		return
@@ -199,6 +204,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	case isRefusal:
 		facts.Refused = refused.Error()
 	default:
+		// The stream broke or could not be opened. The next attempt continues after a pause.
 		o.stream.Set(nil)
 		o.tries.pause(o.record.received.Load())
 		return
@@ -244,16 +250,19 @@ func (o *owner) catchUp(ctx context.Context) {
 
 // kill stores in a worker why the execution is killed, and then asks the agent to kill it.
 func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
+	// The first reason counts.
 	if o.killed.reason != "" {
 		return
 	}
 	o.killed.reason = outcome
 	id := o.Execution().ID
 	o.workers.Go(func() {
+		// The write outlives ctx, so that a stopping server still stores the reason.
 		err := o.host.Store.NoteKilled(context.WithoutCancel(ctx), id, outcome)
 		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
 			return // another server leads
 		}
+		// A kill isn't given up because its reason can't be stored.
 		if err != nil {
 			o.host.Logger.Warn("the reason for killing an execution could not be stored", zap.String("execution", string(id)), zap.Error(err))
 		}
@@ -302,8 +311,10 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	size := log.Size()
 	x.LogBytes = &size
 	for pauses := pauses(); ; {
+		// A write that has begun is completed even if the server is stopping.
 		kept, err := s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
 		if err == nil {
+			// The quota counts the log already. This adds the execution's row and its search terms.
 			s.host.Quota.Add(kept - log.Bytes())
 			break
 		}
@@ -316,10 +327,12 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 		}
 	}
 	s.host.Ended(s, x) // before callers see the end: their next execution then has the runner alone
+	// From here on callers see the end.
 	s.now.Store(&x)
 	if err := log.End(); err != nil {
 		s.host.Logger.Warn("an output log could not be closed", zap.String("execution", string(x.ID)), zap.Error(err))
 	}
+	// Callers may still wait for a start that never came.
 	closeOnce(s.started)
 	close(s.done)
 	if stream, _ := s.stream.Get(); stream != nil {
@@ -335,6 +348,7 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	}
 }
 
+// release releases the runner. It logs an error unless ctx has ended.
 func (s *Session) release(ctx context.Context, pool Pool) {
 	if _, err := pool.Release(ctx, s.runner.ID); err != nil && ctx.Err() == nil {
 		s.host.Logger.Warn("runner could not be released; its inactivity timeout will end it", zap.String("runner", string(s.runner.ID)), zap.Error(err))

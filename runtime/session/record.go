@@ -35,6 +35,7 @@ func (r *record) began(started agent.Started) {
 	at := r.plausible(started.At)
 	x := s.change(func(x runtime.Execution) runtime.Execution {
 		if r.guessed {
+			// The first output was placed relative to the estimated start, so it moves with it.
 			if first := x.Marks.FirstOutputAt; !first.IsZero() {
 				x.Marks.FirstOutputAt = first.Add(at.Sub(x.Marks.StartedAt))
 			}
@@ -148,8 +149,10 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 // safe for concurrent use.
 type stall struct{ began, ended atomic.Int64 } // Unix nanoseconds; 0: none
 
+// begin records the start of a write. Writes of one execution never overlap.
 func (s *stall) begin() { s.began.Store(time.Now().UnixNano()) }
 
+// end records the end of a write, if that took longer than stalledAfter.
 func (s *stall) end() {
 	if now := time.Now(); now.Sub(time.Unix(0, s.began.Swap(0))) > stalledAfter {
 		s.ended.Store(now.UnixNano())
@@ -204,6 +207,7 @@ func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 	}
 }
 
+// warn logs a fault with the execution's id.
 func (r *record) warn(what string, err error) {
 	r.session.host.Logger.Warn(what, zap.String("execution", string(r.session.Execution().ID)), zap.Error(err))
 }

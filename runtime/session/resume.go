@@ -71,6 +71,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 		s.left.gone = u.Gone
 	}
 	s.record.recall()
+	// If its neighbours are unknown, the host's counters aren't attributed to it either.
 	if neighbours, err := h.Store.Neighbours(ctx, x.RunnerID, x.Marks.QueuedAt); err != nil || neighbours {
 		s.MarkShared()
 	}

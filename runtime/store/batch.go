@@ -77,6 +77,7 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 	return s.write(ctx, "store a batch", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE batches SET value = $1, start = NULL, finished = $2 WHERE id = $3 AND finished IS NULL", value, b.FinishedAt.UnixMilli(), b.ID)
 		if err == nil {
+			// Steps are needed only to continue the batch.
 			_, err = tx.Exec("DELETE FROM batch_steps WHERE batch = $1", b.ID)
 		}
 		return err
@@ -119,6 +120,7 @@ func (s *Store) BatchByKey(ctx context.Context, key string) (runtime.Batch, bool
 	return s.batch(ctx, "SELECT value FROM batches WHERE key = $1", key)
 }
 
+// batch returns the first batch that a statement selects, and whether there is one.
 func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.Batch, bool, error) {
 	return one[runtime.Batch](ctx, s, "read a batch", statement, arg)
 }

@@ -48,6 +48,7 @@ func (s *Store) tryWrite() error {
 			}
 			return err
 		})
+		// Reads must work too, also on a server that doesn't lead.
 		if err == nil || errors.Is(err, errFollows) {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()

@@ -109,6 +109,7 @@ func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private
 		if r.Claim = claim; safe {
 			mended[id] = claim
 		}
+		// MarkRunner stores only the claim, not the state.
 		if r.Claim.Held() && r.State.Before(runtime.RunnerClaimed) {
 			r.State = runtime.RunnerClaimed
 		}
@@ -133,6 +134,7 @@ func readClaim(text []byte, now time.Time) (claim runtime.Claim, safe bool, err 
 		return claim, false, nil
 	}
 	claim = runtime.Claim{}
+	// The outer fields hide those of Claim, so that the rest is readable without the times.
 	rest := struct {
 		*runtime.Claim
 		ExpiresAt         json.RawMessage `json:"expiresAt"`
@@ -166,6 +168,7 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 	if err != nil {
 		return err
 	}
+	// The claim has a column of its own, which an existing row keeps.
 	epoch := r.Claim.Epoch
 	r.Claim = runtime.Claim{}
 	value, err := json.Marshal(r)

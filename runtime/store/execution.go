@@ -21,6 +21,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	if err != nil {
 		return x, false, err
 	}
+	// Outside the write, which runs in the only writer.
 	t := termsOf(x)
 	var stored runtime.Execution
 	var added bool
@@ -90,6 +91,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 		if err != nil {
 			return err
 		}
+		// The tenant's day already contains an execution that had finished before.
 		if n, err := result.RowsAffected(); err != nil || n == 0 {
 			return err
 		}
@@ -116,6 +118,7 @@ func (s *Store) ExecutionByKey(ctx context.Context, key string) (runtime.Executi
 	return s.execution(ctx, "SELECT value FROM executions WHERE key = $1", key)
 }
 
+// execution returns the first execution that a statement selects, and whether there is one.
 func (s *Store) execution(ctx context.Context, statement string, arg any) (runtime.Execution, bool, error) {
 	return one[runtime.Execution](ctx, s, "read an execution", statement, arg)
 }
@@ -181,6 +184,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	}
 	statement := "SELECT id, value FROM " + all.from + " WHERE " + all.where() + fmt.Sprintf(" AND %s %s $%d ORDER BY %s%s LIMIT $%d", order...)
 	var page ExecutionPage
+	// Each round reads one row more than the page has room for, to learn whether others follow.
 	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
 		wanted = first - len(page.Executions) + 1 // another round if some were unreadable
 		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)

@@ -41,11 +41,13 @@ func (s *Store) mending(ctx context.Context) {
 // mendSearch brings execution_search up to date with what older servers without this table stored
 // or deleted before this one led, and with writes that were committed in part.
 func (s *Store) mendSearch(ctx context.Context) error {
+	// First the executions whose terms are missing or outdated.
 	err := s.mendRows(ctx, `SELECT e.id, s.execution IS NULL OR s.outcome = '' AND e.finished IS NOT NULL
 		FROM (SELECT id, finished FROM executions WHERE id > $1 ORDER BY id LIMIT $2) e LEFT JOIN execution_search s ON s.execution = e.id ORDER BY e.id`, addTerms)
 	if err != nil {
 		return err
 	}
+	// Then the terms of executions that no longer exist.
 	return s.mendRows(ctx, `SELECT s.execution, e.id IS NULL
 		FROM (SELECT execution FROM execution_search WHERE execution > $1 ORDER BY execution LIMIT $2) s LEFT JOIN executions e ON e.id = s.execution ORDER BY s.execution`, deleteTerms)
 }

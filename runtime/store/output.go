@@ -45,6 +45,7 @@ func (s *Store) ReadOutput(ctx context.Context, id runtime.ExecutionID, position
 
 // readOutput reads stored output from a position into p. It stops at the first missing byte.
 func (s *Store) readOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
+	// The first row is the last one that begins at or before the position.
 	rows, err := s.reads.db.QueryContext(ctx, `SELECT position, data FROM output WHERE execution = $1 AND position < $3
 		AND position >= (SELECT coalesce(max(position), 0) FROM output WHERE execution = $1 AND position <= $2) ORDER BY position`, id, position, position+int64(len(p)))
 	if err != nil {

@@ -86,6 +86,7 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	config.DialFunc = (&net.Dialer{Control: limitUnacknowledged}).DialContext
 	d := &postgresDB{reads: stdlib.OpenDB(*config), writes: stdlib.OpenDB(*config)}
 	d.running, d.stop = context.WithCancel(context.WithoutCancel(ctx))
+	// Only the writer uses it, for one transaction at a time.
 	d.writes.SetMaxOpenConns(1)
 	d.reads.SetMaxOpenConns(postgresReads)
 	d.reads.SetMaxIdleConns(postgresReads)
@@ -170,6 +171,7 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 		if isLost(err) && d.running.Err() == nil {
 			d.last.Store(&err)
 			if hasState(err, stateReadOnly) { // it became a read-only standby
+				// This closes the idle connection, so that the next attempt connects again.
 				d.writes.SetMaxIdleConns(0)
 				d.writes.SetMaxIdleConns(1)
 			}
@@ -180,6 +182,7 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 		d.last.Store(nil)
 		switch {
 		case err == nil, errors.Is(err, errCommitted): // in this case results are those of the earlier attempt
+			// Repeated attempts use the same number, so it advances only after the commit.
 			led.number++
 			return results, false
 		case d.running.Err() != nil:
@@ -191,6 +194,7 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 	}
 }
 
+// fill sets every result to err, and returns them.
 func fill(results []error, err error) []error {
 	for i := range results {
 		results[i] = err
@@ -214,6 +218,8 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 	if n, err := result.RowsAffected(); err != nil {
 		return broke(err)
 	} else if n == 0 {
+		// No row matched. The row shows whether another server leads, an earlier attempt was
+		// committed, or the database was reset.
 		var now leadership
 		if err := begun.QueryRowContext(d.running, "SELECT epoch, number FROM leader").Scan(&now.epoch, &now.number); err != nil {
 			return broke(err)
@@ -232,6 +238,7 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 			return results[i]
 		}
 	}
+	// From here on, a lost connection leaves the result unknown.
 	*sent = true
 	if err := begun.Commit(); err != nil && !isRefusal(err) { // the commit also fails if the connection broke before
 		return broke(err)
@@ -265,6 +272,7 @@ func (d *postgresDB) check(write func() error) error {
 	return fmt.Errorf("the database is not writable: see PostgreSQL's log: %w", err)
 }
 
+// giveUp ends the transactions that wait for PostgreSQL. Their writes return errClosed.
 func (d *postgresDB) giveUp() { d.stop() }
 
 func (d *postgresDB) close() error {

@@ -87,6 +87,7 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 				return err
 			}
 		}
+		// After the delete, no row would name the batches.
 		batches, err := batchesOf(tx, these, args)
 		if err == nil {
 			_, err = tx.ExecOnce("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args...)

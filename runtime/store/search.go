@@ -121,6 +121,7 @@ type selection struct {
 	args []any
 }
 
+// where returns the conjunction of the conditions. Without conditions it selects all rows.
 func (s *selection) where() string { return strings.Join(append([]string{"true"}, s.all...), " AND ") }
 
 // add adds a condition in which %s stands for parameters.
@@ -227,6 +228,7 @@ func (q ExecutionFilter) search(s *selection) {
 		s.add("instr(s.command, %s) > 0", strings.ToLower(q.Command))
 	}
 	if q.Text != "" {
+		// A label matches in the form name=value: the quotation marks between both are replaced.
 		s.add("(instr(s.command, %s) > 0", strings.ToLower(q.Text))
 		s.all[len(s.all)-1] += " OR instr(lower(replace(s.labels, '\"=\"', '=')), " + parameters(len(s.args)+1, 1) + ") > 0)"
 		s.args = append(s.args, inLabels(q.Text))

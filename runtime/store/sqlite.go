@@ -74,6 +74,7 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 	if err != nil {
 		return false, err
 	}
+	// The version before the migration shows whether the database is new.
 	version, err := provider.GetDBVersion(ctx)
 	if err == nil {
 		_, err = provider.Up(ctx)
@@ -117,6 +118,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	} else if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+	// A second process shows this process id in its error.
 	if err := file.Truncate(0); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -165,12 +167,14 @@ func (d *sqliteDB) passive() (whole bool, err error) {
 
 func (*sqliteDB) lead(context.Context) error { return nil } // holding the lock is enough
 
+// stalls returns the message about a database that stores nothing.
 func (*sqliteDB) stalls() string {
 	return "the database has stored nothing for 4 s: the disk stalls, or another program has locked the database (fuser -v shows the programs that have it open)"
 }
 
 func (*sqliteDB) giveUp() {} // writes wait for nothing except the disk
 
+// close ends the checkpoints before it closes the connections that they use.
 func (d *sqliteDB) close() error {
 	close(d.closed)
 	d.group.Wait()

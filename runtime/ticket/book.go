@@ -190,6 +190,7 @@ func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket
 	var sent Ticket
 	for {
 		ticket := b.read(ctx, t, false)
+		// A nil channel is never ready. So nothing is sent without news.
 		receiver, decided := out, t.decided
 		if !ticket.news(sent) {
 			receiver = nil

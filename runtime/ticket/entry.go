@@ -63,6 +63,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 	if got := b.answer(t, runner, ours, err, running.Err() != nil); got.State == Claimed && t.order.Claimed != nil {
 		t.order.Claimed(got)
 	}
+	// Until a client has seen the runner, check and Cancel may end the ticket, and with it ctx.
 	if err == nil {
 		select {
 		case <-t.seen:
@@ -70,6 +71,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 		}
 	}
 	b.mu.Lock()
+	// A cancelled ticket releases its runner, unless that belongs to another request or a holder.
 	unwanted := err == nil && ours && t.ticket.State == Cancelled && !t.order.Held
 	t.left.Stop()
 	t.forgetAt = time.Now().Add(keep)
@@ -141,6 +143,7 @@ func (b *Book) check(t *entry) {
 	defer b.mu.Unlock()
 	left := b.options.Grace - time.Since(t.lastPoll)
 	switch {
+	// A watched ticket counts as polled.
 	case t.watchers > 0:
 		t.left.Reset(b.options.Grace)
 	case left > 0:

@@ -64,6 +64,7 @@ func (f *Fair[K, Q]) Flow(key K, weight int) *Flow[K, Q] {
 		f.waiting++
 	case !flow.tag.waits:
 		flow.tag.waits = true
+		// A flow that returns has neither lost its last turn nor saved up others.
 		flow.tag.start = max(flow.tag.start, f.clock.now)
 		f.clock.number(&flow.tag)
 		heap.Fix(&f.clock.tags, flow.tag.place)
@@ -153,11 +154,14 @@ type tag struct {
 	items  int  // in a copy made by Order: items left
 }
 
+// number makes t the last of all tags with an equal start.
 func (c *clock) number(t *tag) {
 	c.came++
 	t.came = c.came
 }
 
+// endTurn advances the virtual time to the start of t's turn, and schedules its next turn. With a
+// larger weight, the next turn starts earlier.
 func (c *clock) endTurn(t *tag) {
 	c.now = max(c.now, t.start)
 	t.start = c.now + turn/uint64(t.weight)

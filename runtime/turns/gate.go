@@ -93,6 +93,7 @@ func (p *Pass) Enter(ctx context.Context) (leave func(), err error) {
 	return nil, context.Cause(ctx)
 }
 
+// leave ends an admitted start, and admits the next one.
 func (g *Gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -41,6 +41,7 @@ func (q *Queue[K, T]) Push(tenant runtime.TenantID, key K, priority runtime.Prio
 	q.length++
 }
 
+// find returns the index of a priority's level. If there is none, at is where to insert it.
 func (q *Queue[K, T]) find(priority runtime.Priority) (at int, found bool) {
 	return slices.BinarySearchFunc(q.levels, priority, func(l *Level[K, T], p runtime.Priority) int { return cmp.Compare(p, l.Priority) })
 }
@@ -121,6 +122,7 @@ func (q *Queue[K, T]) Remove(tenant runtime.TenantID, key K, priority runtime.Pr
 
 // drop removes one item of a lane, and every lane and level that is empty then.
 func (q *Queue[K, T]) drop(level *Level[K, T], tenant *Lane[runtime.TenantID, Lanes[K, []T]], lane *Lane[K, []T], at int) {
+	// The usual case takes constant time. Clearing the place releases the item's memory.
 	if at == 0 {
 		var none T
 		lane.Queue[0] = none

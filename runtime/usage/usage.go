@@ -76,6 +76,7 @@ func (a *Agents) Usage(ctx context.Context, id runtime.RunnerID, tenant runtime.
 	found := q.last
 	late := time.NewTimer(time.Until(q.began.Add(patience)))
 	defer late.Stop()
+	// An answer that has arrived counts even if the time is up.
 	select {
 	case <-q.done:
 		found = q.answer
@@ -155,6 +156,7 @@ func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.T
 	defer cancel()
 	own := a.line(tenant)
 	defer a.leave(tenant, own)
+	// The tenant's turn comes first, so that questions that wait for it take no shared turn.
 	for _, turns := range []chan struct{}{own.turns, a.turns} {
 		select {
 		case turns <- struct{}{}:

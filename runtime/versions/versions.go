@@ -88,6 +88,7 @@ func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measur
 		clear(b.known)
 	}
 	m := &measurement{of: env, done: make(chan struct{})}
+	// The measurement continues when its caller leaves, for later ones.
 	err := b.guard.Go(context.WithoutCancel(ctx), func(ctx context.Context) {
 		defer close(m.done)
 		if b.measure(ctx, env, m) != nil {
