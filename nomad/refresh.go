@@ -119,6 +119,8 @@ type truth struct {
 	claims map[runtime.RunnerID]record.Record // contents of the variables that changed
 }
 
+// list reads Nomad's lists, and then the variables that changed. It notes the number of this
+// server's changes first, so that apply can recognize what the lists may lack.
 func (c *Cluster) list(ctx context.Context) (*truth, error) {
 	t := &truth{}
 	waiting := false
@@ -126,6 +128,7 @@ func (c *Cluster) list(ctx context.Context) (*truth, error) {
 	t.begun = c.runners.change
 	highest := c.runners.highest
 	for _, e := range c.runners.entries {
+		// A starting runner without an allocation is what the evaluations explain.
 		waiting = waiting || e.runner.State == runtime.RunnerStarting && e.allocation == "" && e.registered > 0
 	}
 	c.runners.mu.Unlock()
@@ -179,6 +182,8 @@ func (c *Cluster) apply(t *truth) found {
 			unreadable[id] = fmt.Sprintf("its job %s can't be read, so it isn't used: stop that job (%v)", stub.ID, err)
 		}
 	}
+	// A variable without a job is left if no server ran when the job was purged. An entry for it
+	// lets the pool see the runner as gone and remove it.
 	for id := range t.Variables {
 		if claim, read := t.claims[id]; read && r.entries[id] == nil && t.Jobs[id] == nil && r.removed[id] == 0 {
 			r.adoptOrphan(id, claim)
@@ -194,6 +199,8 @@ func (c *Cluster) apply(t *truth) found {
 	}
 	r.see(t, unreadable, &c.counts)
 	f.leaks = r.seen.leaks
+	// A listing that began after the removal can't show the runner any longer, so its id needn't be
+	// kept.
 	maps.DeleteFunc(r.removed, func(_ runtime.RunnerID, at int) bool { return at <= t.begun })
 	return f
 }
@@ -219,6 +226,7 @@ func (r *runners) adoptOrphan(id runtime.RunnerID, was record.Record) {
 	}}
 }
 
+// closed returns a closed channel, for an entry whose job is registered already.
 func closed() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -242,10 +250,14 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 		c.counts.listed(e)
 		return false
 	}
+	// This server changed the runner after the listing began, or its job is newer than the list of
+	// jobs. In both cases the list is too old to say that the runner ended.
 	if e.change > t.begun || e.registered > t.JobsIndex {
 		c.refresher.soon()
 		return false
 	}
+	// The variable comes first: the outcome depends on whether the runner was ready, and on its
+	// claim.
 	before := e.runner
 	e.applyVariable(t)
 	c.counts.listed(e)

@@ -98,6 +98,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	}
 }
 
+// remove ends a runner, and publishes the result to all callers of Remove that joined r.
 func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeWithin,
 		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s was stopped, but its node hasn't reported that it ended", e.runner.ID))
@@ -157,6 +158,8 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	if err := c.awaitEnd(ctx, e, evaluation); err != nil {
 		return err
 	}
+	// The variable goes last. If the server dies before this, the next one finds the variable, and
+	// finishes the removal.
 	return c.records.Delete(ctx, e.runner.ID)
 }
 
@@ -184,9 +187,12 @@ func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) err
 		}
 	}
 	p := connection.Backoff()
+	// Each round is a refresh, which all removals share.
 	p.Last = 300 * time.Millisecond
 	for {
 		c.runners.mu.Lock()
+		// Only a listing that begins after this may say that the allocations ended. An earlier one
+		// may lack an allocation that the evaluation created.
 		e.settled = false
 		c.runners.mu.Unlock()
 		if err := c.refresher.Join(ctx); err != nil {

@@ -53,6 +53,7 @@ type counts struct {
 	lock  lock.Counts
 }
 
+// newCounts returns counters for the phases of a start on Nomad.
 func newCounts() counts {
 	return counts{tasks: tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)}
 }
@@ -191,6 +192,7 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 			}
 		}
 	}
+	// A leak counts once, when it first appears.
 	for id := range s.leaks {
 		if _, known := r.seen.leaks[id]; !known {
 			c.tasks.Leaks.Add(1)

@@ -71,6 +71,8 @@ func (c *Cluster) warm(e *entry) {
 	c.counts.placed(e)
 }
 
+// warmIn delivers the agent if necessary, waits for its answer in one allocation, and stores that.
+// It returns when that is done, ctx ends, or the runner is given up. Its pauses are those of pace.
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 	began := time.Now()
 	var stuck wedge
@@ -137,6 +139,8 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	c.runners.mu.Lock()
 	r := record.Record{Environment: e.runner.Environment.ID, Allocation: allocation, Restarts: e.restarts}
 	c.runners.mu.Unlock()
+	// The variable comes before the state: a server that takes over must find every runner ready
+	// that this one has offered to a claim.
 	stored, done, err := c.records.Write(ctx, e.runner.ID, r)
 	if err != nil {
 		return err

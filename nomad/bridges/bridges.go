@@ -39,6 +39,7 @@ type counts struct {
 	streams, openStreams atomic.Int64
 }
 
+// opened counts an attempt to open a bridge, by its result.
 func (c *counts) opened(err error) {
 	if err != nil {
 		c.failures.Add(1)
@@ -88,8 +89,8 @@ func NewSet(budget int, open Open, with *group.Group) *Set {
 
 // A link is one runner's bridge, open or being opened.
 type link struct {
-	claimed bool
-	used    time.Time
+	claimed bool          // a caller named the runner claimed; never reset
+	used    time.Time     // when it was opened, or last requested by a caller other than a spare one
 	streams int           // open ones
 	opened  chan struct{} // closed when session or err is set
 	session Session
@@ -147,6 +148,8 @@ type stream struct {
 
 func (s *stream) Close() error { return s.close() }
 
+// left ends one stream of a link. After the last one the link may be closed for another runner's
+// bridge, so waiting callers try again.
 func (b *Set) left(br *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,6 +195,8 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 			br.stop = stop
 			b.all[id] = br
 		}
+		// The channel is read under the same lock as the budget, so that no signal between the two
+		// is missed.
 		freed := b.freed
 		if br != nil {
 			br.claimed = br.claimed || claimed

@@ -33,6 +33,7 @@ const (
 	unreachableFor = time.Minute
 )
 
+// newDirect returns a direct that knows no node. Connecting fails after timeout.
 func newDirect(timeout time.Duration, settings api.Config, dial Dialer) (*direct, error) {
 	tls := settings.TLSConfig.Copy()
 	if tls.TLSServerName == "" { // by Nomad's convention the name in a client's certificate
@@ -94,6 +95,7 @@ func (c *Client) addressOf(ctx context.Context, id string) *url.URL {
 	return address
 }
 
+// know records the address of a node, nil if it can't be reached, for some time.
 func (d *direct) know(id string, address *url.URL, during time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

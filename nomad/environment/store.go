@@ -55,11 +55,14 @@ func (s *Store) Put(ctx context.Context, env runtime.Environment) error {
 	return s.writing.Do(ctx, func() error { return s.put(ctx, base, env) })
 }
 
+// put stores env as the next revision, if the stored one is the one before. It succeeds without a
+// write if env is stored already. The caller has the slot of writing.
 func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment) error {
 	stored, err := s.nomad.Job(ctx, s.jobs.Names().Environment(env.ID))
 	if err != nil {
 		return err
 	}
+	// Index 0 registers only a job that doesn't exist yet.
 	index, version := uint64(0), uint64(0)
 	if stored != nil {
 		index, version = *stored.JobModifyIndex, *stored.Version+1
@@ -119,6 +122,7 @@ func (s *Store) reportImage(env runtime.Environment) {
 // imageOf begins the subject of a problem with an environment's image.
 const imageOf = "image of environment "
 
+// imageSubject is the subject of a problem with an environment's image.
 func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
 
 // refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
@@ -130,6 +134,7 @@ func refusedInput(err error) error {
 	return err
 }
 
+// subject is the subject of a problem with an environment's job.
 func subject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
 // Delete implements runtime.Cluster's DeleteEnvironment.
@@ -178,6 +183,8 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 			continue
 		}
 		id := runtime.EnvironmentID(strings.TrimPrefix(stub.ID, s.jobs.Names().Environments()))
+		// The list has no jobs, only their meta and indexes. A job is read again only if its index
+		// has changed.
 		known := s.known(id)
 		env := known.env
 		var err error
@@ -190,6 +197,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 			all = append(all, env)
 			there[id] = true
 			s.reportImage(env)
+		// It isn't this server's, or was deleted after the list.
 		case errors.Is(err, job.ErrForeign) || errors.Is(err, errNone):
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -207,6 +215,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		}
 	}
 	s.mu.Lock()
+	// Environments that other programs deleted leave no template and no problem.
 	maps.DeleteFunc(s.templates, func(id runtime.EnvironmentID, _ template) bool { return !there[id] })
 	over := s.wrong
 	s.wrong = wrong
@@ -258,6 +267,7 @@ type template struct {
 	index uint64   // of the stored job's last change; 0: unknown
 }
 
+// known returns the kept template of an environment; the zero template if there is none.
 func (s *Store) known(id runtime.EnvironmentID) template {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,6 +45,7 @@ func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version u
 	return job, nil
 }
 
+// setMeta sets a key of the job's meta, which may be nil.
 func setMeta(job *api.Job, key, value string) {
 	if job.Meta == nil {
 		job.Meta = map[string]string{}
@@ -52,6 +53,7 @@ func setMeta(job *api.Job, key, value string) {
 	job.Meta[key] = value
 }
 
+// errStopped says that an environment's job was stopped, but not purged.
 var errStopped = errors.New("its job was stopped")
 
 // ErrForeign says that a job belongs to another server, whose prefix begins with this server's.
@@ -132,6 +134,8 @@ func changesByHand(job *api.Job) int {
 	return int(*job.Version - written)
 }
 
+// adoptResources sets what a person may have changed in the job's resources. Its memory limit is
+// memory_max, if there is one.
 func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
 	if task == nil {
 		return
@@ -187,6 +191,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 		return nil, how, err
 	}
 	name := c.Names().Runner(id)
+	// A stored job has fields that Nomad set. They belong to the template, not to the runner.
 	unserve(job)
 	job.ID, job.Name = &name, &name
 	job.ParameterizedJob = nil

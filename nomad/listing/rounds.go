@@ -34,6 +34,7 @@ const (
 	MostGap = 500 * time.Millisecond
 )
 
+// A round is one read. Its callers share err, which is set before done is closed.
 type round struct {
 	done chan struct{}
 	err  error
@@ -81,6 +82,7 @@ func (r *Rounds) work(ctx context.Context) {
 		r.mu.Unlock()
 		err := backoff.Sleep(ctx, max(pause, 0))
 		r.mu.Lock()
+		// Callers that join from here on get the next round, since this one is about to read.
 		current := r.next
 		r.next = nil
 		r.mu.Unlock()

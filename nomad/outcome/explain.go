@@ -67,6 +67,7 @@ func explainPlacement(failed map[string]*api.AllocationMetric) string {
 	return strings.Join(all, "; ")
 }
 
+// explainMetric returns why one task group wasn't placed.
 func explainMetric(m *api.AllocationMetric) string {
 	var causes []string
 	each := func(format string, counts map[string]int) {
@@ -95,6 +96,7 @@ func explainMetric(m *api.AllocationMetric) string {
 		strings.Join(causes, ", "), nodes(m.NodesEvaluated), m.NodesFiltered, m.NodesExhausted)
 }
 
+// tally returns how often each name occurs.
 func tally(names []string) map[string]int {
 	counts := map[string]int{}
 	for _, name := range names {
@@ -103,6 +105,7 @@ func tally(names []string) map[string]int {
 	return counts
 }
 
+// nodes returns a number of nodes as text.
 func nodes(n int) string {
 	if n == 1 {
 		return "1 node"

@@ -65,6 +65,8 @@ func Of(s Evidence) Outcome {
 	return o
 }
 
+// judgeStarting judges a runner whose agent hasn't answered. It is gone if its job was stopped
+// outside of Rockpool, or if no allocation of it runs or will run.
 func judgeStarting(s Evidence) Outcome {
 	if s.Purged || s.Stopped {
 		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was stopped outside of Rockpool"}
@@ -275,6 +277,8 @@ func AllOver(all []*api.AllocationListStub) bool {
 	return !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool { return !over(a) })
 }
 
+// over reports whether an allocation's processes have ended, according to its client, or its client
+// is lost permanently.
 func over(a *api.AllocationListStub) bool {
 	switch a.ClientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:

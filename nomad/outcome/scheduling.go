@@ -61,6 +61,7 @@ var triggers = map[string]runtime.EvaluationTrigger{
 	"preemption":             runtime.TriggerPreempted,
 }
 
+// statuses maps Nomad's states of an evaluation.
 var statuses = map[string]runtime.EvaluationStatus{
 	api.EvalStatusBlocked:   runtime.EvaluationBlocked,
 	api.EvalStatusPending:   runtime.EvaluationPending,

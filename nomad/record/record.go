@@ -30,6 +30,8 @@ type Record struct {
 	At          time.Time
 }
 
+// variable returns the variable at path that stores r. Its ModifyIndex is r.Index, which makes the
+// write conditional.
 func (r Record) variable(path string) (*api.Variable, error) {
 	items := api.VariableItems{
 		"environment": string(r.Environment), "allocation": r.Allocation, "restarts": strconv.FormatUint(r.Restarts, 10),
