@@ -29,6 +29,7 @@ type Client struct {
 // client opened.
 func NewClient(stream io.ReadWriteCloser) (*Client, error) { return newClient(stream, usual) }
 
+// newClient is NewClient with other timeouts.
 func newClient(stream io.ReadWriteCloser, p patience) (*Client, error) {
 	g := &guard{stream: stream}
 	session, err := yamux.Client(joined{g, &joiner{to: stream}}, p.config(true))

@@ -24,6 +24,7 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	return serve(ctx, stream, dial, usual)
 }
 
+// serve is Serve with other timeouts.
 func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn, error), p patience) error {
 	watched := newWatched(stream, p.keepAlive+p.silence)
 	defer watched.stop()
@@ -60,11 +61,12 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	}
 }
 
+// A server connects the streams of one bridge.
 type server struct {
 	dial    func() (net.Conn, error)
-	first   time.Duration
-	mu      sync.Mutex // guards met
-	reached bool       // the agent has been reached once
+	first   time.Duration // how long connect retries before the agent was reached once
+	mu      sync.Mutex    // guards met
+	reached bool          // the agent has been reached once
 }
 
 // carry connects one stream, and returns when both directions have ended.
@@ -137,6 +139,7 @@ type watched struct {
 	late   chan struct{} // closed by the timer, before it closes stream
 }
 
+// newWatched returns a watched stream that is closed after most without a byte.
 func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
 	w := &watched{stream: stream, most: most, late: make(chan struct{})}
 	w.timer = time.AfterFunc(most, func() {
@@ -146,6 +149,8 @@ func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
 	return w
 }
 
+// Read implements io.Reader. Each byte begins a new period. After the timer has closed the stream
+// it isn't started again.
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.stream.Read(b)
 	if n > 0 && w.timer.Stop() {
@@ -154,6 +159,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// silent reports whether the timer closed the stream.
 func (w *watched) silent() bool {
 	select {
 	case <-w.late:
@@ -163,4 +169,5 @@ func (w *watched) silent() bool {
 	}
 }
 
+// stop ends the watch. The stream stays open.
 func (w *watched) stop() { w.timer.Stop() }

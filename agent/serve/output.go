@@ -48,6 +48,8 @@ func (o *outlet) copy(r io.Reader) {
 			o.flush()
 			return
 		}
+		// A full first buffer means that the command prints much. Only such a command gets a large
+		// one.
 		if n == len(buf)-maxTail && !grown {
 			grown = true
 			most := mostRead

@@ -150,6 +150,7 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 	return version, s.serve(conn, frames, request)
 }
 
+// serve carries out a request. It returns errors that the client may see, and those of the stream.
 func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request) error {
 	hello, err := agent.AppendJSON(nil, agent.KindResponse, s.response(request))
 	if err != nil {
@@ -227,6 +228,7 @@ func (s *Server) admit() bool {
 	}
 }
 
+// response returns the response to a request; for a ping, with all executions.
 func (s *Server) response(request agent.Request) agent.Response {
 	response := agent.Response{Protocol: request.Protocol, Speaks: agent.Protocol, Version: s.config.Version}
 	if request.Ping == nil {
@@ -287,6 +289,7 @@ func (s *Server) register(start agent.Start) (x *execution, fresh bool, err erro
 	return x, true, nil
 }
 
+// check returns ErrInvalid for a command that can't be started.
 func check(start agent.Start) error {
 	invalid := func(field, message string) error {
 		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
@@ -318,6 +321,7 @@ func check(start agent.Start) error {
 	return nil
 }
 
+// find returns a started execution, or ErrNotFound. It waits for a start in progress.
 func (s *Server) find(id string) (*execution, error) {
 	s.mu.Lock()
 	x, ok := s.executions[id]
@@ -332,6 +336,8 @@ func (s *Server) find(id string) (*execution, error) {
 	return x, nil
 }
 
+// follow sends an execution to a client until the stream ends. It forgets the execution if the
+// client settled it, or has all that is left of a lost one.
 func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) error {
 	settled, err := x.follow(conn, frames, from, hello)
 	if settled || err == errLost {
@@ -340,6 +346,7 @@ func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, 
 	return err
 }
 
+// remove forgets an execution. Its id is remembered if its command was started.
 func (s *Server) remove(x *execution) {
 	s.mu.Lock()
 	delete(s.executions, x.start.ID)

@@ -27,6 +27,7 @@ type stdin struct {
 	over       bool  // the program is being killed, or has ended: the window no longer moves
 }
 
+// newStdin returns an empty stdin with a whole window.
 func newStdin(moved func()) *stdin {
 	in := &stdin{moved: moved}
 	in.more = sync.NewCond(&in.mu)
@@ -83,6 +84,8 @@ func (in *stdin) next(buf *[]byte) (chunk []byte, ok bool) {
 	return *buf, true
 }
 
+// consume records n bytes that were written to the program or discarded. The client is notified
+// only when the window has moved by announceStep.
 func (in *stdin) consume(n int64) {
 	in.mu.Lock()
 	in.consumed += n

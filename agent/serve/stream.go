@@ -73,6 +73,8 @@ func (x *execution) began() agent.Started {
 func (st *stream) attach(offset int64) (position int64, rest []byte, err error) {
 	x := st.x
 	x.mu.Lock()
+	// The old stream has stopped reading the backlog before this one changes it, since frames are
+	// read without the lock.
 	old := x.stream
 	x.stream = st
 	if old != nil {
@@ -94,6 +96,7 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 		return 0, nil, &agent.Error{Code: agent.ErrInvalid, Field: "offset",
 			Message: fmt.Sprintf("the agent holds output from offset %d to %d, but %d was requested", base, end, offset)}
 	}
+	// An attach acknowledges all output before its offset.
 	st.ack(offset, st.from.Resized)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -173,6 +176,8 @@ func (st *stream) send(hello []byte, position int64) {
 	}
 }
 
+// write writes to the client, and reports whether it succeeded. It blocks while the client doesn't
+// read.
 func (st *stream) write(b []byte) bool {
 	if _, err := st.conn.Write(b); err != nil {
 		// The goroutine that reads sees it too, and cuts the stream.
@@ -249,6 +254,7 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 	}
 }
 
+// acknowledged handles a KindAck frame. Output that wasn't sent can't be acknowledged.
 func (st *stream) acknowledged(offset int64) error {
 	st.x.mu.Lock()
 	sent := st.sent
