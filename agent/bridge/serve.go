@@ -65,7 +65,7 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 type server struct {
 	dial    func() (net.Conn, error)
 	first   time.Duration // how long connect retries before the agent was reached once
-	mu      sync.Mutex    // guards met
+	mu      sync.Mutex    // guards reached
 	reached bool          // the agent has been reached once
 }
 

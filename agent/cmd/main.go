@@ -27,6 +27,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/task"
 )
 
+// usage is the text for a missing or unknown command. It leaves out the internal ones.
 const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…] [--open-files N] [--zygote]
                                                              serve on the inherited listening socket N (3)
        agent serve --outside PATH [--processes N] [--workspace DIR]
@@ -53,6 +54,7 @@ func main() {
 	}
 }
 
+// run executes the command that the arguments name. For serve it always returns an error.
 func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)

@@ -87,8 +87,8 @@ func (b *backlog) ack(offset int64, resized time.Duration) (freed int64) {
 		s := &b.segments[0]
 		for b.head < s.at+int64(len(s.buf)) {
 			size, length, at := frameAt(s.buf[b.head-s.at:])
-			// Frames are freed in their order. A size without output after it stays until it was
-			// acknowledged itself.
+			// Frames are freed in their order. A size stays until it, or output after it, was
+			// acknowledged.
 			if b.base+length > b.acked || length == 0 && b.base == b.acked && at > b.resized {
 				return freed
 			}

@@ -147,8 +147,8 @@ func (t *transfer) send(path string, content io.Reader, size int64) error {
 	return nil
 }
 
-// update checks the whole request, answers, and then receives the contents. After the answer an
-// error can't be sent, so it ends the stream.
+// update checks the whole request, answers, and then receives the contents. A content that fails
+// after the answer ends the stream.
 func (t *transfer) update(update agent.Update) error {
 	for i, w := range update.Write {
 		if w.Size < -1 || w.Size < 0 && t.version < 2 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {

@@ -60,7 +60,6 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 // clearAmbient empties the set of ambient capabilities. A call for all threads stops every thread
 // of the program. The maker of a local runner has confined the agent already. Then reading the set
 // is enough, since threads inherit it.
-
 func clearAmbient() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -70,6 +69,8 @@ func clearAmbient() error {
 	return allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0)
 }
 
+// refusePrivileges sets no_new_privs, so that no exec gains privileges by set-user-ID bits or file
+// capabilities. Children inherit it.
 func refusePrivileges() error {
 	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && set == 1 {
 		return nil

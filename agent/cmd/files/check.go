@@ -32,6 +32,8 @@ func (d deletion) covers(p string) bool {
 	return !d.inside && p == d.path || isBelow(p, d.path)
 }
 
+// isBelow reports whether a path is inside a directory. Both are clean; a directory isn't below
+// itself.
 func isBelow(p, dir string) bool {
 	return strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") && len(p) > len(dir)
 }
@@ -101,6 +103,7 @@ func (c *checker) isRoot(p string) bool {
 	return p == "/" || p == c.plan.files.workspace || isBelow(c.plan.files.workspace, p)
 }
 
+// checkDelete checks one deletion and adds it to the plan. A path that doesn't exist is no error.
 func (c *checker) checkDelete(p string) *agent.Error {
 	clean, e := c.cleanPath(p)
 	if e != nil {
@@ -131,6 +134,7 @@ func (c *checker) checkDelete(p string) *agent.Error {
 	if err := unix.Fstatat(fd, path.Base(d.path), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return absent(p, err)
 	}
+	// A link in the path can lead to the workspace, which its text doesn't show.
 	if stat.Dev == c.workspace.Dev && stat.Ino == c.workspace.Ino {
 		return &agent.Error{Code: agent.ErrInvalid, Message: "would delete the workspace itself"}
 	}
@@ -171,6 +175,8 @@ func (c *checker) deleted(p string) bool {
 	return false
 }
 
+// checkWrite checks one write and adds it to the plan. It takes account of the plan's deletions,
+// which come first, and of its earlier writes.
 func (c *checker) checkWrite(w agent.Write) *agent.Error {
 	clean, e := c.cleanPath(w.Path)
 	if e != nil {
@@ -251,6 +257,7 @@ func (c *checker) place(dir string) *place {
 	return p
 }
 
+// inspect does the work of place for a directory that wasn't inspected before.
 func (c *checker) inspect(dir string) *place {
 	if c.deleted(dir) {
 		return &place{fails: c.place(path.Dir(dir)).fails}

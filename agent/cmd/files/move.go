@@ -53,6 +53,7 @@ type end struct {
 	path string // absolute and clean; links in it aren't resolved
 }
 
+// close closes the directory.
 func (e end) close() { _ = unix.Close(e.dir) }
 
 // end opens the parent directory of a path, if files can be changed there.
@@ -89,6 +90,7 @@ func (f *Files) rename(from, to end) error {
 	return err
 }
 
+// moveError converts an errno of a rename for the client.
 func moveError(move agent.Move, err error) *agent.Error {
 	switch err {
 	case unix.EEXIST:

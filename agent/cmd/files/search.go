@@ -110,6 +110,7 @@ func (s *search) names(dir *os.File) []string {
 	return names
 }
 
+// entry inspects one entry, and those below it.
 func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int) {
 	named := true
 	if s.Name != "" {
@@ -130,6 +131,8 @@ func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int
 	}
 }
 
+// below searches a directory that was an entry of parent. It never follows a link, even if one
+// replaced the directory meanwhile.
 func (s *search) below(parent int, at, name string, depth int) {
 	if depth > maxDepth || len(at) >= mostPath {
 		s.found.Limit = cmp.Or(s.found.Limit, agent.LimitDepth)
@@ -210,6 +213,8 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 		case err == nil:
 			line, matched, carried = line+1, false, nil
 		default:
+			// The text may span two pieces of the line, so the end that could be its beginning is
+			// kept.
 			carried = bytes.Clone(text[len(text)-min(len(text), len(s.Text)-1):])
 		}
 	}
@@ -221,6 +226,7 @@ type counted struct {
 	n    *int64
 }
 
+// Read implements io.Reader.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	*c.n += int64(n)

@@ -104,6 +104,7 @@ func makeIn(above int, name string) (int, error) {
 	return openat2(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 }
 
+// makeDirectory creates a directory, or uses the existing one. A mode of 0 doesn't change that one.
 func (f *Files) makeDirectory(p string, mode uint32) error {
 	above, err := f.directory(path.Dir(p))
 	if err != nil {

@@ -28,6 +28,8 @@ const (
 // Watches don't report them.
 const temporaryPrefix = ".rockpool-"
 
+// watchMask are the events of every watch. Entries that were deleted while open cause none, and the
+// kernel rejects what isn't a directory.
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
@@ -129,6 +131,7 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	}
 }
 
+// send reports the pending changes, if any.
 func (w *watcher) send(each func(agent.Changes) error) error {
 	if changes := w.pending.take(); len(changes.Changes) > 0 || changes.Lost {
 		return each(changes)
@@ -224,6 +227,7 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	return int32(wd), nil
 }
 
+// tooMany is the error for a limit that the watched directory exceeds.
 func (w *watcher) tooMany(message string) *agent.Error {
 	return &agent.Error{Code: agent.ErrTooMany, Path: w.Path, Message: message}
 }
@@ -264,6 +268,7 @@ func (w *watcher) open(at string, flags uint64) (int, error) {
 	return fd, nil
 }
 
+// gone is the error for a watched directory that no longer is at its path.
 func (w *watcher) gone() error {
 	return &agent.Error{Code: agent.ErrNotFound, Path: w.Path, Message: "was deleted or moved away"}
 }
@@ -288,6 +293,8 @@ func (w *watcher) within(ctx context.Context, fd int, at string, tell bool, dept
 	}
 }
 
+// found handles an entry that a walk finds. It watches a directory before it reads the entries
+// below, so that none is missed in between.
 func (w *watcher) found(ctx context.Context, parent int, at, name string, tell bool, depth int) error {
 	if err := w.spend(ctx); err != nil {
 		return err
@@ -373,6 +380,7 @@ func (w *watcher) created(ctx context.Context, path string, directory bool) erro
 	return nil
 }
 
+// forget removes a watch that the kernel has removed or will remove.
 func (w *watcher) forget(wd int32) {
 	if at, ok := w.dirs[wd]; ok {
 		w.bytes -= len(at)

@@ -112,6 +112,7 @@ func Serve(listener net.Listener, o Options) error {
 	return err
 }
 
+// report writes an error to the agent's standard error.
 func report(err error) { fmt.Fprintln(os.Stderr, "agent:", err) }
 
 // newHost confines this process, and returns its host.

@@ -97,6 +97,8 @@ func (i *Idler) Run() {
 	}
 }
 
+// giveBack collects garbage and returns memory to the kernel, if enough came into use since the
+// last time.
 func (i *Idler) giveBack() {
 	worth := laterWorth
 	if !i.given {

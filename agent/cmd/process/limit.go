@@ -111,6 +111,7 @@ func running(root bool) (n int) {
 	return n
 }
 
+// errArguments is for arguments that executeLimited doesn't produce.
 var errArguments = errors.New("limited: this command is internal: only the agent itself may start it")
 
 // BecomeLimited sets limits on this process and executes the command. It returns only on an error.
@@ -138,6 +139,7 @@ func BecomeLimited(args []string) error {
 		}
 	}
 	report := func(text string) { _, _ = unix.Write(reportDescriptor, []byte(text)) }
+	// The limits are set. An error after this is the exec's own.
 	report("r")
 	err := error(unix.ENOENT)
 	for _, file := range args[:files] {

@@ -22,6 +22,7 @@ type reaper struct {
 	marked  map[uint32]*process // by mark
 }
 
+// newReaper returns a reaper that knows no command.
 func newReaper() *reaper {
 	return &reaper{leaders: map[int]*process{}, marked: map[uint32]*process{}}
 }
@@ -64,6 +65,7 @@ func (r *reaper) reap() {
 	}
 }
 
+// reapOne reaps one child that has ended, and reports whether there may be another one.
 func (r *reaper) reapOne() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,6 +165,7 @@ func peek() (pid int, err error) {
 	}
 }
 
+// signalName returns the name of a signal, such as "SIGKILL".
 func signalName(signal syscall.Signal) string {
 	if name := unix.SignalName(signal); name != "" {
 		return name

@@ -86,6 +86,7 @@ func (s *Starter) Start(start agent.Start, dir string, candidates []string) (ser
 	return p, nil
 }
 
+// start is Start with a mark. After an error the caller frees the mark.
 func (s *Starter) start(start agent.Start, dir string, candidates []string, mark uint32) (*process, error) {
 	who, group := confinement.User, confinement.Group
 	if start.Privileged {
@@ -125,6 +126,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if s.marking {
 		attr.Sys.Credential = &syscall.Credential{Uid: who, Gid: group, Groups: []uint32{group, mark}}
 	}
+	// A warm start that fails before the command's first instruction falls back to a cold one.
 	done, err := s.executeWarm(p, start, dir, candidates, attr)
 	if !done {
 		err = s.execute(p, start, candidates, attr)

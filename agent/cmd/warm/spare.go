@@ -70,6 +70,7 @@ func (s *Spare) enter(group *groups.Group) error {
 	return nil
 }
 
+// lives reports whether the child hasn't been reaped. Signal 0 is never delivered.
 func (s *Spare) lives() bool { return unix.PidfdSendSignal(s.pidfd, 0, nil, 0) == nil }
 
 // Go checks that the child has all attributes of the command, and lets it continue. It is a
