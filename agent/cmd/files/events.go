@@ -48,7 +48,7 @@ func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string)
 		return nil // of the directory itself: the event of its parent is reported
 	}
 	path, directory := join(at, name), mask&unix.IN_ISDIR != 0
-	// These events cost a walk or a look at the path.
+	// These events can cost a walk, or an inspection of the path.
 	if mask&unix.IN_MOVED_FROM != 0 || directory {
 		if err := w.spend(ctx); err != nil {
 			return err
