@@ -24,6 +24,7 @@ const (
 		1<<KindSettled | 1<<KindData | 1<<KindEnd | 1<<KindResize | 1<<KindSignal | 1<<KindResizedAck)
 )
 
+// Sizes of frames and of a reader's buffer, in bytes.
 const (
 	headerSize = 5       // bytes: length and kind
 	maxJSON    = 1 << 20 // bytes of a control frame's body, except for Request and Updated

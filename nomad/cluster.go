@@ -163,6 +163,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	})
 	parts.Go(func() { c.follow(ctx) })
 	err = c.keepFresh(ctx)
+	// Without the ownership another server may already use these runners.
 	if c.config.Remove && owning.Err() == nil {
 		if left := c.removeAll(owning); left != nil {
 			return left

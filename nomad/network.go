@@ -27,6 +27,7 @@ type networks struct {
 // A network is the result of inspecting a runner.
 type network int
 
+// The results of an inspection.
 const (
 	networkUnknown network = iota // being inspected, or the inspection failed
 	networkThere

@@ -174,6 +174,8 @@ func (c *Cluster) apply(t *truth) found {
 	r := &c.runners
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Unknown jobs are runners of an earlier server. A list may still have the job of a removed
+	// one.
 	for id, stub := range t.Jobs {
 		if r.entries[id] != nil || r.removed[id] > 0 {
 			continue
@@ -296,6 +298,8 @@ func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
 			e.ready.Allocation, e.ready.Restarts = e.allocation, e.restarts
 		}
 		e.runner.Ports = outcome.Ports(a)
+		// An idle runner on such a node will end soon, so no claim may get it. A claimed one
+		// continues until Nomad stops it.
 		if o.State == runtime.RunnerIdle && !e.runner.Claim.Held() && c.nodes.Drains(a.NodeID) {
 			o = outcome.Outcome{State: runtime.RunnerGone, Reason: runtime.GoneDrained, Message: "its node is being drained", OOMKills: o.OOMKills}
 		}

@@ -37,10 +37,12 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 		if err := c.refresher.Join(ctx); err != nil {
 			return runtime.Wrap(runtime.CodeClusterUnavailable, err, "runners are left: Nomad doesn't list them")
 		}
+		// Remove waits until a list was read once.
 		c.refresher.first()
 		c.runners.mu.Lock()
 		all := slices.Collect(maps.Keys(c.runners.entries))
 		c.runners.mu.Unlock()
+		// An empty list isn't enough: a registration that was given up may still reach Nomad.
 		if left := stragglers - time.Since(began); len(all) == 0 && left <= 0 {
 			return nil
 		} else if len(all) == 0 {
@@ -105,6 +107,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	defer cancel()
 	err := c.endRunner(ctx, e)
 	c.runners.mu.Lock()
+	// Another Remove may try again.
 	e.removal = nil
 	r.err = err
 	if err != nil && c.group.Cause() == nil {
@@ -116,6 +119,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 			delete(c.runners.entries, e.runner.ID)
 		}
 		c.runners.change++
+		// Lists that began earlier may still have its job.
 		c.runners.removed[e.runner.ID] = c.runners.change
 		c.runners.remember(e)
 	}

@@ -125,6 +125,7 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *d
 		s.done = true
 	case errors.As(err, &refusal):
 		s.refused = refusal.Error()
+	// Until its task is listed as running, a failure is expected and doesn't count.
 	case runs:
 		if s.tries++; s.tries == streamTries {
 			s.refused = fmt.Sprintf("the agent could not be streamed to it in %d tries: %v", s.tries, c.nomad.Redact(err))

@@ -84,6 +84,7 @@ func run(args []string) error {
 			return serveOutside(*outside, *processes, o)
 		}
 		if *user != "" {
+			// An account that can't be used isn't fatal. Commands then run as the default user.
 			if err := confinement.RunAs(*user); err != nil {
 				fmt.Fprintln(os.Stderr, "agent:", err)
 			}
@@ -92,6 +93,7 @@ func run(args []string) error {
 			return task.Serve(*socket, !*network, task.Bounds{WorkspaceMiB: *mib, Processes: *processes}, o)
 		}
 		return serveInherited(*fd, o)
+	// Only the agent itself uses this command, to start the nested agent.
 	case task.Nested:
 		workspace := flags.String("workspace", "", "")
 		network := flags.Bool("no-network", false, "")
@@ -108,6 +110,7 @@ func run(args []string) error {
 			return err
 		}
 		return task.Bridge(*socket)
+	// Only the agent itself uses this command, between a command's fork and its exec.
 	case process.Limited:
 		return process.BecomeLimited(args[1:])
 	case "version":

@@ -143,8 +143,7 @@ func (x *execution) run() {
 	x.mu.Unlock()
 	x.checkLast(status)
 	x.linger(&copies)
-	// Whatever the command left behind ends with it. Both outputs end then, so the copies below
-	// return.
+	// This ends all that the command left behind. Then both outputs end, and the copies return.
 	x.process.Kill(0)
 	x.killing.Wait()
 	// The watch measures the process, so it ends before the process is closed.

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
+// Limits of a server.
 const (
 	maxExecutions  = 256              // that run or weren't settled
 	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't run a command twice
@@ -143,6 +144,7 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 		s.worked = true
 		s.mu.Unlock()
 	}
+	// The answer is in the closest version that the agent speaks.
 	version = min(max(request.Protocol, agent.Oldest), agent.Protocol)
 	if request.Protocol != version {
 		return version, &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't support this version of the protocol"}
@@ -254,10 +256,12 @@ func (s *Server) start(start agent.Start) (*execution, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Another stream has begun it. Both streams get the same result.
 	if !fresh {
 		<-x.ready
 		return x, x.err
 	}
+	// The count of register ends after run's has begun, so that Close can't return in between.
 	defer s.running.Done()
 	if err := x.begin(s.host); err != nil {
 		s.remove(x)

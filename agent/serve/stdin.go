@@ -113,6 +113,8 @@ func (in *stdin) receive(offset int64, data []byte) error {
 	}
 	fresh := data[in.received-offset:]
 	in.received = end
+	// The window must still move, or the client would wait forever. After the command's end it gets
+	// the exit instead.
 	if in.discarding {
 		over := in.over
 		in.mu.Unlock()

@@ -44,6 +44,7 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	if hello, err = agent.AppendJSON(hello, agent.KindStarted, x.began()); err != nil {
 		return false, err
 	}
+	// The response, the start, the window and the rest of a split frame are one write.
 	hello = append(hello, x.in.window(true)...)
 	hello = append(hello, rest...)
 	sending := make(chan struct{})
@@ -131,6 +132,7 @@ func (st *stream) send(hello []byte, position int64) {
 	var scratch []byte
 	for {
 		x.mu.Lock()
+		// Everything before position was written, so these buffers may be reused.
 		x.backlog.quiet = position
 		frames, end := x.backlog.from(position)
 		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) && !x.lost {

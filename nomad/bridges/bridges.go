@@ -203,6 +203,8 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 			if !spare {
 				br.used = time.Now()
 			}
+			// The streams are reserved under the lock that found the bridge, so room can't close it
+			// in between.
 			br.streams += streams
 		}
 		b.mu.Unlock()
@@ -269,6 +271,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Another bridge of the runner may have taken its place.
 	if b.all[id] == br {
 		delete(b.all, id)
 	}
@@ -284,6 +287,8 @@ func (b *Set) room(claimed bool) bool {
 	var victim runtime.RunnerID
 	var worst *link
 	for id, br := range b.all {
+		// A bridge with streams, or one that is being opened, is in use. A claimed runner's is
+		// never closed for an idle one's.
 		if br.session == nil || br.streams > 0 || br.claimed && !claimed {
 			continue
 		}

@@ -198,6 +198,7 @@ func (c *Client) Redact(err error) error {
 			text = strings.ReplaceAll(text, secret, "[secret]")
 		}
 	}
+	// The original is kept if possible, so that errors.Is and errors.As still work.
 	if text == err.Error() {
 		return err
 	}

@@ -69,7 +69,7 @@ var kinds = map[string]CallKind{
 // kindOf returns the kind of a request, OtherCall if it has none of its own.
 func kindOf(r *http.Request) CallKind {
 	_, path, _ := strings.Cut(r.URL.Path, "/v1/")
-	// What follows the first element is an id. Paths with one are written with a slash in kinds.
+	// The rest of such a path is an id. In kinds these paths end in a slash.
 	if first, _, deeper := strings.Cut(path, "/"); deeper {
 		path = first + "/"
 	}

@@ -63,6 +63,7 @@ func (c *Client) Exec(ctx context.Context, nodeID, allocation, task string, argv
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		// Later calls go through the servers without waiting for this node.
 		d.know(nodeID, nil, unreachableFor)
 	}
 	return c.execAt(ctx, c.address, c.execs, allocation, task, argv)

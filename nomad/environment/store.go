@@ -49,6 +49,7 @@ func (s *Store) Put(ctx context.Context, env runtime.Environment) error {
 	if err != nil {
 		return err
 	}
+	// An environment that can't be rendered is rejected before it waits for other writers.
 	if _, err := s.jobs.RenderTemplate(base, env, 0); err != nil {
 		return err
 	}
@@ -224,6 +225,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		id, ok := strings.CutPrefix(subject, imageOf)
 		return ok && !there[runtime.EnvironmentID(id)]
 	})
+	// A problem ends when the environment's job can be read again, or no longer exists.
 	for id := range over {
 		if !wrong[id] {
 			s.problems.Resolve(subject(id))

@@ -88,6 +88,7 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	}
 	task.Resources = c.resources(task.Resources, env.Resources)
 	c.bound(group, task)
+	// A network in the template takes precedence over the settings.
 	if len(group.Networks) == 0 {
 		group.Networks = c.network(env, Driver(task.Driver))
 	}

@@ -62,7 +62,7 @@ func (r Reader) Check(ctx context.Context) error {
 // listEvaluations names the step that Read may skip.
 const listEvaluations = "list evaluations"
 
-// A step reads one list. What says it in errors.
+// A step reads one list, which what names in errors.
 type step struct {
 	what string
 	read func(context.Context) error

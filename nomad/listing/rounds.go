@@ -51,6 +51,7 @@ func (r *Rounds) Join(ctx context.Context) error {
 	if r.next == nil {
 		r.next = &round{done: make(chan struct{})}
 	}
+	// A round that has begun is no longer next, so this one begins after the call.
 	mine := r.next
 	if !r.running {
 		if _, r.running = r.group.Go(r.work); !r.running {

@@ -88,6 +88,7 @@ func Lacks(e *api.Evaluation) []Dimension {
 			}
 		}
 	}
+	// No resource is exhausted, so no node fits for another reason.
 	if len(all) == 0 {
 		add(Other)
 	}

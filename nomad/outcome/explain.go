@@ -25,6 +25,7 @@ func explain(evals []*api.Evaluation) (reason string, over bool) {
 			over = false
 		}
 	}
+	// The newest evaluation that says anything is the reason.
 	for _, e := range evals {
 		if text := Explain(e); text != "" {
 			return text, over

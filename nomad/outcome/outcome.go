@@ -97,6 +97,8 @@ func judgeStarting(s Evidence) Outcome {
 // judgeReady judges a runner whose agent has answered. A replacement of its task or allocation is
 // empty, so the runner is gone then.
 func judgeReady(s Evidence) Outcome {
+	// own is the agent's allocation, next a later one. If the agent's is unknown, it is the newest
+	// that existed when the variable was created.
 	var own, next *api.AllocationListStub
 	for _, a := range s.Allocations {
 		switch {
@@ -166,6 +168,8 @@ func why(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
 		return runtime.GoneUnknown, "its node was lost"
 	case a.DesiredStatus == api.AllocDesiredStatusEvict || a.PreemptedByAllocation != "":
 		return runtime.GoneEvicted, "it was preempted by a job of a higher priority"
+	// A drain and a lost node stop allocations, too. So both are checked before a stop from
+	// outside.
 	case a.DesiredStatus == api.AllocDesiredStatusStop && s.Draining != nil && s.Draining(a.NodeID):
 		return runtime.GoneDrained, "its node is being drained"
 	case a.ClientStatus == api.AllocClientStatusFailed && strings.Contains(description, "rescheduled"):

@@ -84,6 +84,7 @@ func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) r
 	}
 	switch a.ClientStatus {
 	case api.AllocClientStatusRunning:
+		// Until its agent has answered it counts as pending.
 		if !ours.RunningAt.IsZero() {
 			ours.Status = runtime.AllocationRunning
 		}

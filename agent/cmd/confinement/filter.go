@@ -23,6 +23,7 @@ const (
 // most arguments. The high half follows after 4 bytes.
 func argument(i uint32) uint32 { return dataArguments + 8*i }
 
+// The results of the filter. Those from refuse on are errors for the caller.
 const (
 	killProcess = unix.SECCOMP_RET_KILL_PROCESS
 	allow       = unix.SECCOMP_RET_ALLOW
@@ -42,6 +43,7 @@ const (
 // A judgement is the filter's decision about a system call.
 type judgement uint8
 
+// The judgements that don't depend on arguments.
 const (
 	unlisted judgement = iota // ENOSYS, as on a kernel without the call: programs have a fallback
 	allowed

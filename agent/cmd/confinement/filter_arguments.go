@@ -35,6 +35,7 @@ var judgedCalls = map[uint32]judgement{
 	unix.SYS_FCNTL: byCommand, unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
 }
 
+// Values and masks of arguments.
 const (
 	// All kinds of namespaces that clone can make.
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |

@@ -63,6 +63,7 @@ func (f *Files) check(update agent.Update) (*plan, error) {
 	if err := unix.Stat(f.workspace, &c.workspace); err != nil {
 		return nil, pathError(f.workspace, err)
 	}
+	// Deletions are checked first, because apply carries them out first.
 	for i, p := range update.Delete {
 		if e := c.checkDelete(p); e != nil {
 			e.Field, e.Index, e.Path = "delete", i, p
@@ -155,6 +156,7 @@ func writable(fd int) *agent.Error {
 	if err := unix.Fstatfs(fd, &stat); err != nil {
 		return pathError("", err)
 	}
+	// The type doesn't identify /dev, which is a tmpfs.
 	at := string(readLink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd)))
 	switch {
 	case stat.Flags&unix.ST_RDONLY != 0:
@@ -203,6 +205,7 @@ func (c *checker) checkWrite(w agent.Write) *agent.Error {
 	} else {
 		c.files[clean] = true
 	}
+	// The write replaces no entry, so there is no target to check.
 	if !at.exists || c.deleted(clean) {
 		return nil
 	}
@@ -259,6 +262,7 @@ func (c *checker) place(dir string) *place {
 
 // inspect does the work of place for a directory that wasn't inspected before.
 func (c *checker) inspect(dir string) *place {
+	// It will be created again, so only the directory above it matters.
 	if c.deleted(dir) {
 		return &place{fails: c.place(path.Dir(dir)).fails}
 	}

@@ -196,6 +196,7 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 	var carried []byte // the end of the searched part of a long line
 	for {
 		piece, err := s.reader.ReadSlice('\n')
+		// A file with a NUL is binary.
 		if bytes.IndexByte(piece, 0) >= 0 || err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			return false
 		}

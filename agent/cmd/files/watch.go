@@ -113,11 +113,13 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	if err := each(first); err != nil {
 		return err
 	}
+	// A read of the instance doesn't end with ctx. A deadline in the past ends it.
 	stop := context.AfterFunc(ctx, func() { _ = w.events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := w.events.Read(buf)
+		// The pause lets the changes of a moment arrive, so that they are merged.
 		if err != nil || !pause(ctx, gathering) {
 			return ctx.Err()
 		}
@@ -217,6 +219,7 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	if err != nil {
 		return -1, nil
 	}
+	// For a directory that is watched already the kernel returns the same watch (inotify(7)).
 	old, there := w.dirs[int32(wd)]
 	if !there && w.files.watched.Add(1) > mostWatched {
 		w.files.watched.Add(-1)

@@ -130,6 +130,8 @@ func (p *process) Signal(name string) bool {
 	}
 	members, _ := p.members()
 	for _, pid := range members {
+		// Only a group with a member of p gets the signal, since the id may belong to another group
+		// by now.
 		if of, err := unix.Getpgid(pid); err == nil && of == group {
 			_ = unix.Kill(-group, signal)
 			break

@@ -74,6 +74,7 @@ func (p *process) Close() serve.Usage {
 		p.whole.End(&usage)
 	}
 	p.leaveGroup()
+	// No process has the mark any longer, so another execution may get it.
 	p.starter.marks.free(p.mark)
 	if p.starter.OwnIPC {
 		p.starter.reaper.ifIdle(kernelmemory.RemoveSegments)

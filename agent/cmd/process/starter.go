@@ -102,6 +102,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if err != nil {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "the runner can't create more pipes or terminals: " + err.Error()}
 	}
+	// While the agent holds the command's ends, the outputs can't end.
 	defer ends.HandedOver()
 	p := &process{Streams: ends, starter: s, mark: mark, began: time.Now(), exited: make(chan struct{})}
 	if s.Groups != nil {

@@ -59,6 +59,7 @@ func (z *zygote) command(start agent.Start, dir string, candidates []string) (c 
 		if unix.Stat(file, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 			return c, "a program that isn't a regular file"
 		}
+		// The interpreter searches the directory of the program's file after resolving links.
 		dir = filepath.Dir(file)
 	}
 	return c, z.shadowed(dir)

@@ -63,6 +63,7 @@ func (s *Spare) enter(group *groups.Group) error {
 	if err := group.Adopt(s.pid); err != nil {
 		return err
 	}
+	// If the child lives after the move, its id was its own during the move.
 	if !s.lives() {
 		return errGone
 	}

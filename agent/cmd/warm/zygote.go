@@ -113,6 +113,7 @@ func (z *zygote) forkOnce() (*Spare, error) {
 	case s.pid < 0:
 		err = fmt.Errorf("fork: %w", syscall.Errno(-s.pid))
 	default:
+		// A child keeps its id until it is reaped. So the descriptor is the child's.
 		z.unreaped(func() {
 			if err = known(s.pid); err == nil {
 				s.pidfd, err = unix.PidfdOpen(s.pid, 0)
