@@ -63,6 +63,7 @@ func (c *Cluster) keepFresh(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		// refresh has reported the problem. Nothing else is due until it succeeds.
 		case err != nil:
 			if err := p.Wait(ctx); err != nil {
 				return err
@@ -162,9 +163,9 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 
 // found is what was new in a listing.
 type found struct {
-	changed map[runtime.EnvironmentID]bool // environments whose runners changed
-	leaks   map[runtime.RunnerID]string
-	failed  map[runtime.RunnerID][]*api.AllocationListStub
+	changed map[runtime.EnvironmentID]bool                 // environments whose runners changed
+	leaks   map[runtime.RunnerID]string                    // runners that are removed incompletely, and what is left
+	failed  map[runtime.RunnerID][]*api.AllocationListStub // allocations that failed since the list before
 }
 
 // apply updates the runners from a listing, and returns what was new.

@@ -108,6 +108,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	// meanwhile. 0 makes Nomad reject the registration if the job exists.
 	index := e.registered
 	c.runners.mu.Unlock()
+	// A change of the priority isn't part of a start, so it isn't measured.
 	if index == 0 {
 		began = c.counts.tasks.Observe(tasks.Turn, began)
 	}

@@ -102,7 +102,7 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 
 // delivered is the progress of streaming the agent to one task.
 type delivered struct {
-	done    bool
+	done    bool   // the task has the agent
 	tries   int    // failed ones since the task was listed as running
 	refused string // why no further try can help; "": another one may
 }

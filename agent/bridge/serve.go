@@ -40,6 +40,7 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	}
 	s := &server{dial: dial, first: p.first}
 	var carried sync.WaitGroup
+	// The session closes first, which ends all streams.
 	defer carried.Wait()
 	defer func() { _ = session.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
@@ -135,7 +136,7 @@ func (s *server) connect() (net.Conn, error) {
 // watched reads a stream, and closes it when no byte has arrived for too long.
 type watched struct {
 	stream io.ReadWriteCloser
-	most   time.Duration
+	most   time.Duration // longest time without a byte
 	timer  *time.Timer
 	late   chan struct{} // closed by the timer, before it closes stream
 }

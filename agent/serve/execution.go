@@ -209,6 +209,7 @@ func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 		}
 		return
 	}
+	// The first cause is reported.
 	if x.cause == agent.CauseSelf {
 		x.cause = cause
 	}

@@ -25,7 +25,7 @@ const (
 
 // An outlet reads one of a command's outputs and emits it without splitting UTF-8 characters.
 type outlet struct {
-	stream byte
+	stream byte // 1 stdout, 2 stderr
 	emit   func(stream byte, data []byte)
 	wide   *atomic.Int32 // number of outlets with a buffer larger than firstBuffer
 

@@ -354,6 +354,7 @@ func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, 
 func (s *Server) remove(x *execution) {
 	s.mu.Lock()
 	delete(s.executions, x.start.ID)
+	// The id of a command that never started may be used again.
 	if x.err == nil {
 		if len(s.settled) >= maxRemembered {
 			s.settled = append(s.settled[:0], s.settled[1:]...)
@@ -370,6 +371,7 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	// No execution is added after this list: register checks closed under the same lock.
 	for _, x := range s.all() {
 		<-x.ready
 		if x.err == nil {

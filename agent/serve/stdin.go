@@ -18,13 +18,13 @@ type stdin struct {
 
 	mu         sync.Mutex // guards the fields below
 	more       *sync.Cond // signalled when data arrived, or stdin ended
-	pending    []byte
-	received   int64 // offset after the last byte that arrived
-	consumed   int64 // offset after the last byte that was written to the program's pipe
-	announced  int64 // the limit that the client knows
-	end        bool  // the client ended stdin
-	discarding bool  // the program doesn't read: data is discarded
-	over       bool  // the program is being killed, or has ended: the window no longer moves
+	pending    []byte     // received, and not yet written to the program's pipe
+	received   int64      // offset after the last byte that arrived
+	consumed   int64      // offset after the last byte that was written to the program's pipe
+	announced  int64      // the limit that the client knows
+	end        bool       // the client ended stdin
+	discarding bool       // the program doesn't read: data is discarded
+	over       bool       // the program is being killed, or has ended: the window no longer moves
 }
 
 // newStdin returns an empty stdin with a whole window.

@@ -87,6 +87,7 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	}
 	x.mu.Lock()
 	base, end := x.backlog.base, x.backlog.end
+	// The client has all output, and the exit will never be known.
 	if x.lost && offset == end {
 		x.stream = nil // the caller still answers this stream when x is forgotten
 		x.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // one's, which is closed only for another claimed runner. If none can be closed, callers wait. Its
 // methods are safe for concurrent use.
 type Set struct {
-	budget int
+	budget int // maximum number of bridges
 	open   Open
 	group  *group.Group // bridges end with it, and it waits for their goroutines
 	counts counts
@@ -93,7 +93,7 @@ type link struct {
 	used    time.Time     // when it was opened, or last requested by a caller other than a spare one
 	streams int           // open ones
 	opened  chan struct{} // closed when session or err is set
-	session Session
+	session Session       // nil until the bridge is open
 	err     error
 	stop    context.CancelFunc // closes the bridge
 }
@@ -143,7 +143,7 @@ func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.
 // A stream counts as open until it is closed.
 type stream struct {
 	net.Conn
-	close func() error
+	close func() error // closes and counts once
 }
 
 func (s *stream) Close() error { return s.close() }

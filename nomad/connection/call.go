@@ -36,6 +36,7 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 		if err == nil {
 			return nil
 		}
+		// The cause of the context says more than the error of a call that it ended.
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

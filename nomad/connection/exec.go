@@ -30,7 +30,7 @@ const (
 // stdout. Its end is an [ExitError]. One goroutine may read while others write.
 type Exec struct {
 	ws     *websocket.Conn
-	close  func() error
+	close  func() error  // runs once
 	closed chan struct{} // closed to end the heartbeat
 	beats  chan struct{} // closed when the heartbeat has ended
 

@@ -36,7 +36,7 @@ const piece = 64 << 10
 // use.
 type Delivery struct {
 	nomad *connection.Client
-	read  func() (program, error)
+	read  func() (program, error) // reads the agent when it is first called
 	slots turns.Slots
 }
 

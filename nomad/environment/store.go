@@ -27,11 +27,11 @@ type Store struct {
 	problems *problems.List // reports environments that aren't available
 	writing  turns.Slots    // a single slot: one writer at a time
 
-	mu        sync.Mutex // guards the fields below
-	base      *api.Job   // from which templates are rendered; nil: not read yet
-	templates map[runtime.EnvironmentID]template
-	highest   uint64                         // the highest index of Nomad's jobs so far: an older list is ignored
-	wrong     map[runtime.EnvironmentID]bool // environments whose job couldn't be read
+	mu        sync.Mutex                         // guards the fields below
+	base      *api.Job                           // from which templates are rendered; nil: not read yet
+	templates map[runtime.EnvironmentID]template // by environment
+	highest   uint64                             // the highest index of Nomad's jobs so far: an older list is ignored
+	wrong     map[runtime.EnvironmentID]bool     // environments whose job couldn't be read
 }
 
 // NewStore returns a store. It doesn't call Nomad.

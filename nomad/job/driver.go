@@ -12,13 +12,13 @@ import (
 
 // A taskDriver says how an environment's settings are expressed for one of Nomad's drivers.
 type taskDriver struct {
-	user      string
-	contained bool   // the agent is the entry point of a container
-	local     string // the task's directory, as seen by alloc exec
-	socket    string // path of the agent's socket; relative in raw_exec, since a socket's address has at most 108 bytes
-	supports  func(runtime.Environment) error
-	configure func(Config, runtime.Environment, map[string]any)
-	disk      func(runtime.Environment) int // MiB of disk for the workspace
+	user      string                                            // of the task, if neither the template nor Config names one
+	contained bool                                              // the agent is the entry point of a container
+	local     string                                            // the task's directory, as seen by alloc exec
+	socket    string                                            // path of the agent's socket; relative in raw_exec, since a socket's address has at most 108 bytes
+	supports  func(runtime.Environment) error                   // INVALID_INPUT: the driver can't run the environment
+	configure func(Config, runtime.Environment, map[string]any) // sets the driver's options in a task's config
+	disk      func(runtime.Environment) int                     // MiB of disk for the workspace
 }
 
 // drivers has all supported drivers. It is never modified.

@@ -20,10 +20,10 @@ const drainMemory = time.Minute
 type Nodes struct {
 	nomad *connection.Client
 
-	mu    sync.Mutex // guards the fields below
-	known map[string]*api.NodeListStub
-	at    time.Time // when they were listed
-	fresh bool      // no node has changed since
+	mu    sync.Mutex                   // guards the fields below
+	known map[string]*api.NodeListStub // by id
+	at    time.Time                    // when they were listed
+	fresh bool                         // no node has changed since
 }
 
 // NewNodes returns nodes without a list. Refresh reads the first one.

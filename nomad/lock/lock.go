@@ -64,8 +64,8 @@ const subject = "lock"
 // A Held is an acquired lock.
 type Held struct {
 	lock     Lock
-	variable *api.Variable
-	since    time.Time // before the lock's TTL began
+	variable *api.Variable // with the lock's id
+	since    time.Time     // before the lock's TTL began
 }
 
 // Acquire waits until no other server has the lock, and acquires it. The caller must call Renew
@@ -207,6 +207,7 @@ func (h *Held) Renew(ctx context.Context) error {
 	ttl := h.lock.TTL
 	end := h.since.Add(ttl)
 	for {
+		// Several renewals can fail before the lock may have expired.
 		if err := backoff.Sleep(ctx, min(ttl/5, time.Until(end))); err != nil {
 			return err
 		}

@@ -40,9 +40,9 @@ type Readiness struct {
 
 // An Outcome is the state of a runner, and why.
 type Outcome struct {
-	State      runtime.RunnerState // STARTING, IDLE or GONE
-	Reason     runtime.GoneReason
-	Message    string
+	State      runtime.RunnerState     // STARTING, IDLE or GONE
+	Reason     runtime.GoneReason      // only if it is GONE
+	Message    string                  // for clients; "": there is nothing to say
 	Allocation *api.AllocationListStub // where its agent is or will be; nil: nowhere
 	OOMKills   int64                   // processes killed because memory was full, as reported by Nomad
 }

@@ -22,12 +22,12 @@ import (
 // distinguishes idle runners from claimed ones.
 type Record struct {
 	Environment runtime.EnvironmentID
-	Allocation  string
-	Restarts    uint64
-	Claim       runtime.Claim
-	Index       uint64 // of this write
-	Created     uint64 // index of the first write
-	At          time.Time
+	Allocation  string        // where the agent answered
+	Restarts    uint64        // of its task, when the agent answered
+	Claim       runtime.Claim // the zero Claim: none
+	Index       uint64        // of this write
+	Created     uint64        // index of the first write
+	At          time.Time     // of the first write
 }
 
 // variable returns the variable at path that stores r. Its ModifyIndex is r.Index, which makes the

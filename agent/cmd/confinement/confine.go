@@ -41,6 +41,7 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 	try("ambient capabilities", clearAmbient())
 	try("capabilities", keepCapabilities())
 	t, err := NewThread(false)
+	// This comes before the bounding set is emptied: see newZygoteThread.
 	if zygote && Can(unix.CAP_SETUID) && Can(unix.CAP_SETGID) && Can(unix.CAP_SETPCAP) {
 		if thread, err := newZygoteThread(); err == nil {
 			zygotes = thread
@@ -52,6 +53,7 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
 		try("bounding capabilities of commands", err)
 	}
+	// Without CAP_SYS_ADMIN a filter needs no_new_privs (seccomp(2)), so this comes first.
 	try("no new privileges", refusePrivileges())
 	try("seccomp", loadFilters(forks, ownNetwork))
 	return t, zygotes, gaps

@@ -17,8 +17,8 @@ const maxPaths = 10_000
 type plan struct {
 	files   *Files
 	update  agent.Update
-	deletes []deletion
-	writes  []string
+	deletes []deletion // of update.Delete
+	writes  []string   // paths of update.Write
 }
 
 // A deletion is a path to delete, or a directory to empty.
@@ -42,7 +42,7 @@ func isBelow(p, dir string) bool {
 // and the update. The check is for the client's mistakes; later problems are reported as failures.
 type checker struct {
 	plan
-	workspace unix.Stat_t
+	workspace unix.Stat_t       // identifies it, whatever path leads there
 	places    map[string]*place // inspected directories
 	files     map[string]bool   // paths that will be files
 	dirs      map[string]bool   // paths that will be directories

@@ -23,7 +23,7 @@ type listing struct {
 	path      string // as the client sent it
 	recursive bool
 	each      func(agent.FileInfo) error
-	entries   int
+	entries   int // read so far
 }
 
 // List implements serve.Files. Entries are sorted by path, element by element. Their paths are

@@ -48,7 +48,7 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 
 // An end is the source or the target of a move: a name in an open directory.
 type end struct {
-	dir  int
+	dir  int // descriptor of the parent directory
 	name string
 	path string // absolute and clean; links in it aren't resolved
 }

@@ -54,7 +54,7 @@ func (f *Files) remove(d deletion) (was bool, err error) {
 // A removal removes one tree. It follows no links and stays in the tree's file system.
 type removal struct {
 	top   int // descriptor of the topmost directory to empty; deep directories are moved there
-	moved int
+	moved int // directories that were moved to top
 }
 
 // entry removes a name and, if it is a directory, its contents. It returns ENOENT if the name

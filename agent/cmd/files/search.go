@@ -33,12 +33,12 @@ type search struct {
 	agent.Search
 	ctx     context.Context
 	files   *Files
-	until   time.Time
+	until   time.Time // when the search ends early
 	reader  *bufio.Reader
 	found   agent.Found
-	entries int
-	read    int64
-	size    int // of the response, in bytes
+	entries int   // inspected so far
+	read    int64 // bytes of files, so far
+	size    int   // of the response, in bytes
 }
 
 // Search implements serve.Finder.

@@ -82,14 +82,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 type watcher struct {
 	agent.Watch
 	files   *Files
-	root    unix.Stat_t // of the directory
-	fd      int         // descriptor of the inotify instance
-	events  *os.File    // the same instance
-	top     int32       // watch descriptor of the directory
-	dirs    map[int32]string
-	bytes   int // of the paths in dirs
-	began   bool
-	budget  int // entries that may still be inspected for the current batch
+	root    unix.Stat_t      // of the directory
+	fd      int              // descriptor of the inotify instance
+	events  *os.File         // the same instance
+	top     int32            // watch descriptor of the directory
+	dirs    map[int32]string // paths below the directory, by watch descriptor
+	bytes   int              // of the paths in dirs
+	began   bool             // everything is watched
+	budget  int              // entries that may still be inspected for the current batch
 	pending pending
 }
 

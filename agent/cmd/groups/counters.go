@@ -41,8 +41,8 @@ type counts struct {
 	refusedTogether    int64 // the forks refused by the limit of all commands that are charged to this group
 	cpu                int64 // nanoseconds, counted by the scheduler
 	user, system       int64 // nanoseconds, estimated by the kernel's timer interrupts
-	read, written      int64
-	memory, mostMemory int64
+	read, written      int64 // bytes, from and to disks
+	memory, mostMemory int64 // bytes: now, and the peak
 	mostProcesses      int64
 }
 
@@ -69,6 +69,7 @@ func (c *Counters) Begin() {
 		c.forgetPeak()
 		c.resets = c.memoryPeak != nil
 	}
+	// This comes after the resets, so that it has the new peaks.
 	c.start = c.now()
 	c.peak.Store(0)
 	c.seen.Store(0)

@@ -123,6 +123,7 @@ func (g *Groups) Take(root bool) (*Group, error) {
 	switch {
 	case root:
 		keep = &g.root
+	// A group for one command is opened when it is first needed.
 	case g.made < ownGroups:
 		name, keep = groupName(g.made), nil
 	}

@@ -26,7 +26,7 @@ func OwnsIPC() bool {
 // sys/msg.h).
 type kindOfIPC struct {
 	call       uintptr
-	info, stat uintptr
+	info, stat uintptr // commands that count the objects, and describe one by its index
 	count      uintptr // offset of the number of objects in the result of info
 	command    uintptr // index of the command argument, from 0; the buffer is the next one
 }

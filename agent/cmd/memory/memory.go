@@ -90,6 +90,8 @@ func (i *Idler) Run() {
 	for {
 		select {
 		case <-i.hints:
+			// Each hint begins a new wait, so the agent returns memory only after a pause in its
+			// work.
 			timer.Reset(quiet)
 		case <-timer.C:
 			i.giveBack()

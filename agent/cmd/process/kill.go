@@ -76,6 +76,7 @@ func (p *process) killAll() {
 		p.waitDead()
 		return
 	}
+	// The runner is full, so the command may fork faster than this kernel lists processes.
 	if p.starter.Inner != nil && p.refusedInside() > 0 {
 		defer p.starter.Inner.Hold()()
 	}

@@ -52,6 +52,7 @@ func (r *reaper) start(p *process, f launch.Func, file string, argv []string, at
 	}
 	p.pid, p.heldUp = pid, stuck
 	r.leaders[pid] = p
+	// Counts of the whole runner can't be attributed to one of several commands.
 	for _, other := range r.marked {
 		other.crowded, p.crowded = true, true
 	}

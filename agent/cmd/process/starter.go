@@ -153,6 +153,7 @@ func (s *Starter) execute(p *process, start agent.Start, candidates []string, at
 	switch {
 	case p.group != nil:
 		f = p.group.Launch
+	// The thread has an empty bounding set, so a command of root can't start on it.
 	case !start.Privileged:
 		f = f.On(s.Thread)
 	}

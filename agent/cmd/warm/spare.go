@@ -16,9 +16,9 @@ import (
 type Spare struct {
 	link
 	pid      int
-	pidfd    int  // -1: none
-	moved    bool // it is in its command's group
-	unreaped func(do func())
+	pidfd    int             // -1: none
+	moved    bool            // it is in its command's group
+	unreaped func(do func()) // as in Warmer
 }
 
 // becomesWithin is the time in which a child must become a command.

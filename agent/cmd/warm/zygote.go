@@ -18,8 +18,8 @@ import (
 // A zygote is a process that has loaded an interpreter and its modules, and forks. Its methods are
 // safe for concurrent use.
 type zygote struct {
-	link     // only the holder of turn uses it
-	unreaped func(do func())
+	link                     // only the holder of turn uses it
+	unreaped func(do func()) // as in Warmer
 	wanted   agent.Warm
 	path     string          // of the interpreter
 	version  string          // "3.11"
