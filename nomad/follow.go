@@ -99,6 +99,7 @@ func (c *Cluster) hintAllocation(job, allocation string) {
 	id, _ := c.names().RunnerOf(job)
 	c.runners.mu.Lock()
 	e := c.runners.entries[id]
+	// A list corrects a wrong guess later.
 	fresh := e != nil && e.allocation == "" && e.ready == nil
 	if fresh {
 		e.allocation = allocation

@@ -102,6 +102,7 @@ func picked[T any](all []T, picks func(T) bool) iter.Seq[T] {
 // listSchedule is one round of the schedule.
 func (c *Cluster) listSchedule(ctx context.Context) error {
 	var all []*api.Evaluation
+	// The latest evaluations may not include all blocked ones, which can be old.
 	for _, list := range []struct{ what, more string }{
 		{"list evaluations", ""},
 		{"list blocked evaluations", ` and Status == "blocked"`},

@@ -149,6 +149,7 @@ func (c *counts) gone(e *entry) {
 	switch {
 	case e.ready == nil && e.start.failed == 0 && e.runner.GoneReason == runtime.GoneStartFailed:
 		c.tasks.StartFailures.Add(1) // no task of it ever started
+	// listed or adopted counts these.
 	case e.ready == nil || e.adopted:
 	case e.runner.GoneReason == runtime.GoneAgentDied, e.runner.GoneReason == runtime.GoneOutOfMemory, e.runner.GoneReason == runtime.GoneRescheduled:
 		c.tasks.Exits.Add(1)

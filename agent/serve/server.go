@@ -138,6 +138,7 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 	if err := agent.ParseJSON(body, &request); err != nil {
 		return agent.Oldest, &agent.Error{Code: agent.ErrInvalid, Message: "the request is malformed"}
 	}
+	// A stream that follows an execution may be silent for as long as its client likes.
 	_ = conn.SetReadDeadline(time.Time{})
 	if request.Ping == nil {
 		s.mu.Lock()

@@ -72,6 +72,7 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 		header.Set("X-Nomad-Token", c.settings.SecretID)
 	}
 	if auth := c.settings.HttpAuth; auth != nil {
+		// SetBasicAuth writes into header.
 		request := http.Request{Header: header}
 		request.SetBasicAuth(auth.Username, auth.Password)
 	}
@@ -83,6 +84,7 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 	}
 	ws.SetReadLimit(maxExecFrame)
 	x := &Exec{ws: ws, closed: make(chan struct{}), beats: make(chan struct{})}
+	// Several goroutines may close it.
 	x.close = sync.OnceValue(func() error {
 		close(x.closed)
 		err := ws.CloseNow() // also ends reads and writes

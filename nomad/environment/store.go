@@ -72,6 +72,7 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		case errors.Is(err, job.ErrForeign):
 			return runtime.Errorf(runtime.CodeConflict, "environment %s belongs to another server", env.ID)
 		case err != nil: // its revision is unknown, so it is replaced completely
+		// It is stored already, perhaps by an earlier call whose answer was lost.
 		case have.Revision == env.Revision && have.Same(env):
 			return s.keepTemplate(env, stored)
 		case have.Revision != env.Revision-1:

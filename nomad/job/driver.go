@@ -142,6 +142,7 @@ func imageOf(env runtime.Environment) string {
 		return env.Image
 	}
 	repository, _, _ := strings.Cut(env.Image, "@")
+	// A colon before the last slash begins a registry's port, not a tag.
 	if tag := strings.LastIndexByte(repository, ':'); tag > strings.LastIndexByte(repository, '/') {
 		repository = repository[:tag]
 	}

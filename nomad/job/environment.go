@@ -85,6 +85,7 @@ func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	if err != nil {
 		return env, err
 	}
+	// The job itself takes precedence over the record, since a person may have changed it.
 	c.adoptResources(&env.Resources, task.Resources)
 	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage && image != imageOf(env) { // DefaultImage means a configured template's
 		env.Image, env.Pin = image, runtime.ImagePin{}
@@ -167,6 +168,7 @@ func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 			}
 		}
 	}
+	// Another order of the same ports isn't a change.
 	if len(all) == len(have) {
 		same := true
 		for _, port := range have {

@@ -19,6 +19,7 @@ func explain(evals []*api.Evaluation) (reason string, over bool) {
 		return "", false
 	}
 	slices.SortFunc(evals, func(a, b *api.Evaluation) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	// An evaluation that is pending or blocked can still place it.
 	over = true
 	for _, e := range evals {
 		if e.Status == api.EvalStatusPending || e.Status == api.EvalStatusBlocked {

@@ -88,6 +88,7 @@ func judgeStarting(s Evidence) Outcome {
 		// does so in any case.
 		return Outcome{State: runtime.RunnerStarting, Message: "Nomad will place it again: " + message}
 	}
+	// It never became ready, so whatever else ended its task, its start failed.
 	if reason != runtime.GoneOutOfMemory {
 		reason = runtime.GoneStartFailed
 	}

@@ -110,6 +110,7 @@ func LastAllocations(all []*api.AllocationListStub, r runtime.Runner, ready *Rea
 	for _, a := range all {
 		ours := Allocation(a, r, ready)
 		ours.Desired = runtime.DesiredStop
+		// The runner was removed, so the last list is outdated.
 		if ours.Status == runtime.AllocationPending || ours.Status == runtime.AllocationRunning {
 			ours.Status = runtime.AllocationComplete
 		}

@@ -115,11 +115,13 @@ func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
 	switch {
 	case kind == agent.ChangeChanged && now.kind != agent.ChangeChanged: // created or removed already
 		return
+	// The removal is reported too, because it removed everything below.
 	case kind == agent.ChangeCreated && now.kind == agent.ChangeRemoved && (directory || now.directory):
 		if !now.replaced && !p.room(1, 0) {
 			return
 		}
 		now.replaced = true
+	// A file that was replaced by another one counts as changed.
 	case kind == agent.ChangeCreated && now.kind == agent.ChangeRemoved && !now.made && !now.replaced:
 		kind = agent.ChangeChanged
 	}

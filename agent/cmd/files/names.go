@@ -68,6 +68,7 @@ func readNames(path string) map[uint32]string {
 			continue
 		}
 		if _, ok := names[uint32(id)]; !ok {
+			// Without a clone the name would keep its whole line in memory.
 			names[uint32(id)] = strings.Clone(fields[0])
 		}
 	}

@@ -242,6 +242,7 @@ func shown(line []byte, i, length int) []byte {
 		from = i - min(i, max(0, (shownOfLine-length)/2))
 	}
 	to := min(len(line), from+shownOfLine)
+	// No character is cut in half.
 	for from > 0 && from < i && !utf8.RuneStart(line[from]) {
 		from++
 	}

@@ -148,6 +148,7 @@ func (w *watcher) gather(ctx context.Context, buf []byte, n int) error {
 		if err := w.take(ctx, buf[:n]); err != nil {
 			return err
 		}
+		// Without events Read would wait in Go's poller.
 		if left, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ); err != nil || left == 0 {
 			break
 		}

@@ -118,6 +118,7 @@ var errArguments = errors.New("limited: this command is internal: only the agent
 
 // BecomeLimited sets limits on this process and executes the command. It returns only on an error.
 func BecomeLimited(args []string) error {
+	// The descriptor was inherited without the flag.
 	unix.CloseOnExec(reportDescriptor)
 	if len(args) < 6 {
 		return errArguments

@@ -17,6 +17,7 @@ import (
 // path. It returns when the input ends.
 func Bridge(path string) error {
 	memory.Tune()
+	// Only the agent's user can connect to its socket.
 	if err := becomeRoot(); err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 		fields = append(fields, number(limit))
 	}
 	fields = append(fields, c.form, c.file, number(int64(len(argv))))
+	// The number of arguments separates them from the environment.
 	fields = append(append(fields, argv...), attr.Env...)
 	files := make([]int, len(attr.Files))
 	for i, file := range attr.Files {
