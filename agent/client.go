@@ -87,6 +87,8 @@ func open(ctx context.Context, conn net.Conn, request Request) (*exchange, Respo
 	return x, response, nil
 }
 
+// roundTrip sends a request in the oldest version that supports it, and returns its response. It
+// leaves conn open.
 func (x *exchange) roundTrip(request Request) (Response, error) {
 	request.Protocol = request.version()
 	frame, err := AppendJSON(nil, KindRequest, request)
@@ -126,6 +128,8 @@ func (r Request) version() int {
 	return Oldest
 }
 
+// parseResponse decodes a response. The error is the agent's own [*Error], ErrProtocol, or
+// ErrIncompatible if the server doesn't support the agent's version.
 func parseResponse(body []byte) (Response, error) {
 	var response Response
 	if err := ParseJSON(body, &response); err != nil {
@@ -173,6 +177,7 @@ func (x *exchange) expect(kind Kind) ([]byte, error) {
 	return body, nil
 }
 
+// writeFrame writes a whole frame. It fails after writeTimeout without progress.
 func writeFrame(conn net.Conn, frame []byte) error {
 	// Each piece of a large request has its own deadline: only a stream without progress fails.
 	const piece = 64 << 10
@@ -199,6 +204,7 @@ func (x *exchange) fail(err error) error {
 	return err
 }
 
+// close ends the exchange and closes its stream.
 func (x *exchange) close() {
 	x.stop()
 	_ = x.conn.Close()

@@ -56,6 +56,7 @@ func (x *exchange) nextFile() (info FileInfo, end bool, err error) {
 	}
 }
 
+// check returns ErrProtocol for a description that no agent may send.
 func (i FileInfo) check() error {
 	if i.Size < 0 || i.Mode > 0o7777 {
 		return fmt.Errorf("%w: a file of %d bytes and mode %o", ErrProtocol, i.Size, i.Mode)
@@ -63,6 +64,7 @@ func (i FileInfo) check() error {
 	return nil
 }
 
+// parseEnd decodes the body of a KindEnd frame: empty, or the agent's error.
 func parseEnd(body []byte) error {
 	if len(body) == 0 {
 		return nil
@@ -97,6 +99,7 @@ func OpenFile(ctx context.Context, conn net.Conn, path string, offset int64) (Fi
 	return info, &fileReader{x: x, left: info.Size - offset}, nil
 }
 
+// openFile requests the file at path, which may be any bytes, and returns its description.
 func openFile(ctx context.Context, conn net.Conn, path string, read ReadFile) (*exchange, FileInfo, error) {
 	if utf8.ValidString(path) {
 		read.Path = path
@@ -156,6 +159,7 @@ type fileReader struct {
 	err  error
 }
 
+// Read implements io.Reader. An error comes only after all bytes that arrived before it.
 func (r *fileReader) Read(p []byte) (int, error) {
 	for len(r.data) == 0 && r.err == nil {
 		r.err = r.next()
@@ -168,6 +172,7 @@ func (r *fileReader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
+// next reads the next frame. Its body becomes data, which is valid until the frame after it.
 func (r *fileReader) next() error {
 	kind, body, err := r.x.next()
 	if err != nil {
@@ -248,6 +253,7 @@ func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func
 	return updated, nil
 }
 
+// inUpdate adds to an [*Error] which path of the request caused it.
 func inUpdate(err error, field string, index int) error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -24,6 +24,7 @@ const (
 		1<<KindSettled | 1<<KindData | 1<<KindEnd | 1<<KindResize | 1<<KindSignal | 1<<KindResizedAck)
 )
 
+// Sizes of frames and of a reader's buffer, in bytes.
 const (
 	headerSize = 5       // bytes: length and kind
 	maxJSON    = 1 << 20 // bytes of a control frame's body, except for Request and Updated
@@ -155,6 +156,8 @@ func (f *FrameReader) room(n int) {
 	switch {
 	case f.buf == nil:
 		f.buf = make([]byte, firstBuffer)
+	// The buffer grows only when it is full of received bytes. So a peer that announces a large
+	// frame doesn't make the reader allocate it.
 	case have == len(f.buf):
 		grown := make([]byte, 2*have)
 		copy(grown, f.buf)
@@ -228,6 +231,7 @@ func AppendResizedAck(b []byte, at time.Duration) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(at.Microseconds()))
 }
 
+// appendHeader appends the header of a frame with a body of so many bytes.
 func appendHeader(b []byte, kind Kind, body int) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(body+1))
 	return append(b, byte(kind))
@@ -312,6 +316,7 @@ func ParseAck(body []byte) (offset int64, err error) {
 // maxOffset leaves room to add a frame's length without an overflow.
 const maxOffset = 1 << 62
 
+// parseOffset decodes an offset. It returns ErrProtocol beyond maxOffset.
 func parseOffset(b []byte) (int64, error) {
 	v := binary.BigEndian.Uint64(b)
 	if v > maxOffset {
@@ -320,6 +325,8 @@ func parseOffset(b []byte) (int64, error) {
 	return int64(v), nil
 }
 
+// parseTime decodes a time in microseconds. It returns ErrProtocol for one that a time.Duration
+// can't hold.
 func parseTime(b []byte) (time.Duration, error) {
 	micros, err := parseOffset(b)
 	if err != nil || micros > int64(1<<63-1)/int64(time.Microsecond) {

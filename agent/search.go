@@ -64,6 +64,7 @@ func SearchFiles(ctx context.Context, conn net.Conn, search Search) (Found, erro
 	return *response.Found, response.Found.check(search.Most)
 }
 
+// check returns ErrProtocol for matches that no agent may send.
 func (f Found) check(most int) error {
 	if len(f.Matches) > most || f.Skipped < 0 {
 		return fmt.Errorf("%w: the response has %d matches (at most %d were requested) and %d skipped files", ErrProtocol, len(f.Matches), most, f.Skipped)

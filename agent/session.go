@@ -97,6 +97,8 @@ func (s *Session) Next() (Event, error) {
 	}
 }
 
+// event decodes a frame and checks it against the frames before. Every kind that isn't an event
+// violates the protocol.
 func (s *Session) event(kind Kind, body []byte) (Event, error) {
 	event := Event{Kind: kind}
 	if s.started == (kind == KindStarted) {
@@ -140,6 +142,7 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 	}
 }
 
+// window applies the body of a KindStdinWindow frame.
 func (s *Session) window(body []byte) error {
 	received, limit, err := ParseStdinWindow(body)
 	if err != nil {
@@ -291,6 +294,7 @@ func (s *Session) write(frame []byte) error {
 	return s.writeLocked(frame)
 }
 
+// writeLocked is write for a caller that holds s.writing.
 func (s *Session) writeLocked(frame []byte) error {
 	if err := writeFrame(s.conn, frame); err != nil {
 		_ = s.conn.Close()

@@ -7,6 +7,7 @@ import (
 	"sync"
 )
 
+// errExited ends writes of stdin after KindExited.
 var errExited = errors.New("the execution has ended")
 
 // A stdinWindow tracks how much stdin a session has sent and how much more its agent accepts.
@@ -21,6 +22,7 @@ type stdinWindow struct {
 	changed chan struct{} // closed and replaced when a field above changes
 }
 
+// init prepares w. Call it before any other method.
 func (w *stdinWindow) init() {
 	w.turn = make(chan struct{}, 1)
 	w.changed = make(chan struct{})
@@ -46,6 +48,7 @@ func (w *stdinWindow) take(ctx context.Context) error {
 	return w.failed
 }
 
+// release ends the right to write stdin.
 func (w *stdinWindow) release() { <-w.turn }
 
 // wait returns the offset up to which stdin was sent and how many more bytes the agent accepts. It
@@ -89,12 +92,14 @@ func (w *stdinWindow) open(received, limit int64) error {
 	return nil
 }
 
+// advance records n more sent bytes. The caller has the right to write stdin.
 func (w *stdinWindow) advance(n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sent += n
 }
 
+// offset returns the offset up to which stdin was sent.
 func (w *stdinWindow) offset() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -63,8 +63,10 @@ type atMost struct {
 	from io.Reader
 }
 
+// Read implements io.Reader.
 func (c atMost) Read(b []byte) (int, error) { return c.from.Read(b) }
 
+// check returns ErrProtocol for values that no agent may send.
 func (u Usage) check() error {
 	if err := u.Runner.check(); err != nil {
 		return err
@@ -80,6 +82,7 @@ func (u Usage) check() error {
 	return nil
 }
 
+// check returns ErrProtocol for a value that is negative or above its bound.
 func (u Used) check() error {
 	for _, d := range []time.Duration{u.User, u.System} {
 		if d < 0 || d > mostTime {

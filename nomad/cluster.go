@@ -101,6 +101,7 @@ func (c *Cluster) Close() {
 	c.nomad.Close()
 }
 
+// names returns the names of the prefix's jobs and variables.
 func (c *Cluster) names() job.Names { return c.config.Jobs.Names() }
 
 // ready waits until the cluster can be used.
@@ -141,10 +142,13 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return err
 	}
 	c.lockID.Store(new(held.ID()))
+	// The ownership and its renewal must outlast ctx: with Config.Remove, runners are removed after
+	// ctx has ended. owning ends when the lock is no longer renewed.
 	owning, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	defer func() {
+		// The lock is released last. Until then no other server may use the prefix.
 		stop()
 		parts.Wait()
 		held.Release()
@@ -159,6 +163,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	})
 	parts.Go(func() { c.follow(ctx) })
 	err = c.keepFresh(ctx)
+	// Without the ownership another server may already use these runners.
 	if c.config.Remove && owning.Err() == nil {
 		if left := c.removeAll(owning); left != nil {
 			return left
@@ -167,6 +172,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return err
 }
 
+// lock returns the prefix's lock, with this server as the peer. It doesn't acquire it.
 func (c *Cluster) lock() lock.Lock {
 	l := lock.Lock{
 		Peer: c.peer, Seen: func(p lock.Peer) { c.leader.Store(&p) },
@@ -212,6 +218,7 @@ func (c *Cluster) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	status.Capacity = c.nodes.Capacity()
 	status.CoreMHz = c.nodes.CoreMHz()
 	status.Problems = c.problems.All()
+	// Runners that have ended no longer use their node's resources.
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()
 	for _, e := range c.runners.entries {
@@ -260,6 +267,7 @@ const nomadSubject = "nomad"
 // runnerSubject is the subject of a problem of a runner.
 func runnerSubject(id runtime.RunnerID) string { return fmt.Sprintf("runner %s", id) }
 
+// gone returns the RUNNER_GONE error of a runner.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s no longer exists", id)
 }

@@ -38,6 +38,8 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	case errors.Is(err, bridges.ErrNoneSpare):
 		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "runner %s has no open bridge", id)
 	}
+	// The error alone doesn't say whether the runner ended or can't be reached. The caller needs to
+	// know: only in the second case can a retry help.
 	c.refresher.soon() // the runner may be gone
 	c.runners.mu.Lock()
 	_, there := c.runners.find(id)

@@ -33,14 +33,18 @@ func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
 	return x.found, nil
 }
 
+// An examination is one Examine in progress. Its steps share a Cluster that never runs, so it owns
+// no prefix.
 type examination struct {
 	*Cluster
 	found       []finding.Finding
-	unreachable bool
+	unreachable bool // the remaining steps are skipped
 }
 
+// add adds a finding to the result.
 func (x *examination) add(f finding.Finding) { x.found = append(x.found, f) }
 
+// leader reports whether Nomad answers and has a leader. If not, Examine skips the later steps.
 func (x *examination) leader(ctx context.Context) {
 	address := x.nomad.API().Address()
 	leader, err := x.nomad.Leader(ctx)
@@ -55,6 +59,7 @@ func (x *examination) leader(ctx context.Context) {
 	x.unreachable = leader == ""
 }
 
+// policyAdvice is what to do when the token lacks a permission.
 const policyAdvice = "give the token the policy of docs/guides/nomad.md"
 
 // policy tests the permissions that can be tested without a change.
@@ -135,6 +140,8 @@ func (x *examination) workspace(context.Context) {
 	}
 }
 
+// oversubscription reports whether Nomad lets runners use more memory than is reserved for them. It
+// matters only if the memory reserve is below 1.
 func (x *examination) oversubscription(ctx context.Context) {
 	reserve := x.config.Jobs.MemoryReserve
 	if reserve >= 1 {

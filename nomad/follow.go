@@ -54,6 +54,7 @@ func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, 
 		if batch.Err != nil {
 			return true, last, batch.Err
 		}
+		// The next stream begins here, so a broken one loses no event that Nomad still has.
 		last = max(last, batch.Index)
 		for i := range batch.Events {
 			c.hint(&batch.Events[i])
@@ -73,6 +74,7 @@ func (c *Cluster) hint(event *api.Event) {
 		c.others.Send("")
 		return
 	}
+	// The id of the job is in the event's key or in its filter keys, depending on the topic.
 	for _, name := range append(event.FilterKeys, event.Key) {
 		if !strings.HasPrefix(name, c.names().Runners()) {
 			continue
@@ -97,6 +99,7 @@ func (c *Cluster) hintAllocation(job, allocation string) {
 	id, _ := c.names().RunnerOf(job)
 	c.runners.mu.Lock()
 	e := c.runners.entries[id]
+	// A list corrects a wrong guess later.
 	fresh := e != nil && e.allocation == "" && e.ready == nil
 	if fresh {
 		e.allocation = allocation

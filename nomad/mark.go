@@ -42,6 +42,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 		return err
 	}
 	c.runners.mu.Lock()
+	// A refresh may have read a later write meanwhile. The highest index wins.
 	if stored.Index > e.variable {
 		e.variable, e.runner.Claim = stored.Index, stored.Claim
 		if stored.Claim.Held() {
@@ -61,6 +62,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	return nil
 }
 
+// stale returns the CONFLICT of a claim that isn't based on the stored one.
 func stale(id runtime.RunnerID, stored runtime.Claim) error {
 	return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, stored.Epoch)
 }

@@ -27,6 +27,7 @@ type networks struct {
 // A network is the result of inspecting a runner.
 type network int
 
+// The results of an inspection.
 const (
 	networkUnknown network = iota // being inspected, or the inspection failed
 	networkThere
@@ -47,6 +48,7 @@ func (c *Cluster) checkNetworks() {
 		}
 	}
 	c.runners.mu.Unlock()
+	// due has at most one runner of each environment, so a refresh causes few inspections.
 	bare, due := map[runtime.EnvironmentID]int{}, map[runtime.EnvironmentID]runtime.RunnerID{}
 	c.networks.mu.Lock()
 	maps.DeleteFunc(c.networks.found, func(id runtime.RunnerID, _ network) bool { return connected[id] == "" })
@@ -104,4 +106,6 @@ func (c *Cluster) lookInto(ctx context.Context, id runtime.RunnerID) {
 	}
 }
 
+// networkSubject is the subject of the problem of an environment whose runners have no network.
+// With "" it is the beginning that all of them share.
 func networkSubject(id runtime.EnvironmentID) string { return "network of environment " + string(id) }

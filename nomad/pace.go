@@ -17,6 +17,7 @@ type pace struct {
 	latest []time.Duration
 }
 
+// The parameters of a pace.
 const (
 	paceOf       = 4                      // number of recent starts that count
 	firstTry     = 20 * time.Millisecond  // without any recent start

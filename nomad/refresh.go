@@ -63,6 +63,7 @@ func (c *Cluster) keepFresh(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		// refresh has reported the problem. Nothing else is due until it succeeds.
 		case err != nil:
 			if err := p.Wait(ctx); err != nil {
 				return err
@@ -119,6 +120,8 @@ type truth struct {
 	claims map[runtime.RunnerID]record.Record // contents of the variables that changed
 }
 
+// list reads Nomad's lists, and then the variables that changed. It notes the number of this
+// server's changes first, so that apply can recognize what the lists may lack.
 func (c *Cluster) list(ctx context.Context) (*truth, error) {
 	t := &truth{}
 	waiting := false
@@ -126,6 +129,7 @@ func (c *Cluster) list(ctx context.Context) (*truth, error) {
 	t.begun = c.runners.change
 	highest := c.runners.highest
 	for _, e := range c.runners.entries {
+		// A starting runner without an allocation is what the evaluations explain.
 		waiting = waiting || e.runner.State == runtime.RunnerStarting && e.allocation == "" && e.registered > 0
 	}
 	c.runners.mu.Unlock()
@@ -159,9 +163,9 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 
 // found is what was new in a listing.
 type found struct {
-	changed map[runtime.EnvironmentID]bool // environments whose runners changed
-	leaks   map[runtime.RunnerID]string
-	failed  map[runtime.RunnerID][]*api.AllocationListStub
+	changed map[runtime.EnvironmentID]bool                 // environments whose runners changed
+	leaks   map[runtime.RunnerID]string                    // runners that are removed incompletely, and what is left
+	failed  map[runtime.RunnerID][]*api.AllocationListStub // allocations that failed since the list before
 }
 
 // apply updates the runners from a listing, and returns what was new.
@@ -171,6 +175,8 @@ func (c *Cluster) apply(t *truth) found {
 	r := &c.runners
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Unknown jobs are runners of an earlier server. A list may still have the job of a removed
+	// one.
 	for id, stub := range t.Jobs {
 		if r.entries[id] != nil || r.removed[id] > 0 {
 			continue
@@ -179,6 +185,8 @@ func (c *Cluster) apply(t *truth) found {
 			unreadable[id] = fmt.Sprintf("its job %s can't be read, so it isn't used: stop that job (%v)", stub.ID, err)
 		}
 	}
+	// A variable without a job is left if no server ran when the job was purged. An entry for it
+	// lets the pool see the runner as gone and remove it.
 	for id := range t.Variables {
 		if claim, read := t.claims[id]; read && r.entries[id] == nil && t.Jobs[id] == nil && r.removed[id] == 0 {
 			r.adoptOrphan(id, claim)
@@ -194,6 +202,8 @@ func (c *Cluster) apply(t *truth) found {
 	}
 	r.see(t, unreadable, &c.counts)
 	f.leaks = r.seen.leaks
+	// A listing that began after the removal can't show the runner any longer, so its id needn't be
+	// kept.
 	maps.DeleteFunc(r.removed, func(_ runtime.RunnerID, at int) bool { return at <= t.begun })
 	return f
 }
@@ -219,6 +229,7 @@ func (r *runners) adoptOrphan(id runtime.RunnerID, was record.Record) {
 	}}
 }
 
+// closed returns a closed channel, for an entry whose job is registered already.
 func closed() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -242,10 +253,14 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 		c.counts.listed(e)
 		return false
 	}
+	// This server changed the runner after the listing began, or its job is newer than the list of
+	// jobs. In both cases the list is too old to say that the runner ended.
 	if e.change > t.begun || e.registered > t.JobsIndex {
 		c.refresher.soon()
 		return false
 	}
+	// The variable comes first: the outcome depends on whether the runner was ready, and on its
+	// claim.
 	before := e.runner
 	e.applyVariable(t)
 	c.counts.listed(e)
@@ -284,6 +299,8 @@ func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
 			e.ready.Allocation, e.ready.Restarts = e.allocation, e.restarts
 		}
 		e.runner.Ports = outcome.Ports(a)
+		// An idle runner on such a node will end soon, so no claim may get it. A claimed one
+		// continues until Nomad stops it.
 		if o.State == runtime.RunnerIdle && !e.runner.Claim.Held() && c.nodes.Drains(a.NodeID) {
 			o = outcome.Outcome{State: runtime.RunnerGone, Reason: runtime.GoneDrained, Message: "its node is being drained", OOMKills: o.OOMKills}
 		}

@@ -37,10 +37,12 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 		if err := c.refresher.Join(ctx); err != nil {
 			return runtime.Wrap(runtime.CodeClusterUnavailable, err, "runners are left: Nomad doesn't list them")
 		}
+		// Remove waits until a list was read once.
 		c.refresher.first()
 		c.runners.mu.Lock()
 		all := slices.Collect(maps.Keys(c.runners.entries))
 		c.runners.mu.Unlock()
+		// An empty list isn't enough: a registration that was given up may still reach Nomad.
 		if left := stragglers - time.Since(began); len(all) == 0 && left <= 0 {
 			return nil
 		} else if len(all) == 0 {
@@ -98,12 +100,14 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	}
 }
 
+// remove ends a runner, and publishes the result to all callers of Remove that joined r.
 func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeWithin,
 		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s was stopped, but its node hasn't reported that it ended", e.runner.ID))
 	defer cancel()
 	err := c.endRunner(ctx, e)
 	c.runners.mu.Lock()
+	// Another Remove may try again.
 	e.removal = nil
 	r.err = err
 	if err != nil && c.group.Cause() == nil {
@@ -115,6 +119,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 			delete(c.runners.entries, e.runner.ID)
 		}
 		c.runners.change++
+		// Lists that began earlier may still have its job.
 		c.runners.removed[e.runner.ID] = c.runners.change
 		c.runners.remember(e)
 	}
@@ -157,6 +162,8 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 	if err := c.awaitEnd(ctx, e, evaluation); err != nil {
 		return err
 	}
+	// The variable goes last. If the server dies before this, the next one finds the variable, and
+	// finishes the removal.
 	return c.records.Delete(ctx, e.runner.ID)
 }
 
@@ -184,9 +191,12 @@ func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) err
 		}
 	}
 	p := connection.Backoff()
+	// Each round is a refresh, which all removals share.
 	p.Last = 300 * time.Millisecond
 	for {
 		c.runners.mu.Lock()
+		// Only a listing that begins after this may say that the allocations ended. An earlier one
+		// may lack an allocation that the evaluation created.
 		e.settled = false
 		c.runners.mu.Unlock()
 		if err := c.refresher.Join(ctx); err != nil {

@@ -37,8 +37,8 @@ type entry struct {
 	start      startTimes // what was measured of its start
 	adopted    bool       // started by an earlier server, and no list has shown its state yet
 	ready      *outcome.Readiness
-	variable   uint64 // the index of its variable, for conditional writes; 0: unknown, or there is none
-	oom        int64
+	variable   uint64   // the index of its variable, for conditional writes; 0: unknown, or there is none
+	oom        int64    // tasks killed because memory was full, as far as Nomad reported
 	warming    *warming // the goroutine that waits for its agent
 	removal    *removal // in progress
 	removing   bool     // Remove was called: it ends, whatever the lists say

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+// The bounds of the lists that the pages of evaluations and allocations show.
 const (
 	// scheduleEntries bounds each list. Nomad keeps ended evaluations for hours, and a busy pool
 	// causes thousands in one hour.
@@ -50,6 +51,7 @@ func (s *schedule) now(ctx context.Context) (*scheduled, error) {
 	return s.known(), nil
 }
 
+// known returns the last list; nil if there is none yet.
 func (s *schedule) known() *scheduled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,6 +88,7 @@ func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) (
 	return page, total, nil
 }
 
+// picked yields those of all that picks accepts, in their order.
 func picked[T any](all []T, picks func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, one := range all {
@@ -99,6 +102,7 @@ func picked[T any](all []T, picks func(T) bool) iter.Seq[T] {
 // listSchedule is one round of the schedule.
 func (c *Cluster) listSchedule(ctx context.Context) error {
 	var all []*api.Evaluation
+	// The latest evaluations may not include all blocked ones, which can be old.
 	for _, list := range []struct{ what, more string }{
 		{"list evaluations", ""},
 		{"list blocked evaluations", ` and Status == "blocked"`},

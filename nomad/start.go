@@ -25,6 +25,8 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now(), URL: c.nomad.Pages.Job(name),
 	}}
 	c.runners.mu.Lock()
+	// The entry exists before the job, so that a concurrent Start joins this one, and no refresh
+	// adopts the job as an earlier server's.
 	known := c.runners.entries[id]
 	if known == nil {
 		c.runners.entries[id] = e
@@ -66,6 +68,8 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	}
 	c.runners.mu.Lock()
 	there := c.runners.entries[e.runner.ID] == e
+	// Priority decides only about placement, so it no longer matters when the runner has an
+	// allocation.
 	matters := there && priority != e.priority && e.runner.State == runtime.RunnerStarting && e.allocation == "" && !e.removing
 	if matters {
 		e.priority = priority
@@ -100,8 +104,11 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	}
 	defer leave()
 	c.runners.mu.Lock()
+	// The index is read after the turn came, since another Start may have registered the job
+	// meanwhile. 0 makes Nomad reject the registration if the job exists.
 	index := e.registered
 	c.runners.mu.Unlock()
+	// A change of the priority isn't part of a start, so it isn't measured.
 	if index == 0 {
 		began = c.counts.tasks.Observe(tasks.Turn, began)
 	}
@@ -123,6 +130,8 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 			registered = response.JobModifyIndex
 			return nil
 		}
+		// A job of this name exists. It is ours if an earlier attempt registered it, and its answer
+		// was lost.
 		if !connection.Enforced(err) {
 			return err
 		}

@@ -18,13 +18,13 @@ import (
 // Stats are the counts of a Cluster since it was created, and its current state.
 type Stats struct {
 	Tasks     tasks.Stats
-	Pending   int // evaluations of runners without an allocation that Nomad's scheduler hasn't processed
-	Blocked   int // evaluations of runners without an allocation for which no node has the resources
-	Lacking   map[outcome.Dimension]int
-	Placed    int64            // runners that got an allocation
-	Capacity  runtime.Capacity // of the nodes, and what is promised to runners with an allocation
-	Leaked    int              // runners that couldn't be removed completely
-	Problems  int              // reported by Status
+	Pending   int                       // evaluations of runners without an allocation that Nomad's scheduler hasn't processed
+	Blocked   int                       // evaluations of runners without an allocation for which no node has the resources
+	Lacking   map[outcome.Dimension]int // blocked evaluations, by the resource that they wait for
+	Placed    int64                     // runners that got an allocation
+	Capacity  runtime.Capacity          // of the nodes, and what is promised to runners with an allocation
+	Leaked    int                       // runners that couldn't be removed completely
+	Problems  int                       // reported by Status
 	Calls     connection.Stats
 	Lock      lock.Stats
 	LockLasts time.Duration // after which a lock that isn't renewed is free
@@ -53,15 +53,16 @@ type counts struct {
 	lock  lock.Counts
 }
 
+// newCounts returns counters for the phases of a start on Nomad.
 func newCounts() counts {
 	return counts{tasks: tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)}
 }
 
 // seen is what the last lists said of all runners. It is replaced as a whole.
 type seen struct {
-	pending, blocked int // evaluations of runners without an allocation
-	lacking          map[outcome.Dimension]int
-	mhz              int // promised to runners by nodes
+	pending, blocked int                       // evaluations of runners without an allocation
+	lacking          map[outcome.Dimension]int // as in Stats
+	mhz              int                       // promised to runners by nodes
 	mib              int64
 	leaks            map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
 	strays           map[runtime.RunnerID]bool   // runners whose allocation runs without a job
@@ -148,6 +149,7 @@ func (c *counts) gone(e *entry) {
 	switch {
 	case e.ready == nil && e.start.failed == 0 && e.runner.GoneReason == runtime.GoneStartFailed:
 		c.tasks.StartFailures.Add(1) // no task of it ever started
+	// listed or adopted counts these.
 	case e.ready == nil || e.adopted:
 	case e.runner.GoneReason == runtime.GoneAgentDied, e.runner.GoneReason == runtime.GoneOutOfMemory, e.runner.GoneReason == runtime.GoneRescheduled:
 		c.tasks.Exits.Add(1)
@@ -191,6 +193,7 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 			}
 		}
 	}
+	// A leak counts once, when it first appears.
 	for id := range s.leaks {
 		if _, known := r.seen.leaks[id]; !known {
 			c.tasks.Leaks.Add(1)

@@ -71,6 +71,8 @@ func (c *Cluster) warm(e *entry) {
 	c.counts.placed(e)
 }
 
+// warmIn delivers the agent if necessary, waits for its answer in one allocation, and stores that.
+// It returns when that is done, ctx ends, or the runner is given up. Its pauses are those of pace.
 func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 	began := time.Now()
 	var stuck wedge
@@ -100,7 +102,7 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 
 // delivered is the progress of streaming the agent to one task.
 type delivered struct {
-	done    bool
+	done    bool   // the task has the agent
 	tries   int    // failed ones since the task was listed as running
 	refused string // why no further try can help; "": another one may
 }
@@ -123,6 +125,7 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *d
 		s.done = true
 	case errors.As(err, &refusal):
 		s.refused = refusal.Error()
+	// Until its task is listed as running, a failure is expected and doesn't count.
 	case runs:
 		if s.tries++; s.tries == streamTries {
 			s.refused = fmt.Sprintf("the agent could not be streamed to it in %d tries: %v", s.tries, c.nomad.Redact(err))
@@ -137,6 +140,8 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 	c.runners.mu.Lock()
 	r := record.Record{Environment: e.runner.Environment.ID, Allocation: allocation, Restarts: e.restarts}
 	c.runners.mu.Unlock()
+	// The variable comes before the state: a server that takes over must find every runner ready
+	// that this one has offered to a claim.
 	stored, done, err := c.records.Write(ctx, e.runner.ID, r)
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ type patience struct {
 	first time.Duration
 }
 
+// usual are the timeouts outside of tests.
 var usual = patience{keepAlive: 15 * time.Second, silence: 30 * time.Second, first: 2 * time.Second}
 
 // backlog is the maximum number of streams that wait for the bridge's answer. Further calls of Dial
@@ -55,6 +56,8 @@ const (
 // maxReason bounds the reason, in bytes.
 const maxReason = 256
 
+// config returns the settings of a session. Only the client sends pings: the bridge relies on
+// receiving them.
 func (p patience) config(client bool) *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.EnableKeepAlive = client

@@ -29,6 +29,7 @@ type Client struct {
 // client opened.
 func NewClient(stream io.ReadWriteCloser) (*Client, error) { return newClient(stream, usual) }
 
+// newClient is NewClient with other timeouts.
 func newClient(stream io.ReadWriteCloser, p patience) (*Client, error) {
 	g := &guard{stream: stream}
 	session, err := yamux.Client(joined{g, &joiner{to: stream}}, p.config(true))
@@ -119,6 +120,7 @@ func (c *conn) answer() error {
 	}
 	var first [1]byte
 	if _, err := io.ReadFull(c.Stream, first[:]); err != nil {
+		// A session that ends closes its streams too, which violates nothing.
 		if err == io.EOF && !c.client.session.IsClosed() {
 			err = errors.New("it closed a stream without an answer")
 			c.answered, c.failure = true, fmt.Errorf("%w: %w", ErrBroken, err)

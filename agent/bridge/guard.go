@@ -63,6 +63,7 @@ func (g *guard) reason() error {
 func (g *guard) inspect(b []byte) error {
 	for len(b) > 0 {
 		if g.body > 0 {
+			// Data belongs to the current frame, whatever it contains.
 			skip := min(g.body, uint32(len(b)))
 			g.body -= skip
 			b = b[skip:]
@@ -87,6 +88,8 @@ func (g *guard) inspect(b []byte) error {
 	return nil
 }
 
+// check rejects a frame's header, unless the bridge may send such a frame. The client's streams
+// have odd numbers.
 func check(version, kind byte, flags uint16, stream, length uint32) error {
 	switch {
 	case version != 0 || kind > frameGoAway:
@@ -133,5 +136,6 @@ type joined struct {
 	joiner *joiner
 }
 
+// Write implements io.Writer.
 func (j joined) Write(b []byte) (int, error) { return j.joiner.Write(b) }
 func (j joined) Close() error                { return j.stream.Close() }

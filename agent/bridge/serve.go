@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
+// Values for each stream.
 const (
 	firstPause = 2 * time.Millisecond // between two attempts to reach the agent
 	copyBuffer = 32 << 10             // bytes; the maximum of each direction's buffer
@@ -24,6 +25,7 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	return serve(ctx, stream, dial, usual)
 }
 
+// serve is Serve with other timeouts.
 func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn, error), p patience) error {
 	watched := newWatched(stream, p.keepAlive+p.silence)
 	defer watched.stop()
@@ -38,6 +40,7 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	}
 	s := &server{dial: dial, first: p.first}
 	var carried sync.WaitGroup
+	// The session closes first, which ends all streams.
 	defer carried.Wait()
 	defer func() { _ = session.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
@@ -60,11 +63,12 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	}
 }
 
+// A server connects the streams of one bridge.
 type server struct {
 	dial    func() (net.Conn, error)
-	first   time.Duration
-	mu      sync.Mutex // guards met
-	reached bool       // the agent has been reached once
+	first   time.Duration // how long connect retries before the agent was reached once
+	mu      sync.Mutex    // guards reached
+	reached bool          // the agent has been reached once
 }
 
 // carry connects one stream, and returns when both directions have ended.
@@ -132,11 +136,12 @@ func (s *server) connect() (net.Conn, error) {
 // watched reads a stream, and closes it when no byte has arrived for too long.
 type watched struct {
 	stream io.ReadWriteCloser
-	most   time.Duration
+	most   time.Duration // longest time without a byte
 	timer  *time.Timer
 	late   chan struct{} // closed by the timer, before it closes stream
 }
 
+// newWatched returns a watched stream that is closed after most without a byte.
 func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
 	w := &watched{stream: stream, most: most, late: make(chan struct{})}
 	w.timer = time.AfterFunc(most, func() {
@@ -146,6 +151,8 @@ func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
 	return w
 }
 
+// Read implements io.Reader. Each byte begins a new period. After the timer has closed the stream
+// it isn't started again.
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.stream.Read(b)
 	if n > 0 && w.timer.Stop() {
@@ -154,6 +161,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// silent reports whether the timer closed the stream.
 func (w *watched) silent() bool {
 	select {
 	case <-w.late:
@@ -163,4 +171,5 @@ func (w *watched) silent() bool {
 	}
 }
 
+// stop ends the watch. The stream stays open.
 func (w *watched) stop() { w.timer.Stop() }

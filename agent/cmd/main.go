@@ -27,6 +27,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/task"
 )
 
+// usage is the text for a missing or unknown command. It leaves out the internal ones.
 const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…] [--open-files N] [--zygote]
                                                              serve on the inherited listening socket N (3)
        agent serve --outside PATH [--processes N] [--workspace DIR]
@@ -53,6 +54,7 @@ func main() {
 	}
 }
 
+// run executes the command that the arguments name. For serve it always returns an error.
 func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)
@@ -82,6 +84,7 @@ func run(args []string) error {
 			return serveOutside(*outside, *processes, o)
 		}
 		if *user != "" {
+			// An account that can't be used isn't fatal. Commands then run as the default user.
 			if err := confinement.RunAs(*user); err != nil {
 				fmt.Fprintln(os.Stderr, "agent:", err)
 			}
@@ -90,6 +93,7 @@ func run(args []string) error {
 			return task.Serve(*socket, !*network, task.Bounds{WorkspaceMiB: *mib, Processes: *processes}, o)
 		}
 		return serveInherited(*fd, o)
+	// Only the agent itself uses this command, to start the nested agent.
 	case task.Nested:
 		workspace := flags.String("workspace", "", "")
 		network := flags.Bool("no-network", false, "")
@@ -106,6 +110,7 @@ func run(args []string) error {
 			return err
 		}
 		return task.Bridge(*socket)
+	// Only the agent itself uses this command, between a command's fork and its exec.
 	case process.Limited:
 		return process.BecomeLimited(args[1:])
 	case "version":

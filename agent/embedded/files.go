@@ -23,6 +23,7 @@ type Files struct {
 	archives map[string]string // names by architecture
 }
 
+// A file is what Files serves at one address. Each open returns a reader of its own.
 type file struct {
 	open func() (*io.SectionReader, error)
 	kind string
@@ -44,6 +45,7 @@ func NewFiles() (*Files, error) {
 	return f, nil
 }
 
+// add makes a content available at its checksum, which is its name. Kind is its media type.
 func (f *Files) add(kind string, open func() (*io.SectionReader, error)) (name string, err error) {
 	content, err := open()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
+// The sizes of a backlog.
 const (
 	segmentSize = 64 << 10 // bytes that a backlog allocates, sends and frees together
 	maxSpare    = 8        // free segments kept for reuse: about the bytes of one acknowledgement
@@ -35,12 +36,14 @@ type backlog struct {
 	resized time.Duration // time up to which sizes were acknowledged
 }
 
+// A segment is a buffer of contiguous frames.
 type segment struct {
 	at     int64 // position of buf[0]
 	offset int64 // output offset of the frame there
 	buf    []byte
 }
 
+// append adds a frame of output. The data must fit into one frame.
 func (b *backlog) append(stream byte, at time.Duration, data []byte) {
 	s := b.room(agent.OutputFrameSize + len(data))
 	b.last = max(b.last, at)
@@ -84,6 +87,8 @@ func (b *backlog) ack(offset int64, resized time.Duration) (freed int64) {
 		s := &b.segments[0]
 		for b.head < s.at+int64(len(s.buf)) {
 			size, length, at := frameAt(s.buf[b.head-s.at:])
+			// Frames are freed in their order. A size stays until it, or output after it, was
+			// acknowledged.
 			if b.base+length > b.acked || length == 0 && b.base == b.acked && at > b.resized {
 				return freed
 			}
@@ -99,6 +104,8 @@ func (b *backlog) ack(offset int64, resized time.Duration) (freed int64) {
 			// It has free space; appending continues behind the freed frames.
 			break
 		}
+		// A stream may still be writing from a buffer whose end is after quiet, so that one isn't
+		// reused.
 		if cap(s.buf) >= segmentSize && len(b.spare) < maxSpare && s.at+int64(len(s.buf)) <= b.quiet {
 			b.spare = append(b.spare, s.buf[:0])
 		}

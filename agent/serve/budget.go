@@ -27,6 +27,7 @@ type share struct {
 	givenUp bool  // given up: further output is discarded
 }
 
+// newBudget returns a budget of which nothing is used.
 func newBudget() *budget {
 	b := &budget{}
 	b.freed = sync.NewCond(&b.mu)
@@ -48,6 +49,7 @@ func (b *budget) reserve(s *share, n int64) bool {
 	return true
 }
 
+// free returns n bytes of s. It does nothing after s was given up, since that freed all of them.
 func (b *budget) free(s *share, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

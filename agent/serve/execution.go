@@ -61,6 +61,7 @@ type outcome struct {
 	lost    bool           // set instead of exit: the end is unknown
 }
 
+// newExecution returns an execution that hasn't begun.
 func newExecution(start agent.Start, budget *budget) *execution {
 	x := &execution{start: start, budget: budget, ready: make(chan struct{}), outcome: outcome{hurry: make(chan struct{})}}
 	x.news = sync.NewCond(&x.mu)
@@ -142,8 +143,10 @@ func (x *execution) run() {
 	x.mu.Unlock()
 	x.checkLast(status)
 	x.linger(&copies)
+	// This ends all that the command left behind. Then both outputs end, and the copies return.
 	x.process.Kill(0)
 	x.killing.Wait()
+	// The watch measures the process, so it ends before the process is closed.
 	stopWatch()
 	x.in.close(true)
 	if stdin != nil {
@@ -206,6 +209,7 @@ func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 		}
 		return
 	}
+	// The first cause is reported.
 	if x.cause == agent.CauseSelf {
 		x.cause = cause
 	}
@@ -236,6 +240,8 @@ func (x *execution) alive(f func(Process)) {
 // emit adds output to the backlog. It blocks while the budget is used up, so that the program
 // blocks on its pipe.
 func (x *execution) emit(stream byte, data []byte) {
+	// The budget is reserved before the backlog grows, for at most two frames. The rest is returned
+	// when the size is known.
 	most := int64(2*agent.OutputFrameSize + len(data))
 	if !x.budget.reserve(&x.share, most) {
 		return

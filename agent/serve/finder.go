@@ -31,6 +31,7 @@ func (t *transfer) search(request agent.Request) error {
 	return t.flush()
 }
 
+// checkSearch returns ErrInvalid for a search that the host can't run.
 func checkSearch(search agent.Search) error {
 	invalid := func(field, message string) error {
 		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}

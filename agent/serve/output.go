@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 )
 
+// Sizes and times for reading outputs.
 const (
 	// holdTail is how long the beginning of a character waits for its remaining bytes. That is far
 	// longer than a program needs between two writes of a split character, and shorter than a
@@ -24,7 +25,7 @@ const (
 
 // An outlet reads one of a command's outputs and emits it without splitting UTF-8 characters.
 type outlet struct {
-	stream byte
+	stream byte // 1 stdout, 2 stderr
 	emit   func(stream byte, data []byte)
 	wide   *atomic.Int32 // number of outlets with a buffer larger than firstBuffer
 
@@ -48,6 +49,8 @@ func (o *outlet) copy(r io.Reader) {
 			o.flush()
 			return
 		}
+		// A full first buffer means that the command prints much. Only such a command gets a large
+		// one.
 		if n == len(buf)-maxTail && !grown {
 			grown = true
 			most := mostRead

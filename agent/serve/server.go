@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
+// Limits of a server.
 const (
 	maxExecutions  = 256              // that run or weren't settled
 	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't run a command twice
@@ -137,12 +138,14 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 	if err := agent.ParseJSON(body, &request); err != nil {
 		return agent.Oldest, &agent.Error{Code: agent.ErrInvalid, Message: "the request is malformed"}
 	}
+	// A stream that follows an execution may be silent for as long as its client likes.
 	_ = conn.SetReadDeadline(time.Time{})
 	if request.Ping == nil {
 		s.mu.Lock()
 		s.worked = true
 		s.mu.Unlock()
 	}
+	// The answer is in the closest version that the agent speaks.
 	version = min(max(request.Protocol, agent.Oldest), agent.Protocol)
 	if request.Protocol != version {
 		return version, &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't support this version of the protocol"}
@@ -150,6 +153,7 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 	return version, s.serve(conn, frames, request)
 }
 
+// serve carries out a request. It returns errors that the client may see, and those of the stream.
 func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request) error {
 	hello, err := agent.AppendJSON(nil, agent.KindResponse, s.response(request))
 	if err != nil {
@@ -227,6 +231,7 @@ func (s *Server) admit() bool {
 	}
 }
 
+// response returns the response to a request; for a ping, with all executions.
 func (s *Server) response(request agent.Request) agent.Response {
 	response := agent.Response{Protocol: request.Protocol, Speaks: agent.Protocol, Version: s.config.Version}
 	if request.Ping == nil {
@@ -252,10 +257,12 @@ func (s *Server) start(start agent.Start) (*execution, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Another stream has begun it. Both streams get the same result.
 	if !fresh {
 		<-x.ready
 		return x, x.err
 	}
+	// The count of register ends after run's has begun, so that Close can't return in between.
 	defer s.running.Done()
 	if err := x.begin(s.host); err != nil {
 		s.remove(x)
@@ -287,6 +294,7 @@ func (s *Server) register(start agent.Start) (x *execution, fresh bool, err erro
 	return x, true, nil
 }
 
+// check returns ErrInvalid for a command that can't be started.
 func check(start agent.Start) error {
 	invalid := func(field, message string) error {
 		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
@@ -318,6 +326,7 @@ func check(start agent.Start) error {
 	return nil
 }
 
+// find returns a started execution, or ErrNotFound. It waits for a start in progress.
 func (s *Server) find(id string) (*execution, error) {
 	s.mu.Lock()
 	x, ok := s.executions[id]
@@ -332,6 +341,8 @@ func (s *Server) find(id string) (*execution, error) {
 	return x, nil
 }
 
+// follow sends an execution to a client until the stream ends. It forgets the execution if the
+// client settled it, or has all that is left of a lost one.
 func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) error {
 	settled, err := x.follow(conn, frames, from, hello)
 	if settled || err == errLost {
@@ -340,9 +351,11 @@ func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, 
 	return err
 }
 
+// remove forgets an execution. Its id is remembered if its command was started.
 func (s *Server) remove(x *execution) {
 	s.mu.Lock()
 	delete(s.executions, x.start.ID)
+	// The id of a command that never started may be used again.
 	if x.err == nil {
 		if len(s.settled) >= maxRemembered {
 			s.settled = append(s.settled[:0], s.settled[1:]...)
@@ -359,6 +372,7 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	// No execution is added after this list: register checks closed under the same lock.
 	for _, x := range s.all() {
 		<-x.ready
 		if x.err == nil {

@@ -18,15 +18,16 @@ type stdin struct {
 
 	mu         sync.Mutex // guards the fields below
 	more       *sync.Cond // signalled when data arrived, or stdin ended
-	pending    []byte
-	received   int64 // offset after the last byte that arrived
-	consumed   int64 // offset after the last byte that was written to the program's pipe
-	announced  int64 // the limit that the client knows
-	end        bool  // the client ended stdin
-	discarding bool  // the program doesn't read: data is discarded
-	over       bool  // the program is being killed, or has ended: the window no longer moves
+	pending    []byte     // received, and not yet written to the program's pipe
+	received   int64      // offset after the last byte that arrived
+	consumed   int64      // offset after the last byte that was written to the program's pipe
+	announced  int64      // the limit that the client knows
+	end        bool       // the client ended stdin
+	discarding bool       // the program doesn't read: data is discarded
+	over       bool       // the program is being killed, or has ended: the window no longer moves
 }
 
+// newStdin returns an empty stdin with a whole window.
 func newStdin(moved func()) *stdin {
 	in := &stdin{moved: moved}
 	in.more = sync.NewCond(&in.mu)
@@ -83,6 +84,8 @@ func (in *stdin) next(buf *[]byte) (chunk []byte, ok bool) {
 	return *buf, true
 }
 
+// consume records n bytes that were written to the program or discarded. The client is notified
+// only when the window has moved by announceStep.
 func (in *stdin) consume(n int64) {
 	in.mu.Lock()
 	in.consumed += n
@@ -110,6 +113,8 @@ func (in *stdin) receive(offset int64, data []byte) error {
 	}
 	fresh := data[in.received-offset:]
 	in.received = end
+	// The window must still move, or the client would wait forever. After the command's end it gets
+	// the exit instead.
 	if in.discarding {
 		over := in.over
 		in.mu.Unlock()

@@ -44,6 +44,7 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	if hello, err = agent.AppendJSON(hello, agent.KindStarted, x.began()); err != nil {
 		return false, err
 	}
+	// The response, the start, the window and the rest of a split frame are one write.
 	hello = append(hello, x.in.window(true)...)
 	hello = append(hello, rest...)
 	sending := make(chan struct{})
@@ -73,6 +74,8 @@ func (x *execution) began() agent.Started {
 func (st *stream) attach(offset int64) (position int64, rest []byte, err error) {
 	x := st.x
 	x.mu.Lock()
+	// The old stream has stopped reading the backlog before this one changes it, since frames are
+	// read without the lock.
 	old := x.stream
 	x.stream = st
 	if old != nil {
@@ -84,6 +87,7 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	}
 	x.mu.Lock()
 	base, end := x.backlog.base, x.backlog.end
+	// The client has all output, and the exit will never be known.
 	if x.lost && offset == end {
 		x.stream = nil // the caller still answers this stream when x is forgotten
 		x.mu.Unlock()
@@ -94,6 +98,7 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 		return 0, nil, &agent.Error{Code: agent.ErrInvalid, Field: "offset",
 			Message: fmt.Sprintf("the agent holds output from offset %d to %d, but %d was requested", base, end, offset)}
 	}
+	// An attach acknowledges all output before its offset.
 	st.ack(offset, st.from.Resized)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -128,6 +133,7 @@ func (st *stream) send(hello []byte, position int64) {
 	var scratch []byte
 	for {
 		x.mu.Lock()
+		// Everything before position was written, so these buffers may be reused.
 		x.backlog.quiet = position
 		frames, end := x.backlog.from(position)
 		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) && !x.lost {
@@ -173,6 +179,8 @@ func (st *stream) send(hello []byte, position int64) {
 	}
 }
 
+// write writes to the client, and reports whether it succeeded. It blocks while the client doesn't
+// read.
 func (st *stream) write(b []byte) bool {
 	if _, err := st.conn.Write(b); err != nil {
 		// The goroutine that reads sees it too, and cuts the stream.
@@ -249,6 +257,7 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 	}
 }
 
+// acknowledged handles a KindAck frame. Output that wasn't sent can't be acknowledged.
 func (st *stream) acknowledged(offset int64) error {
 	st.x.mu.Lock()
 	sent := st.sent

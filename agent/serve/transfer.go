@@ -32,6 +32,7 @@ type transfer struct {
 	opened  bool   // the response was written, or is about to be: errors come as KindEnd
 }
 
+// run carries out the request. An error that it returns hasn't been sent to the client.
 func (t *transfer) run(request agent.Request) error {
 	switch {
 	case request.List != nil:
@@ -83,6 +84,7 @@ func (t *transfer) end(err error) error {
 	return t.flush()
 }
 
+// flush writes the pending frames. Its error has errStream in its chain.
 func (t *transfer) flush() error {
 	_ = t.conn.SetWriteDeadline(time.Now().Add(transferTimeout))
 	_, err := t.conn.Write(t.out)
@@ -93,6 +95,7 @@ func (t *transfer) flush() error {
 	return nil
 }
 
+// read adds a file's description and, unless only that was requested, its bytes.
 func (t *transfer) read(read agent.ReadFile) error {
 	path := read.Path
 	if len(read.Name) > 0 {
@@ -144,6 +147,8 @@ func (t *transfer) send(path string, content io.Reader, size int64) error {
 	return nil
 }
 
+// update checks the whole request, answers, and then receives the contents. A content that fails
+// after the answer ends the stream.
 func (t *transfer) update(update agent.Update) error {
 	for i, w := range update.Write {
 		if w.Size < -1 || w.Size < 0 && t.version < 2 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {
@@ -190,6 +195,7 @@ func (in *incoming) content(i int) io.Reader {
 	return in
 }
 
+// begin starts the next file. A directory has no content.
 func (in *incoming) begin() {
 	if !in.files[in.next].Directory {
 		in.left = in.files[in.next].Size
@@ -197,6 +203,7 @@ func (in *incoming) begin() {
 	in.next++
 }
 
+// skip discards contents, so that files[i] is next.
 func (in *incoming) skip(i int) error {
 	for {
 		if _, err := io.Copy(io.Discard, in); err != nil {
@@ -209,6 +216,7 @@ func (in *incoming) skip(i int) error {
 	}
 }
 
+// Read implements io.Reader for the current file.
 func (in *incoming) Read(p []byte) (int, error) {
 	if in.left == 0 {
 		return 0, io.EOF
@@ -239,6 +247,7 @@ func (in *incoming) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// A failedReader has only an error.
 type failedReader struct{ err error }
 
 func (r *failedReader) Read([]byte) (int, error) { return 0, r.err }

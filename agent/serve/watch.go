@@ -56,6 +56,7 @@ func (x *execution) watch() (stop func()) {
 	}
 }
 
+// check is one tick of the watch.
 func (x *execution) check() {
 	if x.process.Refused() > 0 {
 		x.kill(agent.CauseProcessLimit, 0)

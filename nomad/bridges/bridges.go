@@ -19,7 +19,7 @@ import (
 // one's, which is closed only for another claimed runner. If none can be closed, callers wait. Its
 // methods are safe for concurrent use.
 type Set struct {
-	budget int
+	budget int // maximum number of bridges
 	open   Open
 	group  *group.Group // bridges end with it, and it waits for their goroutines
 	counts counts
@@ -39,6 +39,7 @@ type counts struct {
 	streams, openStreams atomic.Int64
 }
 
+// opened counts an attempt to open a bridge, by its result.
 func (c *counts) opened(err error) {
 	if err != nil {
 		c.failures.Add(1)
@@ -88,11 +89,11 @@ func NewSet(budget int, open Open, with *group.Group) *Set {
 
 // A link is one runner's bridge, open or being opened.
 type link struct {
-	claimed bool
-	used    time.Time
+	claimed bool          // a caller named the runner claimed; never reset
+	used    time.Time     // when it was opened, or last requested by a caller other than a spare one
 	streams int           // open ones
 	opened  chan struct{} // closed when session or err is set
-	session Session
+	session Session       // nil until the bridge is open
 	err     error
 	stop    context.CancelFunc // closes the bridge
 }
@@ -142,11 +143,13 @@ func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.
 // A stream counts as open until it is closed.
 type stream struct {
 	net.Conn
-	close func() error
+	close func() error // closes and counts once
 }
 
 func (s *stream) Close() error { return s.close() }
 
+// left ends one stream of a link. After the last one the link may be closed for another runner's
+// bridge, so waiting callers try again.
 func (b *Set) left(br *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,12 +195,16 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 			br.stop = stop
 			b.all[id] = br
 		}
+		// The channel is read under the same lock as the budget, so that no signal between the two
+		// is missed.
 		freed := b.freed
 		if br != nil {
 			br.claimed = br.claimed || claimed
 			if !spare {
 				br.used = time.Now()
 			}
+			// The streams are reserved under the lock that found the bridge, so room can't close it
+			// in between.
 			br.streams += streams
 		}
 		b.mu.Unlock()
@@ -264,6 +271,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Another bridge of the runner may have taken its place.
 	if b.all[id] == br {
 		delete(b.all, id)
 	}
@@ -279,6 +287,8 @@ func (b *Set) room(claimed bool) bool {
 	var victim runtime.RunnerID
 	var worst *link
 	for id, br := range b.all {
+		// A bridge with streams, or one that is being opened, is in use. A claimed runner's is
+		// never closed for an idle one's.
 		if br.session == nil || br.streams > 0 || br.claimed && !claimed {
 			continue
 		}

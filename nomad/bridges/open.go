@@ -37,6 +37,7 @@ func (o *Opener) Open(ctx context.Context, at Target) (Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The exec starts even if no agent listens yet. Only an answer shows that the agent is ready.
 	stream, err := s.Dial(ctx)
 	if err == nil {
 		_, err = agent.PingAgent(ctx, stream)

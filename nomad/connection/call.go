@@ -36,6 +36,7 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 		if err == nil {
 			return nil
 		}
+		// The cause of the context says more than the error of a call that it ended.
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -56,6 +57,7 @@ func (c *Client) Attempt(ctx context.Context, do func(context.Context) error) er
 	return c.attempt(ctx, do)
 }
 
+// attempt calls once, within the budget. The caller has bound ctx to the group.
 func (c *Client) attempt(ctx context.Context, do func(context.Context) error) error {
 	return c.budget.Do(ctx, func() error {
 		if ctx.Err() != nil { // select may choose a free slot although ctx has ended

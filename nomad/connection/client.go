@@ -52,6 +52,7 @@ func New(config Config, with *group.Group) (*Client, error) {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
+	// HTTP needs the address of a host. The dialer ignores it, and connects to the socket.
 	if address.Scheme == "unix" {
 		path := address.Path
 		var d net.Dialer
@@ -88,6 +89,7 @@ func New(config Config, with *group.Group) (*Client, error) {
 	return c, err
 }
 
+// newClient returns Nomad's own client, which sends its calls through client.
 func newClient(settings api.Config, client *http.Client) (*api.Client, error) {
 	settings.HttpClient = client
 	return api.NewClient(&settings)
@@ -129,8 +131,10 @@ func impatient(dial Dialer) Dialer {
 	}
 }
 
+// An impatientConn breaks when a Read receives nothing for silence.
 type impatientConn struct{ net.Conn }
 
+// Read implements net.Conn. Each call begins a new period of silence.
 func (c impatientConn) Read(p []byte) (int, error) {
 	_ = c.SetReadDeadline(time.Now().Add(silence))
 	return c.Conn.Read(p)
@@ -194,6 +198,7 @@ func (c *Client) Redact(err error) error {
 			text = strings.ReplaceAll(text, secret, "[secret]")
 		}
 	}
+	// The original is kept if possible, so that errors.Is and errors.As still work.
 	if text == err.Error() {
 		return err
 	}

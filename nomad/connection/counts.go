@@ -66,8 +66,10 @@ var kinds = map[string]CallKind{
 	"GET var/": ReadVariable, "PUT var/": WriteVariable, "DELETE var/": DeleteVariable, "GET client/": OpenExec, "GET event/": OpenEvents,
 }
 
+// kindOf returns the kind of a request, OtherCall if it has none of its own.
 func kindOf(r *http.Request) CallKind {
 	_, path, _ := strings.Cut(r.URL.Path, "/v1/")
+	// The rest of such a path is an id. In kinds these paths end in a slash.
 	if first, _, deeper := strings.Cut(path, "/"); deeper {
 		path = first + "/"
 	}
@@ -81,6 +83,7 @@ func kindOf(r *http.Request) CallKind {
 	return kind
 }
 
+// resultOf returns the result of a request. Response is nil if err isn't.
 func resultOf(r *http.Request, response *http.Response, err error) CallResult {
 	switch {
 	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
@@ -103,11 +106,14 @@ type counts struct {
 	retries atomic.Int64
 }
 
+// kindCounts are the counters of one kind of call.
 type kindCounts struct {
 	results map[CallResult]*atomic.Int64 // never modified
 	took    *timing.Histogram
 }
 
+// newCounts returns counters for all kinds and results. Their maps never change, so they need no
+// lock.
 func newCounts() *counts {
 	const ms = time.Millisecond
 	c := &counts{kinds: map[CallKind]*kindCounts{}}

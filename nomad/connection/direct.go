@@ -33,6 +33,7 @@ const (
 	unreachableFor = time.Minute
 )
 
+// newDirect returns a direct that knows no node. Connecting fails after timeout.
 func newDirect(timeout time.Duration, settings api.Config, dial Dialer) (*direct, error) {
 	tls := settings.TLSConfig.Copy()
 	if tls.TLSServerName == "" { // by Nomad's convention the name in a client's certificate
@@ -62,6 +63,7 @@ func (c *Client) Exec(ctx context.Context, nodeID, allocation, task string, argv
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		// Later calls go through the servers without waiting for this node.
 		d.know(nodeID, nil, unreachableFor)
 	}
 	return c.execAt(ctx, c.address, c.execs, allocation, task, argv)
@@ -94,6 +96,7 @@ func (c *Client) addressOf(ctx context.Context, id string) *url.URL {
 	return address
 }
 
+// know records the address of a node, nil if it can't be reached, for some time.
 func (d *direct) know(id string, address *url.URL, during time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

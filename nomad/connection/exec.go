@@ -30,7 +30,7 @@ const (
 // stdout. Its end is an [ExitError]. One goroutine may read while others write.
 type Exec struct {
 	ws     *websocket.Conn
-	close  func() error
+	close  func() error  // runs once
 	closed chan struct{} // closed to end the heartbeat
 	beats  chan struct{} // closed when the heartbeat has ended
 
@@ -72,6 +72,7 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 		header.Set("X-Nomad-Token", c.settings.SecretID)
 	}
 	if auth := c.settings.HttpAuth; auth != nil {
+		// SetBasicAuth writes into header.
 		request := http.Request{Header: header}
 		request.SetBasicAuth(auth.Username, auth.Password)
 	}
@@ -83,6 +84,7 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 	}
 	ws.SetReadLimit(maxExecFrame)
 	x := &Exec{ws: ws, closed: make(chan struct{}), beats: make(chan struct{})}
+	// Several goroutines may close it.
 	x.close = sync.OnceValue(func() error {
 		close(x.closed)
 		err := ws.CloseNow() // also ends reads and writes
@@ -119,6 +121,8 @@ func (x *Exec) beat() {
 	}
 }
 
+// send writes one frame. It fails after callWithin, so that a peer that doesn't read can't block it
+// forever.
 func (x *Exec) send(frame api.ExecStreamingInput) error {
 	text, err := json.Marshal(frame)
 	if err != nil {

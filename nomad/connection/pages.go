@@ -52,6 +52,8 @@ func (u Pages) Evaluation(id string) string {
 	return u.page("/ui/evaluations", url.Values{"currentEval": {id}, "namespace": {u.namespace}})
 }
 
+// page returns the address of a page; "" if the address of the web UI is unknown. It modifies
+// query.
 func (u Pages) page(path string, query url.Values) string {
 	if u.base == "" {
 		return ""

@@ -36,7 +36,7 @@ const piece = 64 << 10
 // use.
 type Delivery struct {
 	nomad *connection.Client
-	read  func() (program, error)
+	read  func() (program, error) // reads the agent when it is first called
 	slots turns.Slots
 }
 
@@ -102,6 +102,7 @@ func (d *Delivery) To(ctx context.Context, node, allocation, task, path string) 
 	return d.slots.Do(ctx, func() error { return d.to(ctx, node, allocation, task, path) })
 }
 
+// to delivers the agent. The caller has a slot.
 func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) error {
 	agent, err := d.read()
 	if err != nil {
@@ -113,6 +114,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	// A Read of an Exec has no deadline. Only Close ends it.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	stall := time.AfterFunc(stalled, func() { _ = conn.Close() })
 	defer stall.Stop()

@@ -27,11 +27,11 @@ type Store struct {
 	problems *problems.List // reports environments that aren't available
 	writing  turns.Slots    // a single slot: one writer at a time
 
-	mu        sync.Mutex // guards the fields below
-	base      *api.Job   // from which templates are rendered; nil: not read yet
-	templates map[runtime.EnvironmentID]template
-	highest   uint64                         // the highest index of Nomad's jobs so far: an older list is ignored
-	wrong     map[runtime.EnvironmentID]bool // environments whose job couldn't be read
+	mu        sync.Mutex                         // guards the fields below
+	base      *api.Job                           // from which templates are rendered; nil: not read yet
+	templates map[runtime.EnvironmentID]template // by environment
+	highest   uint64                             // the highest index of Nomad's jobs so far: an older list is ignored
+	wrong     map[runtime.EnvironmentID]bool     // environments whose job couldn't be read
 }
 
 // NewStore returns a store. It doesn't call Nomad.
@@ -49,17 +49,21 @@ func (s *Store) Put(ctx context.Context, env runtime.Environment) error {
 	if err != nil {
 		return err
 	}
+	// An environment that can't be rendered is rejected before it waits for other writers.
 	if _, err := s.jobs.RenderTemplate(base, env, 0); err != nil {
 		return err
 	}
 	return s.writing.Do(ctx, func() error { return s.put(ctx, base, env) })
 }
 
+// put stores env as the next revision, if the stored one is the one before. It succeeds without a
+// write if env is stored already. The caller has the slot of writing.
 func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment) error {
 	stored, err := s.nomad.Job(ctx, s.jobs.Names().Environment(env.ID))
 	if err != nil {
 		return err
 	}
+	// Index 0 registers only a job that doesn't exist yet.
 	index, version := uint64(0), uint64(0)
 	if stored != nil {
 		index, version = *stored.JobModifyIndex, *stored.Version+1
@@ -68,6 +72,7 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 		case errors.Is(err, job.ErrForeign):
 			return runtime.Errorf(runtime.CodeConflict, "environment %s belongs to another server", env.ID)
 		case err != nil: // its revision is unknown, so it is replaced completely
+		// It is stored already, perhaps by an earlier call whose answer was lost.
 		case have.Revision == env.Revision && have.Same(env):
 			return s.keepTemplate(env, stored)
 		case have.Revision != env.Revision-1:
@@ -119,6 +124,7 @@ func (s *Store) reportImage(env runtime.Environment) {
 // imageOf begins the subject of a problem with an environment's image.
 const imageOf = "image of environment "
 
+// imageSubject is the subject of a problem with an environment's image.
 func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
 
 // refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
@@ -130,6 +136,7 @@ func refusedInput(err error) error {
 	return err
 }
 
+// subject is the subject of a problem with an environment's job.
 func subject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
 // Delete implements runtime.Cluster's DeleteEnvironment.
@@ -178,6 +185,8 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 			continue
 		}
 		id := runtime.EnvironmentID(strings.TrimPrefix(stub.ID, s.jobs.Names().Environments()))
+		// The list has no jobs, only their meta and indexes. A job is read again only if its index
+		// has changed.
 		known := s.known(id)
 		env := known.env
 		var err error
@@ -190,6 +199,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 			all = append(all, env)
 			there[id] = true
 			s.reportImage(env)
+		// It isn't this server's, or was deleted after the list.
 		case errors.Is(err, job.ErrForeign) || errors.Is(err, errNone):
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -207,6 +217,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		}
 	}
 	s.mu.Lock()
+	// Environments that other programs deleted leave no template and no problem.
 	maps.DeleteFunc(s.templates, func(id runtime.EnvironmentID, _ template) bool { return !there[id] })
 	over := s.wrong
 	s.wrong = wrong
@@ -215,6 +226,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 		id, ok := strings.CutPrefix(subject, imageOf)
 		return ok && !there[runtime.EnvironmentID(id)]
 	})
+	// A problem ends when the environment's job can be read again, or no longer exists.
 	for id := range over {
 		if !wrong[id] {
 			s.problems.Resolve(subject(id))
@@ -258,6 +270,7 @@ type template struct {
 	index uint64   // of the stored job's last change; 0: unknown
 }
 
+// known returns the kept template of an environment; the zero template if there is none.
 func (s *Store) known(id runtime.EnvironmentID) template {
 	s.mu.Lock()
 	defer s.mu.Unlock()

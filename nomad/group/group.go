@@ -17,6 +17,8 @@ type Group struct {
 	bound map[*binding]struct{}
 }
 
+// A binding is a context that ends with the group. Functions can't be keys of a map, so the group
+// has a set of pointers to bindings.
 type binding struct{ cancel context.CancelCauseFunc }
 
 // Go runs work in a goroutine. Its context ends with the group, or when stop is called. After the

@@ -65,6 +65,7 @@ const (
 	RawExec Driver = "raw_exec"
 )
 
+// prefixes matches a valid Config.Prefix.
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 
 // Complete returns c with its defaults, or INVALID_INPUT for the first invalid field.
@@ -105,8 +106,11 @@ func (c Config) Complete() (Config, error) {
 	return c, c.Agent.check()
 }
 
+// sums matches a SHA-256 in hexadecimal.
 var sums = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+// check returns INVALID_INPUT if Nomad couldn't fetch the agent. An agent that isn't fetched needs
+// no URL.
 func (a Agent) check() error {
 	if a.Path != "" || a.Stream {
 		return nil

@@ -12,15 +12,16 @@ import (
 
 // A taskDriver says how an environment's settings are expressed for one of Nomad's drivers.
 type taskDriver struct {
-	user      string
-	contained bool   // the agent is the entry point of a container
-	local     string // the task's directory, as seen by alloc exec
-	socket    string // path of the agent's socket; relative in raw_exec, since a socket's address has at most 108 bytes
-	supports  func(runtime.Environment) error
-	configure func(Config, runtime.Environment, map[string]any)
-	disk      func(runtime.Environment) int // MiB of disk for the workspace
+	user      string                                            // of the task, if neither the template nor Config names one
+	contained bool                                              // the agent is the entry point of a container
+	local     string                                            // the task's directory, as seen by alloc exec
+	socket    string                                            // path of the agent's socket; relative in raw_exec, since a socket's address has at most 108 bytes
+	supports  func(runtime.Environment) error                   // INVALID_INPUT: the driver can't run the environment
+	configure func(Config, runtime.Environment, map[string]any) // sets the driver's options in a task's config
+	disk      func(runtime.Environment) int                     // MiB of disk for the workspace
 }
 
+// drivers has all supported drivers. It is never modified.
 var drivers = map[Driver]taskDriver{
 	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk},
 	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk},
@@ -28,9 +29,11 @@ var drivers = map[Driver]taskDriver{
 	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, configureNothing, workspaceDisk},
 }
 
+// noDisk and workspaceDisk are the values of taskDriver.disk.
 func noDisk(runtime.Environment) int            { return 0 } // the workspace is in memory
 func workspaceDisk(env runtime.Environment) int { return env.Resources.WorkspaceMiB }
 
+// inContainer returns INVALID_INPUT if an environment can't run in a container.
 func inContainer(env runtime.Environment) error {
 	switch {
 	case env.Image == runtime.DefaultImage:
@@ -41,6 +44,7 @@ func inContainer(env runtime.Environment) error {
 	return needsAccess(env)
 }
 
+// inChroot returns INVALID_INPUT if an environment can't run with the driver exec.
 func inChroot(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage:
@@ -51,6 +55,7 @@ func inChroot(env runtime.Environment) error {
 	return needsAccess(env)
 }
 
+// onMachine returns INVALID_INPUT if an environment can't run with the driver raw_exec.
 func onMachine(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage:
@@ -63,6 +68,7 @@ func onMachine(env runtime.Environment) error {
 	return nil
 }
 
+// needsAccess returns INVALID_INPUT if ports are exposed without network access.
 func needsAccess(env runtime.Environment) error {
 	if len(env.Network.ExposedPorts) > 0 && !env.Network.Access {
 		return runtime.Invalid("network.exposedPorts", "must be empty without network.access")
@@ -90,6 +96,7 @@ var capabilities = []string{"chown", "dac_override", "fowner", "kill", "setgid",
 // agentThreads is the number of the agent's threads, which count for the limit of processes.
 const agentThreads = 16
 
+// configureDocker sets docker's options: those of a container, and /workspace and /tmp.
 func configureDocker(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
 	mount := tmpfsMount
@@ -113,6 +120,7 @@ func volumeMount(target string, env runtime.Environment) map[string]any {
 	}
 }
 
+// tmpfsMount returns a file system in memory for a directory. Docker mounts it noexec.
 func tmpfsMount(target string, env runtime.Environment) map[string]any {
 	const sticky = 0o1777
 	return map[string]any{
@@ -121,6 +129,7 @@ func tmpfsMount(target string, env runtime.Environment) map[string]any {
 	}
 }
 
+// configurePodman sets podman's options: those of a container, and /workspace and /tmp.
 func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
 	options := fmt.Sprintf("size=%dm,mode=1777", env.Resources.WorkspaceMiB)
@@ -133,12 +142,15 @@ func imageOf(env runtime.Environment) string {
 		return env.Image
 	}
 	repository, _, _ := strings.Cut(env.Image, "@")
+	// A colon before the last slash begins a registry's port, not a tag.
 	if tag := strings.LastIndexByte(repository, ':'); tag > strings.LastIndexByte(repository, '/') {
 		repository = repository[:tag]
 	}
 	return repository + "@" + env.Pin.Digest
 }
 
+// configureContainer sets the options that docker and podman share. The image, the limit of
+// processes and the network come from the environment. A configured template may set the others.
 func configureContainer(c Config, env runtime.Environment, config map[string]any) {
 	config["image"] = imageOf(env)
 	config["pids_limit"] = env.Resources.Processes + agentThreads
@@ -172,6 +184,8 @@ func absent(config map[string]any, key string, value any) {
 	}
 }
 
+// configureNothing is for drivers whose tasks aren't containers. The agent itself applies the
+// settings that its command names.
 func configureNothing(Config, runtime.Environment, map[string]any) {}
 
 // command makes a task run the agent, after it was streamed if necessary.

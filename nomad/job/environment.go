@@ -45,6 +45,7 @@ func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version u
 	return job, nil
 }
 
+// setMeta sets a key of the job's meta, which may be nil.
 func setMeta(job *api.Job, key, value string) {
 	if job.Meta == nil {
 		job.Meta = map[string]string{}
@@ -52,6 +53,7 @@ func setMeta(job *api.Job, key, value string) {
 	job.Meta[key] = value
 }
 
+// errStopped says that an environment's job was stopped, but not purged.
 var errStopped = errors.New("its job was stopped")
 
 // ErrForeign says that a job belongs to another server, whose prefix begins with this server's.
@@ -83,6 +85,7 @@ func (c Config) ReadEnvironment(job *api.Job) (runtime.Environment, error) {
 	if err != nil {
 		return env, err
 	}
+	// The job itself takes precedence over the record, since a person may have changed it.
 	c.adoptResources(&env.Resources, task.Resources)
 	if image, ok := task.Config["image"].(string); ok && env.Image != runtime.DefaultImage && image != imageOf(env) { // DefaultImage means a configured template's
 		env.Image, env.Pin = image, runtime.ImagePin{}
@@ -132,6 +135,8 @@ func changesByHand(job *api.Job) int {
 	return int(*job.Version - written)
 }
 
+// adoptResources sets what a person may have changed in the job's resources. Its memory limit is
+// memory_max, if there is one.
 func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
 	if task == nil {
 		return
@@ -163,6 +168,7 @@ func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 			}
 		}
 	}
+	// Another order of the same ports isn't a change.
 	if len(all) == len(have) {
 		same := true
 		for _, port := range have {
@@ -187,6 +193,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 		return nil, how, err
 	}
 	name := c.Names().Runner(id)
+	// A stored job has fields that Nomad set. They belong to the template, not to the runner.
 	unserve(job)
 	job.ID, job.Name = &name, &name
 	job.ParameterizedJob = nil

@@ -88,6 +88,7 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	}
 	task.Resources = c.resources(task.Resources, env.Resources)
 	c.bound(group, task)
+	// A network in the template takes precedence over the settings.
 	if len(group.Networks) == 0 {
 		group.Networks = c.network(env, Driver(task.Driver))
 	}
@@ -165,6 +166,7 @@ func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkRe
 	return []*api.NetworkResource{n}
 }
 
+// portLabel returns the label of an exposed port in the job.
 func portLabel(port int) string { return "p" + strconv.Itoa(port) }
 
 // equip gives a task the server's current agent, since a template may be older than the server.
@@ -177,6 +179,8 @@ func (c Config) equip(job *api.Job, env runtime.Environment, place string) error
 		task.Config = map[string]any{}
 	}
 	if c.Agent.Path == "" {
+		// A template stored by an older server has that server's artifact. It is replaced, so that
+		// the task doesn't get two agents.
 		own := func(a *api.TaskArtifact) bool {
 			return a.RelativeDest != nil && strings.HasPrefix(*a.RelativeDest, "local/"+agentDir)
 		}
@@ -190,6 +194,8 @@ func (c Config) equip(job *api.Job, env runtime.Environment, place string) error
 			})
 		}
 		if c.Agent.Arch != "" {
+			// A node of another architecture couldn't execute the agent. A constraint of the
+			// template's own is kept.
 			const arch = "${attr.cpu.arch}"
 			pinned := false
 			for _, constraint := range task.Constraints {

@@ -33,6 +33,8 @@ func (n Names) Runner(id runtime.RunnerID) string { return n.Runners() + string(
 // Claim returns the path of a runner's variable.
 func (n Names) Claim(id runtime.RunnerID) string { return n.Claims() + string(id) }
 
+// runnerIDs matches a valid id of a runner. Names and paths with other ids belong to other
+// programs.
 var runnerIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // RunnerOf returns the runner of the job with a name, if it is a runner's.
@@ -49,6 +51,7 @@ func (n Names) Owned(job *api.JobListStub) (runtime.RunnerID, bool) {
 	return id, ok && (owner == "" || owner == n.Prefix)
 }
 
+// runnerID returns what follows prefix in name, and whether that is a valid id.
 func runnerID(name, prefix string) (runtime.RunnerID, bool) {
 	id, ok := strings.CutPrefix(name, prefix)
 	return runtime.RunnerID(id), ok && runnerIDs.MatchString(id)

@@ -53,6 +53,7 @@ func readTemplate(text []byte, parse func(hcl string) (*api.Job, error)) (*api.J
 		text = wrapped.Job
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
+	// A misspelt field must not be ignored.
 	decoder.DisallowUnknownFields()
 	job := &api.Job{}
 	if err := decoder.Decode(job); err != nil {

@@ -19,7 +19,7 @@ type Listing struct {
 	Evaluations map[runtime.RunnerID][]*api.Evaluation
 	Jobs        map[runtime.RunnerID]*api.JobListStub
 	Foreign     map[runtime.RunnerID]bool // runners whose job belongs to another server, though its name has this server's prefix
-	JobsIndex   uint64
+	JobsIndex   uint64                    // Nomad's index of the list of jobs
 	Allocations map[runtime.RunnerID][]*api.AllocationListStub
 	Variables   map[runtime.RunnerID]*api.VariableMetadata
 }
@@ -59,13 +59,16 @@ func (r Reader) Check(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// listEvaluations names the step that Read may skip.
 const listEvaluations = "list evaluations"
 
+// A step reads one list, which what names in errors.
 type step struct {
 	what string
 	read func(context.Context) error
 }
 
+// steps returns the steps that fill l, in the order that Read explains.
 func (r Reader) steps(l *Listing, index uint64) []step {
 	return []step{
 		{listEvaluations, func(ctx context.Context) error { return r.evaluations(ctx, l) }},
@@ -83,6 +86,7 @@ func (r Reader) Ours(ctx context.Context, field string) *api.QueryOptions {
 	return q
 }
 
+// evaluations reads the evaluations of this server's runners into l.
 func (r Reader) evaluations(ctx context.Context, l *Listing) error {
 	all, _, err := r.nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
 	l.Evaluations = map[runtime.RunnerID][]*api.Evaluation{}
@@ -94,6 +98,8 @@ func (r Reader) evaluations(ctx context.Context, l *Listing) error {
 	return err
 }
 
+// jobs reads the list of jobs into l. It returns ErrStale, and changes nothing, if the list is
+// older than index.
 func (r Reader) jobs(ctx context.Context, l *Listing, index uint64) error {
 	q := connection.Query(ctx)
 	q.Prefix = r.names.Runners()
@@ -115,6 +121,7 @@ func (r Reader) jobs(ctx context.Context, l *Listing, index uint64) error {
 	return nil
 }
 
+// allocations reads the allocations of this server's runners into l, with their resources.
 func (r Reader) allocations(ctx context.Context, l *Listing) error {
 	q := r.Ours(ctx, "JobID")
 	q.Params = map[string]string{"resources": "true"}
@@ -128,6 +135,7 @@ func (r Reader) allocations(ctx context.Context, l *Listing) error {
 	return err
 }
 
+// variables reads the metadata of the runners' variables into l. Their contents aren't in the list.
 func (r Reader) variables(ctx context.Context, l *Listing) error {
 	all, _, err := r.nomad.API().Variables().PrefixList(r.names.Claims(), connection.Query(ctx))
 	l.Variables = map[runtime.RunnerID]*api.VariableMetadata{}

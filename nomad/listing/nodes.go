@@ -20,10 +20,10 @@ const drainMemory = time.Minute
 type Nodes struct {
 	nomad *connection.Client
 
-	mu    sync.Mutex // guards the fields below
-	known map[string]*api.NodeListStub
-	at    time.Time // when they were listed
-	fresh bool      // no node has changed since
+	mu    sync.Mutex                   // guards the fields below
+	known map[string]*api.NodeListStub // by id
+	at    time.Time                    // when they were listed
+	fresh bool                         // no node has changed since
 }
 
 // NewNodes returns nodes without a list. Refresh reads the first one.
@@ -40,6 +40,8 @@ func (n *Nodes) Outdate() {
 func (n *Nodes) Refresh(ctx context.Context) error {
 	n.mu.Lock()
 	fresh := n.fresh
+	// It is set before the list is read: a change meanwhile resets it, and the next Refresh lists
+	// again.
 	n.fresh = true
 	n.mu.Unlock()
 	if fresh {
@@ -180,11 +182,13 @@ func has(node *api.NodeListStub) (mhz, mib int64) {
 	return mhz, mib
 }
 
+// takes reports whether a node can run new tasks of a driver.
 func takes(node *api.NodeListStub, driver job.Driver) bool {
 	d := node.Drivers[string(driver)]
 	return ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy
 }
 
+// ready reports whether a node is connected and accepts new allocations.
 func ready(node *api.NodeListStub) bool {
 	return node.Status == api.NodeStatusReady && node.SchedulingEligibility == api.NodeSchedulingEligible
 }

@@ -34,6 +34,7 @@ const (
 	MostGap = 500 * time.Millisecond
 )
 
+// A round is one read. Its callers share err, which is set before done is closed.
 type round struct {
 	done chan struct{}
 	err  error
@@ -50,6 +51,7 @@ func (r *Rounds) Join(ctx context.Context) error {
 	if r.next == nil {
 		r.next = &round{done: make(chan struct{})}
 	}
+	// A round that has begun is no longer next, so this one begins after the call.
 	mine := r.next
 	if !r.running {
 		if _, r.running = r.group.Go(r.work); !r.running {
@@ -81,6 +83,7 @@ func (r *Rounds) work(ctx context.Context) {
 		r.mu.Unlock()
 		err := backoff.Sleep(ctx, max(pause, 0))
 		r.mu.Lock()
+		// Callers that join from here on get the next round, since this one is about to read.
 		current := r.next
 		r.next = nil
 		r.mu.Unlock()

@@ -12,12 +12,14 @@ type Counts struct {
 	losses atomic.Int64
 }
 
+// renewed counts that the lock was acquired or renewed at a time.
 func (c *Counts) renewed(at time.Time) {
 	if c != nil {
 		c.since.Store(at.UnixNano())
 	}
 }
 
+// lose counts that the lock was lost.
 func (c *Counts) lose() {
 	if c != nil {
 		c.since.Store(0)
@@ -25,6 +27,7 @@ func (c *Counts) lose() {
 	}
 }
 
+// release records that the lock isn't held any longer, without a loss.
 func (c *Counts) release() {
 	if c != nil {
 		c.since.Store(0)

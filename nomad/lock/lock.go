@@ -64,8 +64,8 @@ const subject = "lock"
 // A Held is an acquired lock.
 type Held struct {
 	lock     Lock
-	variable *api.Variable
-	since    time.Time // before the lock's TTL began
+	variable *api.Variable // with the lock's id
+	since    time.Time     // before the lock's TTL began
 }
 
 // Acquire waits until no other server has the lock, and acquires it. The caller must call Renew
@@ -79,10 +79,14 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 	ended := vigil{lock: l}
 	defer ended.stop()
 	for {
+		// The TTL counts from Nomad's receipt of the call, so this time is never later than its
+		// beginning.
 		since := time.Now()
 		variable, err := l.acquireOnce(ctx, wanted)
 		held := &Held{l, variable, since}
 		switch code, _ := connection.Status(err); {
+		// The lock was acquired after the caller gave up. Without a release it would block every
+		// server until its TTL.
 		case err == nil && ctx.Err() != nil:
 			held.Release()
 			return nil, context.Cause(ctx)
@@ -156,6 +160,7 @@ func (v *vigil) release(ctx context.Context) {
 	(&Held{lock: v.lock, variable: &api.Variable{Path: v.lock.Path, Lock: &api.VariableLock{ID: v.id}}}).release()
 }
 
+// stop ends the wait for the present owner. It doesn't wait for the goroutine.
 func (v *vigil) stop() {
 	if v.end != nil {
 		v.end()
@@ -202,9 +207,11 @@ func (h *Held) Renew(ctx context.Context) error {
 	ttl := h.lock.TTL
 	end := h.since.Add(ttl)
 	for {
+		// Several renewals can fail before the lock may have expired.
 		if err := backoff.Sleep(ctx, min(ttl/5, time.Until(end))); err != nil {
 			return err
 		}
+		// The new TTL begins after this, so counting from here never overestimates it.
 		began := time.Now()
 		err := h.renewOnce(ctx, end)
 		code, _ := connection.Status(err)
@@ -223,6 +230,7 @@ func (h *Held) Renew(ctx context.Context) error {
 	}
 }
 
+// renewOnce renews the lock, or fails at end, when the lock may have expired.
 func (h *Held) renewOnce(ctx context.Context, end time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -237,6 +245,7 @@ func (h *Held) Release() {
 	h.lock.keepID("")
 }
 
+// release releases the lock in Nomad. It has a deadline of its own, since the server may be ending.
 func (h *Held) release() {
 	h.lock.Counts.release()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
@@ -249,6 +258,7 @@ func (h *Held) release() {
 // ID returns the lock's id. A server that knows it can release the lock.
 func (h *Held) ID() string { return h.variable.Lock.ID }
 
+// file returns the path at which the lock's id is kept.
 func (l Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
 
 // lastID returns the id of the lock that the last server with this directory held; "" if it is
@@ -261,6 +271,8 @@ func (l Lock) lastID() string {
 	return strings.TrimSpace(string(text))
 }
 
+// keepID stores the id of the held lock for the next server with this directory; "" for none. A
+// failure is only logged.
 func (l Lock) keepID(id string) {
 	if l.Dir == "" {
 		return
@@ -270,6 +282,7 @@ func (l Lock) keepID(id string) {
 	}
 }
 
+// hostname returns the machine's name, which the lock shows to people as its owner.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

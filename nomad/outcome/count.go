@@ -28,6 +28,7 @@ func Began(a *api.AllocationListStub, task string) (time.Duration, bool) {
 	if state == nil || state.StartedAt.IsZero() {
 		return 0, false
 	}
+	// Both times are the node's, whose clock may differ from the server's.
 	i := slices.IndexFunc(state.Events, func(e *api.TaskEvent) bool { return e.Type == api.TaskReceived })
 	if i < 0 {
 		return 0, false
@@ -88,6 +89,7 @@ func Lacks(e *api.Evaluation) []Dimension {
 			}
 		}
 	}
+	// No resource is exhausted, so no node fits for another reason.
 	if len(all) == 0 {
 		add(Other)
 	}

@@ -57,6 +57,7 @@ func translate(event *api.TaskEvent) []runtime.TaskEvent {
 		}
 	case api.TaskDriverFailure:
 		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its driver couldn't start it"
+		// Nomad's text only selects the message. Clients never see it.
 		if strings.Contains(strings.ToLower(event.DisplayMessage), "volumes are not enabled") {
 			ours.Detail = "its node allows no volumes, which --nomad-workspace volume needs"
 		}
@@ -72,6 +73,7 @@ func translate(event *api.TaskEvent) []runtime.TaskEvent {
 		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node couldn't download the agent from this server"
 	case api.TaskFailedValidation:
 		ours.Kind, ours.Detail = runtime.TaskStartFailed, "its node rejected the task"
+	// Only messages about an image are useful to clients. Nomad's text isn't passed on.
 	case api.TaskDriverMessage:
 		if !strings.Contains(strings.ToLower(event.DisplayMessage), "image") {
 			return nil

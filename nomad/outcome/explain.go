@@ -19,12 +19,14 @@ func explain(evals []*api.Evaluation) (reason string, over bool) {
 		return "", false
 	}
 	slices.SortFunc(evals, func(a, b *api.Evaluation) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	// An evaluation that is pending or blocked can still place it.
 	over = true
 	for _, e := range evals {
 		if e.Status == api.EvalStatusPending || e.Status == api.EvalStatusBlocked {
 			over = false
 		}
 	}
+	// The newest evaluation that says anything is the reason.
 	for _, e := range evals {
 		if text := Explain(e); text != "" {
 			return text, over
@@ -67,6 +69,7 @@ func explainPlacement(failed map[string]*api.AllocationMetric) string {
 	return strings.Join(all, "; ")
 }
 
+// explainMetric returns why one task group wasn't placed.
 func explainMetric(m *api.AllocationMetric) string {
 	var causes []string
 	each := func(format string, counts map[string]int) {
@@ -95,6 +98,7 @@ func explainMetric(m *api.AllocationMetric) string {
 		strings.Join(causes, ", "), nodes(m.NodesEvaluated), m.NodesFiltered, m.NodesExhausted)
 }
 
+// tally returns how often each name occurs.
 func tally(names []string) map[string]int {
 	counts := map[string]int{}
 	for _, name := range names {
@@ -103,6 +107,7 @@ func tally(names []string) map[string]int {
 	return counts
 }
 
+// nodes returns a number of nodes as text.
 func nodes(n int) string {
 	if n == 1 {
 		return "1 node"

@@ -40,9 +40,9 @@ type Readiness struct {
 
 // An Outcome is the state of a runner, and why.
 type Outcome struct {
-	State      runtime.RunnerState // STARTING, IDLE or GONE
-	Reason     runtime.GoneReason
-	Message    string
+	State      runtime.RunnerState     // STARTING, IDLE or GONE
+	Reason     runtime.GoneReason      // only if it is GONE
+	Message    string                  // for clients; "": there is nothing to say
 	Allocation *api.AllocationListStub // where its agent is or will be; nil: nowhere
 	OOMKills   int64                   // processes killed because memory was full, as reported by Nomad
 }
@@ -65,6 +65,8 @@ func Of(s Evidence) Outcome {
 	return o
 }
 
+// judgeStarting judges a runner whose agent hasn't answered. It is gone if its job was stopped
+// outside of Rockpool, or if no allocation of it runs or will run.
 func judgeStarting(s Evidence) Outcome {
 	if s.Purged || s.Stopped {
 		return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStoppedOutside, Message: "its job was stopped outside of Rockpool"}
@@ -86,6 +88,7 @@ func judgeStarting(s Evidence) Outcome {
 		// does so in any case.
 		return Outcome{State: runtime.RunnerStarting, Message: "Nomad will place it again: " + message}
 	}
+	// It never became ready, so whatever else ended its task, its start failed.
 	if reason != runtime.GoneOutOfMemory {
 		reason = runtime.GoneStartFailed
 	}
@@ -95,6 +98,8 @@ func judgeStarting(s Evidence) Outcome {
 // judgeReady judges a runner whose agent has answered. A replacement of its task or allocation is
 // empty, so the runner is gone then.
 func judgeReady(s Evidence) Outcome {
+	// own is the agent's allocation, next a later one. If the agent's is unknown, it is the newest
+	// that existed when the variable was created.
 	var own, next *api.AllocationListStub
 	for _, a := range s.Allocations {
 		switch {
@@ -164,6 +169,8 @@ func why(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
 		return runtime.GoneUnknown, "its node was lost"
 	case a.DesiredStatus == api.AllocDesiredStatusEvict || a.PreemptedByAllocation != "":
 		return runtime.GoneEvicted, "it was preempted by a job of a higher priority"
+	// A drain and a lost node stop allocations, too. So both are checked before a stop from
+	// outside.
 	case a.DesiredStatus == api.AllocDesiredStatusStop && s.Draining != nil && s.Draining(a.NodeID):
 		return runtime.GoneDrained, "its node is being drained"
 	case a.ClientStatus == api.AllocClientStatusFailed && strings.Contains(description, "rescheduled"):
@@ -275,6 +282,8 @@ func AllOver(all []*api.AllocationListStub) bool {
 	return !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool { return !over(a) })
 }
 
+// over reports whether an allocation's processes have ended, according to its client, or its client
+// is lost permanently.
 func over(a *api.AllocationListStub) bool {
 	switch a.ClientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:

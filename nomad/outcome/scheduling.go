@@ -61,6 +61,7 @@ var triggers = map[string]runtime.EvaluationTrigger{
 	"preemption":             runtime.TriggerPreempted,
 }
 
+// statuses maps Nomad's states of an evaluation.
 var statuses = map[string]runtime.EvaluationStatus{
 	api.EvalStatusBlocked:   runtime.EvaluationBlocked,
 	api.EvalStatusPending:   runtime.EvaluationPending,
@@ -83,6 +84,7 @@ func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) r
 	}
 	switch a.ClientStatus {
 	case api.AllocClientStatusRunning:
+		// Until its agent has answered it counts as pending.
 		if !ours.RunningAt.IsZero() {
 			ours.Status = runtime.AllocationRunning
 		}
@@ -108,6 +110,7 @@ func LastAllocations(all []*api.AllocationListStub, r runtime.Runner, ready *Rea
 	for _, a := range all {
 		ours := Allocation(a, r, ready)
 		ours.Desired = runtime.DesiredStop
+		// The runner was removed, so the last list is outdated.
 		if ours.Status == runtime.AllocationPending || ours.Status == runtime.AllocationRunning {
 			ours.Status = runtime.AllocationComplete
 		}

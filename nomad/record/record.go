@@ -22,14 +22,16 @@ import (
 // distinguishes idle runners from claimed ones.
 type Record struct {
 	Environment runtime.EnvironmentID
-	Allocation  string
-	Restarts    uint64
-	Claim       runtime.Claim
-	Index       uint64 // of this write
-	Created     uint64 // index of the first write
-	At          time.Time
+	Allocation  string        // where the agent answered
+	Restarts    uint64        // of its task, when the agent answered
+	Claim       runtime.Claim // the zero Claim: none
+	Index       uint64        // of this write
+	Created     uint64        // index of the first write
+	At          time.Time     // of the first write
 }
 
+// variable returns the variable at path that stores r. Its ModifyIndex is r.Index, which makes the
+// write conditional.
 func (r Record) variable(path string) (*api.Variable, error) {
 	items := api.VariableItems{
 		"environment": string(r.Environment), "allocation": r.Allocation, "restarts": strconv.FormatUint(r.Restarts, 10),

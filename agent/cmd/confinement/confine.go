@@ -41,6 +41,7 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 	try("ambient capabilities", clearAmbient())
 	try("capabilities", keepCapabilities())
 	t, err := NewThread(false)
+	// This comes before the bounding set is emptied: see newZygoteThread.
 	if zygote && Can(unix.CAP_SETUID) && Can(unix.CAP_SETGID) && Can(unix.CAP_SETPCAP) {
 		if thread, err := newZygoteThread(); err == nil {
 			zygotes = thread
@@ -52,6 +53,7 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 		try("bounding capabilities", dropBounding(allThreads, rootCapabilities...))
 		try("bounding capabilities of commands", err)
 	}
+	// Without CAP_SYS_ADMIN a filter needs no_new_privs (seccomp(2)), so this comes first.
 	try("no new privileges", refusePrivileges())
 	try("seccomp", loadFilters(forks, ownNetwork))
 	return t, zygotes, gaps
@@ -60,7 +62,6 @@ func Apply(forks, ownNetwork, zygote bool) (t, zygotes *Thread, gaps []error) {
 // clearAmbient empties the set of ambient capabilities. A call for all threads stops every thread
 // of the program. The maker of a local runner has confined the agent already. Then reading the set
 // is enough, since threads inherit it.
-
 func clearAmbient() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -70,6 +71,8 @@ func clearAmbient() error {
 	return allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0)
 }
 
+// refusePrivileges sets no_new_privs, so that no exec gains privileges by set-user-ID bits or file
+// capabilities. Children inherit it.
 func refusePrivileges() error {
 	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && set == 1 {
 		return nil

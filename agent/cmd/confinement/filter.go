@@ -23,6 +23,7 @@ const (
 // most arguments. The high half follows after 4 bytes.
 func argument(i uint32) uint32 { return dataArguments + 8*i }
 
+// The results of the filter. Those from refuse on are errors for the caller.
 const (
 	killProcess = unix.SECCOMP_RET_KILL_PROCESS
 	allow       = unix.SECCOMP_RET_ALLOW
@@ -42,6 +43,7 @@ const (
 // A judgement is the filter's decision about a system call.
 type judgement uint8
 
+// The judgements that don't depend on arguments.
 const (
 	unlisted judgement = iota // ENOSYS, as on a kernel without the call: programs have a fallback
 	allowed
@@ -108,6 +110,7 @@ type program struct {
 	netlink uint32 // the result for a new netlink socket
 }
 
+// load loads 4 bytes of struct seccomp_data into the register.
 func (p *program) load(offset uint32) { p.code = append(p.code, load(offset)) }
 
 // unless ends the filter with result if the register doesn't hold value.
@@ -160,6 +163,7 @@ func (p *program) judge(j judgement) {
 	}
 }
 
+// load returns the instruction that loads 4 bytes of struct seccomp_data.
 func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
@@ -169,6 +173,7 @@ func jump(comparison uint16, value uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | comparison | unix.BPF_K, Jt: yes, Jf: no, K: value}
 }
 
+// ret returns the instruction that ends the filter with a result.
 func ret(result uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: result}
 }

@@ -2,6 +2,7 @@ package confinement
 
 import "golang.org/x/sys/unix"
 
+// architecture is the only one whose calls the filter accepts.
 const architecture = unix.AUDIT_ARCH_X86_64
 
 // allowedHere are, except in the last line, older names of calls that every
@@ -15,6 +16,7 @@ var allowedHere = []uint32{
 	unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_PAUSE, unix.SYS_ALARM, unix.SYS_TIME, unix.SYS_GETPGRP, unix.SYS_ARCH_PRCTL,
 }
 
+// refusedHere are like refusedCalls, but exist on this architecture only.
 var refusedHere = []uint32{
 	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_SYSFS,
 	unix.SYS__SYSCTL, unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_QUERY_MODULE,

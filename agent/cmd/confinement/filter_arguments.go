@@ -25,6 +25,7 @@ const (
 	unsupported                          // any arguments: EOPNOTSUPP, as on a file system without the feature
 )
 
+// judgedCalls maps the calls that are judged by their arguments.
 var judgedCalls = map[uint32]judgement{
 	unix.SYS_CLONE: byFlags, unix.SYS_IOCTL: byRequest, unix.SYS_PERSONALITY: byPersona,
 	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byPair, unix.SYS_SETSOCKOPT: byOption,
@@ -34,6 +35,7 @@ var judgedCalls = map[uint32]judgement{
 	unix.SYS_FCNTL: byCommand, unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
 }
 
+// Values and masks of arguments.
 const (
 	// All kinds of namespaces that clone can make.
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |

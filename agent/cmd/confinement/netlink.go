@@ -37,6 +37,7 @@ type reply struct {
 	flags uint32
 }
 
+// The requests of ioctl for a listener, with the sizes of notice and reply.
 const (
 	receiveNotice = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
 	sendReply     = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
@@ -83,6 +84,7 @@ func answer(listener int, protocols *proc.File, own int) error {
 	return nil
 }
 
+// ioctl calls ioctl(2) with a pointer.
 func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument)); errno != 0 {
 		return errno

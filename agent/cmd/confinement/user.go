@@ -83,8 +83,11 @@ func lookUp(account, passwd, group string) (uid, gid uint32, err error) {
 	return uid, gid, nil
 }
 
+// reserved reports whether the agent uses an id itself, so that no command may have it as its user
+// or group.
 func reserved(id uint32) bool { return id == ZygoteUser || id >= firstMark && id < lastMark }
 
+// groupNumber returns the number of a group in the text of /etc/group; false if it has none.
 func groupNumber(text, name string) (uint32, bool) {
 	for line := range strings.Lines(text) {
 		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) > 2 && f[0] == name {

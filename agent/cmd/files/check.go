@@ -17,8 +17,8 @@ const maxPaths = 10_000
 type plan struct {
 	files   *Files
 	update  agent.Update
-	deletes []deletion
-	writes  []string
+	deletes []deletion // of update.Delete
+	writes  []string   // paths of update.Write
 }
 
 // A deletion is a path to delete, or a directory to empty.
@@ -32,6 +32,8 @@ func (d deletion) covers(p string) bool {
 	return !d.inside && p == d.path || isBelow(p, d.path)
 }
 
+// isBelow reports whether a path is inside a directory. Both are clean; a directory isn't below
+// itself.
 func isBelow(p, dir string) bool {
 	return strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") && len(p) > len(dir)
 }
@@ -40,7 +42,7 @@ func isBelow(p, dir string) bool {
 // and the update. The check is for the client's mistakes; later problems are reported as failures.
 type checker struct {
 	plan
-	workspace unix.Stat_t
+	workspace unix.Stat_t       // identifies it, whatever path leads there
 	places    map[string]*place // inspected directories
 	files     map[string]bool   // paths that will be files
 	dirs      map[string]bool   // paths that will be directories
@@ -61,6 +63,7 @@ func (f *Files) check(update agent.Update) (*plan, error) {
 	if err := unix.Stat(f.workspace, &c.workspace); err != nil {
 		return nil, pathError(f.workspace, err)
 	}
+	// Deletions are checked first, because apply carries them out first.
 	for i, p := range update.Delete {
 		if e := c.checkDelete(p); e != nil {
 			e.Field, e.Index, e.Path = "delete", i, p
@@ -101,6 +104,7 @@ func (c *checker) isRoot(p string) bool {
 	return p == "/" || p == c.plan.files.workspace || isBelow(c.plan.files.workspace, p)
 }
 
+// checkDelete checks one deletion and adds it to the plan. A path that doesn't exist is no error.
 func (c *checker) checkDelete(p string) *agent.Error {
 	clean, e := c.cleanPath(p)
 	if e != nil {
@@ -131,6 +135,7 @@ func (c *checker) checkDelete(p string) *agent.Error {
 	if err := unix.Fstatat(fd, path.Base(d.path), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return absent(p, err)
 	}
+	// A link in the path can lead to the workspace, which its text doesn't show.
 	if stat.Dev == c.workspace.Dev && stat.Ino == c.workspace.Ino {
 		return &agent.Error{Code: agent.ErrInvalid, Message: "would delete the workspace itself"}
 	}
@@ -151,6 +156,7 @@ func writable(fd int) *agent.Error {
 	if err := unix.Fstatfs(fd, &stat); err != nil {
 		return pathError("", err)
 	}
+	// The type doesn't identify /dev, which is a tmpfs.
 	at := string(readLink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd)))
 	switch {
 	case stat.Flags&unix.ST_RDONLY != 0:
@@ -171,6 +177,8 @@ func (c *checker) deleted(p string) bool {
 	return false
 }
 
+// checkWrite checks one write and adds it to the plan. It takes account of the plan's deletions,
+// which come first, and of its earlier writes.
 func (c *checker) checkWrite(w agent.Write) *agent.Error {
 	clean, e := c.cleanPath(w.Path)
 	if e != nil {
@@ -197,6 +205,7 @@ func (c *checker) checkWrite(w agent.Write) *agent.Error {
 	} else {
 		c.files[clean] = true
 	}
+	// The write replaces no entry, so there is no target to check.
 	if !at.exists || c.deleted(clean) {
 		return nil
 	}
@@ -251,7 +260,9 @@ func (c *checker) place(dir string) *place {
 	return p
 }
 
+// inspect does the work of place for a directory that wasn't inspected before.
 func (c *checker) inspect(dir string) *place {
+	// It will be created again, so only the directory above it matters.
 	if c.deleted(dir) {
 		return &place{fails: c.place(path.Dir(dir)).fails}
 	}

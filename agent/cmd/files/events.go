@@ -27,6 +27,8 @@ func (w *watcher) take(ctx context.Context, events []byte) error {
 	return nil
 }
 
+// event handles one event: the change of the entry name in the directory of the watch wd. An empty
+// name is the directory itself.
 func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -46,6 +48,7 @@ func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string)
 		return nil // of the directory itself: the event of its parent is reported
 	}
 	path, directory := join(at, name), mask&unix.IN_ISDIR != 0
+	// These events can cost a walk, or an inspection of the path.
 	if mask&unix.IN_MOVED_FROM != 0 || directory {
 		if err := w.spend(ctx); err != nil {
 			return err
@@ -80,6 +83,7 @@ type pending struct {
 	lost  bool
 }
 
+// A pendingPath is the merged change of one path.
 type pendingPath struct {
 	kind      agent.ChangeKind
 	directory bool
@@ -87,6 +91,8 @@ type pendingPath struct {
 	replaced  bool // it was removed before its creation, with everything below it
 }
 
+// add merges a change with those of the same path before it. After changes were lost it does
+// nothing.
 func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
 	if p.lost {
 		return
@@ -109,11 +115,13 @@ func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
 	switch {
 	case kind == agent.ChangeChanged && now.kind != agent.ChangeChanged: // created or removed already
 		return
+	// The removal is reported too, because it removed everything below.
 	case kind == agent.ChangeCreated && now.kind == agent.ChangeRemoved && (directory || now.directory):
 		if !now.replaced && !p.room(1, 0) {
 			return
 		}
 		now.replaced = true
+	// A file that was replaced by another one counts as changed.
 	case kind == agent.ChangeCreated && now.kind == agent.ChangeRemoved && !now.made && !now.replaced:
 		kind = agent.ChangeChanged
 	}

@@ -84,6 +84,7 @@ func (f *Files) reopen(fd int) (int, error) {
 	return again()
 }
 
+// openat2 calls openat2(2), and retries it when the kernel requests that.
 func openat2(dir int, p string, flags, resolve uint64) (int, error) {
 	if strings.IndexByte(p, 0) >= 0 {
 		return -1, unix.EINVAL

@@ -37,6 +37,7 @@ func (f *foreign) has(fd int) bool {
 	return err != nil || !f.own[id]
 }
 
+// mountOf returns the id of the mount that a file is on. An empty path is the file dir itself.
 func mountOf(dir int, path string) (uint64, error) {
 	var stat unix.Statx_t
 	if err := unix.Statx(dir, path, unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stat); err != nil {

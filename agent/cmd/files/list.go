@@ -23,7 +23,7 @@ type listing struct {
 	path      string // as the client sent it
 	recursive bool
 	each      func(agent.FileInfo) error
-	entries   int
+	entries   int // read so far
 }
 
 // List implements serve.Files. Entries are sorted by path, element by element. Their paths are
@@ -89,6 +89,8 @@ func (l *listing) names(dir *os.File) ([]string, error) {
 	}
 }
 
+// below lists a directory that was an entry of parent. It never follows a link, even if one
+// replaced the directory meanwhile.
 func (l *listing) below(parent int, path, name string, depth int) error {
 	fd, err := l.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
@@ -106,6 +108,7 @@ func (l *listing) below(parent int, path, name string, depth int) error {
 	return l.directory(fd, path+"/", depth)
 }
 
+// readLink returns the target of a link; nil if it can't be read.
 func readLink(dir int, name string) []byte {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(dir, name, buf)

@@ -49,6 +49,7 @@ func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
 		var stat unix.Stat_t
 		err := unix.Stat(at, &stat)
 		switch {
+		// A name that is missing in one directory of PATH may be in another.
 		case err != nil:
 			if isPath || err == unix.EACCES {
 				failure = inField("argv", pathError(name, err))
@@ -79,6 +80,7 @@ func searchPath(env []string) string {
 	return defaultPath
 }
 
+// inField returns e with the field of the request that caused it.
 func inField(field string, e *agent.Error) *agent.Error {
 	e.Field = field
 	return e

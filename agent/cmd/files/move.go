@@ -48,11 +48,12 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 
 // An end is the source or the target of a move: a name in an open directory.
 type end struct {
-	dir  int
+	dir  int // descriptor of the parent directory
 	name string
 	path string // absolute and clean; links in it aren't resolved
 }
 
+// close closes the directory.
 func (e end) close() { _ = unix.Close(e.dir) }
 
 // end opens the parent directory of a path, if files can be changed there.
@@ -89,6 +90,7 @@ func (f *Files) rename(from, to end) error {
 	return err
 }
 
+// moveError converts an errno of a rename for the client.
 func moveError(move agent.Move, err error) *agent.Error {
 	switch err {
 	case unix.EEXIST:

@@ -18,16 +18,19 @@ type names struct {
 	users, groups map[uint32]string
 }
 
+// user returns a user's name, or the number if it has none.
 func (n *names) user(id uint32) string {
 	n.once.Do(n.read)
 	return named(n.users, id)
 }
 
+// group returns a group's name, or the number if it has none.
 func (n *names) group(id uint32) string {
 	n.once.Do(n.read)
 	return named(n.groups, id)
 }
 
+// named returns the name of an id, or the id as text.
 func named(names map[uint32]string, id uint32) string {
 	if name, ok := names[id]; ok {
 		return name
@@ -35,6 +38,7 @@ func named(names map[uint32]string, id uint32) string {
 	return strconv.FormatUint(uint64(id), 10)
 }
 
+// read reads both files. Missing files leave ids without names.
 func (n *names) read() {
 	n.users = readNames("/etc/passwd")
 	n.groups = readNames("/etc/group")
@@ -64,6 +68,7 @@ func readNames(path string) map[uint32]string {
 			continue
 		}
 		if _, ok := names[uint32(id)]; !ok {
+			// Without a clone the name would keep its whole line in memory.
 			names[uint32(id)] = strings.Clone(fields[0])
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The bounds of a removal.
 const (
 	// deepest is the depth of a removal, which holds a descriptor for each level. Deeper
 	// directories are moved up first.
@@ -53,12 +54,14 @@ func (f *Files) remove(d deletion) (was bool, err error) {
 // A removal removes one tree. It follows no links and stays in the tree's file system.
 type removal struct {
 	top   int // descriptor of the topmost directory to empty; deep directories are moved there
-	moved int
+	moved int // directories that were moved to top
 }
 
 // entry removes a name and, if it is a directory, its contents. It returns ENOENT if the name
 // doesn't exist.
 func (r *removal) entry(dir int, name string, depth int) error {
+	// This needs no look at the type. For a directory the kernel returns EISDIR, POSIX allows
+	// EPERM.
 	err := unix.Unlinkat(dir, name, 0)
 	if err != unix.EISDIR && err != unix.EPERM {
 		return err

@@ -33,12 +33,12 @@ type search struct {
 	agent.Search
 	ctx     context.Context
 	files   *Files
-	until   time.Time
+	until   time.Time // when the search ends early
 	reader  *bufio.Reader
 	found   agent.Found
-	entries int
-	read    int64
-	size    int // of the response, in bytes
+	entries int   // inspected so far
+	read    int64 // bytes of files, so far
+	size    int   // of the response, in bytes
 }
 
 // Search implements serve.Finder.
@@ -110,6 +110,7 @@ func (s *search) names(dir *os.File) []string {
 	return names
 }
 
+// entry inspects one entry, and those below it.
 func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int) {
 	named := true
 	if s.Name != "" {
@@ -130,6 +131,8 @@ func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int
 	}
 }
 
+// below searches a directory that was an entry of parent. It never follows a link, even if one
+// replaced the directory meanwhile.
 func (s *search) below(parent int, at, name string, depth int) {
 	if depth > maxDepth || len(at) >= mostPath {
 		s.found.Limit = cmp.Or(s.found.Limit, agent.LimitDepth)
@@ -193,6 +196,7 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 	var carried []byte // the end of the searched part of a long line
 	for {
 		piece, err := s.reader.ReadSlice('\n')
+		// A file with a NUL is binary.
 		if bytes.IndexByte(piece, 0) >= 0 || err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			return false
 		}
@@ -210,6 +214,8 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 		case err == nil:
 			line, matched, carried = line+1, false, nil
 		default:
+			// The text may span two pieces of the line, so the end that could be its beginning is
+			// kept.
 			carried = bytes.Clone(text[len(text)-min(len(text), len(s.Text)-1):])
 		}
 	}
@@ -221,6 +227,7 @@ type counted struct {
 	n    *int64
 }
 
+// Read implements io.Reader.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	*c.n += int64(n)
@@ -235,6 +242,7 @@ func shown(line []byte, i, length int) []byte {
 		from = i - min(i, max(0, (shownOfLine-length)/2))
 	}
 	to := min(len(line), from+shownOfLine)
+	// No character is cut in half.
 	for from > 0 && from < i && !utf8.RuneStart(line[from]) {
 		from++
 	}

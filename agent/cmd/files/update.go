@@ -104,6 +104,7 @@ func makeIn(above int, name string) (int, error) {
 	return openat2(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 }
 
+// makeDirectory creates a directory, or uses the existing one. A mode of 0 doesn't change that one.
 func (f *Files) makeDirectory(p string, mode uint32) error {
 	above, err := f.directory(path.Dir(p))
 	if err != nil {
@@ -118,6 +119,7 @@ func (f *Files) makeDirectory(p string, mode uint32) error {
 	if mode == 0 {
 		return nil
 	}
+	// A descriptor opened with O_PATH doesn't allow fchmod(2).
 	fd, err = openat2(above, path.Base(p), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return err
@@ -141,6 +143,7 @@ func (f *Files) write(p string, w agent.Write, content io.Reader) (stat unix.Sta
 		return stat, err
 	}
 	temporary := temporaryPrefix + hex.EncodeToString(random[:])
+	// The mode keeps the file from other users until its content is complete.
 	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return stat, err

@@ -28,6 +28,8 @@ const (
 // Watches don't report them.
 const temporaryPrefix = ".rockpool-"
 
+// watchMask are the events of every watch. Entries that were deleted while open cause none, and the
+// kernel rejects what isn't a directory.
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
@@ -80,14 +82,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 type watcher struct {
 	agent.Watch
 	files   *Files
-	root    unix.Stat_t // of the directory
-	fd      int         // descriptor of the inotify instance
-	events  *os.File    // the same instance
-	top     int32       // watch descriptor of the directory
-	dirs    map[int32]string
-	bytes   int // of the paths in dirs
-	began   bool
-	budget  int // entries that may still be inspected for the current batch
+	root    unix.Stat_t      // of the directory
+	fd      int              // descriptor of the inotify instance
+	events  *os.File         // the same instance
+	top     int32            // watch descriptor of the directory
+	dirs    map[int32]string // paths below the directory, by watch descriptor
+	bytes   int              // of the paths in dirs
+	began   bool             // everything is watched
+	budget  int              // entries that may still be inspected for the current batch
 	pending pending
 }
 
@@ -111,11 +113,13 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	if err := each(first); err != nil {
 		return err
 	}
+	// A read of the instance doesn't end with ctx. A deadline in the past ends it.
 	stop := context.AfterFunc(ctx, func() { _ = w.events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := w.events.Read(buf)
+		// The pause lets the changes of a moment arrive, so that they are merged.
 		if err != nil || !pause(ctx, gathering) {
 			return ctx.Err()
 		}
@@ -129,6 +133,7 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	}
 }
 
+// send reports the pending changes, if any.
 func (w *watcher) send(each func(agent.Changes) error) error {
 	if changes := w.pending.take(); len(changes.Changes) > 0 || changes.Lost {
 		return each(changes)
@@ -143,6 +148,7 @@ func (w *watcher) gather(ctx context.Context, buf []byte, n int) error {
 		if err := w.take(ctx, buf[:n]); err != nil {
 			return err
 		}
+		// Without events Read would wait in Go's poller.
 		if left, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ); err != nil || left == 0 {
 			break
 		}
@@ -214,6 +220,7 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	if err != nil {
 		return -1, nil
 	}
+	// For a directory that is watched already the kernel returns the same watch (inotify(7)).
 	old, there := w.dirs[int32(wd)]
 	if !there && w.files.watched.Add(1) > mostWatched {
 		w.files.watched.Add(-1)
@@ -224,6 +231,7 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	return int32(wd), nil
 }
 
+// tooMany is the error for a limit that the watched directory exceeds.
 func (w *watcher) tooMany(message string) *agent.Error {
 	return &agent.Error{Code: agent.ErrTooMany, Path: w.Path, Message: message}
 }
@@ -264,6 +272,7 @@ func (w *watcher) open(at string, flags uint64) (int, error) {
 	return fd, nil
 }
 
+// gone is the error for a watched directory that no longer is at its path.
 func (w *watcher) gone() error {
 	return &agent.Error{Code: agent.ErrNotFound, Path: w.Path, Message: "was deleted or moved away"}
 }
@@ -288,6 +297,8 @@ func (w *watcher) within(ctx context.Context, fd int, at string, tell bool, dept
 	}
 }
 
+// found handles an entry that a walk finds. It watches a directory before it reads the entries
+// below, so that none is missed in between.
 func (w *watcher) found(ctx context.Context, parent int, at, name string, tell bool, depth int) error {
 	if err := w.spend(ctx); err != nil {
 		return err
@@ -373,6 +384,7 @@ func (w *watcher) created(ctx context.Context, path string, directory bool) erro
 	return nil
 }
 
+// forget removes a watch that the kernel has removed or will remove.
 func (w *watcher) forget(wd int32) {
 	if at, ok := w.dirs[wd]; ok {
 		w.bytes -= len(at)

@@ -41,8 +41,8 @@ type counts struct {
 	refusedTogether    int64 // the forks refused by the limit of all commands that are charged to this group
 	cpu                int64 // nanoseconds, counted by the scheduler
 	user, system       int64 // nanoseconds, estimated by the kernel's timer interrupts
-	read, written      int64
-	memory, mostMemory int64
+	read, written      int64 // bytes, from and to disks
+	memory, mostMemory int64 // bytes: now, and the peak
 	mostProcesses      int64
 }
 
@@ -53,6 +53,7 @@ type keptFiles struct {
 	open map[[2]string]int
 }
 
+// newKeptFiles returns a keptFiles without any file.
 func newKeptFiles() *keptFiles { return &keptFiles{open: map[[2]string]int{}} }
 
 // peakFile is the peak of memory in version 1. A write resets it.
@@ -68,11 +69,13 @@ func (c *Counters) Begin() {
 		c.forgetPeak()
 		c.resets = c.memoryPeak != nil
 	}
+	// This comes after the resets, so that it has the new peaks.
 	c.start = c.now()
 	c.peak.Store(0)
 	c.seen.Store(0)
 }
 
+// now reads all counters. A counter that the kernel doesn't have is 0.
 func (c *Counters) now() (n counts) {
 	if c.isUnified() {
 		return c.nowUnified()
@@ -93,6 +96,7 @@ func (c *Counters) now() (n counts) {
 	return n
 }
 
+// memoryNow returns the bytes of memory that are charged to the group now.
 func (c *Counters) memoryNow() int64 {
 	if c.isUnified() {
 		return c.number("memory", "memory.current", "")
@@ -100,8 +104,10 @@ func (c *Counters) memoryNow() int64 {
 	return c.number("memory", "memory.usage_in_bytes", "")
 }
 
+// isUnified reports whether the group is of cgroups version 2.
 func (c *Counters) isUnified() bool { _, ok := c.trees[unified]; return ok }
 
+// has reports whether a controller counts for the group.
 func (c *Counters) has(controller string) bool {
 	if c.isUnified() && controller == "blkio" {
 		return c.devices
@@ -229,6 +235,8 @@ func (c *Counters) number(controller, file, key string) int64 {
 	return sum(c.text(buf[:], controller, file), key)
 }
 
+// sum adds up the numbers on the lines whose last word before the number is key. An empty key means
+// lines of only a number.
 func sum(text []byte, key string) (all int64) {
 	for line := range bytes.Lines(text) {
 		name, value := []byte(nil), bytes.TrimSpace(line)

@@ -106,6 +106,7 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 	return g, nil
 }
 
+// groupName returns the name of the i-th group for one command.
 func groupName(i int) string { return "x" + strconv.Itoa(i) }
 
 // Take reserves a group for a command, of root or of the user. If no group for a single command is free it returns
@@ -122,6 +123,7 @@ func (g *Groups) Take(root bool) (*Group, error) {
 	switch {
 	case root:
 		keep = &g.root
+	// A group for one command is opened when it is first needed.
 	case g.made < ownGroups:
 		name, keep = groupName(g.made), nil
 	}
@@ -261,6 +263,7 @@ func write(tree int, file, text string) error {
 	return err
 }
 
+// openIn opens a file or directory below a tree's directory.
 func openIn(tree int, file string, flags int) (int, error) {
 	return unix.Openat(tree, file, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }

@@ -55,8 +55,8 @@ func LimitInner(processes int) (*Inner, error) {
 // Inner is the group of all processes in a runner with its own kernel. Its methods are safe for
 // concurrent use.
 type Inner struct {
-	events int
-	limit  string
+	events int    // descriptor of the group's pids.events
+	limit  string // of processes
 
 	mu    sync.Mutex // guards holds
 	holds int        // calls of Hold that weren't released

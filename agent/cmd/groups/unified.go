@@ -145,6 +145,8 @@ func (c *Counters) forgetPeak() {
 	}
 }
 
+// readPeak returns the peak of memory since the last reset, or since the group was made if the
+// kernel can't reset it.
 func (c *Counters) readPeak() int64 {
 	if c.memoryPeak == nil {
 		return c.number("memory", "memory.peak", "")

@@ -93,6 +93,7 @@ func Serve(listener net.Listener, o Options) error {
 	if err != nil {
 		return err
 	}
+	// The agent is confined before it reports that it is ready.
 	if o.Ready != nil {
 		if err := o.Ready(); err != nil {
 			return err
@@ -112,10 +113,12 @@ func Serve(listener net.Listener, o Options) error {
 	return err
 }
 
+// report writes an error to the agent's standard error.
 func report(err error) { fmt.Fprintln(os.Stderr, "agent:", err) }
 
 // newHost confines this process, and returns its host.
 func newHost(o Options) (*host, error) {
+	// The filter must allow the system calls that package launch needs, so this is decided first.
 	forks := o.Inner == nil && launch.CanFork()
 	ownNetwork := os.Getpid() == 1 && o.Inner == nil && !o.Task && !o.SharedNetwork
 	var connections *kernelmemory.Connections
@@ -172,6 +175,7 @@ func newHost(o Options) (*host, error) {
 	if !starter.Marks() {
 		report(errors.New("the agent can't switch users: commands run as its own user, and a process that starts a new session may outlive its execution"))
 	}
+	// An idle runner doesn't need what prepare does, so it waits for the first command.
 	h := &host{Files: f, starter: starter, prepare: func() {
 		memory.AddProcessor()
 		if c.Groups == nil {

@@ -74,6 +74,7 @@ func (i *image) complete(start agent.Start) agent.Start {
 		switch {
 		case !there:
 			start.Env = append(start.Env, v)
+		// The image's value replaces a default, but not a value that the client set.
 		case slices.Contains(start.Defaults, name):
 			start.Env[n] = v
 		}

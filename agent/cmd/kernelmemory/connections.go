@@ -73,6 +73,7 @@ type tally struct {
 	size    int64 // bytes of the unaccepted ones among the first [proc.MaxLines]
 }
 
+// add adds one socket.
 func (t *tally) add(size int64) {
 	if t.sockets++; t.sockets <= proc.MaxLines {
 		t.size += size
@@ -134,6 +135,7 @@ const (
 	diagSize  = 72
 )
 
+// errDiag says that the kernel's answer isn't understood.
 var errDiag = errors.New("sock_diag: malformed answer")
 
 // ask sums up the sockets by sock_diag.

@@ -95,6 +95,8 @@ func CanFork() bool {
 // childFlags are the flags of every fork.
 const childFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND
 
+// startIn forks a child into a group, with a limit of open files, and returns when the child has
+// executed file or failed. Group and files are as in Into.
 func startIn(group, files int, file string, argv []string, attr *syscall.ProcAttr) (int, error) {
 	c, err := newChild(group, files, file, argv, attr)
 	if err != nil {
@@ -115,6 +117,8 @@ func startIn(group, files int, file string, argv []string, attr *syscall.ProcAtt
 	if errno != 0 {
 		return 0, syscall.Errno(errno)
 	}
+	// The pipe is closed by a successful exec, so its end without an answer means success. A killed
+	// child closes it too.
 	var answer [8]byte
 	for {
 		n, err := unix.Read(report[0], answer[:])

@@ -90,6 +90,8 @@ func (i *Idler) Run() {
 	for {
 		select {
 		case <-i.hints:
+			// Each hint begins a new wait, so the agent returns memory only after a pause in its
+			// work.
 			timer.Reset(quiet)
 		case <-timer.C:
 			i.giveBack()
@@ -97,6 +99,8 @@ func (i *Idler) Run() {
 	}
 }
 
+// giveBack collects garbage and returns memory to the kernel, if enough came into use since the
+// last time.
 func (i *Idler) giveBack() {
 	worth := laterWorth
 	if !i.given {

@@ -86,18 +86,22 @@ func enter(shown func(name string) bool, more func(r *rootMaker)) error {
 	if err := os.Remove("/old"); err != nil {
 		return err
 	}
+	// Read-only comes last, since the steps before create and remove directories in the root.
 	return unix.Mount("", "/", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 }
 
 // A rootMaker makes mounts. It continues after an error and collects all of them.
 type rootMaker struct{ errs []error }
 
+// do records the error of a step, if it has one.
 func (r *rootMaker) do(what string, err error) {
 	if err != nil {
 		r.errs = append(r.errs, fmt.Errorf("%s: %w", what, err))
 	}
 }
 
+// mount mounts a new file system at a path of the new root, without devices and set-user-ID
+// programs.
 func (r *rootMaker) mount(kind, at string, flags uintptr, data string) {
 	r.do(kind+" at "+at, unix.Mount(kind, newRoot+at, kind, unix.MS_NOSUID|unix.MS_NODEV|flags, data))
 }
@@ -107,6 +111,7 @@ func (r *rootMaker) bind(path string) {
 	r.do(path, unix.Mount(path, newRoot+path, "", unix.MS_BIND|unix.MS_REC, ""))
 }
 
+// restrict sets attributes of a mount, and of those below it.
 func (r *rootMaker) restrict(path string, attributes uint64) {
 	r.do(path, unix.MountSetattr(unix.AT_FDCWD, newRoot+path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attributes}))
 }

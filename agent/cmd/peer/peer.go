@@ -21,6 +21,7 @@ func OtherKernel(l *net.UnixListener) net.Listener {
 	return listener{l, func(peer *unix.Ucred) bool { return peer.Pid == 0 }}
 }
 
+// A listener closes every connection that accepts rejects, and continues.
 type listener struct {
 	*net.UnixListener
 	accepts func(peer *unix.Ucred) bool
@@ -40,6 +41,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
+// credentials returns who connected, as the kernel recorded it.
 func credentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

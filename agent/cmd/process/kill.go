@@ -76,6 +76,7 @@ func (p *process) killAll() {
 		p.waitDead()
 		return
 	}
+	// The runner is full, so the command may fork faster than this kernel lists processes.
 	if p.starter.Inner != nil && p.refusedInside() > 0 {
 		defer p.starter.Inner.Hold()()
 	}
@@ -130,6 +131,8 @@ func (p *process) Signal(name string) bool {
 	}
 	members, _ := p.members()
 	for _, pid := range members {
+		// Only a group with a member of p gets the signal, since the id may belong to another group
+		// by now.
 		if of, err := unix.Getpgid(pid); err == nil && of == group {
 			_ = unix.Kill(-group, signal)
 			break

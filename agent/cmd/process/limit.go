@@ -36,6 +36,7 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return err
 	}
+	// Only a non-blocking descriptor can have a deadline.
 	_ = unix.SetNonblock(fds[0], true)
 	report := os.NewFile(uintptr(fds[0]), "report")
 	defer func() { _ = report.Close() }()
@@ -47,6 +48,7 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 	argv = slices.Concat(argv, candidates, start.Env, start.Argv)
 	attr.Env, attr.Files = nil, append(slices.Clone(attr.Files), uintptr(fds[1]))
 	err := s.reaper.start(p, f, "/proc/self/exe", argv, attr)
+	// The child now has the only writing end. So the report ends with its exec or its end.
 	_ = unix.Close(fds[1])
 	if err != nil {
 		return err
@@ -111,10 +113,12 @@ func running(root bool) (n int) {
 	return n
 }
 
+// errArguments is for arguments that executeLimited doesn't produce.
 var errArguments = errors.New("limited: this command is internal: only the agent itself may start it")
 
 // BecomeLimited sets limits on this process and executes the command. It returns only on an error.
 func BecomeLimited(args []string) error {
+	// The descriptor was inherited without the flag.
 	unix.CloseOnExec(reportDescriptor)
 	if len(args) < 6 {
 		return errArguments
@@ -138,8 +142,10 @@ func BecomeLimited(args []string) error {
 		}
 	}
 	report := func(text string) { _, _ = unix.Write(reportDescriptor, []byte(text)) }
+	// The limits are set. An error after this is the exec's own.
 	report("r")
 	err := error(unix.ENOENT)
+	// As in execvp(3), only these two errors lead to the next file.
 	for _, file := range args[:files] {
 		if err = unix.Exec(file, args[files+environment:], args[files:files+environment]); err != unix.EACCES && err != unix.ENOENT {
 			break

@@ -18,6 +18,7 @@ type marks struct {
 	next int // marks are used in turn, so that each rests for a while before its reuse
 }
 
+// take reserves a mark. It returns false if all are used.
 func (m *marks) take() (uint32, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -53,6 +53,7 @@ func (s *Starter) Now() (now serve.Now) {
 			addLiving(&now, pid)
 		}
 	}
+	// The group has counted what these processes hold.
 	if s.Groups != nil || s.Whole != nil {
 		now.Memory, now.Processes = counted.Memory, counted.Processes
 	}

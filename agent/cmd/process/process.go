@@ -20,7 +20,7 @@ type process struct {
 	group   *groups.Group    // nil: the agent's own group
 	whole   *groups.Counters // of the whole runner, if commands have no groups; nil: there are none
 	mark    uint32
-	pid     int
+	pid     int // of the command itself
 
 	began         time.Time
 	lookedAt      look  // when Excessive measured last; only the watch uses it
@@ -74,6 +74,7 @@ func (p *process) Close() serve.Usage {
 		p.whole.End(&usage)
 	}
 	p.leaveGroup()
+	// No process has the mark any longer, so another execution may get it.
 	p.starter.marks.free(p.mark)
 	if p.starter.OwnIPC {
 		p.starter.reaper.ifIdle(kernelmemory.RemoveSegments)

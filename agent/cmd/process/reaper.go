@@ -22,6 +22,7 @@ type reaper struct {
 	marked  map[uint32]*process // by mark
 }
 
+// newReaper returns a reaper that knows no command.
 func newReaper() *reaper {
 	return &reaper{leaders: map[int]*process{}, marked: map[uint32]*process{}}
 }
@@ -51,6 +52,7 @@ func (r *reaper) start(p *process, f launch.Func, file string, argv []string, at
 	}
 	p.pid, p.heldUp = pid, stuck
 	r.leaders[pid] = p
+	// Counts of the whole runner can't be attributed to one of several commands.
 	for _, other := range r.marked {
 		other.crowded, p.crowded = true, true
 	}
@@ -64,6 +66,7 @@ func (r *reaper) reap() {
 	}
 }
 
+// reapOne reaps one child that has ended, and reports whether there may be another one.
 func (r *reaper) reapOne() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,6 +166,7 @@ func peek() (pid int, err error) {
 	}
 }
 
+// signalName returns the name of a signal, such as "SIGKILL".
 func signalName(signal syscall.Signal) string {
 	if name := unix.SignalName(signal); name != "" {
 		return name

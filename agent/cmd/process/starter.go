@@ -86,6 +86,7 @@ func (s *Starter) Start(start agent.Start, dir string, candidates []string) (ser
 	return p, nil
 }
 
+// start is Start with a mark. After an error the caller frees the mark.
 func (s *Starter) start(start agent.Start, dir string, candidates []string, mark uint32) (*process, error) {
 	who, group := confinement.User, confinement.Group
 	if start.Privileged {
@@ -101,6 +102,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if err != nil {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "the runner can't create more pipes or terminals: " + err.Error()}
 	}
+	// While the agent holds the command's ends, the outputs can't end.
 	defer ends.HandedOver()
 	p := &process{Streams: ends, starter: s, mark: mark, began: time.Now(), exited: make(chan struct{})}
 	if s.Groups != nil {
@@ -125,6 +127,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if s.marking {
 		attr.Sys.Credential = &syscall.Credential{Uid: who, Gid: group, Groups: []uint32{group, mark}}
 	}
+	// A warm start that fails before the command's first instruction falls back to a cold one.
 	done, err := s.executeWarm(p, start, dir, candidates, attr)
 	if !done {
 		err = s.execute(p, start, candidates, attr)
@@ -150,6 +153,7 @@ func (s *Starter) execute(p *process, start agent.Start, candidates []string, at
 	switch {
 	case p.group != nil:
 		f = p.group.Launch
+	// The thread has an empty bounding set, so a command of root can't start on it.
 	case !start.Privileged:
 		f = f.On(s.Thread)
 	}

@@ -44,6 +44,8 @@ func Open(start agent.Start, null, owner int) (*Streams, error) {
 	return s, nil
 }
 
+// openPipes creates the pipes of a command without a terminal. After an error the caller closes
+// those that exist.
 func (s *Streams) openPipes(null int, stdin bool, owner int) error {
 	in := null
 	if stdin {
@@ -106,6 +108,7 @@ type Outlet struct {
 	left     int // bytes that may still be read after Finish; -1 before
 }
 
+// newOutlet returns an outlet of an open file, before Finish.
 func newOutlet(file *os.File, terminal bool) *Outlet {
 	return &Outlet{file: file, terminal: terminal, left: -1}
 }

@@ -120,6 +120,7 @@ type keyboard struct {
 	last byte // the last byte that was typed
 }
 
+// Write types bytes.
 func (k *keyboard) Write(b []byte) (int, error) {
 	n, err := k.file.Write(b)
 	if n > 0 {

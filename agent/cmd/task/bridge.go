@@ -17,6 +17,7 @@ import (
 // path. It returns when the input ends.
 func Bridge(path string) error {
 	memory.Tune()
+	// Only the agent's user can connect to its socket.
 	if err := becomeRoot(); err != nil {
 		return err
 	}
@@ -41,6 +42,7 @@ func Bridge(path string) error {
 // stdio is the standard input and output as one stream. Close ends a blocked read.
 type stdio struct{ in, out *os.File }
 
+// newStdio makes descriptors 0 and 1 non-blocking, so that Close can end a blocked Read.
 func newStdio() (*stdio, error) {
 	for fd := range 2 {
 		if err := unix.SetNonblock(fd, true); err != nil {

@@ -44,6 +44,7 @@ func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args .
 	if err != nil {
 		return err
 	}
+	// The nested agent has inherited the socket.
 	_ = socket.Close()
 	_ = listener.Close()
 	go func() { // until the program ends
@@ -73,6 +74,7 @@ func ServeNested(workspace string, network bool, mib, processes int, o host.Opti
 	var err error
 	switch {
 	case mib > 0:
+		// This comes before the new root, which covers the mounts of the groups.
 		o.Whole = limitOwnGroup(processes)
 		err = namespaces.EnterDirectories(mib)
 		o.Task = true

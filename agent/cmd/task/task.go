@@ -58,6 +58,7 @@ func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
 	if err := errors.Join(err, closeDirectories(workspace, o.Image), protect(workspace)); err != nil {
 		return err
 	}
+	// The directories are closed to user code before the socket exists, and before a command runs.
 	listener, err := listenAt(socket)
 	if err != nil {
 		return err

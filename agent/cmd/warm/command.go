@@ -28,6 +28,7 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 	return c, cold, true
 }
 
+// command is Command for a loaded zygote.
 func (z *zygote) command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
 	if len(candidates) == 0 || !sameFile(candidates[0], z.path) {
 		return c, "a program other than the interpreter"
@@ -58,6 +59,7 @@ func (z *zygote) command(start agent.Start, dir string, candidates []string) (c 
 		if unix.Stat(file, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 			return c, "a program that isn't a regular file"
 		}
+		// The interpreter searches the directory of the program's file after resolving links.
 		dir = filepath.Dir(file)
 	}
 	return c, z.shadowed(dir)
@@ -85,6 +87,7 @@ func form(start agent.Start) (form, script, cold string) {
 	return "file", argv[0], ""
 }
 
+// shorten returns the beginning of a text of the client's for a reason.
 func shorten(s string) string {
 	const most = 32
 	if len(s) > most {

@@ -16,6 +16,7 @@ import (
 // errZygote says that a zygote or its child has ended, or violates their protocol.
 var errZygote = errors.New("the interpreter, or its child, failed")
 
+// errLate says that a zygote or its child didn't answer in time.
 var errLate = fmt.Errorf("%w: it took too long", errZygote)
 
 // maxMessage bounds a message of a zygote, in bytes. The zygote isn't trusted, since it runs the
@@ -31,6 +32,7 @@ func newLink() (ours link, theirs int, err error) {
 	return link(fds[0]), fds[1], err
 }
 
+// close closes the agent's end.
 func (l link) close() { _ = unix.Close(int(l)) }
 
 // ask sends a message and returns the fields of the answer after the first, which must be want. If
@@ -59,6 +61,7 @@ func (l link) hear(want string, until time.Time) ([]string, error) {
 // A failure is an error that the other end reported.
 type failure struct{ fields []string }
 
+// Error implements error.
 func (f *failure) Error() string { return strings.Join(f.fields, ": ") }
 
 // send sends a message. Descriptors are sent with its first byte.
@@ -105,6 +108,7 @@ func (l link) receive(until time.Time) ([]string, error) {
 	return strings.Split(string(bytes.ToValidUTF8(body, []byte("�"))), "\x00"), nil
 }
 
+// read fills b, or fails at until.
 func (l link) read(b []byte, until time.Time) error {
 	for len(b) > 0 {
 		if err := l.limit(unix.SO_RCVTIMEO, until); err != nil {

@@ -16,9 +16,9 @@ import (
 type Spare struct {
 	link
 	pid      int
-	pidfd    int  // -1: none
-	moved    bool // it is in its command's group
-	unreaped func(do func())
+	pidfd    int             // -1: none
+	moved    bool            // it is in its command's group
+	unreaped func(do func()) // as in Warmer
 }
 
 // becomesWithin is the time in which a child must become a command.
@@ -46,6 +46,7 @@ func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 		fields = append(fields, number(limit))
 	}
 	fields = append(fields, c.form, c.file, number(int64(len(argv))))
+	// The number of arguments separates them from the environment.
 	fields = append(append(fields, argv...), attr.Env...)
 	files := make([]int, len(attr.Files))
 	for i, file := range attr.Files {
@@ -63,6 +64,7 @@ func (s *Spare) enter(group *groups.Group) error {
 	if err := group.Adopt(s.pid); err != nil {
 		return err
 	}
+	// If the child lives after the move, its id was its own during the move.
 	if !s.lives() {
 		return errGone
 	}
@@ -70,6 +72,7 @@ func (s *Spare) enter(group *groups.Group) error {
 	return nil
 }
 
+// lives reports whether the child hasn't been reaped. Signal 0 is never delivered.
 func (s *Spare) lives() bool { return unix.PidfdSendSignal(s.pidfd, 0, nil, 0) == nil }
 
 // Go checks that the child has all attributes of the command, and lets it continue. It is a

@@ -179,6 +179,7 @@ func (w *Warmer) Stock(group *groups.Group) error {
 	return nil
 }
 
+// waits reports whether a child waits at a place.
 func (w *Warmer) waits(at string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

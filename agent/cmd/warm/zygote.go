@@ -18,8 +18,8 @@ import (
 // A zygote is a process that has loaded an interpreter and its modules, and forks. Its methods are
 // safe for concurrent use.
 type zygote struct {
-	link     // only the holder of turn uses it
-	unreaped func(do func())
+	link                     // only the holder of turn uses it
+	unreaped func(do func()) // as in Warmer
 	wanted   agent.Warm
 	path     string          // of the interpreter
 	version  string          // "3.11"
@@ -113,6 +113,7 @@ func (z *zygote) forkOnce() (*Spare, error) {
 	case s.pid < 0:
 		err = fmt.Errorf("fork: %w", syscall.Errno(-s.pid))
 	default:
+		// A child keeps its id until it is reaped. So the descriptor is the child's.
 		z.unreaped(func() {
 			if err = known(s.pid); err == nil {
 				s.pidfd, err = unix.PidfdOpen(s.pid, 0)
