@@ -45,6 +45,7 @@ func withoutCases(given map[string]bool) error {
 	return nil
 }
 
+// bounds returns the limits of a build or a case. Limits that are nil aren't given.
 func bounds(timeLimit *int, limits *generated.LimitsInput) batch.Bounds {
 	l := orZero(limits)
 	return batch.Bounds{

@@ -67,6 +67,7 @@ func (r mutation) StartExecution(ctx context.Context, in generated.StartExecutio
 	return generated.StartExecutionPayload{Execution: started}, err
 }
 
+// startInput converts an input for the engine. Fields that aren't given are zero.
 func startInput(in generated.StartExecutionInput) engine.StartInput {
 	return engine.StartInput{
 		RunnerID:         runtime.RunnerID(in.RunnerID),

@@ -83,6 +83,7 @@ func (f followed) Subscription() generated.SubscriptionResolver {
 	return followedSubscription{subscription{f.resolver}, f.events}
 }
 
+// A followedSubscription replaces executionEvents of subscription.
 type followedSubscription struct {
 	subscription
 	events <-chan model.ExecutionEvent
@@ -135,6 +136,7 @@ func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
 	case item.Encoded != nil:
 		return transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}, nil
 	}
+	// This doesn't block: events has room for one, and respond takes it.
 	s.events <- model.NewExecutionEvent(item.Event)
 	answered := s.respond(ctx)
 	if answered == nil {
@@ -155,11 +157,13 @@ type outputEncoder struct {
 	fields []outputField
 }
 
+// An outputField is a selected field of ExecutionOutput.
 type outputField struct {
 	key  string // "text":
 	name string
 }
 
+// newOutputEncoder returns the encoder for the fields that an operation selects below field.
 func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField) *outputEncoder {
 	e := &outputEncoder{start: `{"data":{` + quote(field.Alias) + ":"}
 	for _, selected := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
@@ -168,6 +172,7 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 	return e
 }
 
+// quote returns a name as a JSON string.
 func quote(name string) string { return string(response.AppendString(nil, []byte(name))) }
 
 // twice returns the name of the data field that is selected more than once; "": none is. In JSON,
@@ -193,6 +198,7 @@ func (e *outputEncoder) selection() string {
 	return text.String()
 }
 
+// encode returns the response for an event of output. Its result isn't reused.
 func (e *outputEncoder) encode(event events.Event) []byte {
 	size := len(e.start) + 256
 	for _, field := range e.fields {
@@ -216,6 +222,7 @@ func (e *outputEncoder) encode(event events.Event) []byte {
 	return append(to, "}}}"...)
 }
 
+// appendField appends the value of a field as JSON: null if the name is unknown.
 func appendField(to []byte, name string, event events.Event) []byte {
 	switch name {
 	case "__typename":

@@ -22,6 +22,7 @@ type resolver struct {
 	links     *download.Links
 }
 
+// Each of these types resolves the fields of one GraphQL type. The methods below say which.
 type (
 	query        struct{ *resolver }
 	mutation     struct{ *resolver }

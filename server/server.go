@@ -54,11 +54,13 @@ type (
 	// Each kind of cluster has its own numbers for server/metrics.
 	countedLocal interface{ Stats() local.Stats }
 	countedNomad interface{ Stats() nomad.Stats }
+	// led is a cluster that several servers share. One of them leads.
 	led          interface {
 		Leader() (address, secret string)
 		Secret() string
 		LockID() string
 	}
+	// starter is a cluster in which Open can create the first environments.
 	starter interface {
 		PutFirst(ctx context.Context, environments []runtime.Environment) error
 	}
@@ -304,6 +306,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	// Any of the servers can lead, so each one forwards connections and receives forwarded ones.
 	if here, ok := s.cluster.(led); ok && s.peers != nil {
 		front = peering.Forward(front, maxForwarded(), func() peering.Leader {
 			address, secret := here.Leader()
@@ -338,6 +341,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return unlessStopping(s.cluster.Run(clusterCtx))
 	})
 	group.Go(func() error {
+		// Requests end first, because they use the engine. The access log then has their lines. The
+		// engine ends before the cluster, which it uses.
 		<-ctx.Done()
 		endStreams(ErrStopping)
 		drain(httpServer)
@@ -396,6 +401,7 @@ func drain(server *http.Server) {
 	}
 }
 
+// unlessStopping returns nil for an error that only says that the server is stopping.
 func unlessStopping(err error) error {
 	if errors.Is(err, ErrStopping) || errors.Is(err, context.Canceled) {
 		return nil

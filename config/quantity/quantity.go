@@ -31,6 +31,7 @@ func Duration(text string, unit time.Duration) (time.Duration, error) {
 	return time.Duration(sign * n), err
 }
 
+// withUnits reads a duration that has units and no sign, in nanoseconds.
 func withUnits(text string) (int64, error) {
 	days := int64(0)
 	if before, rest, ok := strings.Cut(text, "d"); ok {
@@ -101,6 +102,7 @@ func scaleOf(unit string) (int64, bool) {
 	return 1 << (10 * (power + 1)), true
 }
 
+// cutSign returns a text without its minus sign, and -1 if it had one, else 1.
 func cutSign(text string) (unsigned string, sign int64) {
 	if unsigned, ok := strings.CutPrefix(text, "-"); ok {
 		return unsigned, -1
@@ -127,6 +129,7 @@ func decimal(text string, unit int64) (int64, error) {
 	return units.Int64(), nil
 }
 
+// digits reports whether a text consists of ASCII digits, at least one.
 func digits(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
+// root is the path of Jobe's routes.
 const root = "/jobe/index.php/restapi/"
 
 // New returns the door.
@@ -118,6 +119,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
+// write writes an answer as JSON. If it is already encoded, write sends it unchanged.
 func write(w http.ResponseWriter, status int, answer any) {
 	text, encoded := answer.(encoded)
 	if !encoded {
@@ -131,6 +133,7 @@ func write(w http.ResponseWriter, status int, answer any) {
 // encoded is an answer in JSON.
 type encoded []byte
 
+// encode returns an answer as JSON, without HTML escapes.
 func encode(answer any) encoded {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

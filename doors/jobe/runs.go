@@ -25,6 +25,8 @@ const (
 	attempts = 3
 )
 
+// run serves POST runs: it runs a program, waits for its end, and returns Jobe's result. The HTTP
+// status is 200 also when the program fails.
 func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	j, batch, err := a.start(w, r)
 	if err != nil {
@@ -171,6 +173,7 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) 
 			return build, run, err
 		}
 		if event.Finished != nil {
+			// A run without an end of its own gets the batch's message.
 			if run.end.Outcome == "" {
 				run.end = runtime.End{Outcome: runtime.OutcomeFailed, Message: event.Finished.Message}
 			}
@@ -186,8 +189,10 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) 
 	}
 }
 
+// size returns the bytes of the phase's output.
 func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
 
+// take adds an event to the phase. The memory of output is taken from hold.
 func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 	switch event.Event.Kind {
 	case events.Output:
