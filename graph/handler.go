@@ -99,6 +99,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 	settings = settings.WithDefaults()
 
+	// Documents in the cache have passed the limits, so documentLimits knows them by it.
 	documents := newDocumentCache()
 	exec := newExecutor(present, generated.Config{Resolvers: resolver, Complexity: complexity(options.Languages)})
 	exec.SetQueryCache(documents)
@@ -118,6 +119,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}}))
 	downloads := http.NewServeMux()
 	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
+	// Downloads and doors need the engine's state, so they wait for the end of the start.
 	for _, path := range []string{"/files/", "/outputs/"} {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
@@ -144,6 +146,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Mcp-Session-Id", download.LostHeader},
 		MaxAge:          600,
 	})
+	// Host is checked for every request. Sign-in comes before the check of Origin; see signIn.
 	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))
 }
 

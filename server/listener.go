@@ -58,6 +58,7 @@ func temporary(err error) error {
 	return err
 }
 
+// A patientConn is a connection of a patientListener.
 type patientConn struct {
 	net.Conn
 	patience time.Duration

@@ -54,13 +54,11 @@ type (
 	// Each kind of cluster has its own numbers for server/metrics.
 	countedLocal interface{ Stats() local.Stats }
 	countedNomad interface{ Stats() nomad.Stats }
-	// led is a cluster that several servers share. One of them leads.
 	led          interface {
 		Leader() (address, secret string)
 		Secret() string
 		LockID() string
 	}
-	// starter is a cluster in which Open can create the first environments.
 	starter interface {
 		PutFirst(ctx context.Context, environments []runtime.Environment) error
 	}

@@ -17,6 +17,7 @@ var ErrRange = errors.New("is too large")
 // errForm is returned for a text that isn't a quantity.
 var errForm = errors.New("isn't one")
 
+// day is the unit d, which time.ParseDuration lacks.
 const day = 24 * time.Hour
 
 // Duration reads 90s, 1m, 1h30m, 1.5h, 2d or 1d12h. A bare number is in unit. For a duration out of range it

@@ -29,6 +29,7 @@ const root = "/jobe/index.php/restapi/"
 // New returns the door.
 func New() doors.Door { return door{} }
 
+// A door implements doors.Door. Register makes the api that has its state.
 type door struct{}
 
 // Name implements doors.Door.
@@ -149,6 +150,7 @@ func (a *api) caller(ctx context.Context) (access.Principal, error) {
 	return a.Guard.Allowed(ctx, "run")
 }
 
+// headFile serves HEAD of a file: 204 if the caller's tenant has uploaded it, else 404.
 func (a *api) headFile(_ http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := a.caller(r.Context())
 	if err != nil {
@@ -160,6 +162,7 @@ func (a *api) headFile(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, nil
 }
 
+// putFile serves PUT of a file. It replaces a file of the same tenant with the same id.
 func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := a.caller(r.Context())
 	if err != nil {

@@ -90,6 +90,7 @@ func shown(r *http.Request) string {
 	return header
 }
 
+// refuse answers a request without a valid token, or of a caller that has reached a limit.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
 		tooMuch(w, err)
@@ -99,6 +100,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	http.Error(w, runtime.MessageOf(err), http.StatusUnauthorized)
 }
 
+// A sessionKey is the key of a request's *session in its context.
 type sessionKey struct{}
 
 // serverOf returns the SDK's server of a request's session.
@@ -189,6 +191,7 @@ type owner struct {
 	id   string
 }
 
+// ownerOf returns the owner of the caller in ctx.
 func ownerOf(ctx context.Context) owner {
 	p := access.FromContext(ctx)
 	return owner{p.Kind, p.ID}
@@ -247,6 +250,7 @@ func (d *Door) makeRoom(of owner) error {
 	if count[of] >= d.perToken {
 		all = slices.DeleteFunc(all, func(s *session) bool { return s.owner != of })
 	}
+	// The owner with the most sessions comes first, then the session that was idle longest.
 	slices.SortFunc(all, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(count[b.owner], count[a.owner]), a.lastUse().Compare(b.lastUse()))
 	})
@@ -265,6 +269,7 @@ func (d *Door) forget(s *session) {
 	delete(d.sessions, s.id)
 }
 
+// instructions is what the server tells models about its tools.
 const instructions = `Rockpool runs programs in isolated runners: Linux sandboxes without your user's files, mostly without network.
 
 - To run one program once, use run_program. It returns the output, how the program ended, and the files that it created.

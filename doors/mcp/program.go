@@ -35,6 +35,7 @@ type program struct {
 	TimeLimit *int              `json:"timeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the program and, separately, for its build; default: the environment's"`
 }
 
+// boundProgram sets the range of timeLimit in a schema.
 func boundProgram(s *jsonschema.Schema) { between(s, "timeLimit", 1, maxTimeLimit) }
 
 // A file is a file to write.
@@ -183,6 +184,7 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 	return environment, &recipe, nil
 }
 
+// names returns the ids of environments, for an error message.
 func names(all []runtime.Environment) string {
 	var names []string
 	for _, env := range all {

@@ -88,6 +88,7 @@ func noFile(err error) error {
 // hidden reports whether ls leaves out a path.
 func hidden(p string) bool { return strings.HasPrefix(p, ".") || strings.Contains(p, "/.") }
 
+// listed returns CodeOcean's view of a file.
 func listed(name string, entry runtime.File) file {
 	types := map[runtime.FileType]string{runtime.FileRegular: "-", runtime.FileDirectory: "d", runtime.FileLink: "l"}
 	kind, ok := types[entry.Type]

@@ -42,6 +42,7 @@ type waiting struct {
 	timer *time.Timer // removes it after pendingLife
 }
 
+// newPending returns pending without executions.
 func newPending() *pending {
 	return &pending{of: map[runtime.RunnerID][]waiting{}, shares: share.Bound{Limit: pendingKiB, Quota: "websockets", Of: "KiB of executions that wait for their WebSockets"}}
 }

@@ -146,6 +146,7 @@ type charges struct {
 	bytes int64 // including the free ones
 }
 
+// A chargesKey is the key of *charges in an operation's context.
 type chargesKey struct{}
 
 // charging returns a context in which Charge takes memory for the operation.

@@ -202,6 +202,7 @@ func originOf(address string) (origin string, secure bool) {
 	return u.Scheme + "://" + host, secure
 }
 
+// peerAddress returns the address of a request's connection, without the port.
 func peerAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

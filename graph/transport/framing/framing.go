@@ -49,6 +49,7 @@ const (
 	Fields  Reason = "FIELDS"  // it has too many header fields
 )
 
+// A state is the part of the protocol that the next byte belongs to.
 type state int
 
 const (
@@ -63,6 +64,7 @@ const (
 	off // the connection no longer speaks HTTP
 )
 
+// header is the field with which a Reader marks the head of a refused request, for Refuse.
 const header = "Rockpool-Framing"
 
 // ending ends a refused head, with the reason.

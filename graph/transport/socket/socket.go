@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A connKey is the key of a request's connection in its context.
 type connKey struct{}
 
 // ConnContext is for http.Server: it makes a request's connection available through [Of].
