@@ -93,6 +93,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
 	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.FailureRecorder()}
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.AcquireSubscription
+	// counted has no resolvers. It only calculates how many fields an operation has.
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(options.Languages)})
 	settings.Fields = func(op *graphql.OperationContext) int {
 		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)
@@ -113,6 +114,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 
 	mux := http.NewServeMux()
+	// The first transport that supports a request serves it.
 	mux.Handle("/graphql", admission.GuardOperations(api{exec: exec, presenter: present, callers: new(callers), transports: []graphql.Transport{
 		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
 		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},

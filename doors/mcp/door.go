@@ -120,6 +120,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 		tooMuch(w, err)
 		return
 	}
+	// Take the memory before the SDK decodes the message.
 	needed, err := decoded(body)
 	hold := doors.HoldOf(r)
 	switch room := hold.Room(); {
@@ -153,12 +154,14 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 			return
 		}
 	}
+	// The session may have ended since find returned it.
 	if !s.begin() {
 		http.Error(w, unknownSession, http.StatusNotFound)
 		return
 	}
 	defer s.done()
 	s.serve(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)), protocol)
+	// A new session ends if its first message didn't initialize it.
 	if id == "" && !s.initialized() {
 		s.end(errNotOpened)
 	}
@@ -218,6 +221,8 @@ func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 	s.server = d.newServer(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// The lock is held until the session is stored, so that concurrent calls can't exceed the
+	// limits.
 	err := d.makeRoom(of)
 	if err == nil {
 		err = d.host.Guard.Go(s.ctx, func(ctx context.Context) {

@@ -89,6 +89,7 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 	for name, value := range p.Variables {
 		made.start.Variables = append(made.start.Variables, runtime.Variable{Name: name, Value: value})
 	}
+	// A map has no order.
 	slices.SortFunc(made.start.Variables, func(a, b runtime.Variable) int { return strings.Compare(a.Name, b.Name) })
 	var err error
 	if made.files, err = write(p.Files); err != nil {
@@ -113,6 +114,7 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 		return made, runtime.Invalid("language", "is required for source: list_environments lists the languages")
 	default:
 		source := runtime.FileWrite{Path: in.SourceFile([]byte(p.Source)), Data: []byte(p.Source), Mode: 0o666}
+		// The source would replace such a file.
 		for i, f := range p.Files {
 			if strings.TrimPrefix(path.Clean(f.Path), workspace) == source.Path {
 				return made, runtime.Invalid(fmt.Sprintf("files.%d.path", i), "must be different: the source is written to %s", source.Path)

@@ -103,6 +103,7 @@ func histograms[S any](name, help string, labels []string, each func(S, emitter[
 			buckets := make(map[float64]uint64, len(r.Bounds))
 			var below uint64
 			for i, bound := range r.Bounds {
+				// Prometheus's buckets are cumulative.
 				below += uint64(r.Counts[i])
 				buckets[bound.Seconds()] = below
 			}

@@ -81,6 +81,7 @@ func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
 			return nil, err
 		}
 		err = lockfile.Wait(quiet, dir)
+		// Only a wait that is longer than silence is reported.
 		if errors.Is(err, lockfile.ErrHeld) && !reported {
 			say("waiting for another temporary server, which is cleaning up in %s", path)
 			reported = true

@@ -138,7 +138,9 @@ func (f *Reader) scan(p []byte) int {
 				at++
 				continue
 			}
+			// A request begins: forget the head of the previous one.
 			f.state, f.coded, f.sized, f.left, f.fields = inRequest, false, false, 0, 0
+		// These bytes aren't lines.
 		case inBody, inChunk:
 			n := min(f.left, int64(len(p)-at))
 			at += int(n)
@@ -192,6 +194,7 @@ func (f *Reader) end(line []byte) bool {
 	line, crlf := bytes.CutSuffix(line, []byte("\r"))
 	switch f.state {
 	case inRequest:
+		// Only HTTP/1.1 has Transfer-Encoding; see field.
 		f.modern = bytes.HasSuffix(line, []byte(" HTTP/1.1"))
 		f.state = inHead
 	case inHead:
@@ -207,6 +210,7 @@ func (f *Reader) end(line []byte) bool {
 			f.state = start
 		}
 	case inSize:
+		// RFC 9112, 7.1.1: a size may have extensions after a semicolon.
 		size, _, _ := bytes.Cut(line, []byte(";"))
 		n, err := strconv.ParseUint(string(bytes.TrimRight(size, " \t")), 16, 63)
 		if f.left = int64(n); err != nil || !crlf {

@@ -206,6 +206,8 @@ func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
 		if err := c.extend(); err != nil {
 			return written, err
 		}
+		// WriteTo removes the written bytes from buffers, so after a late write the loop continues
+		// there.
 		n, err := buffers.WriteTo(c.tcp)
 		written += n
 		if err == nil || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
