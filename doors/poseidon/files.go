@@ -143,6 +143,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	write := make([]runtime.FileWrite, len(asked.Copy))
 	for i, c := range asked.Copy {
 		write[i] = runtime.FileWrite{Path: at(runner, c.Path), Data: c.Content}
+		// A path with a slash at its end is a directory.
 		if strings.HasSuffix(c.Path, "/") {
 			write[i] = runtime.FileWrite{Path: at(runner, c.Path), Directory: true, Mode: sticky}
 		}

@@ -124,6 +124,7 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 // download is incomplete.
 func (h Handler) admit(w http.ResponseWriter, r *http.Request, query url.Values, what ...string) (context.Context, func(), error) {
 	caller, shown, err := identity.Caller{}, false, error(nil)
+	// With a signature, another credential of the request isn't checked.
 	if !query.Has("signature") {
 		caller, shown, err = h.Callers.Shown(r)
 	}

@@ -44,6 +44,7 @@ func accepted(r *http.Request, offered ...string) string {
 		}
 		for _, offer := range offered {
 			group, _, _ := strings.Cut(offer, "/")
+			// Of equal qualities, the first in the header wins.
 			if quality > bestQuality && (kind == offer || kind == "*/*" || kind == group+"/*") {
 				best, bestQuality = offer, quality
 				break

@@ -319,6 +319,7 @@ func (c *connection) keep(ctx context.Context) error {
 	var asked time.Time // zero: no ping since the last read
 	for {
 		quiet := c.conn.Quiet()
+		// The peer has sent something since the ping.
 		if time.Since(asked) > quiet {
 			asked = time.Time{}
 		}

@@ -147,6 +147,7 @@ func (s *SignIn) login(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, internal(back, err))
 		return
 	}
+	// The cookie ties the callback to this browser.
 	http.SetCookie(w, s.cookie(attemptCookie, sealed, attemptLifetime))
 	redirect(w, provider.authorize(attempt))
 }

@@ -40,9 +40,8 @@ type Hold struct {
 	one        func(t *counters) *budget // operation or subscription; nil: neither yet
 }
 
-// operations is the kind of a Hold that counts as an operation; see Hold.one.
+// operations and subscriptions are the kinds that a Hold can count as; see Hold.one.
 func operations(t *counters) *budget    { return &t.operations }
-// subscriptions is the kind of a Hold that counts as a subscription.
 func subscriptions(t *counters) *budget { return &t.subscriptions }
 
 // A Credential is the token or the grant of a request. All holders of a grant share the
