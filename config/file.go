@@ -67,7 +67,7 @@ func ReadFile(named string, flags []*kong.Flag) (File, error) {
 // Len returns how many settings the file has.
 func (s File) Len() int { return len(s.values) }
 
-// parseFile parses the text of a file. Its path is only for errors.
+// parseFile parses the text of the file at path.
 func parseFile(path string, text []byte, flags []*kong.Flag) (File, error) {
 	s := File{Path: path, values: map[string]setting{}}
 	parsed, err := parser.ParseBytes(text, 0)

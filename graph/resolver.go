@@ -54,6 +54,7 @@ type (
 	waitingClaim struct{ *resolver }
 )
 
+// Query and the following methods implement generated.ResolverRoot.
 func (r *resolver) Query() generated.QueryResolver               { return query{r} }
 func (r *resolver) Mutation() generated.MutationResolver         { return mutation{r} }
 func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }

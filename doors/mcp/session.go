@@ -110,7 +110,7 @@ func (s *session) begins(of *sdk.RequestExtra) (served *request, done func(), er
 	return nil, nil, errLeft
 }
 
-// lastUse returns the time at which the last request ended.
+// lastUse returns when the last request ended. Without any, it is when the session was opened.
 func (s *session) lastUse() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,7 +52,7 @@ type stamp struct {
 	changed       syscall.Timespec
 }
 
-// stamps has the stamps of Cert, Key and ClientCA. The zero stamp means that there is no such file.
+// stamps has the stamps of Cert, Key and ClientCA. The zero stamp means that no file is set.
 type stamps [3]stamp
 
 // Load reads the files. It returns an error if they are invalid.
