@@ -274,7 +274,7 @@ func (d *Door) forget(s *session) {
 	delete(d.sessions, s.id)
 }
 
-// instructions is what the server tells models about its tools.
+// instructions describe the tools to models.
 const instructions = `Rockpool runs programs in isolated runners: Linux sandboxes without your user's files, mostly without network.
 
 - To run one program once, use run_program. It returns the output, how the program ended, and the files that it created.
