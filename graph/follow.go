@@ -63,11 +63,13 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	if name := encode.twice(); name != "" {
 		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name))
 	}
+	// Subscribers with the same key share the encoded output.
 	watcher, err := f.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
 		return nil, at(field, err)
 	}
 	s := &eventStream{watcher: watcher, left: f.resolver.guard.CountSubscription(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
+	// The executor encodes all other events. Its resolvers return those of this stream.
 	exec := newExecutor(f.presenter, generated.Config{Resolvers: followed{f.resolver, s.events}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil

@@ -146,6 +146,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		s.logger.Info("no token is required: every process that reaches this address can do everything; rockpool token create changes that")
 	}
 	debug.FreeOSMemory() // starting copied the embedded programs: 20 MB that are no longer needed
+	// The engine needs the book and the quotas.
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},

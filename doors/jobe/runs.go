@@ -39,6 +39,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 		return overloaded(err)
 	}
 	var answer encoded
+	// Encoding briefly takes several times the output's memory, so requests take turns.
 	err = hold.Turn(r.Context(), build.size()+run.size(), func() error {
 		judged := j.judge(build, run)
 		judged.RunID = string(batch)
@@ -88,11 +89,13 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 		return nil
 	})
 	if err == nil {
+		// The memory of the body is taken already. The program can be larger; see size.
 		err = hold.Grow(int64(s.size() - len(body)))
 	}
 	if err != nil {
 		return j, in, of, err
 	}
+	// An unknown language has no environments.
 	recipe, _ := a.recipe(s.language)
 	env, there, err := a.Guard.FirstEnvironment(r.Context(), recipe.Environments)
 	if err != nil {

@@ -91,6 +91,7 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 		out.FilesNote = fmt.Sprintf("it made %d files; these are the first %d", len(paths), maxMadeFiles)
 		paths = paths[:maxMadeFiles]
 	}
+	// room is left for content as text or base64. Images don't count.
 	room := maxMadeInAll
 	for _, path := range paths {
 		made := madeFile{Path: strings.ToValidUTF8(path, "\uFFFD"), Size: after[path].size}

@@ -167,6 +167,7 @@ func (s *session) run(ctx context.Context) {
 	for id := range runners {
 		s.release(id)
 	}
+	// delete waits for this, but not for the calls.
 	close(s.released)
 	if connection != nil {
 		_ = connection.Close() // waits for the calls

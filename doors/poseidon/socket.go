@@ -48,6 +48,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 		return status{http.StatusBadRequest, "this route needs a WebSocket"}
 	}
 	id := r.URL.Query().Get("executionID")
+	// An unknown id gets 404, which is possible only before the handshake.
 	if !d.pending.has(runner.ID, id) {
 		return status{http.StatusNotFound, noneWaits}
 	}

@@ -90,6 +90,7 @@ func (h *hold) answered(kind ast.Operation, answer []byte) error {
 	work := h.working
 	left := work - max(int64(len(answer))-freeBody, 0)
 	h.working = 0
+	// left is negative if the answer is larger.
 	if err := h.Grow(-left); err != nil {
 		h.Shrink(work)
 		return withoutAnswer(kind, err)
