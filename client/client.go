@@ -48,12 +48,14 @@ func NewSocket(path string) *Client {
 	return with(transport, "http://localhost")
 }
 
+// newTransport returns a copy of net/http's default transport that keeps more idle connections.
 func newTransport() *http.Transport {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = keptConnections
 	return transport
 }
 
+// with returns a client of the server at an address, with or without a slash at its end.
 func with(transport *http.Transport, server string) *Client {
 	return &Client{url: strings.TrimSuffix(server, "/") + "/graphql", http: &http.Client{Transport: transport}, transport: transport}
 }
@@ -81,6 +83,7 @@ type bearer struct {
 	url, token string
 }
 
+// RoundTrip implements http.RoundTripper.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.String() == b.url {
 		r = r.Clone(r.Context())
@@ -90,7 +93,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Door sends a request with the token to a door of the server, at a path such as /mcp. It returns
-// an error for a redirect, because following it would reveal the token.
+// an error for a redirect, because following it would reveal the token. If c has a token, Door adds
+// it to header, which must not be nil then.
 func (c *Client) Door(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.url, "/graphql")+path, body)
 	if err != nil {
@@ -100,6 +104,7 @@ func (c *Client) Door(ctx context.Context, method, path string, header http.Head
 	if b, shows := c.http.Transport.(bearer); shows {
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}
+	// Use a copy: other requests keep their policy for redirects.
 	direct := *c.http
 	direct.CheckRedirect = func(to *http.Request, _ []*http.Request) error { // the target would get the token
 		return fmt.Errorf("the server redirects to %s: use that address", to.URL.Redacted())
@@ -139,6 +144,7 @@ func (e *Error) Error() string {
 	return text
 }
 
+// An answer is a response of the API.
 type answer struct {
 	Data   json.RawMessage
 	Errors []*Error
@@ -171,6 +177,7 @@ func (c *Client) Do(ctx context.Context, query string, variables map[string]any,
 	return c.send(ctx, Request{query, variables}, into)
 }
 
+// send encodes an operation as JSON and posts it. Its errors are those of Do.
 func (c *Client) send(ctx context.Context, operation, into any) error {
 	body, err := json.Marshal(operation)
 	if err != nil {
@@ -195,6 +202,7 @@ func (c *Client) Around(around func(ctx context.Context, send func(context.Conte
 	return surrounded{c, around}
 }
 
+// A surrounded is the Sender that Around returns.
 type surrounded struct {
 	client *Client
 	around func(ctx context.Context, send func(context.Context) error) error
@@ -225,6 +233,7 @@ func (c *Client) answer(request *http.Request, into any) error {
 	return c.read(response, into)
 }
 
+// read decodes a response, whatever its status is: the API describes errors in the body.
 func (c *Client) read(response *http.Response, into any) error {
 	text, err := io.ReadAll(response.Body)
 	if err != nil {

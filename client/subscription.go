@@ -34,6 +34,7 @@ func (c *Client) Subscribe(ctx context.Context, operation Request, handle func(j
 	if err != nil {
 		return err
 	}
+	// The protocol allows subscribe only after the server's connection_ack.
 	if err := wsjson.Write(ctx, conn, Frame{Type: "connection_init"}); err != nil {
 		return err
 	}
@@ -65,6 +66,7 @@ func (c *Client) Subscribe(ctx context.Context, operation Request, handle func(j
 	}
 }
 
+// next passes an event's data to handle. It returns the first error of an event that has errors.
 func next(payload json.RawMessage, handle func(json.RawMessage) error) error {
 	var a answer
 	if err := json.Unmarshal(payload, &a); err != nil {
@@ -76,6 +78,7 @@ func next(payload json.RawMessage, handle func(json.RawMessage) error) error {
 	return handle(a.Data)
 }
 
+// refusal returns the first error in the payload of an error message.
 func refusal(payload json.RawMessage) error {
 	var all []*Error
 	if err := json.Unmarshal(payload, &all); err != nil {

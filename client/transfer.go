@@ -23,6 +23,7 @@ func (c *Client) Upload(ctx context.Context, query string, variables map[string]
 	if err != nil {
 		return err
 	}
+	// Only the parts around the content are in memory, so it is streamed, and the length is known.
 	var before bytes.Buffer
 	form := multipart.NewWriter(&before) // writing to a Buffer never fails
 	_ = form.WriteField("operations", string(operations))
@@ -39,6 +40,7 @@ func (c *Client) Upload(ctx context.Context, query string, variables map[string]
 	}
 	post.ContentLength = length
 	post.Header.Set("Content-Type", form.FormDataContentType())
+	// The server refuses multipart requests without such a header.
 	post.Header.Set("GraphQL-Require-Preflight", "1")
 	return c.answer(post, into)
 }
@@ -53,6 +55,7 @@ func (c *Client) Download(ctx context.Context, address string, offset int64) (io
 	}
 	wanted := http.StatusOK
 	if offset > 0 {
+		// Only this status says that the response begins at offset.
 		wanted = http.StatusPartialContent
 		get.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}

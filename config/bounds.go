@@ -18,6 +18,7 @@ type Bounds struct {
 	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Concurrent subscriptions with the same token or the same grant. All callers without a token share one such limit. Allowed: 1 to 10000000; 0: twice --peer-subscriptions. (${default}; $$${env})"`
 }
 
+// The maximum of body-memory, in bytes, and of the other limits.
 const (
 	maxBodyMemory = 1 << 40
 	maxPeers      = 10_000_000

@@ -191,6 +191,7 @@ func (c *Config) Check() error {
 	if err := c.Bounds.check(c.MaxBody); err != nil {
 		return err
 	}
+	// The server's own names are always allowed.
 	c.AllowedHosts = append(c.AllowedHosts, "localhost", "127.0.0.1", "::1", host)
 	if err := c.Locate(); err != nil {
 		return err

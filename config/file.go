@@ -23,6 +23,7 @@ type File struct {
 	values map[string]setting
 }
 
+// A setting is a value for kong, and its line in the file.
 type setting struct {
 	value any
 	line  int
@@ -67,6 +68,7 @@ func ReadFile(named string, flags []*kong.Flag) (File, error) {
 // Len returns how many settings the file has.
 func (s File) Len() int { return len(s.values) }
 
+// parseFile parses the text of the file at path.
 func parseFile(path string, text []byte, flags []*kong.Flag) (File, error) {
 	s := File{Path: path, values: map[string]setting{}}
 	parsed, err := parser.ParseBytes(text, 0)
@@ -104,6 +106,7 @@ func pairsOf(body ast.Node) ([]*ast.MappingValueNode, error) {
 	}
 }
 
+// take stores one setting. A null value is the same as a missing key.
 func (s *File) take(pair *ast.MappingValueNode, flags []*kong.Flag) error {
 	line := pair.Key.GetToken().Position.Line
 	key := pair.Key.GetToken().Value

@@ -69,6 +69,7 @@ type Proxies struct {
 func (p *Proxies) Networks() (all []netip.Prefix, err error) {
 	for _, text := range p.Trusted {
 		network, err := netip.ParsePrefix(text)
+		// An address is a network of its own.
 		if address, isAddress := netip.ParseAddr(text); isAddress == nil {
 			address = address.Unmap()
 			network, err = address.Prefix(address.BitLen())

@@ -40,6 +40,7 @@ func (c Offer) Parse() (r Range, err error) {
 	if r.Pool6, err = netip.ParsePrefix(c.Pool6); err != nil {
 		return r, &Error{"network-pool6", c.Pool6, "a network such as fd52:6f63:6b70:6f6f::/64"}
 	}
+	// Check Pool4 with a valid Pool6 first, so that the error names the invalid setting.
 	if err := (network.Pool{V4: r.Pool4, V6: network.DefaultPool6}).Check(); err != nil {
 		return r, &Error{"network-pool4", c.Pool4, "a network of runners' own: " + err.Error()}
 	}
@@ -79,6 +80,7 @@ func (c Network) Parse() (r Range, a Addresses, err error) {
 	}
 	for _, text := range c.Resolver {
 		at, err := netip.ParseAddrPort(text)
+		// An address without a port has the port of DNS.
 		if addr, isAddr := netip.ParseAddr(text); isAddr == nil {
 			at, err = netip.AddrPortFrom(addr, 53), nil
 		}

@@ -120,10 +120,12 @@ func (c *Config) checkAdvertised() error {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return &Error{"advertise-url", redacted(c.AdvertiseURL), "this server's URL for Nomad's clients, for example http://rockpool.example.org:8080; or set --nomad-agent-path, if images contain the agent, or --nomad-stream-agent"}
 	}
+	// Nomad's clients send this host when they fetch the agent.
 	c.AllowedHosts = append(c.AllowedHosts, u.Hostname())
 	return nil
 }
 
+// check checks the settings. It reads Token and Job from their files, and sets the default of Arch.
 func (n *Nomad) check() (err error) {
 	if n.Address != "" {
 		if at := strings.LastIndexByte(n.Address, '@'); at >= 0 {

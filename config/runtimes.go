@@ -16,6 +16,7 @@ type Disk struct {
 	Read int `env:"ROCKPOOL_DISK_READ" default:"128MiB" type:"size" unit:"MiB" placeholder:"SIZE" help:"How much a runner may read from each disk in a second, if the kernel can limit that. With --sandbox-helper this is a flag of rockpool helper. Allowed: 1MiB to 1TiB; 0: no limit. (${default}; $$${env})"`
 }
 
+// mostDiskRead is the largest value of Disk.Read.
 const mostDiskRead = 1 << 20 // MiB per second
 
 // Check returns an [Error] for a setting out of range.

@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
+// A holdKey is the key of a *peers.Hold in a request's context.
 type holdKey struct{}
 
 // holding returns a context with a Hold: the resources that the request takes of its caller's

@@ -118,6 +118,7 @@ type Life struct {
 	Enter func() (leave func()) // registers work that the server must wait for before its engine ends
 }
 
+// A lifeKey is the key of a Life in a request's context.
 type lifeKey struct{}
 
 // In returns the context for a request to a server with this life.

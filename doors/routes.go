@@ -75,6 +75,7 @@ func (c *Counts) Read() []Count {
 	return all
 }
 
+// route adds a route to the counts and returns it.
 func (c *Counts) route(door, pattern string) *route {
 	made := &route{door: door, pattern: pattern}
 	for class := range made.took {
@@ -86,8 +87,10 @@ func (c *Counts) route(door, pattern string) *route {
 	return made
 }
 
+// classes are the names of the classes of statuses, in the order of route.took.
 var classes = [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}
 
+// A route counts the requests of one route of a door, by class of the status.
 type route struct {
 	door    string
 	pattern string

@@ -13,6 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/audit"
 )
 
+// AuditLog returns the stored entries. If others can't be stored now, it adds an error that says
+// so.
 func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *string, failed *bool, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.AuditEntryConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {

@@ -30,6 +30,7 @@ func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOn
 		if c.Stdin != nil && c.StdinBase64 != nil {
 			return nil, runtime.Invalid(fmt.Sprintf("cases.%d.stdin", i), "stdin and stdinBase64 can't both be given")
 		}
+		// At most one of Stdin and StdinBase64 is given.
 		in.Cases[i] = engine.CaseInput{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Bounds: bounds(c.TimeLimit, c.Limits)}
 	}
 	return &in, nil
@@ -45,6 +46,7 @@ func withoutCases(given map[string]bool) error {
 	return nil
 }
 
+// bounds returns the limits of a build or a case. Limits that are nil aren't given.
 func bounds(timeLimit *int, limits *generated.LimitsInput) batch.Bounds {
 	l := orZero(limits)
 	return batch.Bounds{
@@ -100,6 +102,7 @@ func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Exe
 	return r.guard.BatchBuild(ctx, of.ID, chargeRecords(ctx))
 }
 
+// Cases returns a page of the cases. The cursor of a case is its index.
 func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, after *string) (model.BatchCaseConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // doesn't distinguish callers.
 type callers struct{ webSockets atomic.Uint64 }
 
+// A callerKey is the key of a caller's name in a request's context.
 type callerKey struct{}
 
 // named returns r's context with its caller's name, for callerOf.

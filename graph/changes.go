@@ -79,6 +79,7 @@ func (w watchedFiles) Subscription() generated.SubscriptionResolver {
 	return watchedSubscription{subscription{w.resolver}, w.changes}
 }
 
+// A watchedSubscription replaces fileChanges of subscription.
 type watchedSubscription struct {
 	subscription
 	changes <-chan runtime.FileChange
@@ -94,6 +95,7 @@ func (s *changeStream) Next(ctx context.Context) (transport.Message, error) {
 	if err != nil {
 		return transport.Message{}, at(s.field, err)
 	}
+	// This doesn't block: changes has room for one, and respond takes it.
 	s.changes <- change
 	answered := s.respond(ctx)
 	if answered == nil {

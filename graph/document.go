@@ -234,6 +234,7 @@ const (
 	cachedTokens    = 1_000 // their memory is about 256 KiB: see transport.Tokens
 )
 
+// newDocumentCache returns an empty cache.
 func newDocumentCache() documentCache {
 	return documentCache{lru.New[*ast.QueryDocument](cachedDocuments)}
 }

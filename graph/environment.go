@@ -36,6 +36,7 @@ func (r mutation) PutEnvironment(ctx context.Context, in generated.PutEnvironmen
 	return generated.PutEnvironmentPayload{Environment: env, Created: created}, err
 }
 
+// putInput converts an input for the engine. A nil field keeps the stored value.
 func putInput(in generated.PutEnvironmentInput) (engine.PutEnvironmentInput, error) {
 	out := engine.PutEnvironmentInput{
 		ID:               runtime.EnvironmentID(in.ID),

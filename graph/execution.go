@@ -67,6 +67,7 @@ func (r mutation) StartExecution(ctx context.Context, in generated.StartExecutio
 	return generated.StartExecutionPayload{Execution: started}, err
 }
 
+// startInput converts an input for the engine. Fields that aren't given are zero.
 func startInput(in generated.StartExecutionInput) engine.StartInput {
 	return engine.StartInput{
 		RunnerID:         runtime.RunnerID(in.RunnerID),
@@ -250,6 +251,7 @@ func (c pageCost) of(data []byte) int64 {
 	return bytes + c.base64s*4*int64(base64.StdEncoding.EncodedLen(len(data)))
 }
 
+// Output returns a page of output. Its memory is charged to the operation while it is read.
 func (r execution) Output(ctx context.Context, of *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error) {
 	if maxBytes != nil {
 		if err := runtime.Between("maxBytes", int64(*maxBytes), 1, maxOutputBytes, "bytes"); err != nil {
@@ -265,6 +267,7 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 // defaultLines is the default number of lines in a page.
 const defaultLines = 100
 
+// Lines returns a page of lines. Their memory is charged to the operation while they are read.
 func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {
 	query := engine.LineQuery{
 		From: from, Skip: skip, MaxLines: defaultLines, Last: orZero(last), Stream: orZero(stream), Containing: containing, MatchCase: orZero(matchCase),

@@ -56,6 +56,7 @@ func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error
 	return orNull(r.links.File(p, *of)), nil
 }
 
+// UploadFile writes a file while it arrives. The bits of a missing mode are 0.
 func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file transport.Upload, mode *string) (generated.UploadFilePayload, error) {
 	bits, err := uint32(0), error(nil)
 	if mode != nil {

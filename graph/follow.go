@@ -63,11 +63,13 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	if name := encode.twice(); name != "" {
 		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name))
 	}
+	// Subscribers with the same key share the encoded output.
 	watcher, err := f.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
 		return nil, at(field, err)
 	}
 	s := &eventStream{watcher: watcher, left: f.resolver.guard.CountSubscription(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
+	// The executor encodes all other events. Its resolvers return those of this stream.
 	exec := newExecutor(f.presenter, generated.Config{Resolvers: followed{f.resolver, s.events}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil
@@ -83,6 +85,7 @@ func (f followed) Subscription() generated.SubscriptionResolver {
 	return followedSubscription{subscription{f.resolver}, f.events}
 }
 
+// A followedSubscription replaces executionEvents of subscription.
 type followedSubscription struct {
 	subscription
 	events <-chan model.ExecutionEvent
@@ -135,6 +138,7 @@ func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
 	case item.Encoded != nil:
 		return transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}, nil
 	}
+	// This doesn't block: events has room for one, and respond takes it.
 	s.events <- model.NewExecutionEvent(item.Event)
 	answered := s.respond(ctx)
 	if answered == nil {
@@ -155,11 +159,13 @@ type outputEncoder struct {
 	fields []outputField
 }
 
+// An outputField is a selected field of ExecutionOutput.
 type outputField struct {
 	key  string // "text":
 	name string
 }
 
+// newOutputEncoder returns the encoder for the fields that an operation selects below field.
 func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField) *outputEncoder {
 	e := &outputEncoder{start: `{"data":{` + quote(field.Alias) + ":"}
 	for _, selected := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
@@ -168,6 +174,7 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 	return e
 }
 
+// quote returns a name as a JSON string.
 func quote(name string) string { return string(response.AppendString(nil, []byte(name))) }
 
 // twice returns the name of the data field that is selected more than once; "": none is. In JSON,
@@ -193,6 +200,7 @@ func (e *outputEncoder) selection() string {
 	return text.String()
 }
 
+// encode returns the response for an event of output. Its result isn't reused.
 func (e *outputEncoder) encode(event events.Event) []byte {
 	size := len(e.start) + 256
 	for _, field := range e.fields {
@@ -216,6 +224,7 @@ func (e *outputEncoder) encode(event events.Event) []byte {
 	return append(to, "}}}"...)
 }
 
+// appendField appends the value of a field as JSON: null if the name is unknown.
 func appendField(to []byte, name string, event events.Event) []byte {
 	switch name {
 	case "__typename":

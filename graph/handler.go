@@ -93,12 +93,14 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
 	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.FailureRecorder()}
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.AcquireSubscription
+	// counted has no resolvers. It only calculates how many fields an operation has.
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(options.Languages)})
 	settings.Fields = func(op *graphql.OperationContext) int {
 		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)
 	}
 	settings = settings.WithDefaults()
 
+	// Documents in the cache have passed the limits, so documentLimits knows them by it.
 	documents := newDocumentCache()
 	exec := newExecutor(present, generated.Config{Resolvers: resolver, Complexity: complexity(options.Languages)})
 	exec.SetQueryCache(documents)
@@ -112,12 +114,14 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 
 	mux := http.NewServeMux()
+	// The first transport that supports a request serves it.
 	mux.Handle("/graphql", admission.GuardOperations(api{exec: exec, presenter: present, callers: new(callers), transports: []graphql.Transport{
 		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
 		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
 	}}))
 	downloads := http.NewServeMux()
 	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
+	// Downloads and doors need the engine's state, so they wait for the end of the start.
 	for _, path := range []string{"/files/", "/outputs/"} {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
@@ -144,6 +148,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Mcp-Session-Id", download.LostHeader},
 		MaxAge:          600,
 	})
+	// Host is checked for every request. Sign-in comes before the check of Origin; see signIn.
 	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))
 }
 

@@ -14,6 +14,8 @@ func (r query) Languages(ctx context.Context) ([]language.Recipe, error) {
 	return r.languages.All(), nil
 }
 
+// EnvironmentID returns the first of the language's environments that exists for the caller; null
+// if none does.
 func (r recipe) EnvironmentID(ctx context.Context, of *language.Recipe) (*string, error) {
 	env, _, err := r.guard.FirstEnvironment(ctx, of.Environments)
 	return orNull(string(env.ID)), err
@@ -22,6 +24,7 @@ func (r recipe) EnvironmentID(ctx context.Context, of *language.Recipe) (*string
 // versionPatience is how long a caller waits for a version that is being measured.
 const versionPatience = 3 * time.Second
 
+// Version returns null if the version is unknown, or isn't known within versionPatience.
 func (r recipe) Version(ctx context.Context, of *language.Recipe) (*string, error) {
 	env, there, err := r.guard.FirstEnvironment(ctx, of.Environments)
 	if err != nil || !there || len(of.Version) == 0 {

@@ -17,6 +17,7 @@ type probes struct {
 	admission *gate.Admission
 }
 
+// register adds the probes' routes.
 func (p probes) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health/live", func(w http.ResponseWriter, _ *http.Request) { probed(w, http.StatusOK, "live") })
 	mux.HandleFunc("GET /health/ready", func(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +36,7 @@ func (p probes) register(mux *http.ServeMux) {
 	})
 }
 
+// probed writes the text of a probe, which must not be cached.
 func probed(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

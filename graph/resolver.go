@@ -22,6 +22,7 @@ type resolver struct {
 	links     *download.Links
 }
 
+// Each of these types resolves the fields of one GraphQL type. The methods below say which.
 type (
 	query        struct{ *resolver }
 	mutation     struct{ *resolver }
@@ -53,6 +54,7 @@ type (
 	waitingClaim struct{ *resolver }
 )
 
+// Query and the following methods implement generated.ResolverRoot.
 func (r *resolver) Query() generated.QueryResolver               { return query{r} }
 func (r *resolver) Mutation() generated.MutationResolver         { return mutation{r} }
 func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }

@@ -77,6 +77,8 @@ func (r runner) GoneReason(_ context.Context, of *runtime.Runner) (*runtime.Gone
 	return orNull(of.GoneReason), nil
 }
 
+// Claim returns null unless the runner is claimed. A caller that may not see labels doesn't see the
+// holder either.
 func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, error) {
 	if !of.Claim.Held() {
 		return nil, nil

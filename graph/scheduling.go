@@ -50,6 +50,8 @@ func (r cluster) TaskEvents(ctx context.Context, _ *runtime.ClusterStatus, id st
 	return r.guard.TaskEvents(ctx, runtime.RunnerID(id))
 }
 
+// scheduling returns a filter for one page. It requests one entry more, which shows whether there
+// is another page.
 func scheduling[S ~string](env, runner *string, status []S, page pagination.Page) runtime.SchedulingFilter[S] {
 	return runtime.SchedulingFilter[S]{
 		EnvironmentID: runtime.EnvironmentID(orZero(env)), RunnerID: runtime.RunnerID(orZero(runner)), Statuses: status,

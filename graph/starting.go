@@ -55,6 +55,7 @@ func knownAtStart(op *ast.OperationDefinition) bool {
 	return true
 }
 
+// isOver reports whether the start is over. It doesn't block.
 func (s starting) isOver() bool {
 	select {
 	case <-s.over:

@@ -6,6 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+// Usage returns null until the execution has ended.
 func (r execution) Usage(_ context.Context, of *runtime.Execution) (*runtime.Usage, error) {
 	if of.State != runtime.ExecutionFinished {
 		return nil, nil

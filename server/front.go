@@ -68,6 +68,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	if len(c.Doors) > 0 {
 		options.Doors, options.Counts = openDoors(c.Doors, c.Cluster), new(doors.Counts)
 	}
+	// The paths of disabled doors say how to enable them.
 	closed := slices.DeleteFunc(config.AllDoors(), func(name string) bool { return slices.Contains(c.Doors, name) })
 	options.ClosedDoors = openDoors(closed, c.Cluster)
 	if s.agents != nil {

@@ -47,6 +47,7 @@ func (e temporaryError) Unwrap() error { return e.error }
 
 // temporary marks temporary errors: the machine has no memory, or the connection to accept is already broken.
 func temporary(err error) error {
+	// accept(2): Linux also returns the pending network errors of the connection to accept.
 	for _, passes := range []error{
 		syscall.ENOBUFS, syscall.ENOMEM, syscall.EPROTO, syscall.EPERM, syscall.ENETDOWN, syscall.ENOPROTOOPT, syscall.EHOSTDOWN,
 		syscall.ENONET, syscall.EHOSTUNREACH, syscall.EOPNOTSUPP, syscall.ENETUNREACH,
@@ -58,6 +59,7 @@ func temporary(err error) error {
 	return err
 }
 
+// A patientConn is a connection of a patientListener.
 type patientConn struct {
 	net.Conn
 	patience time.Duration

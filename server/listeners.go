@@ -21,6 +21,7 @@ type listeners struct {
 	access   *accesslog.Log       // nil: no access log
 }
 
+// close closes what Open has opened. Any field may be nil.
 func (l *listeners) close() {
 	if l.listener != nil {
 		_ = l.listener.Close() // an error means that it is already closed
@@ -61,6 +62,7 @@ func (s *Server) openListeners(ctx context.Context) (err error) {
 // while it started a program, the child process holds the socket until it has executed the program.
 const listenPatience = time.Second
 
+// listen listens on the Unix socket if the server has one, else on the configured TCP address.
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	network, address, advice := "tcp", s.config.Listen, "; set another address with --listen"
 	if s.Socket != "" {

@@ -30,6 +30,7 @@ const ImageWorker = "/proc/self/exe"
 // Programs has the programs that local runners need.
 type Programs struct{ Agent, Helper []byte }
 
+// builtIn returns the programs that are embedded in this one, for this machine's architecture.
 func builtIn() (*Programs, error) {
 	agent, err := embedded.Binary(goruntime.GOARCH)
 	if err != nil {
@@ -39,6 +40,8 @@ func builtIn() (*Programs, error) {
 	return &Programs{agent, helper}, err
 }
 
+// openLocal opens the cluster of this machine and sets s.cluster. After an error, s.cluster is
+// unchanged.
 func (s *Server) openLocal(ctx context.Context) error {
 	c, with := s.config, s.Programs
 	if with == nil {
@@ -103,8 +106,10 @@ func (s *Server) checkLocal(ctx context.Context) error {
 	return nil
 }
 
+// seconds converts a setting in seconds.
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
+// imageCache converts the settings of images.
 func imageCache(c config.Images) image.Config {
 	return image.Config{
 		Files: c.Files, Image: tree.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: seconds(c.Timeout),
@@ -136,6 +141,7 @@ func Offer(c config.Offer) (network.Offer, error) {
 	return network.Offer{Pool: network.Pool{V4: r.Pool4, V6: r.Pool6}, Permit: r.Permit, Bandwidth: c.Bandwidth}, err
 }
 
+// localNetwork parses the settings of this machine's network.
 func localNetwork(c config.Network) (*access.Config, error) {
 	_, a, err := c.Parse()
 	if err != nil {

@@ -39,6 +39,7 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 		case <-late:
 			isLate = true
 		}
+		// A drained machine starts no runners, so none becomes idle until the drain ends.
 		if eng.Draining() {
 			_, err := fmt.Fprintf(out, "rockpool is ready: %s/graphql (the machine is being drained: no runner starts until %s drain --off%s)\n", url, os.Args[0], atServer(url))
 			return err
@@ -66,6 +67,7 @@ func ready(pools map[runtime.EnvironmentID]runtime.PoolStatus, known int) bool {
 	return wanted == 0 && len(pools) >= known
 }
 
+// reasons returns why the pools have no idle runners, for people. It never returns "".
 func reasons(pools map[runtime.EnvironmentID]runtime.PoolStatus) string {
 	var all []string
 	for id, status := range pools {
@@ -76,10 +78,12 @@ func reasons(pools map[runtime.EnvironmentID]runtime.PoolStatus) string {
 	if len(all) == 0 {
 		return "they are still starting"
 	}
+	// A map has no order. Without sorting, announce would print the same reasons repeatedly.
 	slices.Sort(all)
 	return strings.Join(all, "; ")
 }
 
+// readyLine returns the line that announces a ready server, with a first command to try.
 func readyLine(program, url string, environments []runtime.Environment) string {
 	names := make([]string, len(environments))
 	for i, env := range environments {

@@ -18,6 +18,7 @@ const hijackedPatience = 2 * time.Second
 // handed over and no longer knows.
 type requests struct{ open *semaphore.Weighted }
 
+// newRequests returns requests without any.
 func newRequests() requests { return requests{semaphore.NewWeighted(math.MaxInt64)} }
 
 // lasting serves with next. Work that outlasts its request ends when ends does, and counts until it

@@ -146,6 +146,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		s.logger.Info("no token is required: every process that reaches this address can do everything; rockpool token create changes that")
 	}
 	debug.FreeOSMemory() // starting copied the embedded programs: 20 MB that are no longer needed
+	// The engine needs the book and the quotas.
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
@@ -304,6 +305,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	// Any of the servers can lead, so each one forwards connections and receives forwarded ones.
 	if here, ok := s.cluster.(led); ok && s.peers != nil {
 		front = peering.Forward(front, maxForwarded(), func() peering.Leader {
 			address, secret := here.Leader()
@@ -338,6 +340,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return unlessStopping(s.cluster.Run(clusterCtx))
 	})
 	group.Go(func() error {
+		// Requests end first, because they use the engine. The access log then has their lines. The
+		// engine ends before the cluster, which it uses.
 		<-ctx.Done()
 		endStreams(ErrStopping)
 		drain(httpServer)
@@ -396,6 +400,7 @@ func drain(server *http.Server) {
 	}
 }
 
+// unlessStopping returns nil for an error that only says that the server is stopping.
 func unlessStopping(err error) error {
 	if errors.Is(err, ErrStopping) || errors.Is(err, context.Canceled) {
 		return nil

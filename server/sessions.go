@@ -70,6 +70,8 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 	return secret, err
 }
 
+// record adds a sign-in or sign-out to the audit log. The log limits the entries about failures of
+// one person.
 func (s sessions) record(ctx context.Context, action string, t access.Token, address netip.Addr, err error) {
 	if err != nil && !s.log.Refusal("person "+t.Name) {
 		return

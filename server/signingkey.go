@@ -32,6 +32,7 @@ func signingKey(dir string) ([]byte, error) {
 	return key, nil
 }
 
+// newKey returns a random key. It doesn't store it.
 func newKey() []byte {
 	key := make([]byte, download.KeySize)
 	_, _ = rand.Read(key) // never fails

@@ -55,6 +55,7 @@ func (s Starter) Installed() bool {
 // Input returns the input that creates the environment unless it exists.
 func (s Starter) Input() engine.PutEnvironmentInput {
 	onlyCreate := 0
+	// Revision 0 only creates: an existing environment stays.
 	return engine.PutEnvironmentInput{ID: s.ID, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes}
 }
 

@@ -27,6 +27,7 @@ const (
 	sizeType = "size"
 )
 
+// decode reads the quantity of a flag into its field.
 func decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto(ctx.Value.Tag.Type, &text); err != nil {
@@ -64,6 +65,8 @@ func Is(value *kong.Value) bool {
 	return name == timeType || name == sizeType || t == reflect.TypeFor[time.Duration]()
 }
 
+// of returns the kind of a flag that has a quantity. It panics if the flag's tag has an invalid
+// unit.
 func of(value *kong.Value) kind {
 	k := kind{size: value.Tag.Type == sizeType, unit: value.Tag.Get("unit"), from: value.Tag.Get("from"), to: value.Tag.Get("to"), counted: 1}
 	switch {
@@ -87,6 +90,7 @@ func (k kind) bare() int64 {
 	return n
 }
 
+// parse returns the nanoseconds or bytes of a text. unit is the value of 1 without a unit.
 func (k kind) parse(text string, unit int64) (int64, error) {
 	if k.size {
 		return Size(text, unit)
@@ -117,6 +121,7 @@ func (k kind) read(text string) (int64, error) {
 	return n / k.counted, nil
 }
 
+// bounds describes the allowed values.
 func (k kind) bounds() string {
 	bounds := k.from + " to " + k.to
 	if _, err := strconv.Atoi(k.to); err == nil {

@@ -17,6 +17,7 @@ var ErrRange = errors.New("is too large")
 // errForm is returned for a text that isn't a quantity.
 var errForm = errors.New("isn't one")
 
+// day is the unit d, which time.ParseDuration lacks.
 const day = 24 * time.Hour
 
 // Duration reads 90s, 1m, 1h30m, 1.5h, 2d or 1d12h. A bare number is in unit. For a duration out of range it
@@ -31,6 +32,7 @@ func Duration(text string, unit time.Duration) (time.Duration, error) {
 	return time.Duration(sign * n), err
 }
 
+// withUnits reads a duration that has units and no sign, in nanoseconds.
 func withUnits(text string) (int64, error) {
 	days := int64(0)
 	if before, rest, ok := strings.Cut(text, "d"); ok {
@@ -101,6 +103,7 @@ func scaleOf(unit string) (int64, bool) {
 	return 1 << (10 * (power + 1)), true
 }
 
+// cutSign returns a text without its minus sign, and -1 if it had one, else 1.
 func cutSign(text string) (unsigned string, sign int64) {
 	if unsigned, ok := strings.CutPrefix(text, "-"); ok {
 		return unsigned, -1
@@ -127,6 +130,7 @@ func decimal(text string, unit int64) (int64, error) {
 	return units.Int64(), nil
 }
 
+// digits reports whether a text consists of ASCII digits, at least one.
 func digits(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 }

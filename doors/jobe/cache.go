@@ -31,13 +31,16 @@ type shelf struct {
 	order list.List // of *cached, the most recently used first
 }
 
+// A cached is a file of a shelf. Its content doesn't change.
 type cached struct {
 	id      string
 	content []byte
 }
 
+// size returns the bytes that the file counts towards the cache's limit.
 func (c *cached) size() int64 { return int64(len(c.id)+len(c.content)) + cachedBeside }
 
+// newCache returns an empty cache for at most most bytes.
 func newCache(most int64) *cache {
 	return &cache{most: most, tenants: map[runtime.TenantID]*shelf{}}
 }
@@ -62,6 +65,7 @@ func (c *cache) put(tenant runtime.TenantID, id string, content []byte) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Remove the previous file first, so that the two don't count together.
 	if s := c.tenants[tenant]; s != nil && s.files[id] != nil {
 		c.remove(tenant, s.files[id])
 	}
@@ -91,6 +95,7 @@ func (c *cache) largest() (largest runtime.TenantID) {
 	return largest
 }
 
+// remove removes a file, and the tenant's shelf with its last file. The caller holds mu.
 func (c *cache) remove(tenant runtime.TenantID, e *list.Element) {
 	s := c.tenants[tenant]
 	file := s.order.Remove(e).(*cached)

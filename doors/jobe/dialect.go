@@ -24,6 +24,7 @@ type dialect struct {
 	failsBeforeItRuns func(stderr string) bool // reports whether a failed interpreter has rejected the source
 }
 
+// dialects has the dialects by the id of a recipe.
 var dialects = map[string]dialect{
 	"c": {
 		build: []string{"gcc", "{buildArgs}", "-o", "{file}.exe", "{file}", "{linkArgs}"}, run: compiled,
@@ -45,8 +46,11 @@ var dialects = map[string]dialect{
 	"python3": {interpreterArgs: []string{"-BE"}, failsBeforeItRuns: pythonSyntax},
 }
 
+// compiled is the template that runs a built program.
 var compiled = []string{"./{file}.exe", "{interpreterArgs}", "{args}"}
 
+// processes returns the limit of processes for a requested one: at least the language's minimum. 0
+// means unlimited.
 func (d dialect) processes(asked float64) float64 { return atLeast(asked, d.leastProcesses) }
 
 // A job is a spec converted to commands.
@@ -85,6 +89,7 @@ func newJob(s spec, recipe language.Recipe, d dialect) job {
 	}
 	class, _, _ := strings.Cut(j.fileName, ".")
 	program := language.Program{File: j.fileName, Class: class, BuildArgs: d.compileArgs, LinkArgs: s.parameters.link, InterpreterArgs: d.interpreterArgs, Args: s.parameters.run}
+	// A client's arguments replace the defaults, also if it sends an empty list.
 	if s.parameters.mainClass != "" {
 		program.Class = s.parameters.mainClass
 	}
@@ -96,6 +101,7 @@ func newJob(s spec, recipe language.Recipe, d dialect) job {
 	}
 	j.build, j.run = recipe.BuildCommand(program), recipe.RunCommand(program)
 	if d.memory > 0 {
+		// People see the command without the script that sets its limits.
 		if line := runtime.WithArguments("", j.run); runtime.ValidateCommandLine(line) == nil {
 			j.shown = line
 		}

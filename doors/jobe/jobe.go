@@ -23,11 +23,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
+// root is the path of Jobe's routes.
 const root = "/jobe/index.php/restapi/"
 
 // New returns the door.
 func New() doors.Door { return door{} }
 
+// A door implements doors.Door. Register makes the api that has its state.
 type door struct{}
 
 // Name implements doors.Door.
@@ -118,6 +120,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
+// write writes an answer as JSON. If it is already encoded, write sends it unchanged.
 func write(w http.ResponseWriter, status int, answer any) {
 	text, encoded := answer.(encoded)
 	if !encoded {
@@ -131,6 +134,7 @@ func write(w http.ResponseWriter, status int, answer any) {
 // encoded is an answer in JSON.
 type encoded []byte
 
+// encode returns an answer as JSON, without HTML escapes.
 func encode(answer any) encoded {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -146,6 +150,7 @@ func (a *api) caller(ctx context.Context) (access.Principal, error) {
 	return a.Guard.Allowed(ctx, "run")
 }
 
+// headFile serves HEAD of a file: 204 if the caller's tenant has uploaded it, else 404.
 func (a *api) headFile(_ http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := a.caller(r.Context())
 	if err != nil {
@@ -157,6 +162,7 @@ func (a *api) headFile(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, nil
 }
 
+// putFile serves PUT of a file. It replaces a file of the same tenant with the same id.
 func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := a.caller(r.Context())
 	if err != nil {

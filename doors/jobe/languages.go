@@ -45,6 +45,7 @@ func (a *api) languages(_ http.ResponseWriter, r *http.Request) (any, error) {
 		versions map[string]string
 		known    bool
 	}
+	// All languages together wait for at most versionPatience.
 	all := atOnce(len(recipes), func(i int) (m measured) {
 		if len(recipes[i].Version) > 0 {
 			m.versions, m.known = a.Versions.Versions(ctx, envs[i])

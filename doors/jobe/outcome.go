@@ -37,6 +37,7 @@ type phase struct {
 
 // judge returns the result of a job from its phases.
 func (j job) judge(build, run phase) result {
+	// If the build failed, it is the result: nothing was run.
 	if j.build != nil {
 		switch build.end.Outcome {
 		case "", runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:

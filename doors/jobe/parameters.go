@@ -135,6 +135,8 @@ func (p parameters) buildBounds(d dialect, outputLimit int64) batch.Bounds {
 		d.processes(atLeast(or(p.processes, defaultProcesses), leastBuildProcesses)))
 }
 
+// of returns these limits as Bounds. If seconds isn't positive, the limit is maxSeconds. Other
+// values that aren't positive set no limit.
 func (p parameters) of(outputLimit int64, seconds, disk, processes float64) batch.Bounds {
 	if seconds <= 0 {
 		seconds = maxSeconds
@@ -155,6 +157,7 @@ func (p parameters) of(outputLimit int64, seconds, disk, processes float64) batc
 	return b
 }
 
+// or returns the given value, or otherwise if it is nil.
 func or(given *float64, otherwise float64) float64 {
 	if given != nil {
 		return *given
@@ -170,6 +173,7 @@ func atLeast(value, least float64) float64 {
 	return max(value, least)
 }
 
+// clamp returns value within low and high, without its fraction.
 func clamp(value float64, low, high int64) int64 {
 	return int64(min(max(value, float64(low)), float64(high)))
 }

@@ -25,6 +25,8 @@ const (
 	attempts = 3
 )
 
+// run serves POST runs: it runs a program, waits for its end, and returns Jobe's result. The HTTP
+// status is 200 also when the program fails.
 func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	j, batch, err := a.start(w, r)
 	if err != nil {
@@ -37,6 +39,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 		return overloaded(err)
 	}
 	var answer encoded
+	// Encoding briefly takes several times the output's memory, so requests take turns.
 	err = hold.Turn(r.Context(), build.size()+run.size(), func() error {
 		judged := j.judge(build, run)
 		judged.RunID = string(batch)
@@ -86,11 +89,13 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 		return nil
 	})
 	if err == nil {
+		// The memory of the body is taken already. The program can be larger; see size.
 		err = hold.Grow(int64(s.size() - len(body)))
 	}
 	if err != nil {
 		return j, in, of, err
 	}
+	// An unknown language has no environments.
 	recipe, _ := a.recipe(s.language)
 	env, there, err := a.Guard.FirstEnvironment(r.Context(), recipe.Environments)
 	if err != nil {
@@ -171,6 +176,7 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) 
 			return build, run, err
 		}
 		if event.Finished != nil {
+			// A run without an end of its own gets the batch's message.
 			if run.end.Outcome == "" {
 				run.end = runtime.End{Outcome: runtime.OutcomeFailed, Message: event.Finished.Message}
 			}
@@ -186,8 +192,10 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) 
 	}
 }
 
+// size returns the bytes of the phase's output.
 func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
 
+// take adds an event to the phase. The memory of output is taken from hold.
 func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 	switch event.Event.Kind {
 	case events.Output:

@@ -17,10 +17,12 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why }
 
+// refuse returns a refusal with a status and a formatted reason.
 func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
+// bad returns a refusal with status 400.
 func bad(format string, args ...any) *refusal { return refuse(400, format, args...) }
 
 // A spec is what a client requests to run.
@@ -57,6 +59,7 @@ func parseSpec(body []byte) (s spec, refused *refusal) {
 	if json.Unmarshal(body, &outer) != nil || outer == nil {
 		return s, bad("Non-JSON post data received")
 	}
+	// Values stay raw: scalar accepts numbers and booleans for strings, as PHP does.
 	var run *struct {
 		Source     json.RawMessage `json:"sourcecode"`
 		Language   json.RawMessage `json:"language_id"`
@@ -124,6 +127,8 @@ const maxName = 255
 // systems, shells and URIs.
 var illegal = regexp.MustCompile("[<>:\"/\\\\|?*\\x00-\\x1F\\x7F\u00a0\u00ad#\\[\\]@!$&'()+,;={}^~`]")
 
+// validSourceName reports whether a source may have this name. "" is valid: the language has a
+// name.
 func validSourceName(name string) bool {
 	return len(name) <= maxName && !illegal.MatchString(name) && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "-")
 }
@@ -184,10 +189,12 @@ func elements(raw json.RawMessage, do func(element json.RawMessage) *refusal) (r
 	return refused, true
 }
 
+// invalidFile returns the refusal of an element of file_list.
 func invalidFile(element json.RawMessage) *refusal {
 	return bad("Invalid file specifier: %s", repeated(element))
 }
 
+// unknownLanguage returns the refusal of a language that isn't served.
 func unknownLanguage(name string) *refusal {
 	return bad("Language '%s' is not known", repeated(name))
 }

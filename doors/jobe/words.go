@@ -23,6 +23,7 @@ func words(text string, most int) ([]string, error) {
 	)
 	for _, c := range text {
 		switch {
+		// As in a shell: between double quotes, a backslash escapes only these characters.
 		case escape:
 			if quote == '"' && !strings.ContainsRune("\"\\$`\n", c) {
 				word.WriteByte('\\')

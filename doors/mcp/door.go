@@ -90,6 +90,7 @@ func shown(r *http.Request) string {
 	return header
 }
 
+// refuse answers a request without a valid token, or of a caller that has reached a limit.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
 		tooMuch(w, err)
@@ -99,6 +100,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	http.Error(w, runtime.MessageOf(err), http.StatusUnauthorized)
 }
 
+// A sessionKey is the key of a request's *session in its context.
 type sessionKey struct{}
 
 // serverOf returns the SDK's server of a request's session.
@@ -118,6 +120,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 		tooMuch(w, err)
 		return
 	}
+	// Take the memory before the SDK decodes the message.
 	needed, err := decoded(body)
 	hold := doors.HoldOf(r)
 	switch room := hold.Room(); {
@@ -151,12 +154,14 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 			return
 		}
 	}
+	// The session may have ended since find returned it.
 	if !s.begin() {
 		http.Error(w, unknownSession, http.StatusNotFound)
 		return
 	}
 	defer s.done()
 	s.serve(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)), protocol)
+	// A new session ends if its first message didn't initialize it.
 	if id == "" && !s.initialized() {
 		s.end(errNotOpened)
 	}
@@ -189,6 +194,7 @@ type owner struct {
 	id   string
 }
 
+// ownerOf returns the owner of the caller in ctx.
 func ownerOf(ctx context.Context) owner {
 	p := access.FromContext(ctx)
 	return owner{p.Kind, p.ID}
@@ -215,6 +221,8 @@ func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 	s.server = d.newServer(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// The lock is held until the session is stored, so that concurrent calls can't exceed the
+	// limits.
 	err := d.makeRoom(of)
 	if err == nil {
 		err = d.host.Guard.Go(s.ctx, func(ctx context.Context) {
@@ -247,6 +255,7 @@ func (d *Door) makeRoom(of owner) error {
 	if count[of] >= d.perToken {
 		all = slices.DeleteFunc(all, func(s *session) bool { return s.owner != of })
 	}
+	// The owner with the most sessions comes first, then the session that was idle longest.
 	slices.SortFunc(all, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(count[b.owner], count[a.owner]), a.lastUse().Compare(b.lastUse()))
 	})
@@ -265,6 +274,7 @@ func (d *Door) forget(s *session) {
 	delete(d.sessions, s.id)
 }
 
+// instructions describe the tools to models.
 const instructions = `Rockpool runs programs in isolated runners: Linux sandboxes without your user's files, mostly without network.
 
 - To run one program once, use run_program. It returns the output, how the program ended, and the files that it created.

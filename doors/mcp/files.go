@@ -35,6 +35,7 @@ type madeFile struct {
 	Note   string `json:"note,omitempty" jsonschema:"why its content is missing, or where it is"`
 }
 
+// body returns what the text of a result has after the file's name and size.
 func (f madeFile) body() string {
 	switch {
 	case f.Base64 != "":
@@ -90,6 +91,7 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 		out.FilesNote = fmt.Sprintf("it made %d files; these are the first %d", len(paths), maxMadeFiles)
 		paths = paths[:maxMadeFiles]
 	}
+	// room is left for content as text or base64. Images don't count.
 	room := maxMadeInAll
 	for _, path := range paths {
 		made := madeFile{Path: strings.ToValidUTF8(path, "\uFFFD"), Size: after[path].size}
@@ -119,6 +121,7 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 	return images
 }
 
+// isImage reports whether a path has an image's extension.
 func isImage(path string) bool {
 	return slices.ContainsFunc([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) })
 }
@@ -135,17 +138,21 @@ func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) (d
 	return data, info.Size, err
 }
 
+// A writeInput has the arguments of write_files.
 type writeInput struct {
 	Session string   `json:"session" jsonschema:"from open_session"`
 	Files   []file   `json:"files,omitempty" jsonschema:"files to write"`
 	Delete  []string `json:"delete,omitempty" jsonschema:"paths to delete before writing, with everything below; ./* is everything in /workspace"`
 }
 
+// A wrote is the result of write_files.
 type wrote struct {
 	Written int `json:"written" jsonschema:"number of files"`
 	Deleted int `json:"deleted" jsonschema:"number of files and directories"`
 }
 
+// writeFiles serves write_files. If a file can't be written, the error names it, and the others
+// stay written.
 func writeFiles(c *call, in writeInput) (out wrote, said answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {
@@ -167,6 +174,7 @@ func writeFiles(c *call, in writeInput) (out wrote, said answer, err error) {
 	return out, said, err
 }
 
+// A readInput has the arguments of read_file.
 type readInput struct {
 	Session  string `json:"session" jsonschema:"from open_session"`
 	Path     string `json:"path" jsonschema:"relative to /workspace, or absolute"`
@@ -174,6 +182,7 @@ type readInput struct {
 	MaxBytes *int   `json:"maxBytes,omitempty" jsonschema:"maximum number of bytes, 1 to 1048576; default 65536"`
 }
 
+// A content is the result of read_file.
 type content struct {
 	Size       int64  `json:"size" jsonschema:"of the whole file, in bytes"`
 	Text       string `json:"text,omitempty" jsonschema:"the content, if it is UTF-8"`
@@ -181,6 +190,7 @@ type content struct {
 	NextOffset *int64 `json:"nextOffset,omitempty" jsonschema:"offset of the rest; missing at the end"`
 }
 
+// readFile serves read_file. It returns an image only if the whole file fits in one result.
 func readFile(c *call, in readInput) (out content, said answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {
@@ -227,23 +237,27 @@ func bytesArgument(given *int, otherwise, most int) (int, error) {
 	return *given, runtime.Between("maxBytes", int64(*given), 1, int64(most), "bytes")
 }
 
+// A listInput has the arguments of list_files.
 type listInput struct {
 	Session   string `json:"session" jsonschema:"from open_session"`
 	Path      string `json:"path,omitempty" jsonschema:"a directory; default /workspace"`
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"whether to list the entries of directories, too"`
 }
 
+// An entry is a file or directory of a listing.
 type entry struct {
 	Path string           `json:"path"`
 	Type runtime.FileType `json:"type" jsonschema:"FILE, DIRECTORY, LINK or OTHER"`
 	Size int64            `json:"size" jsonschema:"bytes"`
 }
 
+// A listing is the result of list_files.
 type listing struct {
 	Files []entry `json:"files"`
 	Note  string  `json:"note,omitempty" jsonschema:"what is missing from the list"`
 }
 
+// listFiles serves list_files. It returns at most maxListed entries.
 func listFiles(c *call, in listInput) (out listing, said answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {

@@ -23,6 +23,7 @@ type printed struct {
 	reason  string // why they are lost
 }
 
+// newPrinted returns output without any event.
 func newPrinted() *printed {
 	return &printed{streams: map[runtime.Stream]*cut{runtime.Stdout: {}, runtime.Stderr: {}}}
 }

@@ -35,6 +35,7 @@ type program struct {
 	TimeLimit *int              `json:"timeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the program and, separately, for its build; default: the environment's"`
 }
 
+// boundProgram sets the range of timeLimit in a schema.
 func boundProgram(s *jsonschema.Schema) { between(s, "timeLimit", 1, maxTimeLimit) }
 
 // A file is a file to write.
@@ -88,6 +89,7 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 	for name, value := range p.Variables {
 		made.start.Variables = append(made.start.Variables, runtime.Variable{Name: name, Value: value})
 	}
+	// A map has no order.
 	slices.SortFunc(made.start.Variables, func(a, b runtime.Variable) int { return strings.Compare(a.Name, b.Name) })
 	var err error
 	if made.files, err = write(p.Files); err != nil {
@@ -112,6 +114,7 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 		return made, runtime.Invalid("language", "is required for source: list_environments lists the languages")
 	default:
 		source := runtime.FileWrite{Path: in.SourceFile([]byte(p.Source)), Data: []byte(p.Source), Mode: 0o666}
+		// The source would replace such a file.
 		for i, f := range p.Files {
 			if strings.TrimPrefix(path.Clean(f.Path), workspace) == source.Path {
 				return made, runtime.Invalid(fmt.Sprintf("files.%d.path", i), "must be different: the source is written to %s", source.Path)
@@ -183,6 +186,7 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 	return environment, &recipe, nil
 }
 
+// names returns the ids of environments, for an error message.
 func names(all []runtime.Environment) string {
 	var names []string
 	for _, env := range all {

@@ -14,11 +14,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
+// A runInput has the arguments of run_program.
 type runInput struct {
 	place
 	program
 }
 
+// An executeInput has the arguments of execute.
 type executeInput struct {
 	Session  string `json:"session" jsonschema:"of open_session"`
 	Language string `json:"language,omitempty" jsonschema:"of source; without it, the session's"`
@@ -60,6 +62,8 @@ func running() []tool {
 	}
 }
 
+// runProgram serves run_program. It checks the arguments before it claims a runner, and drops the
+// runner when it returns.
 func runProgram(c *call, in runInput) (out ran, said answer, err error) {
 	environment, recipe, err := c.choose(in.place)
 	if err != nil {
@@ -77,6 +81,7 @@ func runProgram(c *call, in runInput) (out ran, said answer, err error) {
 	if err := c.fill(runner.ID, what.files); err != nil {
 		return out, said, err
 	}
+	// The snapshot follows the input files: the result lists only files that changed since then.
 	before, err := c.snapshot(runner.ID)
 	if err != nil {
 		return out, said, err
@@ -90,6 +95,8 @@ func runProgram(c *call, in runInput) (out ran, said answer, err error) {
 	return out, out.said(said.images), nil
 }
 
+// execute serves execute. The session's runner determines the environment, and keeps its files
+// afterwards.
 func execute(c *call, in executeInput) (out ran, said answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {
@@ -172,6 +179,7 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 		_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // fails if it has ended
 	}
 	stop := context.AfterFunc(c.ctx, cancel) // not after the call, which a client that doesn't read may block
+	// If the call has ended, wait for the cancellation that has begun. After another error, cancel.
 	defer func() {
 		switch {
 		case !stop():
@@ -180,6 +188,7 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 			cancel()
 		}
 	}()
+	// Standard input is fed while output is read: a command may need both.
 	feeding, fed := context.WithCancel(c.ctx)
 	defer fed()
 	if stdin != nil {

@@ -110,6 +110,7 @@ func (s *session) begins(of *sdk.RequestExtra) (served *request, done func(), er
 	return nil, nil, errLeft
 }
 
+// lastUse returns when the last request ended. Without any, it is when the session was opened.
 func (s *session) lastUse() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,6 +167,7 @@ func (s *session) run(ctx context.Context) {
 	for id := range runners {
 		s.release(id)
 	}
+	// delete waits for this, but not for the calls.
 	close(s.released)
 	if connection != nil {
 		_ = connection.Close() // waits for the calls
@@ -208,6 +210,8 @@ func (s *session) drop(id runtime.RunnerID) bool {
 	return s.release(id)
 }
 
+// release releases a runner, also after the session's end. It returns false if the claim had ended,
+// or if releasing failed, which it logs.
 func (s *session) release(id runtime.RunnerID) bool {
 	released, err := s.door.host.Guard.Release(context.WithoutCancel(s.ctx), id)
 	if err != nil {

@@ -84,6 +84,7 @@ func schemaOf[T any]() *jsonschema.Schema {
 	return schema
 }
 
+// simplify removes null from the types in a schema, also below its properties and items.
 func simplify(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -175,6 +176,7 @@ func pathAt(text []byte, offset int64) string {
 	}
 }
 
+// typeName returns the JSON name of a kind of Go's, for an error message.
 func typeName(kind string) string {
 	switch kind {
 	case "slice":
@@ -255,6 +257,7 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 // maxMessage bounds a message in bytes, since it may repeat an argument of any length.
 const maxMessage = 500
 
+// shorten cuts a text after maxMessage bytes, at a whole character.
 func shorten(text string) string {
 	if len(text) <= maxMessage {
 		return text
@@ -280,6 +283,7 @@ func renamed(err error) error {
 	return &renamed
 }
 
+// cancelled returns why the context of a call has ended.
 func cancelled(ctx context.Context) string {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause.Error()

@@ -36,16 +36,19 @@ func sessionTools() []tool {
 	}
 }
 
+// An openInput has the arguments of open_session.
 type openInput struct {
 	place
 	InactivityTimeout *int `json:"inactivityTimeout,omitempty" jsonschema:"seconds without use after which the session ends, 1 to 3600; default 600"`
 }
 
+// An opened is the result of open_session.
 type opened struct {
 	Session     string `json:"session" jsonschema:"the session's id, for execute and the file tools"`
 	Environment string `json:"environment"`
 }
 
+// openSession serves open_session. The session's id is the id of its runner.
 func openSession(c *call, in openInput) (out opened, said answer, err error) {
 	environment, _, err := c.choose(in.place)
 	if err != nil {
@@ -65,14 +68,17 @@ func openSession(c *call, in openInput) (out opened, said answer, err error) {
 	return out, said, nil
 }
 
+// A sessionInput has the argument of close_session.
 type sessionInput struct {
 	Session string `json:"session" jsonschema:"from open_session"`
 }
 
+// A closed is the result of close_session.
 type closed struct {
 	Closed bool `json:"closed" jsonschema:"false: it had ended before"`
 }
 
+// closeSession serves close_session. It closes only sessions that were opened in this MCP session.
 func closeSession(c *call, in sessionInput) (out closed, said answer, err error) {
 	id := runtime.RunnerID(in.Session)
 	out.Closed = c.holds(id) == nil && c.drop(id)
@@ -98,18 +104,21 @@ func (c *call) sessionRunner(session string) (runtime.Runner, error) {
 	return runner, err
 }
 
+// An outputInput has the arguments of read_output.
 type outputInput struct {
 	Execution string `json:"execution" jsonschema:"the id in a result of run_program or execute"`
 	Cursor    string `json:"cursor,omitempty" jsonschema:"where to begin; default: the beginning"`
 	MaxBytes  *int   `json:"maxBytes,omitempty" jsonschema:"approximate number of bytes, 1 to 262144; default 65536"`
 }
 
+// A page is the result of read_output.
 type page struct {
 	Chunks []chunk `json:"chunks" jsonschema:"the output, in the order in which it was printed"`
 	Cursor string  `json:"cursor" jsonschema:"where the next page begins"`
 	End    bool    `json:"end" jsonschema:"whether the execution has ended and this page has its last output"`
 }
 
+// A chunk is consecutive output of one stream, or a gap where output was not kept.
 type chunk struct {
 	Stream    string `json:"stream,omitempty" jsonschema:"STDOUT or STDERR"`
 	Text      string `json:"text,omitempty" jsonschema:"if it is UTF-8"`
@@ -121,6 +130,7 @@ type chunk struct {
 // chunkMemory is the memory of a chunk in addition to its data, in bytes, as in the API.
 const chunkMemory = 1400
 
+// readOutput serves read_output. The memory of the output is taken from the request's.
 func readOutput(c *call, in outputInput) (out page, said answer, err error) {
 	most, err := bytesArgument(in.MaxBytes, defaultRead, maxReadOutput)
 	if err != nil {
@@ -162,10 +172,12 @@ type environmentsInput struct {
 	Language string `json:"language,omitempty" jsonschema:"list only environments that have this language"`
 }
 
+// An environments is the result of list_environments.
 type environments struct {
 	Environments []environment `json:"environments"`
 }
 
+// An environment describes one environment to an agent.
 type environment struct {
 	ID           string   `json:"id"`
 	Image        string   `json:"image"`
@@ -176,6 +188,7 @@ type environment struct {
 	TimeLimit    int      `json:"timeLimit" jsonschema:"default time limit in seconds; 0: none"`
 }
 
+// listEnvironments serves list_environments. It finds a language by its id or an alias.
 func listEnvironments(c *call, in environmentsInput) (out environments, said answer, err error) {
 	there, err := c.door.host.Guard.Environments(c.ctx)
 	if err != nil {

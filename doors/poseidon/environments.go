@@ -59,6 +59,7 @@ func fetched(r *http.Request) error {
 	return nil
 }
 
+// shown returns CodeOcean's view of an environment whose id is the number n.
 func shown(n int, env runtime.Environment) environment {
 	ports := env.Network.ExposedPorts
 	if ports == nil {
@@ -70,6 +71,7 @@ func shown(n int, env runtime.Environment) environment {
 	}
 }
 
+// environments lists the environments. It leaves out those whose id isn't a number.
 func (d *door) environments(w http.ResponseWriter, r *http.Request) error {
 	if err := fetched(r); err != nil {
 		return err
@@ -88,6 +90,7 @@ func (d *door) environments(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// environment returns one environment.
 func (d *door) environment(w http.ResponseWriter, r *http.Request) error {
 	id, err := named(r)
 	if err == nil {
@@ -158,6 +161,7 @@ func atLeast(field string, asked *int, theirs, ours int) (*int, error) {
 	return new(max(*asked, ours)), nil
 }
 
+// deleteEnvironment deletes an environment.
 func (d *door) deleteEnvironment(w http.ResponseWriter, r *http.Request) error {
 	id, err := named(r)
 	if err != nil {
@@ -174,6 +178,7 @@ func (d *door) deleteEnvironment(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// statistics returns the sizes of pools, by the environment's number.
 func (d *door) statistics(w http.ResponseWriter, r *http.Request) error {
 	all, err := d.Guard.Environments(r.Context())
 	if err != nil {

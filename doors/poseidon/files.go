@@ -88,6 +88,7 @@ func noFile(err error) error {
 // hidden reports whether ls leaves out a path.
 func hidden(p string) bool { return strings.HasPrefix(p, ".") || strings.Contains(p, "/.") }
 
+// listed returns CodeOcean's view of a file.
 func listed(name string, entry runtime.File) file {
 	types := map[runtime.FileType]string{runtime.FileRegular: "-", runtime.FileDirectory: "d", runtime.FileLink: "l"}
 	kind, ok := types[entry.Type]
@@ -142,6 +143,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	write := make([]runtime.FileWrite, len(asked.Copy))
 	for i, c := range asked.Copy {
 		write[i] = runtime.FileWrite{Path: at(runner, c.Path), Data: c.Content}
+		// A path with a slash at its end is a directory.
 		if strings.HasSuffix(c.Path, "/") {
 			write[i] = runtime.FileWrite{Path: at(runner, c.Path), Directory: true, Mode: sticky}
 		}

@@ -30,6 +30,7 @@ type input struct {
 	failed error
 }
 
+// newInput returns an empty buffer. The caller sets ended and fail before the first Write.
 func newInput(hold *peers.Hold, stall time.Duration) *input {
 	return &input{stall: stall, more: make(chan struct{}, 1), taken: make(chan struct{}, 1), hold: hold}
 }

@@ -42,6 +42,7 @@ type waiting struct {
 	timer *time.Timer // removes it after pendingLife
 }
 
+// newPending returns pending without executions.
 func newPending() *pending {
 	return &pending{of: map[runtime.RunnerID][]waiting{}, shares: share.Bound{Limit: pendingKiB, Quota: "websockets", Of: "KiB of executions that wait for their WebSockets"}}
 }
@@ -59,6 +60,7 @@ func (p *pending) add(in engine.StartInput) (string, error) {
 	w := waiting{id: uuid.NewString(), in: in, kib: 1 + bytes>>10}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Take all of its KiB or none.
 	for taken := range w.kib {
 		if err := p.shares.Acquire(in.Tenant); err != nil {
 			p.release(in.Tenant, taken)

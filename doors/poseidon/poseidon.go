@@ -25,6 +25,7 @@ import (
 // TokenHeader is the header with the caller's token.
 const TokenHeader = "Poseidon-Token"
 
+// root is the path of the door's routes.
 const root = "/api/v1"
 
 // Options say how the server's cluster differs from the one that CodeOcean expects.
@@ -38,6 +39,7 @@ func New(options Options) doors.Door {
 	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: newPending()}
 }
 
+// A door implements doors.Door. Its times are fields, so that tests can change them.
 type door struct {
 	doors.Host
 	options    Options
@@ -131,6 +133,7 @@ func (d *door) health(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting" + which, "PREWARMING_POOL_DEPLETING"})
 }
 
+// version returns the version of the server.
 func (d *door) version(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Version) }
 
 // The codes of a serverError.
@@ -140,10 +143,12 @@ const (
 	unknown     = "UNKNOWN"
 )
 
+// A clientError is the body of an answer with a status below 500.
 type clientError struct {
 	Message string `json:"message"`
 }
 
+// A serverError is the body of an answer with a status of 500 or more.
 type serverError struct {
 	Message   string `json:"message"`
 	ErrorCode string `json:"errorCode"`
@@ -250,6 +255,7 @@ func whyNot(err error) string {
 	return fmt.Sprintf("%s can't be a JSON %.40s", cmp.Or(wrong.Field, "the body"), wrong.Value) // "number 1e999"
 }
 
+// answer writes a status and a body in JSON.
 func answer(w http.ResponseWriter, code int, body any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")

@@ -36,6 +36,7 @@ func (d *door) claim(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// release ends the claim of a runner and drops its pending executions.
 func (d *door) release(w http.ResponseWriter, r *http.Request) error {
 	id := runnerID(r)
 	released, err := d.Guard.Release(r.Context(), id)
@@ -50,6 +51,7 @@ func (d *door) release(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// runnerID returns the id in a request's path. It doesn't check that the runner exists.
 func runnerID(r *http.Request) runtime.RunnerID { return runtime.RunnerID(r.PathValue("runner")) }
 
 // runner returns the claimed runner in a request's path.

@@ -48,6 +48,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 		return status{http.StatusBadRequest, "this route needs a WebSocket"}
 	}
 	id := r.URL.Query().Get("executionID")
+	// An unknown id gets 404, which is possible only before the handshake.
 	if !d.pending.has(runner.ID, id) {
 		return status{http.StatusNotFound, noneWaits}
 	}
@@ -69,6 +70,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// noneWaits is the message about an execution's id that is unknown, expired, or already used.
 const noneWaits = "no execution waits under this id: each can be started once, within a minute of its request"
 
 // A starter starts the execution of a WebSocket.
@@ -117,12 +119,14 @@ func (c *connection) serve(ctx context.Context, start starter) {
 		defer close(kept)
 		end(c.keep(following))
 	}()
+	// The start isn't cancelled: without the execution's id, abandon couldn't end it.
 	x, err := start(context.WithoutCancel(following))
 	if err == nil {
 		err = c.run(following, x)
 	} else {
 		err = c.failed(following, err)
 	}
+	// If stdin stalled, that is why the connection failed: report it.
 	if refused := c.input.refused(); err != nil && refused != nil {
 		err = c.failed(ctx, refused)
 	}
@@ -136,6 +140,7 @@ func (c *connection) serve(ctx context.Context, start starter) {
 	_ = c.ws.CloseNow()
 	<-c.read
 	<-kept
+	// The execution has lost its client. When the server stops, it continues.
 	if err != nil && ctx.Err() == nil && x.ID != "" {
 		c.abandon(ctx, x)
 	}
@@ -297,6 +302,7 @@ type output struct {
 	begun events.Characters
 }
 
+// frame sends a frame of a type. It has the field data only if data is given.
 func (o output) frame(kind string, data ...any) error {
 	var frame bytes.Buffer
 	body := any(struct {
@@ -314,6 +320,7 @@ func (o output) frame(kind string, data ...any) error {
 	return o.send(bytes.TrimSuffix(frame.Bytes(), []byte("\n")))
 }
 
+// event sends the frames for an event of the execution.
 func (o output) event(event events.Event) error {
 	switch event.Kind {
 	case events.Started:
@@ -334,6 +341,7 @@ func (o output) event(event events.Event) error {
 	return nil
 }
 
+// text sends output of a stream. It sends nothing if data is empty.
 func (o output) text(stream runtime.Stream, data []byte) error {
 	if len(data) == 0 {
 		return nil

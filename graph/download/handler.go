@@ -49,6 +49,7 @@ func (h Handler) Register(mux *http.ServeMux) {
 // if none is missing.
 const LostHeader = "Rockpool-Lost-Bytes"
 
+// file serves a runner's file, or a range of it.
 func (h Handler) file(w http.ResponseWriter, r *http.Request) {
 	confine(w.Header())
 	query, id := r.URL.Query(), r.PathValue("id")
@@ -73,6 +74,7 @@ func (h Handler) file(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, &watched{ReadSeeker: content, ended: ctx.Err})
 }
 
+// output serves what an execution has printed, as text or as a recording.
 func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	confine(w.Header())
 	query, id := r.URL.Query(), r.PathValue("id")
@@ -122,6 +124,7 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 // download is incomplete.
 func (h Handler) admit(w http.ResponseWriter, r *http.Request, query url.Values, what ...string) (context.Context, func(), error) {
 	caller, shown, err := identity.Caller{}, false, error(nil)
+	// With a signature, another credential of the request isn't checked.
 	if !query.Has("signature") {
 		caller, shown, err = h.Callers.Shown(r)
 	}
@@ -222,6 +225,7 @@ type watched struct {
 	failed error
 }
 
+// Read implements io.Reader. It fails when reading must stop.
 func (w *watched) Read(p []byte) (int, error) {
 	if w.failed = w.ended(); w.failed != nil {
 		return 0, w.failed

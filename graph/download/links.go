@@ -86,4 +86,5 @@ func (l *Links) check(query url.Values, what ...string) error {
 	return nil
 }
 
+// errExpired is the error for an address that was valid. Its status is 410, not 403.
 var errExpired = runtime.Errorf(runtime.CodeForbidden, "this address has expired, since it is valid for %d minutes at most: query File.downloadUrl or Execution.outputUrl again", int(Life.Minutes()))

@@ -97,6 +97,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 		if next != nil {
 			return next
 		}
+		// A gap precedes its record, so the marker has the time of the record.
 		c.at = record.Since
 		if lost > 0 {
 			missing -= lost
@@ -122,6 +123,8 @@ type cast struct {
 	at      time.Duration
 }
 
+// output writes an event of output; none if data is empty. data must end with a whole character,
+// unless its rest is lost.
 func (c *cast) output(data []byte) error {
 	if len(data) == 0 {
 		return nil

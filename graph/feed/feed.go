@@ -92,11 +92,13 @@ type node struct {
 	gone   bool // it is no longer kept
 }
 
+// cost returns the bytes that the node counts towards the limits.
 func (n *node) cost() int { return extra + len(n.item.Encoded) }
 
 // newFeed starts a feed at a cursor, which is the source's position.
 func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Event) []byte) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
+	// The list begins with a node without an event. The first member joins there.
 	start := &node{ready: make(chan struct{})}
 	f := &feed{
 		feeds: feeds, source: source, encode: encode, cancel: cancel, done: make(chan struct{}),
@@ -122,6 +124,7 @@ func (f *feed) run(ctx context.Context) {
 		next := &node{item: Item{Event: event}, err: err, ready: make(chan struct{})}
 		if err == nil && event.Kind == events.Output {
 			next.item.Encoded = f.encode(event)
+			// Only Encoded is kept: a source may lend Data just until its next event.
 			next.item.Event.Data = nil
 		}
 		f.append(next)
@@ -215,6 +218,7 @@ func (f *feed) after(ctx context.Context, at *node) (*node, Item, error) {
 	if next == nil || next.gone {
 		return nil, Item{}, nil
 	}
+	// This is the fastest member now, so run may read further.
 	if next.number > f.first {
 		f.first = next.number
 		hint(f.moved)
@@ -266,6 +270,7 @@ func (w *Watcher) Next(ctx context.Context) (Item, error) {
 	return item, err
 }
 
+// next returns the next event from the feed or from the watcher's own source.
 func (w *Watcher) next(ctx context.Context) (Item, error) {
 	if w.over {
 		return Item{}, io.EOF
@@ -282,6 +287,8 @@ func (w *Watcher) next(ctx context.Context) (Item, error) {
 				return Item{}, err
 			}
 		}
+		// Without a feed, read the log and don't wait: at the live end, the watcher joins or starts
+		// a feed.
 		event, err := w.source.TryNext()
 		if errors.Is(err, events.ErrWait) {
 			if err := w.wait(ctx); err != nil {
@@ -336,6 +343,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	w.feeds.mu.Lock()
 	f := w.feeds.live[w.key]
 	if f == nil {
+		// The feed takes over the source.
 		f = newFeed(w.feeds, w.source, w.cursor, w.encode)
 		if w.feeds.live == nil {
 			w.feeds.live = map[Key]*feed{}
@@ -381,6 +389,7 @@ func (w *Watcher) leave() {
 	f.mu.Unlock()
 	w.feeds.mu.Unlock()
 	if last {
+		// Wait for run, which may still add nodes, before their bytes are subtracted.
 		f.cancel()
 		<-f.done
 		f.feeds.bytes.Add(int64(-f.bytes))

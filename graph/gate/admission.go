@@ -111,6 +111,7 @@ func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, 
 // ByID returns the caller of a token's id. It returns an error if the token has ended.
 func (a *Admission) ByID(id string) (identity.Caller, error) { return a.Book.ByID(id) }
 
+// An upgradeKey is the key of an upgrade in a request's context.
 type upgradeKey struct{}
 
 // Admit authenticates a WebSocket. A browser can't open one with the header Authorization, so the

@@ -81,6 +81,7 @@ func shorten(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
+// shortenPath returns a copy of a path in which long names are cut.
 func shortenPath(path ast.Path) ast.Path {
 	out := slices.Clone(path)
 	for i, part := range out {

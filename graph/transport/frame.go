@@ -15,6 +15,7 @@ func textFrame(text string) []byte { return socket.Frame(socket.OpText, []byte(t
 // An envelope has the beginnings of one operation's messages.
 type envelope struct{ next, err, complete string }
 
+// newEnvelope returns the envelope of the operation with this id.
 func newEnvelope(id string) envelope {
 	quoted, _ := json.Marshal(id) // a string can always be marshalled
 	start := `{"id":` + string(quoted) + `,"type":`

@@ -90,6 +90,7 @@ func (h *hold) answered(kind ast.Operation, answer []byte) error {
 	work := h.working
 	left := work - max(int64(len(answer))-freeBody, 0)
 	h.working = 0
+	// left is negative if the answer is larger.
 	if err := h.Grow(-left); err != nil {
 		h.Shrink(work)
 		return withoutAnswer(kind, err)
@@ -146,6 +147,7 @@ type charges struct {
 	bytes int64 // including the free ones
 }
 
+// A chargesKey is the key of *charges in an operation's context.
 type chargesKey struct{}
 
 // charging returns a context in which Charge takes memory for the operation.

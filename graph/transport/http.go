@@ -44,6 +44,7 @@ func accepted(r *http.Request, offered ...string) string {
 		}
 		for _, offer := range offered {
 			group, _, _ := strings.Cut(offer, "/")
+			// Of equal qualities, the first in the header wins.
 			if quality > bestQuality && (kind == offer || kind == "*/*" || kind == group+"/*") {
 				best, bestQuality = offer, quality
 				break
@@ -59,6 +60,7 @@ func wantsEvents(r *http.Request) bool {
 		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents
 }
 
+// isUpgrade reports whether a request asks for another protocol, as a WebSocket does.
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
 // readBody reads a body of at most MaxBody bytes. With an error it returns the status.
@@ -131,10 +133,12 @@ func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err
 	answer(w, kind, status, &graphql.Response{Errors: gqlerror.List{s.Present(r.Context(), err)}})
 }
 
+// answer writes a GraphQL response of a media type.
 func answer(w http.ResponseWriter, kind string, status int, r *graphql.Response) {
 	write(w, kind, status, response.Append(nil, r))
 }
 
+// write writes a whole response. Browsers must not guess its type, nor may anything cache it.
 func write(w http.ResponseWriter, kind string, status int, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", kind+"; charset=utf-8")
@@ -177,6 +181,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	switch {
+	// GraphQL over HTTP requires status 405 for a mutation by GET.
 	case op.kind() == ast.Mutation && r.Method == http.MethodGet:
 		w.Header().Set("Allow", http.MethodPost)
 		s.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))

@@ -21,6 +21,7 @@ type outbox struct {
 	lanes []*lane    // those with something to send
 }
 
+// newOutbox returns an empty outbox.
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
 // A lane is one operation's part of an outbox.
@@ -44,6 +45,7 @@ type parcel struct {
 // size returns the bytes that a parcel counts for, including 64 for the parcel itself.
 func (p parcel) size() int { return len(p.payload) + 64 }
 
+// A parcelKind says what kind of message a parcel is.
 type parcelKind int
 
 const (
@@ -164,6 +166,7 @@ func (b *outbox) take(batch []parcel) []parcel {
 	b.first = b.first[:0]
 	for size := 0; len(b.lanes) > 0 && size < batchBytes; {
 		l := b.lanes[0]
+		// A lane that has more to send goes to the end, after the others.
 		copy(b.lanes, b.lanes[1:])
 		b.lanes[len(b.lanes)-1] = nil
 		b.lanes = b.lanes[:len(b.lanes)-1]

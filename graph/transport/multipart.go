@@ -64,6 +64,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.B
 	if args["boundary"] == "" {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
 	}
+	// Only the parts before the files have a time limit as a whole.
 	body.SetEnd(time.Now().Add(arriving.MaxTime))
 	defer body.SetEnd(time.Time{})
 	parts := multipart.NewReader(body.Buffered(), args["boundary"])

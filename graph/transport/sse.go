@@ -67,6 +67,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 		}
 	}
 	header := w.Header()
+	// From here on the status is 200, and errors are sent as events.
 	header.Set("Content-Type", typeEvents+"; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
@@ -150,6 +151,7 @@ type events struct {
 	scratch  []byte
 }
 
+// parcel writes a parcel as an event, with its cursor as id.
 func (e *events) parcel(p parcel) error {
 	e.scratch = e.scratch[:0]
 	if p.cursor != "" {

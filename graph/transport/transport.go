@@ -124,6 +124,7 @@ func (s Settings) prepare(ctx context.Context, exec graphql.GraphExecutor, param
 	return operation{exec, opCtx}, nil
 }
 
+// kind returns whether the operation is a query, a mutation or a subscription.
 func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
 
 // open starts an operation. It returns its stream, and the context for the stream's Next. An error
@@ -151,6 +152,7 @@ type responses struct {
 	h    *hold
 }
 
+// Next implements Stream. The memory of the answer is taken from the hold.
 func (r responses) Next(ctx context.Context) (Message, error) {
 	answered := r.next(ctx)
 	if answered == nil {
@@ -168,6 +170,7 @@ func (responses) Close() {}
 // once is a stream with one answer.
 type once struct{ message Message }
 
+// Next implements Stream.
 func (o *once) Next(context.Context) (Message, error) {
 	if o.message.Payload == nil {
 		return Message{}, io.EOF

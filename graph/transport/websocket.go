@@ -78,6 +78,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 	c.serve(r.Context())
 }
 
+// hasToken reports whether the comma-separated values of a header have a token.
 func hasToken(values []string, want string) bool {
 	for _, value := range values {
 		for token := range strings.SplitSeq(value, ",") {
@@ -134,11 +135,13 @@ func (c *connection) serve(parent context.Context) {
 		end(c.read(ctx, end))
 	}()
 	<-ctx.Done()
+	// The writer may wait for a peer that reads nothing: limit that.
 	c.conn.LimitWrites(closeTime)
 	others.Wait()
 	c.sendClose(context.Cause(ctx), read)
 	_ = c.ws.CloseNow()
 	<-read
+	// The reader starts operations, so it ends before they are waited for.
 	c.running.Wait()
 }
 
@@ -296,6 +299,7 @@ func (c *connection) init(ctx context.Context, m message, h *hold) error {
 		})
 	}
 	close(c.inits)
+	// Until now, initLimit bounded messages.
 	c.ws.SetReadLimit(c.MaxBody)
 	c.out.urgent(textFrame(`{"type":"connection_ack"}`))
 	return nil
@@ -315,6 +319,7 @@ func (c *connection) keep(ctx context.Context) error {
 	var asked time.Time // zero: no ping since the last read
 	for {
 		quiet := c.conn.Quiet()
+		// The peer has sent something since the ping.
 		if time.Since(asked) > quiet {
 			asked = time.Time{}
 		}

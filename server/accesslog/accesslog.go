@@ -89,8 +89,10 @@ type operations struct {
 	all []operation
 }
 
+// An operationsKey is the key of *operations in a request's context.
 type operationsKey struct{}
 
+// add adds an operation, unless it is known or there are maxOperations.
 func (o *operations) add(one operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,6 +101,7 @@ func (o *operations) add(one operation) {
 	}
 }
 
+// list returns the operations so far. The caller must not change them.
 func (o *operations) list() []operation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,6 +129,7 @@ func ascii(text []byte) []byte {
 	return out
 }
 
+// first returns at most the first most bytes of a text.
 func first(text string, most int) string { return text[:min(len(text), most)] }
 
 // A writer records the status and size of a response.

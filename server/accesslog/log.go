@@ -44,6 +44,7 @@ func Open(path string, logger *zap.Logger) (*Log, error) {
 // Stdout returns a Log that writes to stdout.
 func Stdout(logger *zap.Logger) *Log { return newLog(linefile.Stream(os.Stdout), logger) }
 
+// newLog returns a Log that writes to a file, and owns it.
 func newLog(to *linefile.File, logger *zap.Logger) *Log {
 	return &Log{to: to, logger: logger, wake: make(chan struct{}, 1)}
 }

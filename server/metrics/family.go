@@ -30,6 +30,7 @@ func All() []Metric {
 	return slices.CompactFunc(all, func(a, b Metric) bool { return a.Name == b.Name }) // both clusters have some
 }
 
+// documented returns the documentation of families.
 func documented[S any](families []family[S]) (all []Metric) {
 	for _, f := range families {
 		all = append(all, f.metric)
@@ -82,6 +83,7 @@ func gauges[S any](name, help string, labels []string, each func(S, emitter[floa
 	return values(prometheus.GaugeValue, name, help, labels, each)
 }
 
+// values are several numbers of a kind, with labels.
 func values[S any](kind prometheus.ValueType, name, help string, labels []string, each func(S, emitter[float64])) family[S] {
 	class := "counter"
 	if kind == prometheus.GaugeValue {
@@ -101,6 +103,7 @@ func histograms[S any](name, help string, labels []string, each func(S, emitter[
 			buckets := make(map[float64]uint64, len(r.Bounds))
 			var below uint64
 			for i, bound := range r.Bounds {
+				// Prometheus's buckets are cumulative.
 				below += uint64(r.Counts[i])
 				buckets[bound.Seconds()] = below
 			}
@@ -119,6 +122,7 @@ func send(to chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Me
 	}
 }
 
+// describe returns the family of a name, to which it adds the prefix rockpool_.
 func describe[S any](name, kind, help string, labels []string, collect func(S, *prometheus.Desc, chan<- prometheus.Metric)) family[S] {
 	m := Metric{prometheus.BuildFQName("rockpool", "", name), kind, help, labels}
 	return family[S]{m, prometheus.NewDesc(m.Name, help, labels, nil), collect}

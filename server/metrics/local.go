@@ -15,6 +15,7 @@ func localFamilies() []family[local.Stats] {
 	return append(append(all, placementFamilies(localPlacement)...), schedulerFamilies()...)
 }
 
+// localPlacement converts the numbers of this machine's cluster.
 func localPlacement(s local.Stats) placement {
 	d := s.Scheduler.Depths
 	ready := 0

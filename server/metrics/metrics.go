@@ -49,6 +49,7 @@ func Handler(sources Sources) http.Handler {
 	})
 }
 
+// registry returns the registry of a server's metrics. It leaves out the sources that are nil.
 func registry(sources Sources) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -72,6 +73,7 @@ func registry(sources Sources) *prometheus.Registry {
 	return registry
 }
 
+// buildFamilies are the metrics of the server's build. Their source is its version.
 func buildFamilies() []family[string] {
 	return []family[string]{
 		gauges("build_info", "Always 1. The labels are the versions of the server and of Go.", []string{"version", "go_version"}, func(version string, emit emitter[float64]) {

@@ -49,6 +49,8 @@ func nomadFamilies() []family[nomad.Stats] {
 	)
 }
 
+// nomadPlacement converts the numbers of Nomad's cluster. Without a known capacity, nothing is
+// promised.
 func nomadPlacement(s nomad.Stats) placement {
 	p := placement{
 		placed:      s.Placed,

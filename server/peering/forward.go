@@ -51,6 +51,7 @@ type Forwarder struct {
 // A pair is a client's connection and the connection to the leader that forwards it.
 type pair struct{ client, leader net.Conn }
 
+// close closes both connections. Further calls do nothing.
 func (p *pair) close() {
 	_ = p.client.Close()
 	_ = p.leader.Close()
@@ -94,6 +95,8 @@ func (p *Forwarder) Close() (err error) {
 	return err
 }
 
+// accept accepts connections until the listener fails. Each one has a goroutine, since forward
+// blocks until the connection ends.
 func (p *Forwarder) accept() {
 	for {
 		conn, err := p.of.Accept()
@@ -132,6 +135,8 @@ func (p *Forwarder) forward(conn net.Conn) {
 			return
 		}
 	}
+	// Register the connection before Accept returns it, so that check can close it when there is a
+	// leader.
 	k := &kept{Conn: conn, of: p, since: time.Now()}
 	p.mu.Lock()
 	p.kept[k] = struct{}{}
@@ -183,9 +188,12 @@ func (p *Forwarder) join(j *pair, leader Leader) {
 	case <-time.After(closeAfter):
 	}
 	j.close()
+	// close has unblocked the goroutine. It ends before the connection's slot is free.
 	<-upward
 }
 
+// closeWrite ends the direction to the other side. It does nothing if neither conn nor a connection
+// within it has CloseWrite.
 func closeWrite(conn net.Conn) error {
 	closer, ok := socket.Within[interface{ CloseWrite() error }](conn)
 	if !ok {
@@ -230,6 +238,7 @@ func (p *Forwarder) check() {
 		if now.Address != "" {
 			p.closeKept(now != known)
 		}
+		// Without a leader, now is zero, and every forwarded connection ends.
 		p.closePairs(func(to Leader) bool { return to != now })
 		known = now
 	}

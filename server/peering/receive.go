@@ -76,6 +76,8 @@ func (t *Receiver) Close() error {
 	return nil
 }
 
+// accept accepts connections until the listener fails. At most maxGreetings connections are
+// received concurrently.
 func (t *Receiver) accept() {
 	for {
 		conn, err := t.of.Accept()
@@ -139,6 +141,7 @@ func writeLine(to io.Writer, text string) error {
 	return err
 }
 
+// errGreeting is the error of a connection with an invalid greeting or a wrong secret.
 var errGreeting = errors.New("not a server of this cluster")
 
 // greeted reads a greeting. It returns the client's address (nil for a watching server) and the
@@ -159,6 +162,7 @@ func (t *Receiver) greeted(conn net.Conn) (client net.Addr, rest []byte, err err
 		end = bytes.IndexByte(buf[:read], '\n')
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	// The comparison takes the same time for every wrong secret of the same length.
 	fields := strings.Split(string(buf[:end]), " ")
 	if len(fields) < 2 || subtle.ConstantTimeCompare([]byte(fields[1]), []byte(t.secret)) != 1 {
 		return nil, nil, errGreeting

@@ -29,6 +29,8 @@ type directory struct {
 // directory, which has enough space and isn't mounted noexec.
 func parentOf(c config.Config) string { return c.Data + "-private" }
 
+// newDirectory returns a new locked directory. It first cleans up after servers that were killed.
+// Meanwhile, the parent's lock keeps other servers out.
 func newDirectory(ctx context.Context, c config.Config, say Sayer) (*directory, error) {
 	all, err := lockParent(ctx, parentOf(c), say)
 	if err != nil {
@@ -53,6 +55,7 @@ func newDirectory(ctx context.Context, c config.Config, say Sayer) (*directory, 
 // uses the directory's descriptor, because a socket's path is limited to 108 bytes.
 func (d *directory) socket() string { return fmt.Sprintf("/proc/self/fd/%d/api.sock", d.dir.Fd()) }
 
+// configIn returns c for a server in the directory at path, which removes its runners at its end.
 func configIn(c config.Config, path string) config.Config {
 	c.Data, c.OnStop = path, config.StopRemoves
 	c.CgroupParent += "/" + filepath.Base(path)
@@ -78,6 +81,7 @@ func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
 			return nil, err
 		}
 		err = lockfile.Wait(quiet, dir)
+		// Only a wait that is longer than silence is reported.
 		if errors.Is(err, lockfile.ErrHeld) && !reported {
 			say("waiting for another temporary server, which is cleaning up in %s", path)
 			reported = true
@@ -88,6 +92,7 @@ func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
 		if err != nil {
 			return nil, errors.Join(cmp.Or(context.Cause(ctx), err), dir.Close())
 		}
+		// The previous holder may have removed this directory, and the path may have a new one.
 		here, err := dir.Stat()
 		there, gone := os.Stat(path)
 		if err == nil && gone == nil && os.SameFile(here, there) {
@@ -145,6 +150,7 @@ func (d *directory) remove(ctx context.Context, clean bool, say Sayer) {
 	_ = os.Remove(all.Name()) // fails if other servers use it
 }
 
+// reportRest reports that the directory stays, and why.
 func (d *directory) reportRest(say Sayer, err error) {
 	say("a temporary server's files or runners couldn't be removed: %[2]v. %[1]s stays; the next temporary server tries again", d.config.Data, err)
 }

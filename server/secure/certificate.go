@@ -52,6 +52,7 @@ type stamp struct {
 	changed       syscall.Timespec
 }
 
+// stamps has the stamps of Cert, Key and ClientCA. The zero stamp means that no file is set.
 type stamps [3]stamp
 
 // Load reads the files. It returns an error if they are invalid.
@@ -103,6 +104,7 @@ func (c *Certificates) check() {
 	}
 }
 
+// stamps returns the current stamps of the files.
 func (c *Certificates) stamps() (all stamps, err error) {
 	for i, file := range []struct{ flag, name string }{{"--tls-cert", c.files.Cert}, {"--tls-key", c.files.Key}, {"--tls-client-ca", c.files.ClientCA}} {
 		if file.name == "" {
@@ -136,10 +138,12 @@ func (c *Certificates) use(of stamps) error {
 	}
 	onlyHTTP1 := config.Clone()
 	onlyHTTP1.NextProtos = []string{"http/1.1"}
+	// Nothing has changed so far: after an error, the previous certificate stays in use.
 	c.configs, c.read, c.failed = configs{config, onlyHTTP1}, of, nil
 	return nil
 }
 
+// authorities reads a PEM file with the certificates of authorities.
 func authorities(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

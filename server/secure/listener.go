@@ -78,6 +78,8 @@ func (c *Conn) State() tls.ConnectionState { return c.tls().ConnectionState() }
 // errHandshake ends a connection whose handshake failed. net/http then sends no response.
 var errHandshake error = &net.OpError{Op: "read", Net: "tls", Err: errors.New("the handshake failed")}
 
+// handshake does the handshake, if none was done yet. It logs a failure once and returns
+// errHandshake.
 func (c *Conn) handshake() error {
 	err := c.tls().Handshake()
 	if err == nil {
@@ -96,6 +98,7 @@ func (c *Conn) handshake() error {
 // with unread data would discard the response.
 const refuseTime = time.Second
 
+// refusePlain answers a client that sent a plain HTTP request. It blocks for up to refuseTime.
 func (c *Conn) refusePlain() {
 	_, _ = io.WriteString(c.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis server speaks TLS: use https://\n")
 	if below, ok := socket.Within[interface{ CloseWrite() error }](c.Conn); ok {
@@ -117,6 +120,7 @@ func plainHTTP(header [5]byte) bool {
 // clientPreface is the start of HTTP/2. net/http uses it to detect HTTP/2.
 const clientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+// errPreface is the error of Read for a client that speaks another protocol than it chose.
 var errPreface error = &net.OpError{Op: "read", Net: "tls", Err: errors.New("the protocol isn't the one that the handshake chose")}
 
 // Read reads from the client. It fails if a client speaks HTTP/1 after choosing HTTP/2, or the

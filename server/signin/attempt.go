@@ -26,6 +26,7 @@ type attempt struct {
 	Expires  time.Time
 }
 
+// newAttempt returns an attempt with new random values. back is the path to go to afterwards.
 func newAttempt(back string, now time.Time) attempt {
 	return attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Return: back, Expires: now.Add(attemptLifetime)}
 }
@@ -41,6 +42,7 @@ type attempts struct {
 	order []usedAttempt // of used, oldest first
 }
 
+// A usedAttempt is a used attempt and the time after which it can be forgotten.
 type usedAttempt struct {
 	state  string
 	forget time.Time
@@ -50,6 +52,7 @@ type usedAttempt struct {
 // but the provider accepts its code only once.
 const mostUsed = 10_000
 
+// newAttempts returns attempts with a new random key.
 func newAttempts() *attempts {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
@@ -73,6 +76,7 @@ func (a *attempts) seal(attempt attempt) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(a.aead.Seal(nil, nil, text, nil)), nil
 }
 
+// errNoAttempt is the error for a cookie without a valid attempt of this process.
 var errNoAttempt = errors.New("the cookie isn't from this process, or has expired")
 
 // open decrypts the attempt in a cookie.
@@ -98,6 +102,8 @@ func (a *attempts) open(sealed string, now time.Time) (attempt attempt, err erro
 func (a *attempts) use(state string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// After its time, open refuses an attempt anyway. Beyond mostUsed, the oldest ones are
+	// forgotten.
 	for len(a.order) > 0 && (len(a.order) >= mostUsed || now.After(a.order[0].forget)) {
 		delete(a.used, a.order[0].state)
 		a.order = a.order[1:]

@@ -21,6 +21,7 @@ func (s *SignIn) callback(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, problem)
 		return
 	}
+	// The attempt is used, whatever follows, so its cookie is deleted.
 	http.SetCookie(w, s.cookie(attemptCookie, "", -1))
 	who, problem := s.identify(r, query, attempt)
 	if problem != nil {
@@ -44,6 +45,7 @@ func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) 
 	if err != nil {
 		return attempt, s.foreign(err)
 	}
+	// RFC 6749, 10.12: the state ties the response to the browser that started the attempt.
 	if subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(attempt.State)) != 1 {
 		return attempt, s.foreign(errors.New("the state belongs to another attempt"))
 	}
@@ -53,6 +55,7 @@ func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) 
 	return attempt, nil
 }
 
+// errorCodes matches the provider's error codes that may be shown and logged.
 var errorCodes = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
 // identify returns the person that the provider names, with the role and the tenant that the settings give.
@@ -113,6 +116,7 @@ func (s *SignIn) begin(r *http.Request, who Identity, back string) (secret strin
 		err = errors.New("the session has no secret")
 	}
 	if err == nil {
+		// http.SetCookie would drop an invalid cookie without an error.
 		err = s.cookie(sessionCookie, secret, s.options.Lifetime).Valid()
 	}
 	if err != nil {

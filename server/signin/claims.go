@@ -25,6 +25,7 @@ func values(claims map[string]any, path string) []string {
 	}
 }
 
+// texts returns the texts of a claim that is a text or a list. It ignores other values.
 func texts(claim any) (all []string) {
 	switch claim := claim.(type) {
 	case string:

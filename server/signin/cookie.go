@@ -13,6 +13,7 @@ const (
 	attemptCookie = "rockpool-signin"
 )
 
+// cookieName returns the full name of a cookie, with the prefix if the server has https.
 func (s *SignIn) cookieName(name string) string {
 	if s.secure {
 		return "__Host-" + name
@@ -58,6 +59,7 @@ func (s *SignIn) sent(r *http.Request) (secret string, found bool) {
 	return s.value(r, sessionCookie)
 }
 
+// value returns the value of a request's cookie. Two cookies with the name count as none.
 func (s *SignIn) value(r *http.Request, name string) (value string, found bool) {
 	if s.options.Issuer == "" {
 		return "", false

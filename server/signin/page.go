@@ -49,6 +49,7 @@ func internal(back string, cause error) *problem {
 	}
 }
 
+// page is the page about a problem. html/template escapes its values.
 var page = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}} – Rockpool</title></head>
@@ -75,6 +76,7 @@ func (s *SignIn) unconfigured(w http.ResponseWriter, _ *http.Request) {
 	show(w, http.StatusNotFound, "This server has no sign-in", "Use a token. An administrator sets --oidc-issuer to let people sign in.", "")
 }
 
+// show responds with the page. Without login, the page has no link to sign in.
 func show(w http.ResponseWriter, status int, title, text, login string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)

@@ -43,11 +43,13 @@ type discovered struct {
 	verifier *oidc.IDTokenVerifier
 }
 
+// newProvider returns the provider of the options. It sends no request.
 func newProvider(options Options) *provider {
 	authorities, err := x509.SystemCertPool()
 	if err != nil {
 		authorities = x509.NewCertPool()
 	}
+	// The provider's certificate may be signed by a system authority or by one of CA.
 	authorities.AppendCertsFromPEM(options.CA)
 	return &provider{
 		options: options,
@@ -82,6 +84,7 @@ func (p *provider) discover() (*discovered, error) {
 	return found.(*discovered), nil
 }
 
+// request discovers the provider's endpoints and checks that they can be used.
 func (p *provider) request(ctx context.Context) (*discovered, error) {
 	answer, err := oidc.NewProvider(ctx, p.options.Issuer)
 	if err != nil {
@@ -95,6 +98,7 @@ func (p *provider) request(ctx context.Context) (*discovered, error) {
 		return nil, err
 	}
 	endpoint := answer.Endpoint()
+	// Secrets and tokens go to these endpoints. Only an issuer with http may have others with http.
 	for name, address := range map[string]string{"authorization_endpoint": endpoint.AuthURL, "token_endpoint": endpoint.TokenURL, "jwks_uri": metadata.Keys} {
 		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != scheme(p.options.Issuer) {
 			return nil, fmt.Errorf("its %s isn't the https URL of a host", name)
@@ -114,6 +118,7 @@ func (p *provider) request(ctx context.Context) (*discovered, error) {
 	}, nil
 }
 
+// scheme returns a URL's scheme; "" if the URL is invalid.
 func scheme(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

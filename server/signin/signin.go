@@ -147,6 +147,7 @@ func (s *SignIn) login(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, internal(back, err))
 		return
 	}
+	// The cookie ties the callback to this browser.
 	http.SetCookie(w, s.cookie(attemptCookie, sealed, attemptLifetime))
 	redirect(w, provider.authorize(attempt))
 }
@@ -202,6 +203,7 @@ func originOf(address string) (origin string, secure bool) {
 	return u.Scheme + "://" + host, secure
 }
 
+// peerAddress returns the address of a request's connection, without the port.
 func peerAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

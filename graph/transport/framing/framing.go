@@ -49,6 +49,7 @@ const (
 	Fields  Reason = "FIELDS"  // it has too many header fields
 )
 
+// A state is the part of the protocol that the next byte belongs to.
 type state int
 
 const (
@@ -63,6 +64,7 @@ const (
 	off // the connection no longer speaks HTTP
 )
 
+// header is the field with which a Reader marks the head of a refused request, for Refuse.
 const header = "Rockpool-Framing"
 
 // ending ends a refused head, with the reason.
@@ -136,7 +138,9 @@ func (f *Reader) scan(p []byte) int {
 				at++
 				continue
 			}
+			// A request begins: forget the head of the previous one.
 			f.state, f.coded, f.sized, f.left, f.fields = inRequest, false, false, 0, 0
+		// These bytes aren't lines.
 		case inBody, inChunk:
 			n := min(f.left, int64(len(p)-at))
 			at += int(n)
@@ -190,6 +194,7 @@ func (f *Reader) end(line []byte) bool {
 	line, crlf := bytes.CutSuffix(line, []byte("\r"))
 	switch f.state {
 	case inRequest:
+		// Only HTTP/1.1 has Transfer-Encoding; see field.
 		f.modern = bytes.HasSuffix(line, []byte(" HTTP/1.1"))
 		f.state = inHead
 	case inHead:
@@ -205,6 +210,7 @@ func (f *Reader) end(line []byte) bool {
 			f.state = start
 		}
 	case inSize:
+		// RFC 9112, 7.1.1: a size may have extensions after a semicolon.
 		size, _, _ := bytes.Cut(line, []byte(";"))
 		n, err := strconv.ParseUint(string(bytes.TrimRight(size, " \t")), 16, 63)
 		if f.left = int64(n); err != nil || !crlf {

@@ -40,6 +40,7 @@ type Hold struct {
 	one        func(t *counters) *budget // operation or subscription; nil: neither yet
 }
 
+// operations and subscriptions are the kinds that a Hold can count as; see Hold.one.
 func operations(t *counters) *budget    { return &t.operations }
 func subscriptions(t *counters) *budget { return &t.subscriptions }
 
@@ -109,6 +110,7 @@ func (h *Hold) count(kind func(t *counters) *budget, ofPeer, ofToken, ofGrants B
 		if of == nil || kind(of).acquire(1) {
 			continue
 		}
+		// It counts with all counters or with none.
 		for _, taken := range counted[:i] {
 			if taken != nil {
 				kind(taken).release(1)
@@ -230,6 +232,7 @@ func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
 	for {
 		if len(text) == cap(text) {
 			to := min(2*int64(cap(text)), most)
+			// The first FreeBody bytes take no memory of the bounds.
 			if err := h.Grow(to - max(int64(cap(text)), FreeBody)); err != nil {
 				return text, err
 			}

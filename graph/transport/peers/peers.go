@@ -50,6 +50,7 @@ const (
 	bounds  // their number
 )
 
+// boundNames are the names of the limits in metrics.
 var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "TOKEN_BODIES", "GRANT_OPERATIONS", "GRANT_SUBSCRIPTIONS", "BODIES", "FRAMING", "FIELDS"}
 
 func (b Bound) String() string { return boundNames[b] }
@@ -69,6 +70,7 @@ var refusals = [bounds]string{
 	Bodies:             "all callers together have reached the limit of memory for requests and answers (--body-memory): try again later",
 }
 
+// refusal returns the error for a peer that has reached the limit.
 func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b]) }
 
 // A budget limits an amount that is held concurrently. It has no queue: what doesn't fit is
@@ -91,6 +93,7 @@ func (b *budget) acquire(n int64) bool {
 	}
 }
 
+// release gives back n, which acquire has taken.
 func (b *budget) release(n int64) { b.used.Add(-n) }
 
 // Peers counts what each peer has, and limits it. A peer is an IPv4 address, or an IPv6 network of
@@ -219,6 +222,7 @@ func (p *Peers) acquireConnection(of *caller) error {
 	return nil
 }
 
+// releaseConnection ends what acquireConnection has counted.
 func (p *Peers) releaseConnection(of *caller) {
 	of.connections.release(1)
 	p.connections.release(1)
@@ -251,6 +255,7 @@ func Name(ctx context.Context) string {
 	return ""
 }
 
+// peerName returns the name of the peer with an identity; see Name.
 func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 
 // A Usage is what all peers use now, and how often each limit refused one.

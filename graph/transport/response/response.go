@@ -52,6 +52,7 @@ func AppendErrors(to []byte, errs gqlerror.List) []byte {
 	return append(to, text...)
 }
 
+// hex has the digits of escapes.
 const hex = "0123456789abcdef"
 
 // AppendString appends text as a JSON string. It replaces each byte that isn't part of a UTF-8

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A connKey is the key of a request's connection in its context.
 type connKey struct{}
 
 // ConnContext is for http.Server: it makes a request's connection available through [Of].
@@ -205,6 +206,8 @@ func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
 		if err := c.extend(); err != nil {
 			return written, err
 		}
+		// WriteTo removes the written bytes from buffers, so after a late write the loop continues
+		// there.
 		n, err := buffers.WriteTo(c.tcp)
 		written += n
 		if err == nil || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
