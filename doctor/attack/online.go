@@ -34,6 +34,8 @@ const (
 // slowMbit is a bandwidth at which 2 MiB take at least 0.8 s.
 const slowMbit = 20
 
+// input returns the network settings of an environment with this access. The caller handles
+// Offline, which has none.
 func (r Reach) input() *client.NetworkInput {
 	switch input := (&client.NetworkInput{Access: new(true)}); r {
 	case Named:
