@@ -24,6 +24,7 @@ type Format struct {
 	JSON   bool   `name:"json" help:"Same as --output json."`
 }
 
+// format returns table, json or yaml. --json takes precedence over --output.
 func (f Format) format() string {
 	if f.JSON {
 		return "json"

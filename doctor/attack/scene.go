@@ -24,6 +24,7 @@ type scene struct {
 	alike   bool     // two outputs are equal
 }
 
+// seen returns the output of all steps so far. Attack.Held is matched against it.
 func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
 
 // run does the steps and records their outputs. It returns an error if the attack couldn't run to its end.

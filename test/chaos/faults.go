@@ -309,6 +309,7 @@ func (s *storm) expectAlive() {
 	}
 }
 
+// hasEnded reports whether the current server's process has ended. It doesn't block.
 func (s *storm) hasEnded() bool {
 	select {
 	case <-s.server.Ended:

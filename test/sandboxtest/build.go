@@ -37,6 +37,8 @@ type program struct {
 	said []byte
 }
 
+// read returns a program, which it builds on first use or takes from ROCKPOOL_PROGRAMS. environment
+// is one more variable for the build. After a failure, each caller's test fails.
 func read(t testing.TB, p *program, name, source, environment string, flags ...string) []byte {
 	t.Helper()
 	p.once.Do(func() {

@@ -77,6 +77,8 @@ func (h *House) Close() error {
 	return errors.Join(append(errs, h.Nomad.Close())...)
 }
 
+// freeAddress returns an address with a port that was free a moment ago. Another program can take
+// it meanwhile.
 func freeAddress(ctx context.Context, host string) (string, error) {
 	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
