@@ -185,7 +185,8 @@ func (j *Job) handle(event client.BatchEvent) error {
 	return nil
 }
 
-// printed collects a piece of output of the current execution. The build's output is shown too.
+// printed collects a piece of output of the current execution. The build's output is also shown,
+// unless the job is quiet.
 func (j *Job) printed(event client.BatchEvent) (err error) {
 	data := event.Event.Base64
 	if event.CaseIndex == nil && !j.Quiet { // the build's output, as it arrives

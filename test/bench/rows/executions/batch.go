@@ -41,8 +41,10 @@ func Batch() []rows.Row {
 	}}
 }
 
+// inputOf returns the input of a case. Each case has another one.
 func inputOf(number int) string { return strings.Repeat(fmt.Sprintln("case", number), 10) }
 
+// runBatch runs a batch in the runner and follows it to its end. A failed case is an error.
 func runBatch(ctx context.Context, s *bed.Server, runner string) error {
 	in := client.StartExecutionInput{RunnerId: runner, Command: []string{"cat"}, Build: &client.BuildInput{Command: []string{"true"}}}
 	for i := range batchCases {
@@ -63,6 +65,7 @@ func runBatch(ctx context.Context, s *bed.Server, runner string) error {
 	return err
 }
 
+// execBatch runs the same programs on this machine.
 func execBatch(ctx context.Context) error {
 	err := exec.CommandContext(ctx, "true").Run()
 	for i := range batchCases {
