@@ -35,6 +35,10 @@ export function App() {
   );
 }
 
+/**
+ * Pages shows the page of the address. An error on one page leaves the frame, and the next page
+ * works.
+ */
 function Pages() {
   const [location] = useLocation();
   return (

@@ -4,6 +4,7 @@ import { useNarrow } from "../lib/narrow";
 import { Owner } from "./owner";
 import type { Selection } from "./selection";
 
+/** Column is one column of a Table. */
 export interface Column<Row> {
   name: string;
   /** A track of a CSS grid: `minmax(8rem, 1fr)`. */
@@ -44,6 +45,7 @@ export interface TableProps<Row> {
   empty: ReactNode;
 }
 
+/** rowHeight, cardLine and cardSpace are in pixels. */
 const rowHeight = 44;
 const cardLine = 30;
 const cardSpace = 16; // above the first line, and below the last

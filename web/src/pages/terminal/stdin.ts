@@ -1,5 +1,6 @@
 import type { ServerError } from "../../lib/request";
 
+/** Written is the server's answer: the offset after the written bytes. */
 export interface Written {
   offset: number;
 }
