@@ -120,6 +120,7 @@ func parsedCommand(err error) string {
 // A programTaker is a command that takes another program's words after --.
 type programTaker interface{ takeProgram(words []string) }
 
+// passProgram gives the words after -- to the selected command. It is an error if that takes none.
 func passProgram(selected *kong.Context, program []string) error {
 	if taker, ok := selected.Selected().Target.Addr().Interface().(programTaker); ok {
 		taker.takeProgram(program)

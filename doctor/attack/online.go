@@ -60,6 +60,7 @@ func at(network, address string) string {
 	return network + "/" + net.JoinHostPort(address, strconv.Itoa(world.Port))
 }
 
+// all returns at for each address.
 func all(network string, addresses ...string) (places []string) {
 	for _, a := range addresses {
 		places = append(places, at(network, a))

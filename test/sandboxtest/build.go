@@ -27,6 +27,7 @@ func Helper(t testing.TB) []byte {
 	return read(t, &helper, "rockpool-sandbox", "./local/sandbox/cmd", "CGO_ENABLED=1", "-trimpath", "-ldflags=-s -w -extldflags=-static", "-tags", "netgo osusergo")
 }
 
+// agent, helper and gvisor are the programs of this test process. gvisor's data is a path.
 var agent, helper, gvisor program
 
 // A program is built once per test process.

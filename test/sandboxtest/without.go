@@ -21,6 +21,7 @@ func Without(t testing.TB, defence string) (agent, helper []byte) {
 	return fill(t, weakAgent.built(t), defence), helperWithout(t, defence)
 }
 
+// helperWithout returns only the rockpool-sandbox of [Without].
 func helperWithout(t testing.TB, defence string) []byte {
 	t.Helper()
 	return fill(t, weakHelper.built(t), defence)
@@ -88,6 +89,7 @@ func isWithout(defence string) bool {
 }
 `
 
+// withoutFile returns the source of the variable for a package.
 func withoutFile(of string) string {
 	return strings.Replace(fmt.Sprintf(without, of, strings.Repeat(".", 64)), `" + "`, "", 1)
 }
