@@ -95,4 +95,5 @@ func (p *progress) end() {
 	}
 }
 
+// megabytes formats a number of bytes in MB, which are 1,000,000 bytes.
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -114,4 +114,5 @@ func (n *Nomad) dockerCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// dockerHost returns the address of this Nomad's own daemon.
 func (n *Nomad) dockerHost() string { return "unix://" + n.path("docker.sock") }

@@ -111,6 +111,7 @@ func (n *Nomad) serverReady(ctx context.Context) error {
 	})
 }
 
+// clientReady waits until the first client is registered and all its drivers are healthy.
 func (n *Nomad) clientReady(ctx context.Context) error {
 	return try(ctx, n.client, "the client isn't ready", func() error {
 		// A node that was ready before is still listed as ready.

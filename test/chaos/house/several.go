@@ -40,6 +40,7 @@ func (h *House) UseSeveral(ctx context.Context, servers int) (err error) {
 	if h.Database, err = postgrestest.New(ctx); err != nil {
 		return err
 	}
+	// All addresses are on the house's own host, so that no other program binds to them.
 	host, _, err := net.SplitHostPort(h.address)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
+// batchCases is the number of cases in the row's batch.
 const batchCases = 100
 
 // Batch returns the row of a build and 100 cases.

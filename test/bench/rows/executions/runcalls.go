@@ -97,6 +97,7 @@ func runInCalls(ctx context.Context, s *bed.Server, k *socket.Conn) error {
 	return s.Release(ctx, runner)
 }
 
+// scriptFile returns the script as a file of the runner.
 func scriptFile() []client.FileInput { return []client.FileInput{{Path: "main.sh", Text: new(script)}} }
 
 // follow subscribes to an execution and reads to its end. An execution without output is an error.

@@ -53,7 +53,8 @@ func Watch() []rows.Row {
 	return all
 }
 
-// openWatch runs a program that prints lines: 400 MB for one watcher, less for many.
+// openWatch runs a program that prints lines. All watchers together read 400 MB; a single one reads
+// 200 MB.
 func openWatch(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		s, runner, err := b.Claimed(ctx, 0)

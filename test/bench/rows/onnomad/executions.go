@@ -100,6 +100,7 @@ func openTrue(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)
 }
 
+// openWatch prepares the row of one subscription to a program that prints as fast as it can.
 func openWatch(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.ServeNomad(ctx, "", 0)
 	if err != nil {

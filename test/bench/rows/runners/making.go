@@ -22,6 +22,7 @@ func Making() []rows.Row {
 	}}
 }
 
+// openMaking prepares the row of filling a pool. Emptying it isn't measured.
 func openMaking(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.Serve(ctx, 0, 0)
 	if err != nil {

@@ -38,6 +38,7 @@ export class Typist {
     this.stopped = true;
   }
 
+  /** Sends waiting keys until none is left. Only one such loop runs. */
   private async go() {
     if (this.busy) return;
     this.busy = true;
