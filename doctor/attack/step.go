@@ -44,7 +44,7 @@ const defaultSeconds = 20
 // shell returns a step that runs a shell script in the runner.
 func shell(script string) Step { return Step{kind: runs, script: script, seconds: defaultSeconds} }
 
-// probe returns a step that runs the prober. The crew uploads it to each runner.
+// probe returns a step that runs the prober. It is uploaded to runners whose steps need it.
 func probe(args ...string) Step { return command(append([]string{proberPath}, args...)...) }
 
 // command returns a step that runs a program without a shell.
