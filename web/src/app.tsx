@@ -35,10 +35,7 @@ export function App() {
   );
 }
 
-/**
- * Pages shows the page of the address. An error on one page leaves the frame, and the next page
- * works.
- */
+/** Pages shows the page of the address. An error on it affects neither the frame nor other pages. */
 function Pages() {
   const [location] = useLocation();
   return (

@@ -35,7 +35,7 @@ export interface Known {
   reload: () => void;
 }
 
-/** knownFrom derives it from the query's result. Without one, nothing is allowed. */
+/** knownFrom derives a Known from the query's result. Without one, nothing is allowed. */
 function knownFrom(hello: Hello | undefined, error: ServerError | undefined, reload: () => void): Known {
   const tenants = hello?.tenants.map(({ id }) => id) ?? [];
   return {

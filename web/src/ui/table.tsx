@@ -4,7 +4,6 @@ import { useNarrow } from "../lib/narrow";
 import { Owner } from "./owner";
 import type { Selection } from "./selection";
 
-/** Column is one column of a Table. */
 export interface Column<Row> {
   name: string;
   /** A track of a CSS grid: `minmax(8rem, 1fr)`. */

@@ -200,7 +200,6 @@ function Lack({ of }: { of: Shortage }) {
   );
 }
 
-/** Evaluations is the table of evaluations. */
 function Evaluations({ nodes, onShow }: { nodes: readonly Evaluation[]; onShow: (id: string) => void }) {
   if (nodes.length === 0) {
     return (
