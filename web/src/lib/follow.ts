@@ -85,7 +85,7 @@ export function follow<Result, Variables>(
     follower.failed?.(error);
   };
 
-  /** lost handles a closed connection. A rejected token isn't tried again: the user must give one. */
+  /** lost handles a closed connection. After a rejected token it waits for the user. */
   const lost = (closed: unknown) => {
     if (closed instanceof CloseEvent && unauthorized.includes(closed.code)) {
       if (session.hasGrant()) return fail(new ServerError(closed.reason || "the server rejected this grant", "UNAUTHENTICATED"));
