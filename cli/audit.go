@@ -179,6 +179,7 @@ func (r *auditReader) page(ctx context.Context, first int, after *string, newest
 	return out.AuditLog.Edges, out.AuditLog.PageInfo.HasNextPage, nil
 }
 
+// print prints entries and moves the cursor behind each one that it has printed.
 func (r *auditReader) print(edges []client.AuditEdge) error {
 	for i, edge := range edges {
 		var err error

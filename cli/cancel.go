@@ -135,6 +135,8 @@ func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
 	return ExitError(CodeInterrupted)
 }
 
+// cancelAll cancels executions concurrently and waits for all of them. It fills in the results in
+// place.
 func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, parallelCancels)

@@ -143,6 +143,7 @@ func correction(err error) string {
 // A programTaker is a command that takes another program's words after --.
 type programTaker interface{ takeProgram(words []string) }
 
+// passProgram gives the words after -- to the selected command. It is an error if that takes none.
 func passProgram(selected *kong.Context, program []string) error {
 	if taker, ok := selected.Selected().Target.Addr().Interface().(programTaker); ok {
 		taker.takeProgram(program)

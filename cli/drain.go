@@ -38,6 +38,7 @@ Exit codes:
     130  waiting was interrupted; the drain continues`
 }
 
+// drained reports whether no runner and no execution is left.
 func drained(d *client.Draining) bool { return d.Claimed+d.Leaving+d.Executions == 0 }
 
 // remaining says what a drain still waits for; nil: the server doesn't drain.

@@ -75,6 +75,7 @@ func owner(e client.Environment) string {
 	return e.Tenant
 }
 
+// seconds formats a time limit. 0 means that there is none.
 func seconds(n int) string {
 	if n == 0 {
 		return "none"
@@ -129,6 +130,7 @@ func reach(n client.EnvironmentNetwork) string {
 	return reach
 }
 
+// environmentTable returns an environment as rows of name and value.
 func environmentTable(e *client.Environment) output.Table {
 	ports := make([]string, len(e.Network.ExposedPorts))
 	for i, port := range e.Network.ExposedPorts {

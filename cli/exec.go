@@ -74,6 +74,8 @@ func (c *execList) Run(s Streams) error {
 	return c.List(s.Out, s.Err, all, executionsTable(all), empty)
 }
 
+// executionsTable returns the table of executions for people. `exec cancel --dry-run` prints it
+// too.
 func executionsTable(all []client.ListedExecution) output.Table {
 	t := output.Table{Head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "LABELS", "COMMAND"}}
 	for _, x := range all {
@@ -82,6 +84,8 @@ func executionsTable(all []client.ListedExecution) output.Table {
 	return t
 }
 
+// state describes an execution in one cell: its state, or after its end the outcome with exit code
+// or signal.
 func state(state runtime.ExecutionState, outcome *runtime.Outcome, exitCode *int, signal *string) string {
 	switch {
 	case outcome == nil:
@@ -93,6 +97,7 @@ func state(state runtime.ExecutionState, outcome *runtime.Outcome, exitCode *int
 	}
 }
 
+// took returns the elapsed time of an execution; "-" if the server has no usage for it.
 func took(x client.ListedExecution) string {
 	if x.Usage == nil {
 		return "-"

@@ -45,6 +45,8 @@ func exitCode(e client.Ending) (int, string) {
 	}
 }
 
+// words returns a sentence about an ending: the server's message with the outcome. Without a
+// message, otherwise takes its place.
 func words(e client.Ending, otherwise string) string {
 	if e.Message == "" {
 		return fmt.Sprintf("%s (%s)", otherwise, e.Outcome)

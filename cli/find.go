@@ -86,6 +86,7 @@ func directory(text string) (runner, path string) {
 	return runner, path
 }
 
+// noRunner returns the error for a runner that the server doesn't know.
 func noRunner(id string) error {
 	return fmt.Errorf("runner %s doesn't exist or is gone: `rockpool runner list` lists the runners", id)
 }

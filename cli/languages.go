@@ -80,6 +80,7 @@ func (c *languagesCommand) list(ctx context.Context, server client.Sender) ([]li
 	return all, nil
 }
 
+// dash returns the value for a table's cell, and "-" for nil.
 func dash(value *string) string {
 	if value == nil {
 		return "-"

@@ -126,6 +126,7 @@ func (c *execLogs) none(ctx context.Context, s Streams, server client.Sender) er
 	return err
 }
 
+// print prints one line, as JSON or as text. A loss of output becomes a line of its own.
 func (c *execLogs) print(out io.Writer, line client.Line) error {
 	if c.JSON {
 		encoded, err := json.Marshal(line)
@@ -155,6 +156,7 @@ func (c *execLogs) print(out io.Writer, line client.Line) error {
 	return err
 }
 
+// lossCause says why output is missing before a line.
 func lossCause(line client.Line) string {
 	if line.LostCause == nil {
 		return string(runtime.LossUnknown)

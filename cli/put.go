@@ -105,6 +105,7 @@ func (c *envPut) Run(s Streams) error {
 	return c.Print(s.Out, all, t)
 }
 
+// refused adds to a refusal what the user can do about it.
 func refused(err error, input client.PutEnvironmentInput) error {
 	var answer *client.Error
 	switch {
@@ -148,6 +149,8 @@ func (c *envPut) inputs(in io.Reader) ([]client.PutEnvironmentInput, error) {
 	return chosen, nil
 }
 
+// applyTo overwrites the values of a file with those of the given flags. A flag that isn't given
+// changes nothing.
 func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	if input.Resources == nil {
 		input.Resources = &client.ResourcesInput{}
@@ -196,6 +199,7 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	return nil
 }
 
+// replace sets a field to by, unless by is nil.
 func replace[T any](field **T, by *T) {
 	if by != nil {
 		*field = by

@@ -67,6 +67,7 @@ func queueTable(all []client.WaitingClaim) output.Table {
 	return t
 }
 
+// turn returns a claim's position for sorting. Claims without one come last.
 func turn(w client.WaitingClaim) int {
 	if w.Position == nil {
 		return math.MaxInt

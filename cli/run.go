@@ -177,6 +177,7 @@ func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execu
 	if err != nil {
 		return err
 	}
+	// A command after -- takes precedence over the language's. Only the environment is chosen then.
 	j.Environment = l.environment
 	if len(c.program) == 0 {
 		j.Build, j.Command = l.build, l.command
@@ -184,6 +185,8 @@ func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execu
 	return nil
 }
 
+// newJob returns a job that is connected to the command's streams. A nil server must be set before
+// the job runs.
 func newJob(s Streams, server *client.Client) *execution.Job {
 	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
 }

@@ -77,6 +77,7 @@ func (c *runnerList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
+	// An empty list could mean a mistyped environment: the error says so.
 	if len(all) == 0 && c.Env != "" {
 		out, err := client.GetEnvironment(ctx, server, c.Env)
 		if err != nil {
@@ -153,6 +154,7 @@ func (c *runnerClaim) Run(s Streams) error {
 	return output.Format{JSON: true}.Print(s.Out, out.Runner, output.Table{})
 }
 
+// claimLater creates a ticket and prints it. It doesn't wait for the runner.
 func (c *runnerClaim) claimLater(ctx context.Context, s Streams, server *client.Client, request execution.Request) error {
 	ticket, err := execution.ClaimLater(ctx, server, request)
 	if err != nil {
@@ -171,6 +173,7 @@ const (
 	ticketWait = time.Hour
 )
 
+// request turns the flags into a request. The API counts in whole seconds, so it refuses fractions.
 func (c *runnerClaim) request() (execution.Request, error) {
 	wait := claimWait
 	switch {

@@ -39,6 +39,8 @@ func (c *execShow) Run(s Streams) error {
 	return c.Print(s.Out, out.Execution, executionTable(out.Execution))
 }
 
+// executionTable returns an execution as rows of name and value. Most rows without a value are left
+// out.
 func executionTable(x client.Execution) output.Table {
 	t := output.Table{Head: []string{"execution", x.Id}, Rows: [][]string{
 		{"command", x.CommandLine},

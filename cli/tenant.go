@@ -104,6 +104,7 @@ func (c *tenantPut) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
+	// Quotas that aren't given keep their stored value, unless --no-quotas is given.
 	var quotas client.QuotasInput
 	for _, tenant := range stored.Tenants {
 		if tenant.Id == c.ID && !c.NoQuotas {

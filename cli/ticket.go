@@ -61,6 +61,8 @@ func (c *ticketShow) Run(s Streams) error {
 	return c.Print(s.Out, out.Ticket, ticketTable(out.Ticket))
 }
 
+// ticketTable returns a ticket as rows of name and value. What it shows depends on the ticket's
+// state.
 func ticketTable(t client.Ticket) output.Table {
 	table := output.Table{Head: []string{"ticket", t.Id}, Rows: [][]string{
 		{"environment", t.EnvironmentId},
@@ -172,6 +174,7 @@ type ticketView struct {
 // show prints the ticket if it changed. done reports that it no longer waits; err says why it has no runner.
 func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 	waits := t.State == client.TicketStateWaiting
+	// The ticket is polled: only a change is worth a line.
 	if now := string(t.State) + position(t); now != v.printed {
 		v.printed = now
 		if v.json {
@@ -204,6 +207,7 @@ type status struct {
 	open     bool // a line is on the terminal
 }
 
+// newStatus returns a status that writes to errs.
 func newStatus(errs io.Writer) *status {
 	return &status{out: errs, terminal: onTerminal(errs)}
 }
@@ -214,6 +218,7 @@ func onTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// say replaces the status line on a terminal. Otherwise it prints a line.
 func (s *status) say(text string) {
 	text = "rockpool: " + output.Plain(text)
 	if s.terminal {

@@ -37,6 +37,8 @@ func (c *whoamiCommand) Run(s Streams) error {
 	return c.Print(s.Out, out.Me, callerTable(out.Me))
 }
 
+// callerTable returns a caller as rows of name and value. The rows of the grant are only for a
+// grant.
 func callerTable(me client.Caller) output.Table {
 	kind := string(me.Kind)
 	if me.Kind == client.CallerKindAnonymous {

@@ -29,6 +29,8 @@ type account struct {
 // file and a mapping take about 400 bytes.
 const filesPerMiB = 2500
 
+// accountsShared returns the shared resources with what a runner of the default size can take of
+// each.
 func accountsShared() []account {
 	r := runtime.DefaultResources()
 	return []account{

@@ -124,6 +124,7 @@ func line(number int, r attack.Result) string {
 		strings.ReplaceAll(seen, "\n", "\n            | "))
 }
 
+// verdictOf summarizes a report for a person: the numbers, and advice if an attack succeeded.
 func verdictOf(r attack.Report) string {
 	text := fmt.Sprintf("%d of %d attacks were stopped in %.0f s, isolation tier %s.", r.Held, r.Tried, r.Seconds, r.Tier)
 	if r.Skipped > 0 {

@@ -64,6 +64,7 @@ Exit codes: 0 without a FAIL, 1 with at least one.`
 func (c *Command) Run(s cli.Streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	// After the first signal, the next one ends the process as usual.
 	context.AfterFunc(ctx, stop)
 	var all []finding.Finding
 	report := func(found ...finding.Finding) {

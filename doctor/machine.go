@@ -24,6 +24,7 @@ import (
 // oldestKernel is the first version with time namespaces, which every sandbox uses.
 var oldestKernel = [2]int{5, 6}
 
+// kernel checks the version of the running kernel.
 func kernel() finding.Finding {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -33,6 +34,8 @@ func kernel() finding.Finding {
 	return judgeKernel(release)
 }
 
+// judgeKernel checks a kernel release, such as "6.8.0-41-generic". A release that it can't parse
+// counts as too old.
 func judgeKernel(release string) finding.Finding {
 	var major, minor int
 	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // an unreadable part stays 0
@@ -71,6 +74,7 @@ func openFiles() finding.Finding {
 	return finding.Fine("open files", "the server can open up to %d", limit.Max)
 }
 
+// languages checks which languages' programs this machine has. A missing one is only a warning.
 func languages() finding.Finding {
 	var there, missing []string
 	for _, s := range server.Starters() {
@@ -119,6 +123,7 @@ func disk(data string) []finding.Finding {
 	return found
 }
 
+// judgeRoom judges the free space, in bytes, of the data directory.
 func judgeRoom(data string, free int64) finding.Finding {
 	room := fmt.Sprintf("%.1f GB are free for %s", float64(free)/1e9, data)
 	switch advice := "free some space, or choose another directory with --data; output is stored there"; {

@@ -81,6 +81,7 @@ func (c *Command) examineNetwork(ctx context.Context) []finding.Finding {
 // networkModules are the kernel modules that a runner's network needs.
 const networkModules = "veth, nf_tables, nft_fib_netdev, nft_reject_netdev, nft_connlimit, nft_masq and sch_tbf"
 
+// noNetwork returns the warning that runners can't have network access, because of err.
 func noNetwork(err error) finding.Finding {
 	return finding.Warning(networkAccess, "until this is fixed, programs get no network access (settings network…). The kernel needs the modules "+networkModules+", which some distributions put into a package of extra modules; this test needs iproute2",
 		"runners can't have network access: %v", err)
@@ -182,6 +183,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	if err != nil {
 		return noNetwork(err)
 	}
+	// judgeNetwork relies on the order: public addresses first, then denied ones.
 	denied := []string{world.LAN4, world.LAN6, world.Metadata, world.Machine4, world.Machine6}
 	script := []string{"./prober", "ask"}
 	for _, to := range append([]string{world.Public4, world.Public6}, denied...) {

@@ -126,6 +126,7 @@ func (m *attackMachine) accept(l net.Listener) {
 	})
 }
 
+// close closes the listeners, waits for their goroutines, and removes the baits' directory.
 func (m *attackMachine) close() {
 	for _, l := range m.listeners {
 		_ = l.Close()
@@ -188,6 +189,7 @@ func (m *attackMachine) Limited(runner string) error {
 		if n, err := readLimit(filepath.Join(dir, file)); err != nil || n <= 0 || n >= b.all {
 			return fmt.Errorf("%s of the runner is %d: %w", file, n, errors.Join(err))
 		}
+		// The runner's uids are read while it lives: Left looks for its processes by uid later.
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", members[0]))
 		if err != nil {
 			return err
@@ -202,6 +204,8 @@ func (m *attackMachine) Limited(runner string) error {
 	return nil
 }
 
+// readLimit reads a cgroup limit. It returns an error for "max", which means no limit in cgroup
+// version 2.
 func readLimit(path string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -229,6 +233,8 @@ func (m *attackMachine) Left(runner string) (left []string) {
 	if strings.Contains(string(mounts), runner) {
 		left = append(left, "a mount")
 	}
+	// The remaining checks find processes by uid. A uid proves nothing if another runner has it
+	// now.
 	its, known := m.users[runner]
 	for other, theirs := range m.users {
 		if other != runner && theirs == its && isDir(m.runner(other)) {
@@ -297,6 +303,7 @@ func (m *attackMachine) Changed() (changed []string) {
 	return changed
 }
 
+// linked reports whether this process's network namespace has a link with this name.
 func linked(name string) bool {
 	_, err := net.InterfaceByName(name)
 	return err == nil

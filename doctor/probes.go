@@ -101,6 +101,8 @@ func inMounts(try func(dir string) error) func(context.Context) (string, error) 
 			if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 				return
 			}
+			// The namespace's mounts are still shared with the machine's: without this, the machine
+			// would get the test's mount too.
 			if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 				return
 			}
@@ -142,6 +144,8 @@ func idmapped(dir string) error {
 		return err
 	}
 	defer feed.Close()
+	// The kernel takes the mapping from a user namespace. This process keeps one alive until its
+	// input ends.
 	process, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "read x"}, &os.ProcAttr{
 		Files: []*os.File{feed}, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids},
 	})
@@ -187,6 +191,7 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 	if text, err := os.ReadFile(filepath.Join(dir, "pids.max")); err != nil || strings.TrimSpace(string(text)) != most {
 		return "", fmt.Errorf("pids.max is %q after it was set to %s: %w", text, most, errors.Join(err))
 	}
+	// The shell waits for a line, so that it forks only after it has joined the group.
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "read x; for i in 1 2 3 4 5 6; do sleep 0.2 & done; wait")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -215,6 +220,7 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 	return "", err
 }
 
+// seccomp checks that the kernel has the filter actions that sandboxes use.
 func seccomp(context.Context) (string, error) {
 	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
 	if err != nil {

@@ -101,6 +101,7 @@ func splitAdvice(text string) (what, advice string) {
 	return text, "programs can't run until this is fixed"
 }
 
+// pointer returns a pointer to a copy of n, as optional inputs need it.
 func pointer(n int) *int { return &n }
 
 // A patient is the runner under examination.
@@ -112,6 +113,7 @@ type patient struct {
 	accepted bool // the settings accept missing limits
 }
 
+// claim claims a runner and measures how long that takes. It waits up to 30 s for one.
 func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
 	began := time.Now()
 	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: pointer(30)})
@@ -138,6 +140,9 @@ touch /workspace/probe && echo workspace writable
 set -- /proc/[0-9]*; echo processes $#
 `
 
+// examine reports what a program sees inside of the runner, then its limits. It tries to exceed the
+// limits only if all are set. An error means that a program couldn't run, not that a finding
+// failed.
 func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) error {
 	seen, err := p.shell(ctx, observe)
 	if err != nil {
@@ -174,6 +179,8 @@ func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) 
 	return p.exceedLimits(ctx, report)
 }
 
+// namespaces are the kinds of namespaces that each runner has for itself, by their names in
+// /proc/self/ns.
 var namespaces = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
 
 // judgeInside judges the facts that a program in the sandbox printed. host has the machine's
@@ -264,6 +271,7 @@ func (p *patient) readBack() []finding.Finding {
 	return found
 }
 
+// isDir reports whether path is a directory. A path that can't be read isn't one.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

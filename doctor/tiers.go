@@ -31,6 +31,8 @@ func examineTiers(ctx context.Context, srv *server.Server, p *patient) []finding
 	return all
 }
 
+// noGVisor returns the finding about a server without gVisor. This is no problem: the tier is
+// optional.
 func noGVisor() finding.Finding {
 	const refused = "environments with the isolation tier GVISOR are refused: the setting gvisor-runtime isn't set"
 	if path, err := exec.LookPath("runsc"); err == nil {
@@ -39,6 +41,8 @@ func noGVisor() finding.Finding {
 	return finding.Fine("gVisor", refused)
 }
 
+// examineTier claims a runner of one tier and runs a program in it. Problems are warnings: the
+// other tiers work without it.
 func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers.Tier) finding.Finding {
 	name, setting := "gVisor", "gvisor-runtime"
 	if tier.Runtime != "" {
@@ -55,6 +59,7 @@ func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers
 	if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 		return finding.Warning(name, advice, "%v", err)
 	}
+	// The copy keeps the client, but examines another runner.
 	one := *p
 	var took time.Duration
 	var err error

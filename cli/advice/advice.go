@@ -47,6 +47,7 @@ type rule struct {
 	advice  func(c Case, found string) string
 }
 
+// rules returns all rules. The first one that applies decides.
 func rules() []rule {
 	return []rule{
 		{"no token", code(runtime.CodeUnauthenticated), func(Case, string) string {
@@ -104,6 +105,7 @@ func noNetwork(c Case) (string, bool) {
 	return ended(`(?i)(temporary failure in name resolution|name or service not known|could not resolve host|unable to resolve host|bad address '|network is unreachable|\bENETUNREACH\b|\bEAI_AGAIN\b|getaddrinfo ENOTFOUND)`)(c)
 }
 
+// noInterpreter advises on a program that the runner doesn't have.
 func noInterpreter(c Case, _ string) string {
 	place := "the runner"
 	if c.Image != "" {
@@ -112,6 +114,8 @@ func noInterpreter(c Case, _ string) string {
 	return place + " lacks the program: choose another environment with --env (`rockpool env list` lists them), or change the image with `rockpool env put ENVIRONMENT --image IMAGE`"
 }
 
+// noModule advises on a module that the program imports and the environment lacks. A path is the
+// program's own file.
 func noModule(c Case, module string) string {
 	if strings.HasPrefix(module, ".") || strings.HasPrefix(module, "/") {
 		return fmt.Sprintf("also upload the file of %s, with %s", module, c.Upload)
@@ -145,6 +149,8 @@ func NoEnvironment(ctx context.Context, server client.Sender, environment string
 	return fmt.Errorf("environment %q doesn't exist%s", environment, suggestion(ctx, server, environment))
 }
 
+// suggestion returns the end of the message about an unknown environment. It names similar ones, if
+// the server lists any.
 func suggestion(ctx context.Context, server client.Sender, environment string) string {
 	const list = "; `rockpool env list` lists the environments that you can use"
 	out, err := client.GetEnvironments(ctx, server)

@@ -219,6 +219,7 @@ func (b *Bridge) followed(m message) <-chan struct{} {
 	return b.begun[key(m.Params.RequestID)]
 }
 
+// await waits until begun is closed, at most for patience. A nil begun doesn't wait.
 func await(ctx context.Context, begun <-chan struct{}) {
 	if begun != nil {
 		select {
@@ -262,6 +263,7 @@ func (b *Bridge) write(line []byte) {
 	_, _ = b.out.Write(append(line, '\n')) // the error means that the client is gone
 }
 
+// A bridgeError is an error that the client gets as the message of a JSON-RPC error.
 type bridgeError string
 
 func (e bridgeError) Error() string { return string(e) }
@@ -295,6 +297,7 @@ func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte))
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= http.StatusBadRequest {
+		// The body of an HTTP error can be the JSON-RPC response that the client waits for.
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 		if answer := parse(bytes.TrimSpace(text)); err == nil && answer.answers(m) {
 			each(answer.line) // the error response to this call

@@ -28,6 +28,8 @@ func difference(wanted, got []byte) string {
 	return ""
 }
 
+// trimmed returns the lines of a text without white space at their ends, and without empty lines at
+// its end.
 func trimmed(text []byte) [][]byte {
 	all := bytes.Split(text, []byte("\n"))
 	for i, line := range all {
@@ -39,6 +41,7 @@ func trimmed(text []byte) [][]byte {
 	return all
 }
 
+// quote returns a line in quotes for a terminal, cut to its first shown characters.
 func quote(line []byte) string {
 	text := []rune(strings.ToValidUTF8(string(line), "\uFFFD"))
 	if len(text) > shown {

@@ -72,6 +72,7 @@ func split(file string) (name, kind string) {
 	return "", ""
 }
 
+// load reads one file of the case. An empty .out file expects no output; a missing one expects any.
 func (c *Case) load(path, kind string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {

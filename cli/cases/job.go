@@ -71,6 +71,7 @@ func (r Report) Passed() int { return r.count(runtime.CasePassed) }
 // Failed returns the number of cases that failed.
 func (r Report) Failed() int { return r.count(runtime.CaseFailed) }
 
+// count returns the number of cases in a state.
 func (r Report) count(state runtime.CaseState) (n int) {
 	for _, c := range r.Cases {
 		if c.State == state {
@@ -106,6 +107,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	return j.report, nil
 }
 
+// orCancelled returns err, or context.Canceled if ctx has ended.
 func orCancelled(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Canceled // the error of a cancelled call says nothing new
@@ -113,6 +115,8 @@ func orCancelled(ctx context.Context, err error) error {
 	return err
 }
 
+// cancel cancels the batch, even if the job's own context has ended. It waits at most
+// cleanupTimeout.
 func (j *Job) cancel() {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
@@ -161,6 +165,7 @@ func (j *Job) follow(ctx context.Context) error {
 	return nil
 }
 
+// say prints a message of this command, as opposed to the program's output.
 func (j *Job) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(fmt.Sprintf(format, args...)))
 }
@@ -180,6 +185,8 @@ func (j *Job) handle(event client.BatchEvent) error {
 	return nil
 }
 
+// printed collects a piece of output of the current execution. The build's output is also shown,
+// unless the job is quiet.
 func (j *Job) printed(event client.BatchEvent) (err error) {
 	data := event.Event.Base64
 	if event.CaseIndex == nil && !j.Quiet { // the build's output, as it arrives

@@ -59,6 +59,8 @@ type line struct {
 	typed      string        // the part of the word to complete
 }
 
+// readLine parses the words, of which the last is being typed. It tolerates incomplete and wrong
+// command lines, which kong's own parser refuses.
 func readLine(root *kong.Node, words []string) line {
 	l := line{node: root}
 	last := len(words) - 1
@@ -105,6 +107,7 @@ func readLine(root *kong.Node, words []string) line {
 	return l
 }
 
+// childNamed returns a command's subcommand; nil: none has this name.
 func childNamed(node *kong.Node, word string) *kong.Node {
 	for _, child := range node.Children {
 		if child.Name == word {
@@ -148,6 +151,7 @@ func (l line) kind() string {
 	return ""
 }
 
+// candidates returns everything that could follow, also what doesn't begin with the typed part.
 func (l line) candidates() []Candidate {
 	switch v := l.value(); {
 	case l.program:
@@ -179,6 +183,7 @@ func (l line) candidates() []Candidate {
 	}
 }
 
+// flags returns the visible flags of the command and its parents, with the negated forms.
 func (l line) flags() []Candidate {
 	var all []Candidate
 	for _, group := range l.node.AllFlags(true) {
@@ -192,6 +197,7 @@ func (l line) flags() []Candidate {
 	return all
 }
 
+// firstSentence returns the first sentence of a help text without its full stop.
 func firstSentence(help string) string {
 	first, _, _ := strings.Cut(help, ". ")
 	return strings.TrimSuffix(first, ".")

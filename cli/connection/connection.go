@@ -185,6 +185,7 @@ func (f Flags) NeedsPrivate(ctx context.Context) (bool, error) {
 	return f.needsPrivate(ctx, DefaultServer)
 }
 
+// needsPrivate is NeedsPrivate with another default address, for tests.
 func (f Flags) needsPrivate(ctx context.Context, address string) (bool, error) {
 	if f.Server != "" || !noListener(ctx, address) {
 		return false, nil

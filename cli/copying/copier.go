@@ -49,6 +49,7 @@ func (c *Copier) stat(ctx context.Context, path string) (*client.DownloadableFil
 	return c.statBy(ctx, connection.Patient(c.Client, connection.Patience), path)
 }
 
+// statBy is stat with the given sender, which decides about retries.
 func (c *Copier) statBy(ctx context.Context, server client.Sender, path string) (*client.DownloadableFile, error) {
 	out, err := client.GetFile(ctx, server, c.Runner, inRunner(path))
 	if err != nil {

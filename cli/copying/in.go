@@ -61,6 +61,7 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		}
 		to = path.Join(to, filepath.Base(name))
 	}
+	// tree and file collect small files in the batch. The flush below sends the rest.
 	b := batch{Copier: c}
 	if info.IsDir() {
 		err = b.tree(ctx, from, to)
@@ -95,6 +96,7 @@ type batch struct {
 // nonblocking opens a FIFO without waiting for its writer.
 const nonblocking = os.O_RDONLY | syscall.O_NONBLOCK
 
+// file copies one file. from may be a symbolic link to it.
 func (b *batch) file(ctx context.Context, from, to string) error {
 	file, err := os.OpenFile(from, nonblocking, 0)
 	if err != nil {
@@ -140,6 +142,7 @@ func (b *batch) tree(ctx context.Context, from, to string) error {
 	})
 }
 
+// directory adds a directory to the batch, without its contents.
 func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) error {
 	if at == "." || at == "/" {
 		return nil // it exists
@@ -187,6 +190,7 @@ func (c *Copier) mode(info fs.FileInfo) string {
 	return fmt.Sprintf("%04o", bits)
 }
 
+// add streams a large file now, and adds a small one to the batch. It doesn't close file.
 func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to string) error {
 	if info.Size() > smallFile {
 		return b.stream(ctx, file, info.Size(), to, b.mode(info))
@@ -204,6 +208,7 @@ func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to str
 	return b.flushIfFull(ctx)
 }
 
+// flushIfFull sends the batch if it has enough files or bytes.
 func (b *batch) flushIfFull(ctx context.Context) error {
 	if len(b.writes) < batchFiles && b.bytes < batchBytes {
 		return nil
@@ -211,6 +216,8 @@ func (b *batch) flushIfFull(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
+// flush sends the batch in one call and empties it. It retries after broken connections. It returns
+// the first file that the server couldn't write as an error.
 func (b *batch) flush(ctx context.Context) error {
 	if len(b.writes) == 0 {
 		return nil
@@ -288,6 +295,7 @@ type source struct {
 	err error
 }
 
+// newSource returns a source of size bytes; -1: the size is unknown.
 func newSource(from io.Reader, size int64) *source {
 	return &source{from: from, size: size, left: size}
 }
@@ -314,6 +322,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// failed returns the read error; nil: none so far. It is safe while another goroutine reads.
 func (s *source) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

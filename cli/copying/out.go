@@ -71,6 +71,8 @@ func baseInRunner(at string) string {
 	return path.Base(at)
 }
 
+// fetchTree copies a directory's contents to the directory name below root. Every path stays below
+// it: an [os.Root] doesn't follow links that lead out.
 func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string) error {
 	if err := root.MkdirAll(name, 0o777); err != nil {
 		return err

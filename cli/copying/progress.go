@@ -30,6 +30,7 @@ type progress struct {
 // progressEvery is the minimum time between two updates of the line.
 const progressEvery = 200 * time.Millisecond
 
+// newProgress returns a progress that writes to errs. It stays quiet unless errs is a terminal.
 func newProgress(errs io.Writer, quiet bool) *progress {
 	file, ok := errs.(*os.File)
 	return &progress{out: errs, quiet: quiet || !ok || !term.IsTerminal(int(file.Fd())), began: time.Now(), shown: time.Now()}
@@ -69,6 +70,7 @@ func (p *progress) add(name string, n int64) {
 	p.count(n)
 }
 
+// count adds bytes and updates the line, at most once per progressEvery. The caller holds mu.
 func (p *progress) count(n int64) {
 	p.done += n
 	if p.quiet || time.Since(p.shown) < progressEvery {
@@ -93,4 +95,5 @@ func (p *progress) end() {
 	}
 }
 
+// megabytes formats a number of bytes in MB, which are 1,000,000 bytes.
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

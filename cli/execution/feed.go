@@ -13,6 +13,7 @@ import (
 // typedAhead is the number of pieces that are buffered while the program doesn't read.
 const typedAhead = 64
 
+// ctrlC is the byte that a terminal in raw mode sends for Ctrl-C.
 const ctrlC = 3
 
 // feed copies standard input to the program until either ends. While the connection is broken,
@@ -42,6 +43,8 @@ func (j *Job) feed(ctx context.Context, interrupt func()) {
 	}
 }
 
+// read passes standard input to pieces, until it ends or ctx is cancelled. It always returns an
+// error: io.EOF at the end of the input.
 func (j *Job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) error {
 	for {
 		buffer := make([]byte, 32<<10)

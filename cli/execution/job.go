@@ -77,6 +77,8 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 	if err := j.start(ctx); err != nil {
 		return failed(ctx, err)
 	}
+	// Following outlives ctx for at most cancelPatience, so that the user sees how the cancelled
+	// program ended.
 	following, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stopCancelling := context.AfterFunc(ctx, func() {
@@ -104,6 +106,7 @@ func (j *Job) build(ctx context.Context) (client.Ending, error) {
 	return ended, err
 }
 
+// failed returns err without an ending, or context.Canceled if ctx has ended.
 func failed(ctx context.Context, err error) (client.Ending, error) {
 	if ctx.Err() != nil {
 		err = context.Canceled // the error of a cancelled call says nothing new
@@ -111,6 +114,7 @@ func failed(ctx context.Context, err error) (client.Ending, error) {
 	return client.Ending{}, err
 }
 
+// upload writes all files to the runner in one call. It is an error if one couldn't be written.
 func (j *Job) upload(ctx context.Context) error {
 	if len(j.Files) == 0 {
 		return nil
@@ -126,6 +130,7 @@ func (j *Job) upload(ctx context.Context) error {
 // persistent returns a Sender that retries operations while the connection is broken.
 func (j *Job) persistent() client.Sender { return connection.Persistent(j.Client) }
 
+// start starts the program and sets j.Execution. Its idempotency key makes it safe to repeat.
 func (j *Job) start(ctx context.Context) (err error) {
 	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, IdempotencyKey: new(uuid.NewString())}
 	input.CommandLine = j.Shown()
@@ -163,6 +168,7 @@ func (j *Job) resize(ctx context.Context) {
 	})
 }
 
+// cancel cancels the program. It uses its own context, since the job's has ended by then.
 func (j *Job) cancel() {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()

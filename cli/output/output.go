@@ -24,6 +24,7 @@ type Format struct {
 	JSON   bool   `name:"json" help:"Same as --output json."`
 }
 
+// format returns table, json or yaml. --json takes precedence over --output.
 func (f Format) format() string {
 	if f.JSON {
 		return "json"
@@ -86,6 +87,7 @@ func JSONLine(out io.Writer, answered any) error {
 	return err
 }
 
+// write prints the table in aligned columns. Control characters in cells are replaced.
 func (t Table) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{t.Head}, t.Rows...) {

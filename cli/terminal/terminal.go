@@ -38,6 +38,7 @@ func Open(in io.Reader, out, errs io.Writer) (*Terminal, error) {
 	return &Terminal{in: file, same: sameTerminal(out, errs)}, nil
 }
 
+// sameTerminal reports whether both are the same terminal device.
 func sameTerminal(a, b io.Writer) bool {
 	var devices [2]uint64
 	for i, w := range []io.Writer{a, b} {

@@ -74,6 +74,8 @@ func Summary(all []client.RunningExecution, t output.Table) string {
 	return fmt.Sprintf("%d running, %s of memory", len(t.Rows), size(memory))
 }
 
+// rows computes the rows and remembers the samples for the next table. Samples of ended executions
+// are dropped.
 func (v *View) rows(all []client.RunningExecution, now time.Time) []row {
 	seen := make(map[string]sample, len(all))
 	rows := make([]row, 0, len(all))
@@ -106,6 +108,7 @@ func (v *View) sample(id string, u *client.UsageNow) sample {
 	return s
 }
 
+// cells formats a row. "-" means that the server sent no value.
 func (r row) cells() []string {
 	cpu, memory, processes, printed := "-", "-", "-", "-"
 	if r.known {
@@ -143,6 +146,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.0f %s", value, units[0])
 }
 
+// orZero returns the value at p, and zero for nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

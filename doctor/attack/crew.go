@@ -109,6 +109,7 @@ func (c *crew) cleanUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// claim claims a runner and returns its id. It waits up to 45 s for one.
 func (c *crew) claim(ctx context.Context, environment string) (string, error) {
 	return client.Claim(ctx, c.Server, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(45)})
 }
@@ -139,6 +140,7 @@ func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error)
 	return client.Start(ctx, c.Server, input)
 }
 
+// plain is the quote function of fill for text that is sent unchanged.
 func plain(text string) string { return text }
 
 // mostSeen bounds the output that is read, in bytes.

@@ -1,5 +1,6 @@
 package attack
 
+// escapes returns the attacks that try to leave the runner or to gain privileges.
 func escapes() []Attack {
 	var all []Attack
 	for _, row := range []struct {

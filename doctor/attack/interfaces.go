@@ -7,6 +7,7 @@ func start(argv, more string) string {
 	return `{"query": "mutation($c: [String!]) { startExecution(input: {runnerId: \"{runner}\", command: $c` + more + `}) { execution { id } } }", "variables": {"c": ` + argv + `}}`
 }
 
+// interfaces returns the attacks on the API, on the agent's protocol, and on their parsers.
 func interfaces() []Attack {
 	refused := "^=> refused (INVALID_INPUT|LIMIT_EXCEEDED) .*\nlives\n=> EXITED 0"
 	bodies := func(name, tries, body string) Attack {

@@ -17,6 +17,7 @@ func barred(class Class, call, tries string, by Defence) Attack {
 	}
 }
 
+// kernel returns the attacks on the kernel's system calls and on their filter.
 func kernel() []Attack {
 	var all []Attack
 	for _, row := range []struct{ call, tries string }{

@@ -34,6 +34,8 @@ const (
 // slowMbit is a bandwidth at which 2 MiB take at least 0.8 s.
 const slowMbit = 20
 
+// input returns the network settings of an environment with this access. The caller handles
+// Offline, which has none.
 func (r Reach) input() *client.NetworkInput {
 	switch input := (&client.NetworkInput{Access: new(true)}); r {
 	case Named:
@@ -58,6 +60,7 @@ func at(network, address string) string {
 	return network + "/" + net.JoinHostPort(address, strconv.Itoa(world.Port))
 }
 
+// all returns at for each address.
 func all(network string, addresses ...string) (places []string) {
 	for _, a := range addresses {
 		places = append(places, at(network, a))

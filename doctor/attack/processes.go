@@ -3,6 +3,7 @@ package attack
 // countOthers is a script that counts the processes other than the agent and itself.
 const countOthers = `n=0; for p in /proc/[0-9]*; do case ${p#/proc/} in 1|$$) ;; *) read -r c <$p/comm && n=$((n+1)) ;; esac; done 2>/dev/null; echo left $n`
 
+// processes returns the attacks that outlive, fake or delay the end of their execution.
 func processes() []Attack {
 	daemons := func(name, tries, how string) Attack {
 		return Attack{
@@ -77,6 +78,7 @@ func processes() []Attack {
 // Segments has the keys of the System V shared memory that attacks use.
 var Segments = []int{77007, 77008}
 
+// residue returns the attacks that look for data of earlier or concurrent runners.
 func residue() []Attack {
 	return []Attack{
 		{

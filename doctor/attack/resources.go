@@ -2,6 +2,7 @@ package attack
 
 import "github.com/rockpool/rockpool/client"
 
+// resources returns the attacks that exceed a limit of the runner.
 func resources() []Attack {
 	full := func(name, tries, dir string) Attack {
 		return Attack{

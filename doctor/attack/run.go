@@ -157,6 +157,7 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	defer cancel()
 	s := &scene{crew: c, attack: a}
 	err := s.run(ctx)
+	// Also after an error: what the runners leave behind is part of the verdict.
 	left, gone := s.cleanUp(context.WithoutCancel(ctx))
 	why := c.judge(a, s)
 	result.Judged = err == nil

@@ -24,6 +24,7 @@ type scene struct {
 	alike   bool     // two outputs are equal
 }
 
+// seen returns the output of all steps so far. Attack.Held is matched against it.
 func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
 
 // run does the steps and records their outputs. It returns an error if the attack couldn't run to its end.
@@ -36,6 +37,7 @@ func (s *scene) run(ctx context.Context) (err error) {
 	if s.stays() {
 		s.gentle[s.attack.Reach] = s.runner
 	}
+	// Earlier attacks used the same runner: their files must not influence this one.
 	if s.Sparing {
 		empty := shell("find /workspace -mindepth 1 -maxdepth 1 ! -name .prober -exec rm -rf {} +")
 		for _, step := range []Step{empty, empty.asRoot()} { // uploaded files belong to root, but some clusters have no root

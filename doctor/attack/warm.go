@@ -66,6 +66,7 @@ for pid in found: os.kill(pid, signal.` + signal + `)
 print('signalled', len(found) > 1)`).asRoot()
 }
 
+// warm returns the attacks in environments with a loaded Python interpreter.
 func warm() []Attack {
 	lives := command("python3", "-c", "print('lives')")
 	rows := []Attack{

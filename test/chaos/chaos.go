@@ -78,6 +78,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	}}
 	err = s.run(ctx, config)
 	err = errors.Join(err, s.clear(ctx))
+	// clear has ended all servers: a busy disk means that a process is left.
 	if gone := d.Unmount(); gone != nil {
 		l.Wrong(ledger.LeakedMounts, 1, "%v", gone)
 	}
@@ -119,6 +120,7 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	err := s.faults(ctx, config)
 	close(enough)
 	s.say("no more faults: the clients finish")
+	// A client that never finishes is a wrong result, not a hang of the run.
 	late := time.AfterFunc(finishWithin, func() {
 		s.Ledger.Wrong(ledger.Unfinished, 1, "clients still wait, %s after the last fault", finishWithin)
 		end()
@@ -130,6 +132,7 @@ func (s *storm) run(ctx context.Context, config Config) error {
 	users.Wait()
 	if ctx.Err() == nil {
 		s.say("all that ended is looked at again")
+		// An outcome and its output must still be the same now, whatever happened since.
 		for _, r := range s.Ledger.All() {
 			clients.Again(ctx, s.House, r)
 		}

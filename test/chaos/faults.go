@@ -105,6 +105,7 @@ func (s *storm) killNow(ctx context.Context, m moment.Moment) {
 
 // replace starts the next server after the fault's downtime.
 func (s *storm) replace(ctx context.Context, f schedule.Fault) error {
+	// While no server runs: the next one must find out what happened meanwhile.
 	if f.Kind == schedule.DestroyDown {
 		for _, held := range []bool{true, false} {
 			if runner := s.victim(f.Choice, held); runner != "" && s.harm(runner, s.boxes.Destroy) {
@@ -309,6 +310,7 @@ func (s *storm) expectAlive() {
 	}
 }
 
+// hasEnded reports whether the current server's process has ended. It doesn't block.
 func (s *storm) hasEnded() bool {
 	select {
 	case <-s.server.Ended:

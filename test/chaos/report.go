@@ -27,6 +27,7 @@ type Report struct {
 	Log     string           `json:"log,omitempty"` // path of the servers' log, kept if something was wrong
 }
 
+// newReport returns the report of a run that has ended.
 func newReport(config Config, l *ledger.Ledger, used map[string]int64, took time.Duration) Report {
 	counts, wrongs := l.Figures()
 	return Report{Seed: config.Seed, Took: took.Seconds(), Short: config.Short, Nomad: config.Nomad != "", Several: config.Servers > 1, Parts: used, Counts: counts, Wrongs: wrongs}
@@ -111,6 +112,7 @@ func (r Report) Table(out io.Writer) error {
 	return r.details(out)
 }
 
+// remark returns what follows a count in the report: a failure if it had to happen and never did.
 func (r Report) remark(name string, n int64) string {
 	always, long := r.wanted()
 	switch {

@@ -41,6 +41,8 @@ func (n *Nomad) TokenWith(t testing.TB, policy string) string {
 	return token
 }
 
+// tokenWith stores a policy, with the namespace "default" replaced by this Nomad's, and returns the
+// secret of a token with it.
 func (n *Nomad) tokenWith(name, policy string) (string, error) {
 	rules := strings.Replace(policy, `"default"`, fmt.Sprintf("%q", n.options.Namespace), 1)
 	if _, err := n.api.ACLPolicies().Upsert(&api.ACLPolicy{Name: name, Rules: rules}, nil); err != nil {

@@ -50,6 +50,8 @@ func makeCertificates(dir string) (*files, error) {
 	return f, err
 }
 
+// certificate returns an unsigned certificate for both server and client. It is valid for a day.
+// names are its DNS names.
 func certificate(name string, names ...string) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetInt64(time.Now().UnixNano()),
@@ -62,11 +64,13 @@ func certificate(name string, names ...string) *x509.Certificate {
 	}
 }
 
+// An issuer signs certificates with an authority's key.
 type issuer struct {
 	authority *x509.Certificate
 	key       *ecdsa.PrivateKey
 }
 
+// make signs a certificate for a new key and writes both.
 func (i *issuer) make(c *x509.Certificate, certPath, keyPath string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -91,6 +95,7 @@ func (i *issuer) issue(c *x509.Certificate, key *ecdsa.PrivateKey, certPath, key
 	return writePEM(keyPath, "EC PRIVATE KEY", der)
 }
 
+// writePEM writes a file that only its owner can read.
 func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 )
 
+// object is a JSON object.
 type object = map[string]any
 
 // writeConfigs writes the configurations of server and client as JSON, in which every path can be
@@ -93,6 +94,7 @@ func (n *Nomad) config(name string, ports agentPorts) object {
 	return config
 }
 
+// write writes a configuration to a file in this Nomad's directory.
 func (n *Nomad) write(name string, config object) error {
 	text, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {

@@ -61,6 +61,8 @@ func (n *Nomad) load(ctx context.Context, load *exec.Cmd, options ...string) (er
 	return errors.Join(err, pack.Wait())
 }
 
+// dockerReady waits until the daemon answers, at most for patience. It returns an error when the
+// daemon ends.
 func (n *Nomad) dockerReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -105,10 +107,12 @@ func (n *Nomad) containers(ctx context.Context) ([]string, error) {
 	return strings.Fields(string(out)), err
 }
 
+// dockerCommand returns a command for this Nomad's own daemon, not for the machine's.
 func (n *Nomad) dockerCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "docker", append([]string{"--host", n.dockerHost()}, args...)...)
 	cmd.Env = environment
 	return cmd
 }
 
+// dockerHost returns the address of this Nomad's own daemon.
 func (n *Nomad) dockerHost() string { return "unix://" + n.path("docker.sock") }

@@ -51,6 +51,7 @@ func (n *Nomad) AddClient(ctx context.Context) error {
 	return n.secondReady(ctx)
 }
 
+// secondReady waits until the second client is registered and its first driver is healthy.
 func (n *Nomad) secondReady(ctx context.Context) error {
 	return try(ctx, n.second, "the second client isn't ready", func() error {
 		if !strings.Contains(n.second.said(), "node registration complete") { // a node that was ready before is still listed as ready
@@ -110,6 +111,7 @@ func (n *Nomad) serverReady(ctx context.Context) error {
 	})
 }
 
+// clientReady waits until the first client is registered and all its drivers are healthy.
 func (n *Nomad) clientReady(ctx context.Context) error {
 	return try(ctx, n.client, "the client isn't ready", func() error {
 		// A node that was ready before is still listed as ready.

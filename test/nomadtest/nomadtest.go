@@ -150,6 +150,7 @@ func Open(ctx context.Context, o Options) (*Nomad, error) {
 	return n, nil
 }
 
+// open starts everything. After an error, Close removes what exists by then.
 func (n *Nomad) open(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root")
@@ -309,8 +310,11 @@ func (n *Nomad) Close() error {
 	return errors.Join(errs...)
 }
 
+// has reports whether a driver is enabled.
 func (n *Nomad) has(driver string) bool { return slices.Contains(n.options.Drivers, driver) }
 
+// path returns the path of a file in this Nomad's directory.
 func (n *Nomad) path(name string) string { return filepath.Join(n.dir, name) }
 
+// root returns the directory that becomes the root of tasks of the drivers exec and docker.
 func (n *Nomad) root() string { return n.path("root") }

@@ -37,6 +37,7 @@ type process struct {
 	asked bool  // kill was called
 }
 
+// start starts the process and returns when it runs. The process may be started again after kill.
 func (p *process) start() error {
 	p.asked = false
 	started, ended := make(chan error, 1), make(chan struct{})
@@ -109,6 +110,8 @@ func (p *process) crashed() bool {
 // kill kills it, if it runs, and returns after its end.
 func (p *process) kill() error { return p.signal(syscall.SIGKILL) }
 
+// signal ends the process with a signal and waits for its end. It does nothing if the process was
+// never started.
 func (p *process) signal(signal syscall.Signal) error {
 	if p == nil || p.ended == nil {
 		return nil

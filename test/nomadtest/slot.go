@@ -20,12 +20,14 @@ type slot struct {
 	ports ports
 }
 
+// ports are the ports of one slot on 127.0.0.1.
 type ports struct {
 	server, client, second agentPorts
 	spare                  int // for a server of the test
 	first, last            int // for tasks
 }
 
+// agentPorts are the ports of one Nomad agent.
 type agentPorts struct{ http, rpc, serf int }
 
 const (
@@ -105,6 +107,7 @@ func (s *slot) usable() bool {
 	return true
 }
 
+// address returns a port's address on the loopback interface.
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // tell writes the holder's directory to the slot's file.
@@ -113,4 +116,5 @@ func (s *slot) tell(dir string) error {
 	return errors.Join(s.file.Truncate(int64(len(dir))), err)
 }
 
+// free gives the slot back. The caller has already removed the Nomad's files.
 func (s *slot) free() error { return errors.Join(s.tell(""), s.file.Close()) }

@@ -28,6 +28,8 @@ func sweep(dir string) error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
+// names returns the entries of a directory that are as long as an allocation's id. It is empty if
+// there is no directory.
 func names(dir string) []string {
 	entries, _ := os.ReadDir(dir)
 	var all []string
@@ -62,6 +64,7 @@ func (o owned) killAll() error {
 	return fmt.Errorf("kill processes: these are left: %v", left)
 }
 
+// processes returns the ids of Nomad's processes, except this one.
 func (o owned) processes() []int {
 	entries, _ := os.ReadDir("/proc")
 	var found []int
@@ -106,6 +109,7 @@ func words(proc string) string {
 	return string(args) + string(variables)
 }
 
+// names reports whether a cgroup's path has this Nomad's directory or one of its allocations.
 func (o owned) names(text string) bool {
 	return strings.Contains(text, "/"+filepath.Base(o.dir)+"/") || slices.ContainsFunc(o.allocations, func(id string) bool { return strings.Contains(text, id) })
 }

@@ -27,6 +27,7 @@ func Helper(t testing.TB) []byte {
 	return read(t, &helper, "rockpool-sandbox", "./local/sandbox/cmd", "CGO_ENABLED=1", "-trimpath", "-ldflags=-s -w -extldflags=-static", "-tags", "netgo osusergo")
 }
 
+// agent, helper and gvisor are the programs of this test process. gvisor's data is a path.
 var agent, helper, gvisor program
 
 // A program is built once per test process.
@@ -37,6 +38,8 @@ type program struct {
 	said []byte
 }
 
+// read returns a program, which it builds on first use or takes from ROCKPOOL_PROGRAMS. environment
+// is one more variable for the build. After a failure, each caller's test fails.
 func read(t testing.TB, p *program, name, source, environment string, flags ...string) []byte {
 	t.Helper()
 	p.once.Do(func() {

@@ -20,6 +20,7 @@ func Straying(t testing.TB) []byte {
 	return helperWithout(t, "staying")
 }
 
+// faultEdits add the faults of [Dying] and [Straying].
 var faultEdits = []edit{
 	{"local/sandbox/cmd/fault.go", "", `package main
 

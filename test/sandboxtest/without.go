@@ -21,6 +21,7 @@ func Without(t testing.TB, defence string) (agent, helper []byte) {
 	return fill(t, weakAgent.built(t), defence), helperWithout(t, defence)
 }
 
+// helperWithout returns only the rockpool-sandbox of [Without].
 func helperWithout(t testing.TB, defence string) []byte {
 	t.Helper()
 	return fill(t, weakHelper.built(t), defence)
@@ -88,6 +89,7 @@ func isWithout(defence string) bool {
 }
 `
 
+// withoutFile returns the source of the variable for a package.
 func withoutFile(of string) string {
 	return strings.Replace(fmt.Sprintf(without, of, strings.Repeat(".", 64)), `" + "`, "", 1)
 }
@@ -102,6 +104,7 @@ var isWithout = without.Is
 `, of)
 }
 
+// agentEdits make defences of the agent depend on isWithout.
 var agentEdits = []edit{
 	{"agent/cmd/without/without.go", "", withoutFile("without") + `
 func Is(defence string) bool { return isWithout(defence) }
@@ -209,6 +212,7 @@ func weakened(script string) string {
 	} else if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`},
 }
 
+// helperEdits make defences of rockpool-sandbox depend on isWithout.
 var helperEdits = slices.Concat(fenceEdits, faultEdits, []edit{
 	{"local/sandbox/cmd/without.go", "", withoutFile("main")},
 	{"local/sandbox/cmd/weaken.go", "", `package main
@@ -305,6 +309,8 @@ func (w *weak) built(t testing.TB) []byte {
 
 var editing sync.Mutex // builds are large: one at a time
 
+// buildWith builds a program from the sources with edits. The sources on disk stay unchanged. said
+// is the output of the build.
 func buildWith(edits []edit, source, environment string, flags []string) (data, said []byte, err error) {
 	editing.Lock()
 	defer editing.Unlock()

@@ -35,6 +35,7 @@ export function App() {
   );
 }
 
+/** Pages shows the page of the address. An error there affects no other page. */
 function Pages() {
   const [location] = useLocation();
   return (

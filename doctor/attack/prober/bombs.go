@@ -33,6 +33,8 @@ func forkBomb(most int) {
 	say("made", strconv.Itoa(made), "processes")
 }
 
+// threadBomb starts as many threads as most says. Go's runtime ends the program if the kernel
+// refuses one.
 func threadBomb(most int) {
 	for range most {
 		go func() {
@@ -85,6 +87,7 @@ func mapBomb(kind string, mib int) {
 	say("took", strconv.Itoa(len(memory)>>20), "MiB", result(err))
 }
 
+// fileBomb creates at most most empty files in a directory, until the first error.
 func fileBomb(dir string, most int) {
 	for n := range most {
 		fd, err := unix.Open(dir+"/f"+strconv.Itoa(n), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
@@ -114,6 +117,7 @@ func fill(path string, mib int) {
 	say("wrote 0 MiB", result(err))
 }
 
+// sparse creates a file of 4 TiB that takes no space.
 func sparse(path string) {
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
 	if err == nil {
@@ -156,6 +160,7 @@ func processorTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
+// openBomb opens at most most descriptors, until the first error. It closes none.
 func openBomb(most int) {
 	for n := range most {
 		if _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); err != nil {
@@ -226,12 +231,14 @@ func daemon(how []string) {
 	time.Sleep(time.Minute) //nolint:forbidigo // it waits to be killed
 }
 
+// wait prints "waiting" when it begins and "waited" if it survives.
 func wait(milliseconds int) {
 	say("waiting")
 	time.Sleep(time.Duration(milliseconds) * time.Millisecond) //nolint:forbidigo // it waits to be killed
 	say("waited")
 }
 
+// pretend prints what looks like a message of the agent about exit code 0, and exits with 77.
 func pretend() {
 	_, err := io.WriteString(os.Stdout, "\x00{\"kind\":\"exited\",\"code\":0}\n\x1b]0;x\a\xff\xfe")
 	if err != nil && !errors.Is(err, os.ErrClosed) {

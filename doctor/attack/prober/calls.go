@@ -12,6 +12,8 @@ import (
 // another error than a refusal.
 type call func() error
 
+// raw returns a call by its number, with up to six arguments. It bypasses the checks of Go's
+// wrappers.
 func raw(number uintptr, args ...uintptr) call {
 	return func() error {
 		var a [6]uintptr
@@ -23,6 +25,7 @@ func raw(number uintptr, args ...uintptr) call {
 	}
 }
 
+// text returns the address of a NUL-terminated copy of s.
 func text(s string) uintptr {
 	p, err := unix.BytePtrFromString(s)
 	if err != nil {
@@ -35,12 +38,15 @@ func text(s string) uintptr {
 // keep references memory that only the kernel uses, so that it isn't garbage collected.
 var keep []*byte
 
+// buffer returns the address of size zero bytes.
 func buffer(size int) uintptr {
 	b := make([]byte, size)
 	keep = append(keep, &b[0])
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
+// word returns the address of 32 words, which begin with values and end with zeros. The calls use
+// it for structures.
 func word(values ...uint64) uintptr {
 	b := make([]uint64, 32)
 	copy(b, values)
@@ -54,6 +60,7 @@ const (
 	bigBuffer = 4096
 )
 
+// socket returns a call that opens a socket and closes it.
 func socket(family, kind, protocol int) call {
 	return func() error {
 		fd, err := unix.Socket(family, kind, protocol)
@@ -179,6 +186,8 @@ func cloneWith(flags uintptr) error {
 	return nil
 }
 
+// setns enters the UTS namespace in which this process already is: it changes nothing if it is
+// allowed.
 func setns() error {
 	fd, err := unix.Open("/proc/self/ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -187,6 +196,7 @@ func setns() error {
 	return unix.Setns(fd, 0)
 }
 
+// capset tries to give this thread CAP_SYS_ADMIN.
 func capset() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -194,6 +204,7 @@ func capset() error {
 	return unix.Capset(&header, &data[0])
 }
 
+// pidfdGetfd tries to copy descriptor 0 of process 1, the agent.
 func pidfdGetfd() error {
 	fd, err := unix.PidfdOpen(1, 0)
 	if err != nil {
@@ -209,10 +220,12 @@ func tiocsti() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, text("#"))() 
 // tiocstiHigh does the same with a bit that the kernel ignores (CVE-2019-7303).
 func tiocstiHigh() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI|1<<32, text("#"))() }
 
+// mqOpen creates a POSIX message queue.
 func mqOpen() error {
 	return raw(unix.SYS_MQ_OPEN, text("rockpool-attack"), unix.O_RDWR|unix.O_CREAT, 0o600, 0)()
 }
 
+// mlock locks 1 MiB of memory, which the kernel can't swap out then.
 func mlock() error {
 	const size = 1 << 20
 	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -94,6 +94,8 @@ func result(err error) string {
 	return err.Error()
 }
 
+// number returns an argument that must be a number of at least 0. Otherwise it prints the usage and
+// exits with 2.
 func number(args []string, at int) int {
 	if at < len(args) {
 		if n, err := strconv.Atoi(args[at]); err == nil && n >= 0 {

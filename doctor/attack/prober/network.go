@@ -40,6 +40,8 @@ func askAll(places []string) {
 	say(strings.Join(answers, "\n"))
 }
 
+// answered describes a request's end: "answered", "silence" after a timeout, or the name of the
+// error.
 func answered(err error) string {
 	var late interface{ Timeout() bool }
 	switch {
@@ -51,6 +53,7 @@ func answered(err error) string {
 	return result(err)
 }
 
+// askAt connects to an address and waits for a response. nil: it got one.
 func askAt(d *net.Dialer, network, at string) error {
 	conn, err := d.Dial(network, at)
 	if err != nil {
@@ -60,6 +63,7 @@ func askAt(d *net.Dialer, network, at string) error {
 	return converse(conn)
 }
 
+// converse sends a greeting and reads up to 16 bytes, within askWithin.
 func converse(conn net.Conn) error {
 	_ = conn.SetDeadline(time.Now().Add(askWithin))
 	if _, err := conn.Write([]byte("hello")); err != nil {

@@ -15,12 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// wordAt returns the address of a slice, which must not be empty.
 func wordAt(of []int32) uintptr {
 	p := (*byte)(unsafe.Pointer(&of[0]))
 	keep = append(keep, p)
 	return uintptr(unsafe.Pointer(p))
 }
 
+// ignoreSignals ignores the signals that usually end a program. SIGKILL can't be ignored.
 func ignoreSignals() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 }

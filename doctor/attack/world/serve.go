@@ -141,6 +141,7 @@ func converse(conn net.Conn) {
 	}
 }
 
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

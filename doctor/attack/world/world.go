@@ -169,6 +169,8 @@ func (w *World) link(ctx context.Context, tid int) error {
 	return batch(ctx, []string{"route add default via " + Public4, "route add default via " + Public6})
 }
 
+// addresses returns the lines for batch that give a link its addresses and bring it up. IPv6
+// addresses are usable immediately: they skip duplicate address detection.
 func addresses(link string, all ...string) []string {
 	lines := []string{}
 	for _, a := range all {
@@ -218,6 +220,7 @@ func (w *World) check(ctx context.Context) error {
 	return nil
 }
 
+// request sends a greeting to the simulated network at an address and waits for its response.
 func request(ctx context.Context, to string) error {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(to, strconv.Itoa(Port)))
 	if err != nil {

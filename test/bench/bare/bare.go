@@ -92,6 +92,7 @@ func (n *Nomad) End(ctx context.Context, prefix string) error {
 	return errors.Join(err, n.deregister(ctx, prefix, true), n.deleteVariables(ctx, prefix))
 }
 
+// deregister stops all jobs whose names have the prefix. With purge, Nomad also forgets them.
 func (n *Nomad) deregister(ctx context.Context, prefix string, purge bool) error {
 	q := query(ctx)
 	q.Prefix = prefix
@@ -104,6 +105,7 @@ func (n *Nomad) deregister(ctx context.Context, prefix string, purge bool) error
 	return errors.Join(errs...)
 }
 
+// deleteVariables deletes all variables whose paths have the prefix.
 func (n *Nomad) deleteVariables(ctx context.Context, prefix string) error {
 	all, _, err := n.client.Variables().PrefixList(prefix, query(ctx))
 	errs := []error{err}

@@ -82,6 +82,7 @@ func (n *Nomad) Tasks(ctx context.Context, prefix string) ([]Task, error) {
 	return tasks, err
 }
 
+// allocations returns the allocations of all jobs whose names have the prefix.
 func (n *Nomad) allocations(ctx context.Context, prefix string) ([]*api.AllocationListStub, error) {
 	q := query(ctx)
 	q.Filter = fmt.Sprintf("JobID matches \"^%s\"", prefix)
@@ -119,6 +120,7 @@ func (n *Nomad) Exec(ctx context.Context, allocation string, out io.Writer, argv
 	return err
 }
 
+// noInput is an empty standard input.
 type noInput struct{}
 
 func (noInput) Read([]byte) (int, error) { return 0, io.EOF }

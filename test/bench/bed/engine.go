@@ -24,6 +24,8 @@ type Engine struct {
 	ended chan error
 }
 
+// openEngine starts the server and returns when it has restored its runners. The caller must close
+// it.
 func openEngine(ctx context.Context, data, cgroups string) (*Engine, error) {
 	settings := config.Default()
 	settings.Listen, settings.Data, settings.CgroupParent, settings.OnStop = "127.0.0.1:0", data, cgroups, config.StopRemoves
@@ -111,6 +113,7 @@ func fillStore(ctx context.Context, data string, executions int) (err error) {
 	return group.Wait()
 }
 
+// endedExecution returns a finished execution of an environment with new ids.
 func endedExecution(env runtime.Environment) runtime.Execution {
 	at := time.Now()
 	return runtime.Execution{

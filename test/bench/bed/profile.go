@@ -58,6 +58,7 @@ func (b *Bed) Profile(ctx context.Context) (wait func()) {
 	return group.Wait
 }
 
+// fetch downloads a URL to a file.
 func fetch(ctx context.Context, url, file string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

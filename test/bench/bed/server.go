@@ -47,6 +47,7 @@ type Server struct {
 	copied   chan struct{} // closed once its stdout has ended
 }
 
+// readyURL finds the server's URL in the line that it prints when it is ready.
 var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
 
 // startServer starts a server and waits until it is ready. Signals from the terminal don't reach

@@ -41,11 +41,13 @@ func (a *appender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // lastMessage ends a floor's stream, as a server ends a subscription.
 var lastMessage = []byte(`{"id":"1","type":"complete"}`)
 
+// number returns a number from the request's query; 0: it is missing.
 func number(r *http.Request, name string) int {
 	n, _ := strconv.Atoi(r.URL.Query().Get(name)) // the only client is the bench
 	return n
 }
 
+// accept opens a WebSocket without compression. After an error, the response is already written.
 func accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	return websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 }
@@ -112,6 +114,8 @@ func (p *pacer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _, _ = conn.Read(r.Context())
 }
 
+// pace sends to all readers until the time is over, then closes their channels. It never blocks on
+// a reader.
 func pace(readers []chan []byte, seconds int) {
 	tick := time.NewTicker(paceEvery)
 	defer tick.Stop()

@@ -62,6 +62,8 @@ func (j *Judge) Put(ctx context.Context, name string, content []byte) (id string
 	}, nil
 }
 
+// A file is a file in go-judge's API: its content, an uploaded one, or an output with a maximum
+// size.
 type file struct {
 	Content *string `json:"content,omitempty"`
 	FileID  string  `json:"fileId,omitempty"`
@@ -69,6 +71,7 @@ type file struct {
 	Max     int     `json:"max,omitempty"`
 }
 
+// A command is one program in go-judge's API.
 type command struct {
 	Args        []string        `json:"args"`
 	Env         []string        `json:"env"`
@@ -114,6 +117,8 @@ func (j *Judge) Run(ctx context.Context, args []string, stored map[string]string
 // Close closes the connections.
 func (j *Judge) Close() { j.http.CloseIdleConnections() }
 
+// request sends a request and decodes the answer, unless into is nil. Any status but 200 is an
+// error.
 func (j *Judge) request(ctx context.Context, method, path, contentType string, body io.Reader, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, j.url+path, body)
 	if err != nil {

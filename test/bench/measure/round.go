@@ -63,6 +63,7 @@ func (r *Round) Meter(n float64, do func() error) (time.Duration, error) {
 	return took, err
 }
 
+// meter calls do and adds the CPU time that passes meanwhile. After an error of do it adds nothing.
 func (r *Round) meter(do func() (float64, error)) (n float64, took time.Duration, err error) {
 	machine := usage.MachineCPU()
 	server, inside, ok := r.used()
@@ -82,6 +83,7 @@ func (r *Round) meter(do func() (float64, error)) (n float64, took time.Duration
 	return n, took, nil
 }
 
+// used returns what Usage returns; false: the round has none.
 func (r *Round) used() (server, inside time.Duration, ok bool) {
 	if r.Usage == nil {
 		return 0, 0, false

@@ -70,10 +70,12 @@ func (c *CPU) figures(per string) (server, inside, beside string) {
 	return server, inside, beside
 }
 
+// figures returns the cells of minimum, p10, p50 and p99.
 func (s Summary) figures() string {
 	return strings.Join([]string{Figure(s.Min), Figure(s.P10), Figure(s.P50), Figure(s.P99)}, "\t")
 }
 
+// times formats the ratio of a row to its floor. It is empty if there is none.
 func times(ratio float64) string {
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
 		return ""

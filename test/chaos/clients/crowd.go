@@ -115,11 +115,13 @@ func (c *Crowd) Live(ctx context.Context, until <-chan struct{}) {
 	}
 }
 
+// resize sets the pool of the first crowd, scaled for Nomad.
 func (c *Crowd) resize(ctx context.Context, size int) {
 	c.size = crowdOf(c.House, size)
 	c.change(ctx, client.PutEnvironmentInput{Id: crowds[0], PoolSize: &c.size})
 }
 
+// change puts an environment and judges a refusal.
 func (c *Crowd) change(ctx context.Context, in client.PutEnvironmentInput) {
 	defer c.timing.Begin(moment.Change)()
 	if err := client.Put(ctx, c.Patient, in); err != nil {

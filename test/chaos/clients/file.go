@@ -26,11 +26,13 @@ type file struct {
 	maybe   map[string]int // versions that the runner may have, by their output of sha256sum
 }
 
+// noFile stands for a digest if the runner doesn't have the file yet.
 const noFile = "none"
 
 // lineBytes is the length of a line of the content: its version and its number.
 const lineBytes = 16
 
+// newFile returns a file that the runner doesn't have yet.
 func newFile(c *Holder, runner string) *file {
 	return &file{Holder: c, runner: runner, maybe: map[string]int{noFile: 0}}
 }
@@ -92,8 +94,11 @@ type content struct {
 	each      time.Duration // pause between pieces
 }
 
+// errCut is the read error with which a content breaks its own upload.
 var errCut = errors.New("the upload is cut off")
 
+// Read returns errCut after cut bytes. Each byte follows from the version and its offset, so that a
+// mixture of two versions has another digest than both.
 func (c *content) Read(p []byte) (int, error) {
 	const piece = 64 << 10
 	if c.left == 0 {

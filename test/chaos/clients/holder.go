@@ -137,6 +137,8 @@ func (c *Holder) checkHeld(ctx context.Context, runner string) {
 	}
 }
 
+// release records the release in the ledger before the call: even if the answer is lost, the runner
+// may be gone.
 func (c *Holder) release(ctx context.Context, runner string) {
 	defer c.timing.Begin(moment.Release)()
 	c.Ledger.Release(runner)

@@ -67,6 +67,7 @@ func (w *watcher) run(ctx context.Context, runner string, p ledger.Program) {
 	}
 }
 
+// start starts the program. false: the runner is gone, or the server refused it.
 func (w *watcher) start(ctx context.Context, r *ledger.Run) bool {
 	defer w.timing.Begin(moment.Start)()
 	in := client.StartExecutionInput{RunnerId: r.Runner, Command: r.Command(), IdempotencyKey: &r.Key, TimeLimit: r.Limit()}
@@ -79,6 +80,7 @@ func (w *watcher) start(ctx context.Context, r *ledger.Run) bool {
 	return true
 }
 
+// cancel records the cancellation in the ledger before the call, since its answer can be lost.
 func (w *watcher) cancel(ctx context.Context, r *ledger.Run) {
 	w.Ledger.Cancel(r)
 	if err := client.Cancel(ctx, w.Patient, r.ID); err != nil && house.CodeOf(err) != runtime.CodeRunnerGone {
@@ -86,12 +88,15 @@ func (w *watcher) cancel(ctx context.Context, r *ledger.Run) {
 	}
 }
 
+// eventsSubscription reads an execution's events after a cursor, or all events if the cursor is
+// null.
 const eventsSubscription = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
 	__typename cursor
 	... on ExecutionOutput { stream base64 }
 	... on ExecutionOutputLost { bytes }
 	... on ExecutionFinished { execution { outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt } } } } }`
 
+// An event is one message of eventsSubscription. Which fields are set depends on Type.
 type event struct {
 	Type      string `json:"__typename"`
 	Cursor    string
@@ -111,6 +116,7 @@ type finished struct {
 	Marks      struct{ FinishedAt time.Time }
 }
 
+// outcome returns what the ledger judges.
 func (f finished) outcome() ledger.Outcome {
 	return ledger.Outcome{
 		Outcome: f.Outcome, ExitCode: f.ExitCode, Signal: f.Signal, GoneReason: f.GoneReason,
@@ -118,6 +124,7 @@ func (f finished) outcome() ledger.Outcome {
 	}
 }
 
+// errLeft ends a subscription from the watcher's side.
 var errLeft = errors.New("the reader leaves")
 
 // follow reads from the current cursor: for a while, to the end, or until the connection breaks.
@@ -159,6 +166,8 @@ func (w *watcher) follow(ctx context.Context) {
 	moment.Pause(ctx, time.Duration(w.random.IntN(150))*time.Millisecond)
 }
 
+// take records an event. It keeps a random selection of earlier cursors, to which the watcher can
+// go back.
 func (w *watcher) take(e event) {
 	w.cursor = &e.Cursor
 	switch e.Type {

@@ -65,6 +65,7 @@ func startNomad(ctx context.Context, program, driver string, clients int, progre
 	return n, nil
 }
 
+// answer reads the program's next line, which is JSON. It blocks until there is one.
 func (n *Nomad) answer(into any) error {
 	if !n.answers.Scan() {
 		return errors.Join(errors.New("it doesn't answer"), n.answers.Err())
@@ -136,6 +137,7 @@ func (n *Nomad) Call(ctx context.Context, method, path string, body, into any) e
 	return json.Unmarshal(answer, into)
 }
 
+// jobPrefix begins the ids of all runners' jobs.
 const jobPrefix = nomadPrefix + "-runner-"
 
 // JobOf returns the id of a runner's job.

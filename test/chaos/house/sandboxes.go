@@ -72,6 +72,7 @@ func (s Sandboxes) Agent(runner string) int {
 	return 0
 }
 
+// kill sends SIGKILL to a process of a runner, as Send does.
 func (s Sandboxes) kill(runner string, pid int) bool { return s.Send(runner, pid, unix.SIGKILL) }
 
 // Send signals a process of a runner. A process that reused its id gets no signal.

@@ -156,6 +156,7 @@ func (h *House) Kill(s *Server) {
 func (h *House) Stop(s *Server) {
 	const patience = 10 * time.Second // the server takes 5 s at most
 	h.up.Store(false)
+	// The log has earlier servers' lines too: only what follows is this server's.
 	before := len(h.logged())
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })

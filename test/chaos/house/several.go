@@ -40,6 +40,7 @@ func (h *House) UseSeveral(ctx context.Context, servers int) (err error) {
 	if h.Database, err = postgrestest.New(ctx); err != nil {
 		return err
 	}
+	// All addresses are on the house's own host, so that no other program binds to them.
 	host, _, err := net.SplitHostPort(h.address)
 	if err != nil {
 		return err
@@ -77,6 +78,8 @@ func (h *House) Close() error {
 	return errors.Join(append(errs, h.Nomad.Close())...)
 }
 
+// freeAddress returns an address with a port that was free a moment ago. Another program can take
+// it meanwhile.
 func freeAddress(ctx context.Context, host string) (string, error) {
 	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {

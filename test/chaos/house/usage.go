@@ -44,6 +44,7 @@ type usage struct {
 	server  int
 }
 
+// newUsage returns a usage without servers.
 func newUsage() *usage { return &usage{before: map[string]int64{}, current: map[string]int64{}} }
 
 // next begins the counters of a new server.
@@ -98,6 +99,7 @@ func loggedCounters(log []byte) map[string]int64 {
 	return all
 }
 
+// now returns the number of the current server, for saw.
 func (u *usage) now() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -34,6 +34,7 @@ type Wrong struct {
 	At     time.Time `json:"at"`
 }
 
+// A span is a time during which something lasted.
 type span struct{ from, to time.Time } // zero to: not over
 
 // New returns an empty ledger.
@@ -58,6 +59,7 @@ func (l *Ledger) Wrong(name string, n int64, format string, args ...any) {
 	l.note(name, n, format, args...)
 }
 
+// note is Wrong for callers that hold mu.
 func (l *Ledger) note(name string, n int64, format string, args ...any) {
 	l.counts[name] += n
 	l.wrongs = append(l.wrongs, Wrong{name, fmt.Sprintf(format, args...), time.Now()})
@@ -214,6 +216,7 @@ func (l *Ledger) WasFull(since time.Time) bool {
 	return l.fullSince(since)
 }
 
+// fullSince is WasFull for callers that hold mu.
 func (l *Ledger) fullSince(since time.Time) bool {
 	return slices.ContainsFunc(l.full, func(s span) bool {
 		return s.lasts(diskGrace, since)

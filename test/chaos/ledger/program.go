@@ -39,6 +39,8 @@ func (e Ending) String() string {
 // alreadyRan is the exit code of a program that was started a second time.
 const alreadyRan = 99
 
+// recordBytes is the length of a printed record with its line end. endless is a number of blocks
+// that no program reaches.
 const (
 	recordBytes = 16
 	endless     = 1 << 30

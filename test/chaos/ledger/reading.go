@@ -144,6 +144,8 @@ func nextRecord(stream int, text string) (skip int, number int64, ok bool) {
 	}
 }
 
+// parseRecord returns the number of a record. text has exactly recordBytes bytes. false: it isn't a
+// record of this stream.
 func parseRecord(stream int, text string) (int64, bool) {
 	if text[0] != byte('0'+stream) || text[recordBytes-1] != '\n' {
 		return 0, false

@@ -165,6 +165,8 @@ func (s *Schedule) Next() Fault {
 	return s.details(f)
 }
 
+// details draws a fault's times and its choice of a victim. The times are about as long as what the
+// fault should hit.
 func (s *Schedule) details(f Fault) Fault {
 	least, within := time.Duration(0), 40*time.Millisecond
 	switch {

@@ -28,6 +28,7 @@ func main() {
 	}
 }
 
+// run starts a Nomad, and stops it when the command, the input or a signal ends the program.
 func run() error {
 	drivers := flag.String("drivers", "raw_exec,exec", "task drivers that are on; docker needs docker.io")
 	acl := flag.Bool("acl", false, "demand tokens")

@@ -37,6 +37,10 @@ const fetched = createGraphiQLFetcher({
 /** Called with the id of an execution started on this page. */
 let started: ((id: string) => void) | undefined;
 
+/**
+ * fetcher collects the events of a subscription into one result, and notices the start of an
+ * execution.
+ */
 const fetcher: typeof fetched = async (...request) => {
   const answer = await fetched(...request);
   if (typeof answer === "object" && answer !== null && Symbol.asyncIterator in answer) return accumulate(answer) as unknown as typeof answer;
@@ -65,6 +69,7 @@ function FillIn() {
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
+/** listen calls back when the system's theme changes, until the returned function is called. */
 function listen(changed: () => void) {
   dark.addEventListener("change", changed);
   return () => dark.removeEventListener("change", changed);
@@ -138,6 +143,7 @@ function Colours() {
 const roomForDocs = window.matchMedia("(min-width: 64rem)");
 const closed = "rockpool.graphiql.closed"; // GraphiQL itself doesn't store that the docs were closed
 
+/** Explorer is GraphiQL with the dashboard's colours, token and examples. */
 export default function Explorer({ starter }: { starter: Starter }) {
   const [docs] = useState(() => (roomForDocs.matches && !localStorage.getItem(closed) ? { visiblePlugin: "Documentation Explorer" } : {}));
   return (

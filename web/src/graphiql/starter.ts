@@ -35,6 +35,7 @@ const OutputQuery = graphql(`
   }
 `);
 
+/** Starter is the first tab's text: queries and variables for the latest execution. */
 export interface Starter {
   /** The latest execution; "" if there is none. */
   id: string;
@@ -43,6 +44,7 @@ export interface Starter {
 }
 
 const [output, watch, run] = [OutputQuery, WatchSubscription, RunMutation].map(textOf) as [string, string, string];
+/** queries has the first tab's text with and without an earlier execution. */
 const queries = {
   some: [
     "# Click the triangle and choose an operation:\n# Output: the output of the latest program.\n# Watch: the same, live.\n# Run: runs another program and fills in its id.",
@@ -89,6 +91,7 @@ export function startedBy(answer: unknown): string | undefined {
 const prefix = "graphiql:";
 const filledIn = "rockpool.graphiql.id"; // the id that the page filled in
 
+/** Tab is the part of a stored tab that this page reads and writes. */
 interface Tab {
   query: string | null;
   variables: string | null;

@@ -58,6 +58,7 @@ const SchedulingQuery = graphql(`
   }
 `);
 
+/** tab returns a tab with a comment above its document. */
 function tab(comment: string, document: TadaDocumentNode<unknown, Record<string, never>>) {
   return { query: `# ${comment}\n${textOf(document)}\n` };
 }

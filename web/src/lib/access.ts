@@ -44,6 +44,7 @@ export const needs = {
 } satisfies Record<string, Need>;
 export type Needed = keyof typeof needs;
 
+/** rank returns a role's place among the roles; a higher one has more rights. */
 const rank = (role: Role) => roles.findIndex((one) => one.role === role);
 
 /** meets reports whether a caller has the access. An unknown caller has none. */

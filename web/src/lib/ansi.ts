@@ -14,6 +14,7 @@ export interface Style {
 
 export const plain: Style = Object.freeze({});
 
+/** Span is a piece of text in one style. */
 export interface Span {
   text: string;
   style: Style;
@@ -24,6 +25,10 @@ const control = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]/;
 const sequences = /\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]+[0-~]|\x1b[0-~]?|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\x80-\x9f]/g;
 const sgr = /\x1b\[([0-9;:]*)m/g;
 const unfinished = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
+/**
+ * longestUnfinished is the number of characters that complete searches. A longer sequence counts as
+ * text.
+ */
 const longestUnfinished = 4096;
 
 /** complete removes an incomplete control sequence from the end of a text. */
@@ -66,6 +71,7 @@ export function spans(text: string, style: Style): Span[] {
   return out;
 }
 
+/** apply returns a style after an SGR sequence with these parameters. It ignores unknown codes. */
 function apply(style: Style, parameters: string): Style {
   const codes = parameters === "" ? [0] : parameters.split(/[;:]/).map((code) => (code === "" ? 0 : Number(code)));
   const next: Style = { ...style };

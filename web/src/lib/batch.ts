@@ -22,6 +22,7 @@ export const BatchFragment = graphql(`
 `);
 export type BatchParts = ResultOf<typeof BatchFragment>;
 
+/** CaseState is a case's state. COLLECTED means that the server no longer keeps the execution. */
 export type CaseState = "WAITING" | "RUNNING" | "PASSED" | "FAILED" | "SKIPPED" | "COLLECTED";
 
 /** batchVerdict returns a batch's state or outcome as a short text and its tone. */

@@ -19,6 +19,7 @@ const HelloQuery = graphql(
 );
 type Hello = ResultOf<typeof HelloQuery>;
 
+/** Known is what the dashboard knows about its caller and server. */
 export interface Known {
   /** The caller; undefined until the server has reported it. */
   caller: Caller | undefined;
@@ -34,6 +35,7 @@ export interface Known {
   reload: () => void;
 }
 
+/** knownFrom derives a Known from the query's result. Without one, nothing is allowed. */
 function knownFrom(hello: Hello | undefined, error: ServerError | undefined, reload: () => void): Known {
   const tenants = hello?.tenants.map(({ id }) => id) ?? [];
   return {

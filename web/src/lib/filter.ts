@@ -1,5 +1,6 @@
 // Reads and writes the filters in a page's address. Invalid filters are ignored and reported.
 
+/** Label is a label of a claim or an execution. */
 export interface Label {
   name: string;
   value: string;
@@ -42,6 +43,7 @@ export type Options = readonly (readonly [value: string, text: string])[];
 
 const most = { labels: 32, label: 256, text: 4096, id: 256 }; // bytes, except labels: their number
 
+/** size returns a text's length in bytes, as the server counts it. */
 const size = (text: string) => new TextEncoder().encode(text).length;
 
 /** readLabel parses name=value, or a name alone; it returns undefined for an invalid label. */
@@ -53,6 +55,7 @@ export function readLabel(text: string): LabelFilter | undefined {
   return { name, value };
 }
 
+/** labelText is the inverse of readLabel. */
 export function labelText({ name, value }: LabelFilter): string {
   return value === null ? name : `${name}=${value}`;
 }
@@ -107,6 +110,7 @@ export function readTime(text: string): Date | undefined {
   return year >= 1970 && year <= 9999 ? at : undefined;
 }
 
+/** readTimes reads since, from and to. It reports invalid and contradicting ones to ignore. */
 function readTimes(params: URLSearchParams, ignore: (name: string, value: string, why: string) => void) {
   const moment = (name: string) => {
     const value = params.get(name);

@@ -3,6 +3,7 @@ import { ServerError, serverError, textOf, type RawError } from "./request";
 import { link as shared, type Link } from "./link";
 import { session } from "./session";
 
+/** Follower receives the events of a subscription. */
 export interface Follower<Result, Variables> {
   /** Returns the variables of the next attempt, with the latest cursor. */
   variables: () => Variables;
@@ -68,6 +69,10 @@ export function follow<Result, Variables>(
     });
   };
 
+  /**
+   * refused decides what follows the server's errors: another attempt, a prompt for a token, or the
+   * end.
+   */
   const refused = (errors: readonly RawError[]) => {
     const error = serverError(errors);
     if (error.retryable || error.code === "SLOW_CONSUMER") again();
@@ -80,6 +85,7 @@ export function follow<Result, Variables>(
     follower.failed?.(error);
   };
 
+  /** lost handles a closed connection. After a rejected token it waits for the user. */
   const lost = (closed: unknown) => {
     if (closed instanceof CloseEvent && unauthorized.includes(closed.code)) {
       if (session.hasGrant()) return fail(new ServerError(closed.reason || "the server rejected this grant", "UNAUTHENTICATED"));
@@ -91,6 +97,7 @@ export function follow<Result, Variables>(
     again();
   };
 
+  /** whenKnown attempts again once the user has given a token or closed the prompt. */
   const whenKnown = () => {
     const ignore = session.listen(() => {
       if (session.tokenRequired()) return;
@@ -99,6 +106,9 @@ export function follow<Result, Variables>(
     });
   };
 
+  /**
+   * again plans the next attempt. Delays double, and vary so that clients don't return together.
+   */
   const again = () => {
     const delay = Math.min(longestDelay, firstDelay * 2 ** failures++) * (0.75 + Math.random() / 2);
     timer = setTimeout(attempt, delay);

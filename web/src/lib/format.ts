@@ -6,10 +6,12 @@ const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
+/** count formats a number with separators and at most one decimal. */
 export function count(n: number): string {
   return number.format(n);
 }
 
+/** plural formats a number with its noun: "1 runner", "2 runners". */
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
@@ -69,6 +71,7 @@ export function between(from: string, to: string): number {
   return precise(to) - precise(from);
 }
 
+/** precise parses a time to milliseconds. It keeps their fractions, which Date drops. */
 function precise(time: string): number {
   const fraction = /\.(\d+)Z?$/.exec(time)?.[1] ?? "";
   const whole = Date.parse(time.replace(/\.\d+/, ""));
@@ -87,6 +90,7 @@ export function lasting(since: string, now = Date.now()): string {
   return coarse(Math.max(0, now - Date.parse(since)));
 }
 
+/** coarse formats a duration of under a minute in whole seconds. */
 function coarse(ms: number): string {
   return ms < 60_000 ? `${Math.round(ms / 1000)} s` : duration(ms);
 }

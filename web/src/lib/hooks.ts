@@ -4,6 +4,7 @@ import { request, type ServerError } from "./request";
 import { follow } from "./follow";
 import { link, type LinkState } from "./link";
 
+/** Query is the state of a query that a component shows. */
 export interface Query<Result> {
   /** The latest data for the current variables. */
   data: Result | undefined;
@@ -59,6 +60,7 @@ export function useQuery<Result, Variables>(
   return { data: same ? state.data : undefined, error: same ? state.error : undefined, loading: !same || state.loading, reload };
 }
 
+/** hidden reports whether the page is hidden, for example in a background tab. */
 function hidden(): boolean {
   return window.document.visibilityState === "hidden";
 }
@@ -89,10 +91,15 @@ export function useFollow<Result, Variables>(
   }, [document, key, skip]);
 }
 
+/** useLink returns the state of the shared connection, and renders again when it changes. */
 export function useLink(): LinkState {
   return useSyncExternalStore(link.listen, link.current);
 }
 
+/**
+ * Action is a call that the user starts. run returns undefined after an error, or during another
+ * call.
+ */
 export interface Action<Args extends unknown[], Result> {
   run: (...args: Args) => Promise<Result | undefined>;
   busy: boolean;

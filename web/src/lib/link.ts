@@ -4,6 +4,10 @@ import { credentials } from "./session";
 /** LinkState is the state of the connection that subscriptions share. */
 export type LinkState = "idle" | "open" | "lost";
 
+/**
+ * pingEvery and pongWithin are in milliseconds. A server that doesn't answer in time counts as
+ * lost.
+ */
 const pingEvery = 10_000;
 const pongWithin = 8_000;
 
@@ -70,8 +74,10 @@ export class Link {
   }
 }
 
+/** linkURL returns the WebSocket address of the API on the page's own server. */
 export function linkURL(location: Location): string {
   return `${location.protocol === "https:" ? "wss:" : "ws:"}//${location.host}/graphql`;
 }
 
+/** link is the connection of this page. */
 export const link = new Link(linkURL(window.location));

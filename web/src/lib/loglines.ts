@@ -42,6 +42,7 @@ export interface Line {
   lost?: { bytes: number; cause: LossCause };
 }
 
+/** textOfLine returns a line without its colours, for the clipboard. */
 export function textOfLine(line: Line): string {
   return bare(line.text);
 }
@@ -51,6 +52,7 @@ export type Wanted = { from: number } | { skip: number } | { last: true };
 
 export const pageLines = 200;
 
+/** noExecution returns the server's error for an execution that is no longer kept. */
 export const noExecution = () => new ServerError("The execution doesn't exist or is no longer kept.", "EXECUTION_NOT_FOUND");
 
 /** requestLines queries a page of lines. It throws a ServerError. */
@@ -128,6 +130,7 @@ export interface Range {
   to: number;
 }
 
+/** readRange parses the lines in a link; undefined if it marks none. */
 export function readRange(hash: string): Range | undefined {
   const [, first, second] = /^#L(\d{1,15})(?:-L(\d{1,15}))?$/.exec(hash) ?? [];
   if (first === undefined) return undefined;
@@ -135,6 +138,7 @@ export function readRange(hash: string): Range | undefined {
   return a < 1 || b < 1 ? undefined : { from: Math.min(a, b), to: Math.max(a, b) };
 }
 
+/** rangeHash is the inverse of readRange. */
 export function rangeHash({ from, to }: Range): string {
   return from === to ? `#L${from}` : `#L${from}-L${to}`;
 }

@@ -10,6 +10,7 @@ export function paced(work: () => Promise<void>, every: number): { soon: () => v
   let wanted = false;
   let stopped = false;
   let free = 0;
+  /** plan replaces the planned call. `at` is a time of performance.now(). */
   const plan = (at: number) => {
     clearTimeout(timer);
     timer = setTimeout(() => void run(), Math.max(0, at - performance.now()));

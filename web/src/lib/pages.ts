@@ -25,6 +25,7 @@ export interface Source<Row> {
 export const pageSize = 100;
 const atOnce = 500; // rows with their labels: 1,000 cost more than one operation may
 
+/** nothing is a list of which no page was loaded yet. */
 const nothing: Part<never> = { rows: [], total: 0, end: null, more: false };
 
 /** everyPage returns a refresh that loads all loaded pages again. */

@@ -79,8 +79,8 @@ export function useEnvironments() {
   const { data, error, reload } = useQuery(EnvironmentsQuery, {}, { every: 10_000 });
   const [changes, setChanges] = useState<{ since: object | undefined; pools: Map<string, Pool> }>({ since: undefined, pools: new Map() });
 
-  // Each new revision causes one reload. A reload for every change of a busy pool would cancel the request before it
-  // before its response, again and again.
+  // Each new revision causes one reload. A reload for every change of a busy pool would cancel the
+  // request before its response, again and again.
   const asked = useRef(new Map<string, number>());
 
   useFollow(

@@ -18,11 +18,16 @@ export class ServerError extends Error {
   }
 }
 
+/** RawError is an error of a GraphQL response. */
 export interface RawError {
   readonly message: string;
   readonly extensions?: { readonly code?: unknown; readonly field?: unknown; readonly retryable?: unknown } | null;
 }
 
+/**
+ * serverError returns the first error of a response. It prompts for a token if the server rejected
+ * the current one.
+ */
 export function serverError(errors: readonly RawError[]): ServerError {
   const first = errors[0];
   const { code, field, retryable } = first?.extensions ?? {};
@@ -40,6 +45,7 @@ export function unreachable(): ServerError {
   return new ServerError("The server doesn't respond. Check that it is running.", "UNREACHABLE", "", true);
 }
 
+/** texts caches the documents' texts. */
 const texts = new WeakMap<object, string>();
 
 /** textOf returns a document as text, from a cache. */
@@ -52,6 +58,7 @@ export function textOf(document: object): string {
   return text;
 }
 
+/** Answer is a GraphQL response. */
 interface Answer<T> {
   data?: T | null;
   errors?: readonly RawError[];
@@ -81,6 +88,7 @@ export async function requestBoth<Result, Variables>(
   return both<Result>(() => send(document, variables, signal), signal);
 }
 
+/** send posts a document with the grant or the token. */
 function send<Result, Variables>(document: TadaDocumentNode<Result, Variables>, variables: Variables, signal?: AbortSignal): Promise<Response> {
   const headers = { "Content-Type": "application/json", Accept: "application/graphql-response+json, application/json", ...credentials() };
   const body = JSON.stringify({ query: textOf(document), variables });
@@ -95,6 +103,9 @@ export async function readResponse<Result>(send: () => Promise<Response>, signal
   return data;
 }
 
+/**
+ * both reads a response that can have data together with an error. It throws if there is no data.
+ */
 async function both<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<{ data: Result; error: ServerError | undefined }> {
   let response: Response;
   let body: Answer<Result>;

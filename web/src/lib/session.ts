@@ -8,10 +8,12 @@ let required = false;
 let requested = false;
 let grant: string | undefined;
 
+/** changed notifies the listeners of every change of the session. */
 function changed() {
   for (const listener of listeners) listener();
 }
 
+/** session is the token or the grant that this page uses. */
 export const session = {
   token(): string {
     return sessionStorage.getItem(key) ?? localStorage.getItem(key) ?? "";

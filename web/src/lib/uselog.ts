@@ -49,6 +49,7 @@ export interface Log {
   read: (range?: Range) => Promise<string>;
 }
 
+/** SearchedLog is a log with the search and the choice of streams of its view. */
 export interface SearchedLog {
   log: Log;
   /** The searched text. */

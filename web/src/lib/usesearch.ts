@@ -17,6 +17,7 @@ const SearchQuery = graphql(`
   }
 `);
 
+/** Found is the result of a search so far. */
 export interface Found {
   /** The numbers of the matching lines found so far. */
   numbers: readonly number[];

@@ -3,6 +3,7 @@
 
 const lying =
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/gu;
+/** joiner matches characters that are invisible but valid between the letters of some scripts. */
 const joiner = /[\u200c\u200d]/;
 const seen = /[^\x00-\x7f\u200b-\u200f\u2028-\u202e\u2060-\u206f]/;
 

@@ -28,6 +28,7 @@ export function Spark({ values, label, slots }: { values: Series; label: string;
   );
 }
 
+/** Layer is one of the counts that a Stack draws on top of each other. */
 export interface Layer {
   name: string;
   values: Series;

@@ -48,6 +48,7 @@ export async function signal(executionId: string, name: string) {
   }
 }
 
+/** SignalChoice chooses one of the signals that the API can send. */
 export function SignalChoice({ value, onChange }: { value: string; onChange: (value: string) => void }) {
   return (
     <label>

@@ -57,6 +57,10 @@ const EnvironmentIdsQuery = graphql(`
   }
 `);
 
+/**
+ * EnvironmentFilter chooses an environment. A deleted one stays chosen, since its executions are
+ * kept.
+ */
 export function EnvironmentFilter({ value, onChange, all = "All environments" }: { value: string; onChange: (value: string) => void; all?: string }) {
   const { data } = useQuery(EnvironmentIdsQuery, {});
   const ids = data?.environments.map((environment) => environment.id) ?? [];
@@ -96,6 +100,7 @@ export interface ChoiceProps {
   options: readonly (readonly [value: string, text: string])[];
 }
 
+/** Choice is a list with one more entry for no filter, whose value is "". */
 export function Choice({ label, value, onChange, all, options }: ChoiceProps) {
   return (
     <label>

@@ -76,6 +76,7 @@ export function SkipLink() {
   );
 }
 
+/** Item is a link of the navigation. It is current on its page, and on those that also matches. */
 function Item({ href, also, children }: { href: string; also?: string | RegExp; children: ReactNode }) {
   const [here] = useRoute(href);
   const [below] = useRoute(also ?? href);
@@ -89,6 +90,7 @@ function Item({ href, also, children }: { href: string; also?: string | RegExp; 
 const themes = ["system", "light", "dark"] as const;
 type Theme = (typeof themes)[number];
 
+/** Theme chooses the colours, for this browser. */
 function Theme() {
   const [theme, setTheme] = useState<Theme>(() => (document.documentElement.dataset.theme as Theme | undefined) ?? "system");
   const choose = (next: Theme) => {

@@ -24,8 +24,10 @@ export interface LogViewProps extends SearchedLog {
   height?: string;
 }
 
+/** Align says where in the view a row that is scrolled to appears. */
 type Align = "auto" | "center" | "start" | "end";
 
+/** lineHeight is the estimated height of a line in pixels, until it is measured. */
 const lineHeight = 24;
 /** The number of rows in the list. Buttons load the rows before and after: browsers can't draw 30 million pixels. */
 export const listed = 50_000;
@@ -78,6 +80,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
     if (following) toEnd();
   }, [following, log.version, size]);
 
+  /** goTo scrolls to a row. It stops following, and moves the list if the row lies outside. */
   const goTo = useCallback((row: number, align: Align = "center") => {
     setFollowing(false);
     setFirst((from) => (row >= from && row < from + listed ? from : Math.max(0, row - listed / 2)));
@@ -129,6 +132,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
     };
   }, [log.ready, marked, shownMark, find, goTo, rows]);
 
+  /** mark marks lines and puts them into the address, without a new entry in the history. */
   const mark = (range: Range | undefined) => {
     const { pathname, search } = window.location;
     if (linked) window.history.replaceState(window.history.state, "", range ? rangeHash(range) : pathname + search);
@@ -158,6 +162,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
   };
 
   const hits = found.numbers;
+  /** visit goes to a match. Before the first and after the last one it wraps around. */
   const visit = (next: number) => {
     if (hits.length === 0) return;
     const at = (next + hits.length) % hits.length;

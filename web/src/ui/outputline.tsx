@@ -42,6 +42,7 @@ function marked(text: string, wanted: string): ReactNode {
   return out;
 }
 
+/** lookOf returns the classes and colours of a style; undefined for plain text. */
 function lookOf(style: Style): { className: string; style?: CSSProperties } | undefined {
   const { fg, bg, bold, dim, italic, underline, inverse } = style;
   if (fg === undefined && bg === undefined && !bold && !dim && !italic && !underline && !inverse) return undefined;

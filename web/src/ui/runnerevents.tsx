@@ -81,6 +81,7 @@ export function RunnerEventsDialog({ runner, onClose }: { runner: string | undef
   );
 }
 
+/** EventList lists a runner's events, oldest first. */
 export function EventList({ events }: { events: readonly TaskEvent[] }) {
   if (events.length === 0) {
     return <p className="soft">No events. The runner isn't placed yet, or it ended so long ago that the server no longer keeps its events.</p>;

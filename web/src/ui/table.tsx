@@ -44,6 +44,7 @@ export interface TableProps<Row> {
   empty: ReactNode;
 }
 
+/** rowHeight, cardLine and cardSpace are in pixels. */
 const rowHeight = 44;
 const cardLine = 30;
 const cardSpace = 16; // above the first line, and below the last

@@ -60,6 +60,10 @@ export function SignIn() {
   return outside && provider ? <SignInLink small /> : null;
 }
 
+/**
+ * SignOut ends the session of a caller that signed in through the provider. It also removes the
+ * stored drafts.
+ */
 function SignOut() {
   const out = useAction(async () => {
     const response = await fetch("/auth/logout", { method: "POST" });

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
+// batchCases is the number of cases in the row's batch.
 const batchCases = 100
 
 // Batch returns the row of a build and 100 cases.
@@ -41,8 +42,10 @@ func Batch() []rows.Row {
 	}}
 }
 
+// inputOf returns the input of a case. Each case has another one.
 func inputOf(number int) string { return strings.Repeat(fmt.Sprintln("case", number), 10) }
 
+// runBatch runs a batch in the runner and follows it to its end. A failed case is an error.
 func runBatch(ctx context.Context, s *bed.Server, runner string) error {
 	in := client.StartExecutionInput{RunnerId: runner, Command: []string{"cat"}, Build: &client.BuildInput{Command: []string{"true"}}}
 	for i := range batchCases {
@@ -63,6 +66,7 @@ func runBatch(ctx context.Context, s *bed.Server, runner string) error {
 	return err
 }
 
+// execBatch runs the same programs on this machine.
 func execBatch(ctx context.Context) error {
 	err := exec.CommandContext(ctx, "true").Run()
 	for i := range batchCases {

@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/socket"
 )
 
+// script is the program of both rows and their floor.
 const script = "echo hello\n"
 
 // Calls returns the rows of a complete use of a runner, in one call and in several.
@@ -31,6 +32,7 @@ func Calls() []rows.Row {
 	}}
 }
 
+// openRun prepares a row that calls run. The time in which the pool refills isn't measured.
 func openRun(run func(context.Context, *bed.Server, *socket.Conn) error) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		const idle = 2
@@ -63,6 +65,7 @@ func openRun(run func(context.Context, *bed.Server, *socket.Conn) error) func(co
 	}
 }
 
+// runOnce uses a runner with one mutation. The server releases it.
 func runOnce(ctx context.Context, s *bed.Server, k *socket.Conn) error {
 	const mutation = `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`
 	in := map[string]any{"environmentId": bed.Environment, "waitFor": 60, "command": []string{"sh", "main.sh"}, "files": scriptFile()}
@@ -75,6 +78,7 @@ func runOnce(ctx context.Context, s *bed.Server, k *socket.Conn) error {
 	return follow(ctx, k, out.Run.Execution.ID)
 }
 
+// runInCalls uses a runner with one call for each step, and releases it.
 func runInCalls(ctx context.Context, s *bed.Server, k *socket.Conn) error {
 	runner, err := s.Claim(ctx)
 	if err != nil {
@@ -93,8 +97,10 @@ func runInCalls(ctx context.Context, s *bed.Server, k *socket.Conn) error {
 	return s.Release(ctx, runner)
 }
 
+// scriptFile returns the script as a file of the runner.
 func scriptFile() []client.FileInput { return []client.FileInput{{Path: "main.sh", Text: new(script)}} }
 
+// follow subscribes to an execution and reads to its end. An execution without output is an error.
 func follow(ctx context.Context, k *socket.Conn, execution string) error {
 	if err := k.Subscribe(ctx, execution); err != nil {
 		return err
@@ -105,6 +111,8 @@ func follow(ctx context.Context, k *socket.Conn, execution string) error {
 	return k.Drain(ctx, nil)
 }
 
+// execScript runs the script on this machine in a directory that doesn't exist yet, and removes
+// that.
 func execScript(ctx context.Context, dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err

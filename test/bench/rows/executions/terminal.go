@@ -28,6 +28,7 @@ func Terminal() []rows.Row {
 	}}
 }
 
+// openKeystroke starts `cat` on a terminal, and opens the floor's pseudo-terminal.
 func openKeystroke(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, runner, err := b.Claimed(ctx, 0)
 	if err != nil {
@@ -60,6 +61,7 @@ func openKeystroke(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)
 }
 
+// typeKey sends a key and reads its echo.
 func typeKey(ctx context.Context, s *bed.Server, k *socket.Conn, execution string) error {
 	if _, err := client.WriteStdin(ctx, s, client.WriteStdinInput{ExecutionId: execution, Text: new("x")}); err != nil {
 		return err
@@ -96,6 +98,7 @@ func openTerminal() (*pseudoTerminal, error) {
 
 func (p *pseudoTerminal) Close() error { return errors.Join(p.slave.Close(), p.master.Close()) }
 
+// echoKey writes a byte to the master and reads its echo there.
 func echoKey(p *pseudoTerminal) error {
 	if _, err := p.master.WriteString("x"); err != nil {
 		return err

@@ -47,6 +47,8 @@ func Transfer() []rows.Row {
 	}}
 }
 
+// openTransfer prepares a row that transfers a file of fileSize. ways returns the transfers of the
+// row and of its floor.
 func openTransfer(ways func(b *bed.Bed, s *bed.Server, runner string, content []byte) (row, floor func(context.Context) error)) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		s, runner, err := b.Claimed(ctx, 0)
@@ -94,6 +96,7 @@ func upload(ctx context.Context, s *bed.Server, runner string, content []byte) e
 	return err
 }
 
+// download requests a file's URL and reads its content. Both count.
 func download(ctx context.Context, s *bed.Server, runner string) error {
 	out, err := client.GetFile(ctx, s, runner, "file")
 	if err != nil {

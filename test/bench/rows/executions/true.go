@@ -10,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
+// widths are the numbers of concurrent executions.
 var widths = []int{1, 2, 8, 32}
 
 // True returns the rows of executions per second, directly at the engine and over the API.

@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/socket"
 )
 
+// crowds are the numbers of concurrent subscriptions.
 var crowds = []int{1, 100, 1000}
 
 // Watch returns the rows of how much subscribers read, and how late.
@@ -52,7 +53,8 @@ func Watch() []rows.Row {
 	return all
 }
 
-// openWatch runs a program that prints lines: 400 MB for one watcher, less for many.
+// openWatch runs a program that prints lines. All watchers together read 400 MB; a single one reads
+// 200 MB.
 func openWatch(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		s, runner, err := b.Claimed(ctx, 0)
@@ -126,6 +128,7 @@ for i in range(int(seconds * 100)):
     out.flush()
 `
 
+// openLag prepares a row with this many subscriptions to the paced program.
 func openLag(watchers int) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		s, runner, err := b.Claimed(ctx, 0)

@@ -12,6 +12,8 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
+// openOutput prepares the row of the first output. Its floor runs the same command with Nomad's own
+// exec.
 func openOutput(driver string) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		s, err := b.ServeNomad(ctx, driver, 0)
@@ -62,6 +64,8 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// openTrue prepares the row of concurrent executions, with one runner for each worker. Its floor
+// makes a tenth as many executions.
 func openTrue(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	const width = 8
 	s, err := b.ServeNomad(ctx, "", 0)
@@ -96,6 +100,7 @@ func openTrue(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)
 }
 
+// openWatch prepares the row of one subscription to a program that prints as fast as it can.
 func openWatch(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.ServeNomad(ctx, "", 0)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 // doesn't fetch it.
 const agentThere = "/agent-there"
 
+// startedFloor describes the floor of rows that start one runner.
 const startedFloor = "Nomad alone: the same job without the agent, until Nomad's client has started its task, by the client's clock."
 
 // Rows returns the rows of a server on Nomad.
@@ -98,6 +99,7 @@ func Measurable(ctx context.Context, n *bed.Nomad, selected []rows.Row, out io.W
 	return all, nil
 }
 
+// refillRow returns the row of filling a pool. there: the nodes have the agent.
 func refillRow(driver string, there bool) rows.Row {
 	row := rows.Row{
 		Name: "nomad/refill/" + driver, Driver: driver,

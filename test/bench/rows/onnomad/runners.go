@@ -9,6 +9,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
+// openClaim prepares the row of a claim. Its floor is one write of a Nomad variable.
 func openClaim(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	const idle = 2
 	s, err := b.ServeNomad(ctx, "", idle)
@@ -28,6 +29,7 @@ func openClaim(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor}, rows.Warm(ctx, row, floor)
 }
 
+// openRecover prepares the row of a restart. It counts the server's list calls through a proxy.
 func openRecover(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	idle, claimed := b.Ops(150), b.Ops(50)
 	counter, err := b.Nomad.Count()

@@ -13,6 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
+// openStart prepares the row of a claim without idle runners. Its note lists the steps of the
+// start.
 func openStart(driver string) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		s, err := b.ServeNomad(ctx, driver, 0)
@@ -60,6 +62,7 @@ func openStart(driver string) func(context.Context, *bed.Bed) (rows.Pair, error)
 // steps has the durations of each step of several starts, in milliseconds.
 type steps struct{ placed, received, setup, fetched, driver, answered []float64 }
 
+// add records one start. began and ready are by the bench's clock, the task's times by Nomad's.
 func (s *steps) add(began time.Time, t bare.Task, ready time.Time) {
 	built := t.Started
 	if !t.Fetch.IsZero() {
@@ -90,6 +93,7 @@ func (s *steps) String() string {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
+// openRefill prepares the row of filling a pool. Emptying it isn't measured.
 func openRefill(driver string, there bool) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		var more []string

@@ -11,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/test/bench/rows"
 )
 
+// appendFloor describes the floor of all claims.
 const appendFloor = "A POST of the same size to a process that writes it to a file, with an answer of the same size."
 
 // Claim returns the rows of claims of a warm runner.
@@ -48,6 +49,7 @@ func openClaim(together, times int) func(context.Context, *bed.Bed) (rows.Pair, 
 	}
 }
 
+// claimBody returns the request that a claim sends, so that the floor's has the same size.
 func claimBody() []byte {
 	body, _ := json.Marshal(map[string]any{"operationName": "ClaimRunner", "query": client.ClaimRunner_Operation, "variables": map[string]any{"input": bed.ClaimInput()}})
 	return body

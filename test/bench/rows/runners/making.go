@@ -22,6 +22,7 @@ func Making() []rows.Row {
 	}}
 }
 
+// openMaking prepares the row of filling a pool. Emptying it isn't measured.
 func openMaking(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.Serve(ctx, 0, 0)
 	if err != nil {
@@ -45,6 +46,7 @@ func openMaking(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return rows.Pair{Row: row, Floor: floor, Rounds: 5}, rows.Warm(ctx, row, floor)
 }
 
+// inNamespaces returns `true` in new namespaces of the kinds that a sandbox has.
 func inNamespaces(ctx context.Context) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "true")
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}

@@ -110,6 +110,7 @@ func use(ctx context.Context, s *bed.Server, commands []string) error {
 	return nil
 }
 
+// pause waits for d, or returns why ctx ended before.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -119,6 +120,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// openSubscriptionMemory prepares the row of the server's private memory for each subscription, in
+// KiB.
 func openSubscriptionMemory(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, runner, err := b.Claimed(ctx, 0)
 	if err != nil {

@@ -20,6 +20,7 @@ func Recover() []rows.Row {
 	}}
 }
 
+// openRecover prepares a server with runners and, for the floor, one without.
 func openRecover(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	idle, claimed := b.Ops(200), b.Ops(50)
 	full, err := b.Serve(ctx, idle, 0)

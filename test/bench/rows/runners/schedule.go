@@ -21,6 +21,7 @@ func Schedule() []rows.Row {
 	}}
 }
 
+// openSchedule prepares the row of the scheduler alone. It starts no server.
 func openSchedule(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	n := b.Ops(5000)
 	row := func(ctx context.Context, r *measure.Round) error {

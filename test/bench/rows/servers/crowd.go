@@ -21,6 +21,7 @@ const (
 	crowdClaims  = 25 // per tenant
 )
 
+// openCrowd prepares the row fair/tenants. Its floor comes from the row's own last round.
 func openCrowd(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.Serve(ctx, crowdPool, 0)
 	if err != nil {

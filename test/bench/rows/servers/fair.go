@@ -43,6 +43,8 @@ func Fair() []rows.Row {
 	}}
 }
 
+// openFlood prepares a tenant that uses the server regularly, and another one that floods it during
+// the row only.
 func openFlood(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.Serve(ctx, floodPool, 0)
 	if err != nil {

@@ -34,6 +34,7 @@ func Flat() []rows.Row {
 	}}
 }
 
+// openFlatClaim prepares the row of a claim on servers of two sizes.
 func openFlatClaim(large, small size) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		return flat(ctx, b, large, small, func(_ context.Context, s *bed.Server, of size) (rows.Probe, error) {
@@ -44,6 +45,7 @@ func openFlatClaim(large, small size) func(context.Context, *bed.Bed) (rows.Pair
 	}
 }
 
+// openFlatOutput prepares the row of the first output on servers of two sizes.
 func openFlatOutput(large, small size) func(context.Context, *bed.Bed) (rows.Pair, error) {
 	return func(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 		return flat(ctx, b, large, small, func(ctx context.Context, s *bed.Server, of size) (rows.Probe, error) {

@@ -27,6 +27,7 @@ func Tenants() []rows.Row {
 	}}
 }
 
+// openTenants prepares two servers that differ only in their tenants and tokens.
 func openTenants(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	const idle = 2
 	var probes [2]rows.Probe

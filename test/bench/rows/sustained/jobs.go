@@ -31,6 +31,7 @@ var jobs = []job{
 	{name: "c", what: "a compiled C program that prints a line, uploaded with each run", argv: []string{"./program"}, source: cSource},
 }
 
+// cSource is compiled once, before the measurement.
 const cSource = `#include <stdio.h>
 int main(void) { puts("1"); return 0; }
 `

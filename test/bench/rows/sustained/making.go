@@ -26,6 +26,7 @@ func making() []rows.Row {
 	}}
 }
 
+// openMaking prepares the row of runners that are claimed and released without use.
 func openMaking(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.Serve(ctx, pool, 0)
 	if err != nil {
@@ -54,6 +55,7 @@ func openMaking(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	return p, rows.Warm(ctx, p.Probes()...)
 }
 
+// openRemoving prepares the row of releases.
 func openRemoving(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	s, err := b.Serve(ctx, 0, 0)
 	if err != nil {

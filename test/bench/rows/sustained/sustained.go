@@ -48,6 +48,7 @@ func Rows() []rows.Row {
 	return append(all, making()...)
 }
 
+// openJob prepares the row of one job. The pool is full before the measurement.
 func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 	files, err := j.prepare(ctx, b)
 	if err != nil {

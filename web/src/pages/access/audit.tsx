@@ -20,6 +20,7 @@ const outcomes = [
   ["ok", "OK"],
 ] as const;
 
+/** Narrowing has the filters that a click in the table sets. */
 export interface Narrowing {
   actor: (id: string) => void;
   action: (name: string) => void;

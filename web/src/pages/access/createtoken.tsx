@@ -55,6 +55,7 @@ export function CreateToken({ open, caller, tenants, onCreated, onClose }: Creat
   );
 }
 
+/** Secret shows a new token until the user confirms the copy. The server can't show it again. */
 export function Secret({ secret, first, onClose }: { secret: string; first: boolean; onClose: () => void }) {
   return (
     <>
@@ -71,6 +72,7 @@ export function Secret({ secret, first, onClose }: { secret: string; first: bool
 }
 
 const day = 86_400;
+/** lives lists the choices of a token's lifetime in seconds; 0: it never expires. */
 const lives = [
   [0, "Never"],
   [day, "After a day"],
@@ -92,6 +94,7 @@ export interface TokenFormProps {
   onClose: () => void;
 }
 
+/** TokenForm is the form of a new token. The first token's role and tenant are fixed. */
 export function TokenForm({ first, allTenants, tenants, busy, error, onSubmit, onClose }: TokenFormProps) {
   const [name, setName] = useState("");
   const [role, setRole] = useState<Role>(first ? "ADMIN" : "CLIENT");

@@ -57,6 +57,7 @@ export function quotaUse({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">
   return { used: use[name], bound, text };
 }
 
+/** draftOf returns the form's content for a tenant. Without one, it is that of a new tenant. */
 export function draftOf(tenant: Pick<Tenant, "id" | "weight" | "quotas"> | undefined): TenantDraft {
   const text = (name: Quota) => tenant?.quotas[name]?.toString() ?? "";
   return {
@@ -66,6 +67,7 @@ export function draftOf(tenant: Pick<Tenant, "id" | "weight" | "quotas"> | undef
   };
 }
 
+/** TenantInput is a tenant as the API takes it. A quota that is null has no limit. */
 export interface TenantInput {
   id: string;
   weight: number;

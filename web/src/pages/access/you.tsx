@@ -25,6 +25,7 @@ export default function You() {
   );
 }
 
+/** CallerDetails shows a caller's access, and which roles have more rights. */
 export function CallerDetails({ caller }: { caller: Caller }) {
   const rank = roles.findIndex(({ role }) => role === caller.role);
   return (

@@ -125,6 +125,7 @@ export default function Batch({ id }: { id: string }) {
   );
 }
 
+/** Build links to the batch's build. An execution that is no longer kept is "Not available". */
 function Build({ batch }: { batch: Details }) {
   if (!batch.build) return batch.hasBuild ? "Not available" : "None";
   return (
@@ -134,6 +135,7 @@ function Build({ batch }: { batch: Details }) {
   );
 }
 
+/** Cancel asks for confirmation and cancels the batch. */
 function Cancel({ id, onDone }: { id: string; onDone: () => void }) {
   const [open, setOpen] = useState(false);
   const cancel = useAction(async () => {

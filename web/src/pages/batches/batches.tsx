@@ -50,6 +50,7 @@ const columns: readonly Column<BatchParts>[] = [
 ];
 const ofTenants: readonly Column<BatchParts>[] = [...columns, tenantColumn];
 
+/** page loads one page of batches, newest first. */
 async function page(first: number, after: string | null, signal?: AbortSignal): Promise<Part<BatchParts>> {
   const { batches } = await request(BatchesQuery, { first, after }, signal);
   return { rows: batches.nodes, total: batches.totalCount, end: batches.pageInfo.endCursor, more: batches.pageInfo.hasNextPage };

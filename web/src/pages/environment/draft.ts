@@ -103,6 +103,7 @@ export const blank: Draft = {
   outputLimit: "16777216",
 };
 
+/** draftOf returns the form's content for a stored environment. */
 export function draftOf(parts: Parts): Draft {
   const { resources, network } = parts;
   return {
@@ -130,6 +131,7 @@ export function draftOf(parts: Parts): Draft {
   };
 }
 
+/** WrongField is a field that the form can't convert, by its name in the API. */
 export interface WrongField {
   field: string;
   message: string;
@@ -175,6 +177,7 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
 /** The fields that the form shows in cores or MiB, where fractions are possible. */
 const inParts = new Set(["resources.cpuMHz", "outputLimit"]);
 
+/** listed splits a list that is typed with commas or blanks. */
 const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
 /** changed returns the names of the fields that differ between two drafts. */

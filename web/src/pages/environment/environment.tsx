@@ -158,6 +158,10 @@ export interface EditProps {
   onSaved: () => void;
 }
 
+/**
+ * Edit is the form of a stored environment. It saves only if the revision that it began with is
+ * still current.
+ */
 export function Edit({ stored, pool, machine, readOnly = false, onSaved }: EditProps) {
   // The revision that the form is based on. A newer revision by someone else replaces it only while the form is
   // unchanged, so that no edit is lost.
@@ -228,6 +232,7 @@ const DeleteMutation = graphql(`
   }
 `);
 
+/** Delete says what the deletion ends, and asks for confirmation. */
 function Delete({ id, open, pool, onClose }: { id: string; open: boolean; pool: Pool | undefined; onClose: () => void }) {
   const [endClaimed, setEndClaimed] = useState(false);
   const [, navigate] = useLocation();

@@ -3,8 +3,10 @@ import { Field } from "../../ui/parts";
 import type { Draft } from "./draft";
 import { scaled, unscaled } from "./machine";
 
+/** KeyOf is the name of a draft's field whose type is exactly Value. */
 type KeyOf<Value> = { [Key in keyof Draft]: Draft[Key] extends Value ? (Value extends Draft[Key] ? Key : never) : never }[keyof Draft];
 
+/** DraftFieldProps connects an input with a field of the draft. */
 export interface DraftFieldProps<Key extends keyof Draft> {
   draft: Draft;
   set: <K extends keyof Draft>(key: K, value: Draft[K]) => void;

@@ -44,6 +44,7 @@ export default function NewEnvironment() {
   );
 }
 
+/** Form creates an environment from its draft, and then shows its page. */
 function Form({ initial }: { initial: Draft }) {
   const { tenants } = useCaller();
   const machine = useMachine();

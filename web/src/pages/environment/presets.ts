@@ -1,6 +1,7 @@
 import { blank, changed, type Draft } from "./draft";
 import { cpu, type Machine } from "./machine";
 
+/** Language is a choice of the form. It sets an image and an interpreter. */
 export interface Language {
   name: string;
   /** The programs that it needs. */
@@ -21,6 +22,7 @@ export const languages: readonly Language[] = [
   { name: "Shell", programs: ["sh"], image: "debian:12-slim", images: ["debian", "ubuntu", "alpine", "busybox"] },
 ];
 
+/** languageNamed returns the language with a name; undefined if there is none. */
 export const languageNamed = (name: string): Language | undefined => languages.find((language) => language.name === name);
 
 /** languageOf returns the language of a draft by its interpreter and image; "" if unknown. */
@@ -48,6 +50,7 @@ export function lacking(draft: Draft, language: Language | undefined, { hostInte
 
 type Amounts = Pick<Draft, "cpuMHz" | "memoryMiB" | "processes" | "workspaceMiB">;
 
+/** sizes lists the resources that the form offers by name. */
 export const sizes: readonly { name: string; amounts: Amounts }[] = [
   { name: "Small", amounts: { cpuMHz: "1000", memoryMiB: "128", processes: "64", workspaceMiB: "32" } },
   { name: "Medium", amounts: { cpuMHz: "2000", memoryMiB: "256", processes: "128", workspaceMiB: "64" } },
@@ -62,6 +65,7 @@ export function sizeOf(draft: Draft): string {
 /** sizeInWords describes a size: "2 cores, 256 MiB". */
 export const sizeInWords = (amounts: Amounts, machine: Machine): string => `${cpu(amounts.cpuMHz, machine)}, ${amounts.memoryMiB} MiB`;
 
+/** first has the fields that the form's basic choices set. */
 const first = new Set<keyof Draft>(["id", "tenant", "image", "interpreter", "cpuMHz", "memoryMiB", "processes", "workspaceMiB"]);
 
 /** isAdvanced reports whether a draft changes more than the name, the language, the image or the size. */

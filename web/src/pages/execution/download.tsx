@@ -27,6 +27,7 @@ export function DownloadButton({ id }: { id: string }) {
   );
 }
 
+/** save makes the browser download an address to a file with this name. */
 export function save(address: string, name: string) {
   const anchor = document.createElement("a");
   anchor.href = address;

@@ -135,6 +135,7 @@ export default function Execution({ id }: { id: string }) {
   );
 }
 
+/** Details lists an execution's facts. tenant says whether the tenant is one of them. */
 function Details({ of, tenant }: { of: Details; tenant: boolean }) {
   const batch: [string, ReactNode][] = of.batchId
     ? [["Batch", <Link key="b" href={`/batches/${of.batchId}`}>{of.caseIndex === null ? "Build" : `Case ${of.caseIndex}`}</Link>]]
@@ -153,6 +154,7 @@ function Details({ of, tenant }: { of: Details; tenant: boolean }) {
   );
 }
 
+/** Control has the buttons that signal and cancel an execution. */
 function Control({ execution, running }: { execution: Details; running: boolean }) {
   const [name, setName] = useState("INT");
   const [cancelling, setCancelling] = useState(false);

@@ -66,6 +66,7 @@ interface CardProps {
   running: boolean;
 }
 
+/** UsageCard shows the current usage, and after the end the final one. A missing value is "–". */
 function UsageCard({ now, final, limits, share, running }: CardProps) {
   const used = final ?? now;
   return (
@@ -84,6 +85,7 @@ function UsageCard({ now, final, limits, share, running }: CardProps) {
   );
 }
 
+/** cpu describes CPU time. While the program runs, it begins with the current share. */
 function cpu(used: { userMs: number; systemMs: number }, share: number | undefined, running: boolean): string {
   const all = `${duration(used.userMs + used.systemMs)} (${duration(used.systemMs)} in the kernel)`;
   return running && share !== undefined ? `${percent(share)} now, ${all}` : all;

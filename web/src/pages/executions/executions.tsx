@@ -21,9 +21,12 @@ const states = [
   ["FINISHED", "Ended"],
 ] as const;
 
+/** nameOf returns the text by which a row is known: its command, or its id. */
 const nameOf = (row: ExecutionRow) => commandText(row.commandLine) || row.id;
+/** open reports whether an execution can still be cancelled. */
 const open = (row: ExecutionRow) => row.state !== "FINISHED";
 
+/** columnsOf returns the table's columns. Labels keep the filters of params in their links. */
 function columnsOf(params: URLSearchParams): readonly Column<ExecutionRow>[] {
   return [
     {
@@ -180,6 +183,7 @@ export default function Executions() {
   );
 }
 
+/** actions returns the column of buttons. ask opens the dialog of one. */
 function actions(ask: (asked: Asked) => void): Column<ExecutionRow> {
   return {
     name: "Actions",

@@ -114,6 +114,7 @@ export function executionsOf(filter: Filter): Source<ExecutionRow> {
   return { page, refresh };
 }
 
+/** one queries an execution again; null if the server no longer keeps it. */
 async function one(id: string, signal: AbortSignal): Promise<ExecutionRow | null> {
   try {
     return (await request(OneQuery, { id }, signal)).execution;

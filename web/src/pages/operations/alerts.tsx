@@ -65,6 +65,7 @@ export function Alerts({ standing, history, error, retry }: AlertsProps) {
   );
 }
 
+/** Row shows one alert. stands: it is active now. */
 function Row({ alert, stands = false }: { alert: Past; stands?: boolean }) {
   return (
     <li>

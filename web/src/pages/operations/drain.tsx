@@ -55,6 +55,7 @@ export function Progress({ draining }: { draining: Draining }) {
   );
 }
 
+/** EndDrain is the button that ends the drain, without a question. */
 export function EndDrain({ onDone }: { onDone: () => void }) {
   const end = useDrain(false, onDone);
   return (
@@ -73,6 +74,7 @@ export interface DrainDialogProps {
   onDone: () => void;
 }
 
+/** DrainDialog says what a drain does, and asks for confirmation. */
 export function DrainDialog({ open, onClose, onDone }: DrainDialogProps) {
   const drain = useDrain(true, () => {
     onDone();

@@ -139,6 +139,7 @@ export function Scheduler() {
   );
 }
 
+/** Of names an evaluation's runner, and links to it in the cluster. */
 function Of({ evaluation, onShow }: { evaluation: Pick<Evaluation, "runnerId" | "clusterUrl">; onShow: (id: string) => void }) {
   return (
     <>
@@ -147,6 +148,7 @@ function Of({ evaluation, onShow }: { evaluation: Pick<Evaluation, "runnerId" | 
   );
 }
 
+/** Blocked lists the runners that wait for resources, with the missing amounts. */
 function Blocked({ of, onShow }: { of: Cluster["blocked"]; onShow: (id: string) => void }) {
   return (
     <Card title="Waiting for resources" bare aside={<span className="soft small num">{plural(of.totalCount, "runner")}</span>}>
@@ -188,6 +190,7 @@ function Blocked({ of, onShow }: { of: Cluster["blocked"]; onShow: (id: string) 
   );
 }
 
+/** Lack says how much of one resource is needed, free and reserved. */
 function Lack({ of }: { of: Shortage }) {
   const unit = dimensions[of.dimension];
   return (

@@ -130,6 +130,7 @@ interface SummaryProps {
   health: Health | undefined;
 }
 
+/** Summary shows the totals of all pools, and the components of the server with a problem. */
 export function Summary({ environments, activity, capacity: room, health }: SummaryProps) {
   const sum = (of: "idle" | "claimed") => environments?.reduce((n, environment) => n + environment.pool[of], 0);
   // Problems of a pool are shown in its row.
@@ -170,6 +171,7 @@ export function Attacks({ attacks }: { attacks: NonNullable<Health["attacks"]> }
   );
 }
 
+/** Verdict is the server's health in one tag. It names at most two components. */
 export function Verdict({ health }: { health: Pick<Health, "status" | "components"> }) {
   const wrong = health.components.filter((part) => part.status !== "OK");
   if (health.status === "OK" || wrong.length === 0) return <Tag tone="good">Healthy</Tag>;

@@ -60,6 +60,7 @@ export function perMinute(values: readonly number[], stepSeconds: number): numbe
   return out;
 }
 
+/** Trend is a small chart of recent values, with the latest in its label. */
 function Trend({ name, values, slots }: { name: string; values: readonly number[]; slots: number }) {
   const now = values.at(-1) ?? 0;
   const label = name === "Idle" ? `Idle runners over time, now ${now}` : `Claims per minute over time, now ${now}`;

@@ -33,6 +33,7 @@ export function runVariables(program: Program): VariablesOf<typeof RunMutation> 
   };
 }
 
+/** filesOf returns the program's files for the API. */
 export function filesOf({ files }: Program) {
   return files.map(({ name, text }) => ({ path: name.trim(), text }));
 }
@@ -65,6 +66,7 @@ export function asCurl(program: Program, origin: string, token: boolean): string
   ].join("\n");
 }
 
+/** flat puts a document on one line, for a shell command. */
 function flat(document: string): string {
   return document.replace(/\s+/g, " ").trim();
 }

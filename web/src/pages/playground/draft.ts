@@ -49,6 +49,7 @@ export class Saver {
   };
 }
 
+/** read returns a stored draft; undefined if there is none or it is invalid. */
 function read(storage: Storage): Draft | undefined {
   try {
     const value: unknown = JSON.parse(storage.getItem(draftKey) ?? "null");

@@ -2,6 +2,7 @@ import type { Program } from "./program";
 
 // The samples of the playground, by language.
 
+/** Preset is a sample program in one language. */
 export interface Preset {
   name: string;
   file: string;
@@ -139,6 +140,7 @@ echo "Hello, \${name:-world}!"
   },
 ];
 
+/** Place is the part of an environment that suggests its languages. */
 export interface Place {
   id: string;
   image: string;

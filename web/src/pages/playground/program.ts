@@ -2,6 +2,7 @@ import { split } from "./words";
 
 // A program as the user wrote it, and its form for a runner.
 
+/** File is one file of a program. */
 export interface File {
   name: string;
   text: string;
@@ -10,6 +11,7 @@ export interface File {
 /** Appended to a shell text so that its last command gets the arguments. */
 const forArguments = ' "$@"';
 
+/** Program is a program as it was typed. */
 export interface Program {
   environment: string;
   files: File[];
@@ -57,6 +59,7 @@ export function wrongName(files: readonly File[], at: number): string | undefine
   return undefined;
 }
 
+/** wrongArguments says why the arguments can't be passed; undefined if they can. */
 export function wrongArguments({ command, args }: Program): string | undefined {
   const values = split(args)?.words;
   if (!values) return "A quote in the arguments has no end";
@@ -120,6 +123,7 @@ export function languageOf(file: string): string {
   return { mjs: "js", cjs: "js", ts: "js", h: "c", cc: "c", cpp: "c", hpp: "c", bash: "sh" }[end] ?? end;
 }
 
+/** same reports whether two programs have equal contents. */
 export function same(one: Program, other: Program): boolean {
   const facts = ({ environment, files, command, args, stdin }: Program) => JSON.stringify([environment, files.map(({ name, text }) => [name, text]), command, args, stdin]);
   return facts(one) === facts(other);
@@ -135,12 +139,14 @@ export function programFrom(value: unknown): Program | undefined {
   return isProgram(found) ? found : undefined;
 }
 
+/** isProgram checks the types of a program's fields. The server checks their values. */
 function isProgram(value: Record<keyof Program, unknown>): value is Program & Record<keyof Program, unknown> {
   const { environment, files, command, args, stdin } = value;
   if (![environment, command, args, stdin].every((one) => typeof one === "string")) return false;
   return Array.isArray(files) && files.length > 0 && files.every((one: unknown) => isFile(one));
 }
 
+/** isFile checks the types of a file's fields. */
 function isFile(value: unknown): value is File {
   return typeof value === "object" && value !== null && ["name", "text"].every((key) => typeof (value as Record<string, unknown>)[key] === "string");
 }

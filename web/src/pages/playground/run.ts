@@ -95,16 +95,19 @@ export class Run {
     await this.calls.release(this.runnerId);
   }
 
+  /** Cancels the program, waits for its end, and releases the runner. */
   private async end() {
     await this.calls.cancel(this.executionId!);
     await this.calls.ended(this.executionId!); // otherwise the outcome could be RUNNER_GONE
     await this.release();
   }
 
+  /** Whether stop was called before the program had started. */
   private left(): boolean {
     return this.stopping.signal.aborted;
   }
 
+  /** Waits for a ticket's runner. After a stop it cancels the ticket. */
   private wait({ id, ...turn }: { id: string } & Turn): Promise<string | undefined> {
     const { signal } = this.stopping;
     return new Promise((resolve, reject) => {

@@ -8,6 +8,7 @@ import { server } from "./server";
 const key = "rockpool.playground.run"; // in the tab's storage: it survives a reload and is copied with the tab
 const page = String(performance.timeOrigin); // identifies this page load
 
+/** State is what the page shows of the current run. */
 interface State {
   /** Counts the runs. */
   number: number;
@@ -91,6 +92,7 @@ export function useRun(resumes = true) {
   return { ...shown, underWay, run, stop, ended, forget };
 }
 
+/** stored returns the tab's run: its execution, its runner, and the page load that started it. */
 function stored(): [string, string, string] | undefined {
   try {
     const value: unknown = JSON.parse(sessionStorage.getItem(key) ?? "null");

@@ -28,6 +28,7 @@ export function whyWaiting(pool: WaitedFor | undefined, turn: Turn): string {
   return [`${reason(pool)}.`, place(turn)].filter(Boolean).join(" ");
 }
 
+/** reason says why the pool has no idle runner. The server's own reason takes precedence. */
 function reason(pool: WaitedFor | undefined): string {
   if (!pool) return "No runner is idle";
   if (pool.reason) return pool.reason.replace(/\.$/, "");
@@ -38,6 +39,7 @@ function reason(pool: WaitedFor | undefined): string {
   return "No runner is idle";
 }
 
+/** place says how many claims come first; "" without a position. */
 function place({ position, estimatedWaitMs }: Turn): string {
   if (position === null) return "";
   const when = estimatedWaitMs === null ? "" : `, in about ${duration(Math.max(1_000, Math.round(estimatedWaitMs / 1_000) * 1_000))}`;

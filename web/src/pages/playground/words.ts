@@ -1,3 +1,4 @@
+/** Words is a command line, split as a shell does. */
 export interface Words {
   words: string[];
   /** Whether a shell would only split the text and start the program that it names. */

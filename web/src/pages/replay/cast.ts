@@ -2,6 +2,7 @@ import { bare, clean } from "../../lib/ansi";
 
 // Reads the server's recordings: asciicast, version 2.
 
+/** Cast is a recording with its first screen size. */
 export interface Cast extends Size {
   events: readonly CastEvent[];
   /** The original time of each event in seconds, with unshortened pauses. */
@@ -13,6 +14,7 @@ export interface Cast extends Size {
 /** CastEvent is a text to draw or a new size of the screen, at a time in seconds since the start. */
 export type CastEvent = { at: number; text: string } | ({ at: number } & Size);
 
+/** Size is the size of a screen in characters. */
 export interface Size {
   columns: number;
   rows: number;
@@ -41,6 +43,7 @@ export function readCast(text: string, longest = Infinity): Cast {
   return { columns: size(header.width, 120), rows: size(header.height, 32), events, recorded, duration: at };
 }
 
+/** drawn returns what an event changes on the screen; undefined for events that are ignored. */
 function drawn(kind: unknown, data: string): { text: string } | Size | undefined {
   if (kind === "o") return { text: data };
   // The server's only markers say where output is missing.
@@ -50,6 +53,7 @@ function drawn(kind: unknown, data: string): { text: string } | Size | undefined
   return { columns: Number(columns), rows: Number(rows) };
 }
 
+/** size returns a number of columns or rows, or otherwise if it is invalid. */
 function size(value: unknown, otherwise: number): number {
   return typeof value === "number" && value >= 1 && value <= 4096 ? Math.floor(value) : otherwise;
 }

@@ -8,6 +8,7 @@ export interface Easel {
   write: (text: string, done: () => void) => void;
 }
 
+/** Step is a text or a size that isn't drawn yet. */
 type Step = { text: string } | { size: Size; reset: boolean };
 
 // Characters in one write. A seek waits for at most one write.

@@ -28,6 +28,7 @@ const largest = 32 * 2 ** 20;
 const largestText = 4 * largest; // with the times and JSON's escapes
 const longestPause = 2;
 
+/** address returns the URL of an execution's recording. */
 async function address(id: string): Promise<string> {
   const { execution } = await request(RecordingQuery, { id });
   if (!execution) throw noExecution();

@@ -181,6 +181,7 @@ export default function Runners() {
   );
 }
 
+/** Memory shows a runner's memory and its limit; "–" while unknown. */
 function Memory({ of }: { of: RunnerUsage | undefined }) {
   return <span className="num">{of?.memory == null ? "–" : `${bytes(of.memory)} of ${bytes(of.memoryLimit)}`}</span>;
 }

@@ -72,6 +72,7 @@ export interface SharedPageProps {
   tools: ReactNode;
 }
 
+/** SharedPage shows an execution to the holder of a link. It has no controls. */
 export function SharedPage({ usable, execution, until, searched, error, retry, tools }: SharedPageProps) {
   const title = "Shared execution";
   const over = ending(usable, error);

@@ -63,6 +63,7 @@ export class Backlog {
     this.hurried = false;
   }
 
+  /** Moves the cursor forward to the last page. It returns whether it left out output. */
   private async skip(): Promise<boolean> {
     const from = this.cursor;
     for (const stride of strides) {

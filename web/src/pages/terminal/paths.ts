@@ -6,10 +6,12 @@ export function join(directory: string, name: string): string {
   return directory === "/" ? `/${name}` : `${directory}/${name}`;
 }
 
+/** parent returns the directory of a path; that of the root is the root. */
 export function parent(directory: string): string {
   return directory.slice(0, directory.lastIndexOf("/")) || "/";
 }
 
+/** nameOf returns the last name of a path. */
 export function nameOf(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }

@@ -59,17 +59,20 @@ const ResizeMutation = graphql(`
   }
 `);
 
+/** Watcher receives the end of the execution, and errors that retrying doesn't fix. */
 export interface Watcher {
   onEnd: (end: End) => void;
   onError: (error: ServerError) => void;
 }
 
+/** screens begins the storage keys of saved screens. The execution's id follows. */
 const screens = "rockpool.screen.";
 
 // Characters that may wait for the screen. Beyond that the session requests no more output until they are drawn.
 const mostWaiting = 1 << 19;
 const retryAfter = 500; // ms: the server may be restarting
 
+/** Saved is a screen in the tab's storage, with the cursor of the output that it shows. */
 interface Saved {
   cursor: string;
   screen: string;
@@ -111,6 +114,7 @@ export class TerminalSession {
     this.backlog = new Backlog((after, maxBytes, text) => this.printed(after, maxBytes, text));
   }
 
+  /** Shows the screen in an element, restores a saved one, and then draws newer output. */
   async open(host: HTMLElement) {
     this.screen.open(host);
     window.addEventListener("pagehide", this.save);
@@ -142,6 +146,7 @@ export class TerminalSession {
     if (!this.closed) this.follow();
   }
 
+  /** Draws new output as it arrives. */
   private follow() {
     this.stopFollowing = follow(EventsSubscription, {
       variables: () => ({ executionId: this.id, after: this.backlog.cursor }),
@@ -159,6 +164,9 @@ export class TerminalSession {
     });
   }
 
+  /**
+   * Draws output. If too much waits for the screen, it stops following until all of it is drawn.
+   */
   private show(text: string, cursor: string) {
     this.waiting += text.length;
     if (this.waiting > mostWaiting) {
@@ -172,6 +180,7 @@ export class TerminalSession {
     });
   }
 
+  /** Queries output after a cursor. It retries temporary errors until the session is closed. */
   private async printed(after: string | null, maxBytes: number, text: boolean): Promise<Printed | undefined> {
     for (;;) {
       try {
@@ -188,10 +197,12 @@ export class TerminalSession {
     this.note(missing(bytes, cause));
   }
 
+  /** Writes a remark of the dashboard to the screen, on a line of its own. */
   private note(text: string) {
     this.screen.write(`\r\n\x1b[0;33m[${text}]\x1b[0m\r\n`);
   }
 
+  /** Reports the screen's size to the program, once it hasn't changed for 80 ms. */
   private resized() {
     clearTimeout(this.resizing);
     this.resizing = setTimeout(() => {
@@ -205,6 +216,7 @@ export class TerminalSession {
     return screens + this.id;
   }
 
+  /** Stores the screen for a reload of the page. */
   private save = () => {
     if (!this.drawn) return;
     try {
@@ -224,6 +236,7 @@ export class TerminalSession {
     }
   }
 
+  /** Saves the screen and ends the session. The execution continues. */
   close() {
     this.save();
     this.closed = true;

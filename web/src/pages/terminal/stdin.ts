@@ -1,5 +1,6 @@
 import type { ServerError } from "../../lib/request";
 
+/** Written is the server's answer: the offset after the written bytes. */
 export interface Written {
   offset: number;
 }
@@ -37,6 +38,7 @@ export class Typist {
     this.stopped = true;
   }
 
+  /** Sends waiting keys until none is left. Only one such loop runs. */
   private async go() {
     if (this.busy) return;
     this.busy = true;

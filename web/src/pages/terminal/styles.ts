@@ -1,6 +1,9 @@
 // xterm writes its styles into style elements and style attributes. The page's policy forbids both, because the page
 // shows the output of programs. The policy allows the same styles if a script sets them one by one.
 
+/**
+ * create replaces document.createElement. Only style and span elements differ from the browser's.
+ */
 function create(this: Document, name: string, options?: ElementCreationOptions): HTMLElement {
   if (name === "style") return adopting();
   const element = Document.prototype.createElement.call(document, name, options) as HTMLElement;
@@ -28,11 +31,13 @@ function adopting(): HTMLElement {
   return element;
 }
 
+/** setAttribute sets a style through the element's style object, which the policy allows. */
 function setAttribute(this: HTMLElement, name: string, value: string) {
   if (name === "style") this.style.cssText = value;
   else Element.prototype.setAttribute.call(this, name, value);
 }
 
+/** users counts the callers of withoutInlineStyles that haven't ended. */
 let users = 0;
 
 /**
