@@ -193,6 +193,7 @@ func (p *Placer) Placed() []*Place {
 	return placed
 }
 
+// report passes an allocation's status on to the scheduler. An empty id is ignored.
 func (p *Placer) report(runner runtime.RunnerID, id runtime.AllocationID, status runtime.AllocationStatus, message string) {
 	if id == "" {
 		return // it never had an allocation

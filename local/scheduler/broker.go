@@ -72,6 +72,7 @@ type waiter struct {
 	answered chan delivery // capacity 1; closed when the broker is disabled
 }
 
+// newBroker returns a broker that is disabled.
 func newBroker(stats *stats, superseded func(old, by *Evaluation)) *broker {
 	b := &broker{
 		stats:      stats,
@@ -151,6 +152,7 @@ func (b *broker) schedule(s *slot) {
 	b.makeReady(i)
 }
 
+// makeReady queues i for dequeue. The caller holds mu.
 func (b *broker) makeReady(i *item) {
 	delete(b.failed, i.Job) // this is its follow-up or something newer
 	i.ready = true
@@ -218,8 +220,10 @@ func (b *broker) dequeue(ctx context.Context, stop <-chan struct{}, within time.
 	return answer(receive(w.answered)) // dispatch has just delivered it: it must not be lost
 }
 
+// receive returns the next delivery; false: the channel was closed.
 func receive(from <-chan delivery) (delivery, bool) { d, ok := <-from; return d, ok }
 
+// answer returns the result of a dequeue; !ok: the broker was disabled meanwhile.
 func answer(d delivery, ok bool) (*delivery, error) {
 	if !ok {
 		return nil, errDisabled

@@ -42,6 +42,7 @@ type answered struct {
 // maxBatch bounds the plans of one write: the first plan of a batch waits for the last.
 const maxBatch = 16
 
+// newPlanner returns a disabled planner. holds reports whether a worker still holds a delivery.
 func newPlanner(state *state, holds func(delivery) bool, stats *stats) *planner {
 	return &planner{
 		state:  state,
@@ -130,6 +131,8 @@ func (p *planner) apply(batch []submission) {
 	committed := make(map[chan answered]answered, len(batch))
 	p.state.write(func(w *write) {
 		for _, s := range batch {
+			// The broker may have delivered the evaluation again: only its last holder's plan may
+			// be applied.
 			if !p.holds(s.delivery) {
 				s.answer <- answered{err: errNotHeld}
 				continue

@@ -101,12 +101,15 @@ func (w *worker) next(ctx context.Context) (*delivery, error) {
 // nack do nothing: the evaluation is delivered again anyway.
 func (w *worker) handle(ctx context.Context, d delivery) {
 	if w.gate != nil {
+		// The gate has shut since next returned. The evaluation wasn't tried, so the delivery
+		// doesn't count.
 		if !w.gate.enter() {
 			w.s.broker.putBack(d)
 			return
 		}
 		defer w.gate.leave()
 	}
+	// The evaluation may be a row of the state, which never changes in place: this changes a copy.
 	taken := *d.Evaluation
 	taken.DequeuedAt = time.Now()
 	d.Evaluation = &taken

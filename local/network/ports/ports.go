@@ -120,6 +120,7 @@ func (m *Mapper) CloseAll() {
 	}
 }
 
+// close ends the mappings and their connections, and waits for their goroutines.
 func (r *runner) close() {
 	r.cancel()
 	for _, l := range r.listeners {
@@ -187,6 +188,8 @@ func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 	halves.Wait()
 }
 
+// pass copies one direction until from ends, and passes the end on. After an error it closes both
+// connections.
 func pass(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err != nil { // the other direction can't continue either

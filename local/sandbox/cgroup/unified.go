@@ -80,6 +80,7 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	return nil
 }
 
+// slots returns the directories of all slots below run, with rest as the last.
 func slots(run string) (all []string) {
 	for i := range Slots + 1 {
 		all = append(all, filepath.Join(run, slotName(i)))

@@ -33,6 +33,7 @@ func newChannel() (c channel, its *os.File, err error) {
 
 func (c channel) close() { _ = unix.Close(c.fd) }
 
+// send sends a word to the process. An error means that the process has ended.
 func (c channel) send(word string) error {
 	if err := unix.Send(c.fd, []byte(word), unix.MSG_NOSIGNAL); err != nil {
 		return fmt.Errorf("the first process ended: %w", err)

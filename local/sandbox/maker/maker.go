@@ -118,6 +118,7 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	return pid, nil
 }
 
+// has reports whether this maker has made a sandbox and not ended it yet.
 func (m *Maker) has(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,6 +244,7 @@ func (m *Maker) lead(b Sandbox, c channel) (pid int, err error) {
 	if err := c.expect(wordReady); err != nil {
 		return pid, err
 	}
+	// The process waits for wordGo, so no program runs in the sandbox before Check.
 	if err := b.Check(pid); err != nil {
 		return pid, err
 	}
