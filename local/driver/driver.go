@@ -125,6 +125,7 @@ func (d *Driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	if err != nil {
 		return nil, err
 	}
+	// Without its packet filter, the runner must not be used again.
 	if err := d.Network.Restore(ctx, s.Slot); err != nil {
 		first.Close()
 		return nil, fmt.Errorf("restore its network: %w", err)
@@ -188,8 +189,10 @@ func (d *Driver) Destroy(ctx context.Context) error {
 	return d.Host.Removals.Do(ctx, func() error { return d.destroy(ctx) })
 }
 
+// destroy removes the sandbox with its network. The caller has a turn of Host.Removals.
 func (d *Driver) destroy(ctx context.Context) error {
 	_, _ = d.Counters.Count() // the last chance to read the counters
+	// Otherwise a verification could report that the packet filter was changed.
 	d.Network.Drop()
 	err := d.Host.Launcher.Remove(ctx, string(d.ID), d.Group)
 	if err == nil {

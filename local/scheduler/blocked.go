@@ -92,6 +92,7 @@ func (b *blocked) chooseAwake() []*Evaluation {
 	}
 	node := b.node()
 	free := minus(node.Capacity, node.Used)
+	// Awake ones may not have been placed yet, so Used doesn't contain their room.
 	for _, e := range b.awake {
 		free = minus(free, e.wanted)
 	}
@@ -106,6 +107,8 @@ func (b *blocked) chooseAwake() []*Evaluation {
 			b.awake[e.Job] = e
 			woken = append(woken, e)
 		}
+		// The ones left keep their room from lower levels, unless this machine can never place
+		// them.
 		for e := range level.All() {
 			if fits(e.wanted, node.Capacity) {
 				free = minus(free, e.wanted)

@@ -139,6 +139,7 @@ func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
 	for _, e := range evaluations {
 		s.broker.enqueue(e)
 	}
+	// Evaluations are delivered from here on, but the planner applies no plan before Restored.
 	s.broker.enable()
 	return nil
 }

@@ -71,11 +71,13 @@ func (s Snapshot) allocations(job runtime.RunnerID) []*Allocation {
 	return all
 }
 
+// first returns the row with an id; nil: there is none.
 func first[T any](s Snapshot, table, id string) *T {
 	row, _ := must(s.txn.First(table, "id", id)).(*T)
 	return row
 }
 
+// each returns the rows of a query, in its order.
 func each[T any](rows memdb.ResultIterator) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for row := rows.Next(); row != nil; row = rows.Next() {

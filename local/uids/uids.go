@@ -98,6 +98,7 @@ func (r *Ranges) lock() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
+// candidate returns the number to try next, whether it is free or not.
 func (r *Ranges) candidate() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,4 +148,5 @@ func (r *Ranges) Held(dir string) (map[int]string, error) {
 	return held, nil
 }
 
+// path returns the path of a number's link.
 func (r *Ranges) path(n int) string { return filepath.Join(r.Dir, strconv.Itoa(n)) }

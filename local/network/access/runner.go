@@ -122,6 +122,7 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 	if !r.network.Used() {
 		return nil
 	}
+	// An earlier start may have left its ports mapped.
 	r.close()
 	if request.Restored && r.a.resolver == nil { // health reports the cause; its connections stay
 		r.reached(nil)

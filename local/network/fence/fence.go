@@ -44,6 +44,7 @@ func Make(id string, pid int, p network.Policy) error {
 	}
 	defer l.close()
 	err = rules.install(conn)
+	// The kernel can't reject packets in this family.
 	if errors.Is(err, unix.ENOENT) {
 		rules = rules.silent()
 		err = rules.install(conn)

@@ -93,4 +93,5 @@ func name(attributes []byte) string {
 	return ""
 }
 
+// align rounds a length up to where the next message or attribute begins.
 func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }

@@ -151,6 +151,7 @@ type RefusalError struct {
 	Changed bool
 }
 
+// refused returns the error in an answer.
 func refused(a helper.Answer) *RefusalError { return &RefusalError{a.Error, a.Final, a.Changed} }
 
 func (e *RefusalError) Error() string { return e.Line }
@@ -161,6 +162,7 @@ type bounded struct {
 	left int
 }
 
+// Write implements io.Writer. It never fails: dropped bytes count as written.
 func (b *bounded) Write(p []byte) (int, error) {
 	keep := p[:min(len(p), b.left)]
 	b.left -= len(keep)

@@ -245,6 +245,7 @@ func Commands(r Resources, m Machine) cgroup.Limits {
 	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + m.Launchers, CPUQuota: quota(r, m), CPUPeriod: cpuPeriod}
 }
 
+// quota returns the CPU time that commands may use in each cpuPeriod, in microseconds.
 func quota(r Resources, m Machine) int64 {
 	return max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel's minimum
 }
