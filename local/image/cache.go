@@ -104,6 +104,7 @@ func Open(config Config) (*Cache, error) {
 	if err := os.MkdirAll(c.temp(), 0o700); err != nil {
 		return nil, err
 	}
+	// Everything in there is left of an interrupted pull or deletion.
 	left, err := os.ReadDir(c.temp())
 	if err != nil {
 		return nil, err

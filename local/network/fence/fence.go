@@ -38,6 +38,7 @@ func Make(id string, pid int, p network.Policy) error {
 	if err != nil {
 		return err
 	}
+	// The filter's chain names the link, so the link comes first. It is down until raise.
 	l, err := makeLink(id, pid, p)
 	if err != nil {
 		return err

@@ -69,6 +69,7 @@ func (m *Mapper) Open(id string, to netip.Addr, wanted []Mapping) ([]Mapping, er
 			r.close()
 			return nil, fmt.Errorf("map port %d: %w", mapped[i].Port, err)
 		}
+		// listen may have chosen the port.
 		mapped[i].At = netip.MustParseAddrPort(listener.Addr().String())
 		r.listeners = append(r.listeners, listener)
 		target := netip.AddrPortFrom(to, uint16(mapped[i].Port))

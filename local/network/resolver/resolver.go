@@ -37,7 +37,8 @@ type Config struct {
 	Logger *zap.Logger
 }
 
-// Bounds of the resolver's work.
+// Bounds of the resolver's work. maxMessage is in bytes, and longestTTL in seconds. renewBefore is
+// the age from which an address is leased again.
 const (
 	maxAtOnce   = 256 // concurrent queries of all runners
 	maxOfOne    = 32  // concurrent queries of one runner

@@ -54,7 +54,7 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	// The cgroups have their limits before any process is in them.
+	// The sandbox's own cgroups have their limits before any process is in them.
 	dirs, unified, err := makeGroups(q, d.spec)
 	if err != nil {
 		return helper.Answer{}, err
