@@ -37,6 +37,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ending := c.stopStarting()
 	if !c.config.Keep {
 		for _, e := range ending {
+			// Its Start may still be storing the record.
 			<-e.recorded
 			e.place.HandOver() // also without an allocation: its task must run to end it
 		}

@@ -81,6 +81,7 @@ func (d *Driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 		return nil, host.Explained(err)
 	}
 	s := saved{PID: answer.PID, Start: answer.Start, Root: d.Host.Root, Slot: slot, Address: answer.Address}
+	// The agent may have ended already. The start time tells it from a later process with its id.
 	first, err := process.Open(s.PID, s.Start)
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended immediately; the server's log says more", Err: err}
@@ -114,6 +115,7 @@ func (d *Driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 		if first, err = process.Open(s.PID, s.Start); err != nil {
 			return err
 		}
+		// The runner has survived the OOM kills that are counted by now.
 		if groups, err = d.Host.Trees.Member(s.PID, d.Group); err == nil {
 			kills, _, err = groups.Counts()
 		}

@@ -122,6 +122,7 @@ func (h *Host) open(ctx context.Context) error {
 	if err := launch.TakeLock(h.lock); err != nil {
 		return fmt.Errorf("%s is in use by another server, or by a rockpool-sandbox that one left: %w", h.config.Dir, err)
 	}
+	// SocketPath makes short paths with this descriptor.
 	if h.runners, err = os.Open(h.RunnersDir()); err != nil {
 		return err
 	}

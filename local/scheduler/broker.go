@@ -244,6 +244,7 @@ func (b *broker) dispatch() {
 			kept = append(kept, w)
 		}
 	}
+	// Otherwise the array would keep answered waiters from being freed.
 	clear(b.waiters[len(kept):])
 	b.waiters = kept
 }
@@ -275,6 +276,7 @@ func (b *broker) hold(e *Evaluation) delivery {
 	d := delivery{Evaluation: e, token: s.token}
 	i.ready = false
 	i.deliveries++
+	// A stuck worker loses the evaluation, which is then delivered again.
 	i.timer = time.AfterFunc(nackAfter, func() {
 		if b.nack(d) == nil {
 			b.stats.nackTimeouts.Add(1)

@@ -51,6 +51,7 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
 		stopped := *known
 		stopped.Stopped = true
 		stored := w.putJob(stopped)
+		// Nothing is left to stop.
 		if known.Status == JobDead {
 			return
 		}

@@ -106,8 +106,7 @@ func (w *write) putAllocation(before, a *Allocation) {
 	a.ModifyIndex = w.index
 	w.put(tableAllocations, a)
 	node := w.Node()
-	// Used counts the allocations that haven't ended. It changes only if this one begins or ends to
-	// count.
+	// Used counts the allocations that haven't ended, so it changes only when this one starts or ends.
 	switch took := before != nil && !before.Status.Ended(); {
 	case !took && !a.Status.Ended():
 		node.Used = plus(node.Used, a.Resources)

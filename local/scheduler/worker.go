@@ -101,7 +101,7 @@ func (w *worker) next(ctx context.Context) (*delivery, error) {
 // nack do nothing: the evaluation is delivered again anyway.
 func (w *worker) handle(ctx context.Context, d delivery) {
 	if w.gate != nil {
-		// The gate has shut since next returned. The evaluation wasn't tried, so the delivery
+		// The gate has shut since wait returned. The evaluation wasn't tried, so the delivery
 		// doesn't count.
 		if !w.gate.enter() {
 			w.s.broker.putBack(d)
@@ -144,6 +144,7 @@ func (w *worker) process(ctx context.Context, d delivery) error {
 		made, short := reconcile(snap.job(d.Job), snap.allocations(d.Job), w.s.roomFor(snap, d.Evaluation))
 		w.s.stats.observe(d.Type, StepSchedule, began)
 		d.SnapshotIndex = snap.index
+		// With shortages, the evaluation doesn't end with the plan: finish lets it wait for room.
 		made.delivery, made.ends = d, short == nil
 		if made.empty() {
 			return w.s.finish(d, short)

@@ -156,6 +156,7 @@ func (t *Task) Run(shutdown context.Context) {
 	case end != nil:
 		_ = t.move(Dead, end) // likewise
 	default: // the server stops
+		// Only a RUNNING task can be restored, so what was begun of this one is removed.
 		if t.state.Phase == Pending && t.dirty {
 			if err := t.destroy(context.WithoutCancel(shutdown)); err != nil {
 				t.note("remove what was begun of it: %v", err)

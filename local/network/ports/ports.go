@@ -155,6 +155,7 @@ func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.
 
 // begin runs f in a goroutine, unless too many connections are open.
 func (r *runner) begin(f func()) bool {
+	// The runner's own limit comes first: at it, a runner takes nothing from the others.
 	select {
 	case r.tokens <- struct{}{}:
 	default:

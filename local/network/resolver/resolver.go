@@ -99,6 +99,7 @@ func (r *Resolver) Run(ctx context.Context) {
 	r.parts.Go(func() { r.serveUDP(ctx) })
 	r.parts.Go(func() { r.serveTCP(ctx) })
 	<-ctx.Done()
+	// This ends blocked reads and accepts.
 	r.Close()
 	r.parts.Wait()
 }
@@ -135,6 +136,7 @@ func (r *Resolver) find(from net.Addr) *client {
 
 // begin runs f in a goroutine, unless too many are running.
 func (r *Resolver) begin(a *client, f func()) bool {
+	// The runner's own limit comes first: at it, a runner takes nothing from the others.
 	select {
 	case a.tokens <- struct{}{}:
 	default:

@@ -161,6 +161,7 @@ func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done cha
 	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {
 		return err
 	}
+	// The stage closes these after the clone. After an error, this function does.
 	keep := []*os.File{its}
 	release := func() {
 		for _, f := range keep {
@@ -196,6 +197,7 @@ func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done cha
 		flags |= cloneFlags[n.Type]
 	}
 	if p.twice = len(offsets(b.Spec)) > 0 && !m.entersTime; p.twice {
+		// The second process makes the pid namespace instead, and is process 1 in it.
 		flags &^= unix.CLONE_NEWPID
 	}
 	m.jobs <- job{root: b.Image, extra: extra, free: release, done: done, clone: func(root string) (int, error) {
@@ -380,6 +382,7 @@ func (m *Maker) End(id string) error {
 		}
 	}
 	m.mu.Lock()
+	// A concurrent End may have reaped it.
 	_, ours = m.first[id]
 	delete(m.first, id)
 	m.mu.Unlock()
