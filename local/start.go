@@ -73,6 +73,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	return e.place.Register()
 }
 
+// errStopping returns the error of calls while the server stops.
 func errStopping() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 }

@@ -456,6 +456,7 @@ type transfer struct {
 	arrived *atomic.Int64
 }
 
+// Read implements io.Reader.
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))

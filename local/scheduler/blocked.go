@@ -21,6 +21,7 @@ type blocked struct {
 	waiting map[runtime.RunnerID]*Evaluation // asleep and awake ones
 }
 
+// newBlocked returns one that keeps no evaluation yet.
 func newBlocked(node func() Node, wake func(*Evaluation), stats *stats) *blocked {
 	return &blocked{
 		node:    node,

@@ -16,6 +16,7 @@ const (
 	redeliver     = time.Second // delay after the first nack; times 4 after each further one
 )
 
+// Errors of the broker's methods.
 var (
 	errDisabled = errors.New("the broker is disabled")
 	errNotHeld  = errors.New("the evaluation is no longer held with this token")

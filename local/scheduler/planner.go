@@ -7,6 +7,7 @@ import (
 	"sync"
 )
 
+// Errors of submit.
 var (
 	errNoPlanning = errors.New("the planner is disabled: runners are being restored")
 	errNoResult   = errors.New("the planner ended before it answered")

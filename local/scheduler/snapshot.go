@@ -54,6 +54,8 @@ func youngest[T any](s Snapshot, table string, job runtime.RunnerID) iter.Seq[T]
 	}
 }
 
+// job, evaluation and allocation return the row with an id; nil: there is none. Rows must not be
+// changed.
 func (s Snapshot) job(id runtime.RunnerID) *Job { return first[Job](s, tableJobs, string(id)) }
 func (s Snapshot) evaluation(id runtime.EvaluationID) *Evaluation {
 	return first[Evaluation](s, tableEvaluations, string(id))

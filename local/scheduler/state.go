@@ -106,7 +106,7 @@ func (w *write) putAllocation(before, a *Allocation) {
 	a.ModifyIndex = w.index
 	w.put(tableAllocations, a)
 	node := w.Node()
-	// Used counts the allocations that haven't ended, so it changes only when this one starts or ends.
+	// Used counts allocations that haven't ended, so it changes only when one starts or ends.
 	switch took := before != nil && !before.Status.Ended(); {
 	case !took && !a.Status.Ended():
 		node.Used = plus(node.Used, a.Resources)

@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
+// Bounds of a worker's waits and tries.
 const (
 	dequeueWithin = 10 * time.Second // a dequeue's longest wait; then the worker starts over
 	reachWithin   = 5 * time.Second  // longest wait for the state to reach an evaluation's index
