@@ -77,6 +77,7 @@ func Open(ctx context.Context, config Config) (*Placer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The scheduler outlives ctx, until Close.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	p.end = end
 	p.scheduling.Go(func() { _ = p.Scheduler.Run(life) }) // it always returns nil

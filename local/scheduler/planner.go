@@ -110,7 +110,8 @@ func (p *planner) run(ctx context.Context) {
 	}
 }
 
-// gather adds the waiting plans to first, up to maxBatch, in the order of priority.
+// gather adds the waiting plans to first, up to maxBatch, in the order of priority. It doesn't wait
+// for more.
 func (p *planner) gather(first submission) []submission {
 	batch := []submission{first}
 	for len(batch) < maxBatch {

@@ -149,6 +149,8 @@ func (s *state) snapshot() Snapshot {
 func (s *state) reach(ctx context.Context, index uint64) (Snapshot, error) {
 	for {
 		txn := s.db.Txn(false)
+		// The watch belongs to the same transaction as the index, so no change in between is
+		// missed.
 		changed, at := watchIndex(txn, indexAll)
 		if at >= index {
 			return Snapshot{txn: txn, index: at}, nil

@@ -95,6 +95,7 @@ func (r *Ranges) lock() (unlock func(), err error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
+	// Closing the file unlocks it (flock(2)).
 	return func() { _ = lock.Close() }, nil
 }
 
