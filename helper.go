@@ -25,6 +25,7 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
+// A helperCommand is the command helper, with its flags.
 type helperCommand struct {
 	User         string `env:"ROCKPOOL_HELPER_USER" default:"rockpool" placeholder:"NAME" help:"The server's user, by name or number. Only this user can use the socket. (${default}; $$${env})"`
 	Socket       string `env:"ROCKPOOL_HELPER_SOCKET" default:"/run/rockpool/sandbox.sock" placeholder:"PATH" help:"Socket to listen on, in a directory where only root can create files. It is the server's --sandbox-helper. A socket from systemd overrides it. (${default}; $$${env})"`

@@ -26,6 +26,7 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
+// description is the long text of rockpool --help.
 const description = `Rockpool runs other people's programs, each in an isolated runner that is already warm.
 
 Start a server, then run a program on it:
@@ -38,6 +39,7 @@ ROCKPOOL_SERVER. If a server requires tokens, put yours into ROCKPOOL_TOKEN or i
 
 The help of each command has examples.`
 
+// commands are the program's commands, as kong reads them.
 type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine (as root) or on Nomad."`
 	Helper      helperCommand      `cmd:"" help:"Make sandboxes for a server without root. Only the helper needs root."`
@@ -78,6 +80,7 @@ func (versionFlag) BeforeReset(app *kong.Kong, s cli.Streams) error {
 	return err
 }
 
+// A versionCommand is the command version.
 type versionCommand struct{}
 
 // Run prints the version.
@@ -104,6 +107,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	}
 	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting a temporary one\n", connection.DefaultServer)
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
+	// The error of use is kept apart: its exit code counts more than a failure to stop the server.
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
 		if lost := srv.Limitations(); lost != "" {

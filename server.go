@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
+// A serveCommand is the command serve, with its flags.
 type serveCommand struct {
 	config.Config `embed:""`
 	File          string      `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"YAML file with settings. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, if one exists; $$${env})"`
@@ -53,6 +54,7 @@ Exit codes:
 // BeforeResolve reads the settings file; kong calls it.
 func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	serve := parsed.Selected()
+	// The flag --config must be known before kong resolves the others, which the file can set.
 	named := ""
 	for _, flag := range serve.Flags {
 		if flag.Name == "config" {
@@ -103,6 +105,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 // watch, and waits for its goroutine.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
+	// Notify drops a signal that the channel has no room for.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})

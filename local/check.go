@@ -37,6 +37,7 @@ func (c *Cluster) trySandbox(ctx context.Context) error {
 		Image: runtime.DefaultImage, Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources(),
 	}
 	r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}
+	// The entry isn't added to the cluster's entries, so no list shows it.
 	d := c.newEntry(r, runtime.PriorityRefill, private{}).driver
 	values, err := d.Place()
 	if err == nil {

@@ -268,6 +268,7 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	return conn, nil
 }
 
+// gone returns the error of calls for a runner that doesn't exist or has ended.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
 }

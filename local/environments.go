@@ -26,6 +26,7 @@ type environments struct {
 	unreadable map[runtime.EnvironmentID]bool
 }
 
+// newEnvironments returns an empty cache; restore fills it.
 func newEnvironments(store Store, problems *problems.List) *environments {
 	return &environments{
 		store: store, problems: problems, turn: make(turns.Slots, 1),
@@ -49,6 +50,7 @@ func (s *environments) restore(ctx context.Context) error {
 	})
 }
 
+// environmentSubject returns the subject of problems with an environment's record.
 func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
 // keep caches stored environments.
@@ -60,6 +62,7 @@ func (s *environments) keep(all ...runtime.Environment) {
 	}
 }
 
+// all returns the cached environments, in any order.
 func (s *environments) all() []runtime.Environment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,6 +104,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 	if err := tiers.Available(ctx, c.host, env); err != nil {
 		return err
 	}
+	// The image of the revision before may be unused afterwards.
 	defer c.images.Review()
 	if err := c.environments.put(ctx, env); err != nil {
 		return err
@@ -133,6 +137,7 @@ func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environme
 
 // DeleteEnvironment implements runtime.Cluster.
 func (c *Cluster) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
+	// The environment's image may be unused afterwards.
 	defer c.images.Review()
 	s := c.environments
 	return s.turn.Do(ctx, func() error {

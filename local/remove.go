@@ -78,6 +78,7 @@ func (c *Cluster) awaitRecord(ctx context.Context, e *entry) (bool, error) {
 
 // delete deletes a runner's record and entry. The caller holds e.turn.
 func (c *Cluster) delete(ctx context.Context, e *entry) error {
+	// After an error the entry stays, so Remove can be called again.
 	if err := c.config.Store.DeleteRunner(ctx, e.id); err != nil {
 		return err
 	}

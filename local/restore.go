@@ -31,6 +31,8 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The places come first: restoring a runner reports the state of its allocation to the
+	// scheduler.
 	if err := c.restorePlaces(left); err != nil {
 		return err
 	}
@@ -41,10 +43,12 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// All runners are known from here on. New ones may be placed, and unused images deleted.
 	c.placer.Restored()
 	c.mu.Lock()
 	c.restored = true
 	c.mu.Unlock()
+	// What no restored runner uses is left over.
 	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(c.knows), "root directories": c.host.SweepRoots(c.roots())} {
 		if err != nil { // the next server tries again
 			c.problems.Report(what, fmt.Sprintf("the last server's leftovers can't be removed; the next start tries again: %v", err))
@@ -190,6 +194,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	return nil
 }
 
+// knows reports whether a runner has an entry.
 func (c *Cluster) knows(id runtime.RunnerID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

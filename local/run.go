@@ -17,6 +17,7 @@ import (
 // instead. Run waits for every goroutine that it started. It is called once; the Cluster can't be
 // used afterwards.
 func (c *Cluster) Run(ctx context.Context) error {
+	// Tasks run under watching, which outlives ctx, because they carry out the removals below.
 	watching, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)
 	var tasks, parts, images sync.WaitGroup
@@ -36,12 +37,14 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ending := c.stopStarting()
 	if !c.config.Keep {
 		for _, e := range ending {
+			// Its Start may still be storing the record.
 			<-e.recorded
 			e.place.HandOver() // also without an allocation: its task must run to end it
 		}
 		c.lead(watching, &tasks)
 		errs = c.removeAll(ending)
 	}
+	// Tasks that haven't ended return now, and leave their runners to the next server.
 	leave(errStopping())
 	tasks.Wait()
 	images.Wait() // last: deleting images must not delay the end of runners

@@ -23,6 +23,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "this machine can't start runners now")
 	}
 	r := runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
+	// The entry exists before its record, so that a concurrent Start or Remove finds it.
 	e := c.newEntry(r, priority, private{})
 	c.mu.Lock()
 	known, stopping := c.entries[id], c.stopping
@@ -46,6 +47,8 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		err = e.place.Register()
 	}
 	c.mu.Lock()
+	// Remove reads recorded and sets removing under the same lock, so exactly one of the two calls
+	// deregisters the runner.
 	close(e.recorded)
 	removing := e.removing && err == nil
 	c.mu.Unlock()
@@ -70,6 +73,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	return e.place.Register()
 }
 
+// errStopping returns the error of calls while the server stops.
 func errStopping() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 }

@@ -58,6 +58,7 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		// A state is shown only after it was stored. Only the end of a runner is shown in any case.
 		e.runner.Advance(r.State)
 		e.runner.GoneReason, e.runner.Message = r.GoneReason, r.Message
 		return nil

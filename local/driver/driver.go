@@ -81,6 +81,7 @@ func (d *Driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 		return nil, host.Explained(err)
 	}
 	s := saved{PID: answer.PID, Start: answer.Start, Root: d.Host.Root, Slot: slot, Address: answer.Address}
+	// The agent may have ended already. The start time tells it from a later process with its id.
 	first, err := process.Open(s.PID, s.Start)
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended immediately; the server's log says more", Err: err}
@@ -114,6 +115,7 @@ func (d *Driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 		if first, err = process.Open(s.PID, s.Start); err != nil {
 			return err
 		}
+		// The runner has survived the OOM kills that are counted by now.
 		if groups, err = d.Host.Trees.Member(s.PID, d.Group); err == nil {
 			kills, _, err = groups.Counts()
 		}
@@ -125,6 +127,7 @@ func (d *Driver) Reattach(ctx context.Context, text json.RawMessage) (taskrunner
 	if err != nil {
 		return nil, err
 	}
+	// Without its packet filter, the runner must not be used again.
 	if err := d.Network.Restore(ctx, s.Slot); err != nil {
 		first.Close()
 		return nil, fmt.Errorf("restore its network: %w", err)
@@ -188,8 +191,10 @@ func (d *Driver) Destroy(ctx context.Context) error {
 	return d.Host.Removals.Do(ctx, func() error { return d.destroy(ctx) })
 }
 
+// destroy removes the sandbox with its network. The caller has a turn of Host.Removals.
 func (d *Driver) destroy(ctx context.Context) error {
 	_, _ = d.Counters.Count() // the last chance to read the counters
+	// Otherwise a verification could report that the packet filter was changed.
 	d.Network.Drop()
 	err := d.Host.Launcher.Remove(ctx, string(d.ID), d.Group)
 	if err == nil {

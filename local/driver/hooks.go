@@ -45,11 +45,13 @@ type placeHook struct{ d *Driver }
 
 func (h *placeHook) Name() string { return "place" }
 
+// Prestart implements taskrunner.Prestarter.
 func (h *placeHook) Prestart(_ context.Context, _ taskrunner.PrestartRequest, response *taskrunner.PrestartResponse) (err error) {
 	response.Values, err = h.d.Place()
 	return err
 }
 
+// Stop implements taskrunner.Stopper.
 func (h *placeHook) Stop(_ context.Context, request taskrunner.StopRequest) error {
 	return h.d.Unplace(request.Values)
 }
@@ -60,6 +62,8 @@ type rootHook struct{ d *Driver }
 
 func (h *rootHook) Name() string { return "root" }
 
+// Prestart implements taskrunner.Prestarter. If the image is missing, it is pulled again, and a
+// later attempt to start can find it.
 func (h *rootHook) Prestart(ctx context.Context, _ taskrunner.PrestartRequest, _ *taskrunner.PrestartResponse) error {
 	env := h.d.Environment
 	if err := sandbox.Supported(env); err != nil { // it may have become unsupported since it was put
@@ -90,6 +94,7 @@ const (
 
 func (h *agentHook) Name() string { return "agent" }
 
+// Poststart implements taskrunner.Poststarter.
 func (h *agentHook) Poststart(ctx context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
 	within := answerWithin
 	if request.Restored {
@@ -122,6 +127,7 @@ type countHook struct{ d *Driver }
 
 func (h *countHook) Name() string { return "count" }
 
+// Exited implements taskrunner.Exiter.
 func (h *countHook) Exited(_ context.Context, _ taskrunner.ExitedRequest, response *taskrunner.ExitedResponse) error {
 	response.End = &taskrunner.End{Reason: runtime.GoneAgentDied, Message: "the agent ended"}
 	last, err := h.d.Counters.Count()

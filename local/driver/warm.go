@@ -20,6 +20,8 @@ type warmHook struct{ d *Driver }
 
 func (h *warmHook) Name() string { return "warm" }
 
+// Poststart implements taskrunner.Poststarter. A runner whose interpreter can't be loaded is
+// unusable.
 func (h *warmHook) Poststart(ctx context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
 	want := h.d.Environment.Warm
 	if want == nil || request.Restored { // a restored runner has it loaded

@@ -122,6 +122,7 @@ func (h *Host) open(ctx context.Context) error {
 	if err := launch.TakeLock(h.lock); err != nil {
 		return fmt.Errorf("%s is in use by another server, or by a rockpool-sandbox that one left: %w", h.config.Dir, err)
 	}
+	// SocketPath makes short paths with this descriptor.
 	if h.runners, err = os.Open(h.RunnersDir()); err != nil {
 		return err
 	}
@@ -201,6 +202,7 @@ func (h *Host) RunnerDir(id runtime.RunnerID) string {
 // manages the ranges, it returns 0. Taking a place again returns the same one.
 func (h *Host) AcquirePlace(id runtime.RunnerID) (slot int, err error) {
 	dir := h.RunnerDir(id)
+	// The directory comes first: a range whose holder is missing counts as free.
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return 0, Explained(err)
 	}
@@ -231,6 +233,8 @@ func (h *Host) ReleasePlace(id runtime.RunnerID, slots ...int) error {
 			}
 		}
 	}
+	// The directory is deleted last: until then, the next server finds what is left of the runner
+	// by it.
 	for _, slot := range slots {
 		if err := h.Ranges.Release(slot, dir); err != nil {
 			return fmt.Errorf("release the range of user ids %d: %w", slot, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
+// rootsDir returns the parent of the root directories of this server and earlier ones.
 func (h *Host) rootsDir() string { return filepath.Join(h.config.Dir, "roots") }
 
 // rootDir is this server's root directory. Runners of an earlier server keep using that server's.

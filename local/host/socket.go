@@ -49,6 +49,7 @@ func (h *Host) OpenSocket(id runtime.RunnerID, env runtime.Environment) (*os.Fil
 		return nil, err
 	}
 	defer listener.Close()
+	// The agent gets a copy of this descriptor. Closing this one must not delete the socket.
 	listener.SetUnlinkOnClose(false)
 	return listener.File()
 }

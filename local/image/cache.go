@@ -104,6 +104,7 @@ func Open(config Config) (*Cache, error) {
 	if err := os.MkdirAll(c.temp(), 0o700); err != nil {
 		return nil, err
 	}
+	// Everything in there is left of an interrupted pull or deletion.
 	left, err := os.ReadDir(c.temp())
 	if err != nil {
 		return nil, err
@@ -276,6 +277,7 @@ func (c *Cache) room(ctx context.Context) error {
 	if err := unix.Statfs(c.config.Dir, &disk); err != nil {
 		return err
 	}
+	// Files is 0 on file systems without a limit of inodes.
 	if int64(disk.Bavail)*disk.Bsize < reserve || disk.Files > 0 && disk.Ffree < 1024 {
 		return unix.ENOSPC
 	}
@@ -306,6 +308,7 @@ func (c *Cache) collect(ctx context.Context) {
 		var away string
 		if victim != nil {
 			var err error
+			// Under the lock it is only renamed, because deleting takes a while.
 			if away, err = c.expel(victim); err != nil {
 				c.config.Logger.Warn("an image couldn't be deleted", zap.String("digest", victim.Pin.Digest), zap.Error(err))
 				victim = nil

@@ -101,6 +101,7 @@ func (f *farFiller) read(room func(taken int64) error) {
 	}
 }
 
+// send sends one packet to the worker.
 func (f *farFiller) send(kind byte, content []byte) error {
 	_, err := f.conn.Write(append([]byte{kind}, content...))
 	return err
@@ -143,6 +144,7 @@ func (f *farFiller) Layer(ctx context.Context, content io.Reader) error {
 	for {
 		var err error
 		n := 1
+		// Only the last packet isn't full, however little a Read returns.
 		for n < len(packet) && err == nil {
 			var more int
 			more, err = content.Read(packet[n:])
@@ -160,10 +162,12 @@ func (f *farFiller) Layer(ctx context.Context, content io.Reader) error {
 	}
 }
 
+// Finish implements filler. It waits for the worker's answer.
 func (f *farFiller) Finish(ctx context.Context, user, workingDirectory string) error {
 	return f.ask(ctx, lastPacket, finish{user, workingDirectory})
 }
 
+// Disk implements filler, with the number in the worker's last report.
 func (f *farFiller) Disk() int64 { return f.taken.Load() }
 
 // Close implements filler. It ends the worker, waits for read, and makes the directory private

@@ -34,6 +34,7 @@ const whereFiles = "image-files in the data directory, unless --image-files name
 // openFile opens a layout's directory or an archive below dir. The caller closes it after reading
 // the source.
 func openFile(ctx context.Context, dir string, ref reference) (*source, io.Closer, error) {
+	// With a root, neither the reference nor a symbolic link leads out of the directory.
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fault.Broken("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
@@ -114,7 +115,8 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	return nil, fault.Broken("its indexes are nested too deeply", nil)
 }
 
-// choose returns the manifest that has the tag and is for this machine's platform.
+// choose returns the manifest that has the tag and is for this machine's platform. If tag is "",
+// every manifest for this platform fits.
 func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	var fit []v1.Descriptor
 	var names []string
@@ -151,8 +153,10 @@ func readManifest(parts blobs, raw []byte) (*source, error) {
 	})
 }
 
+// blobName returns where an OCI layout holds the content with a digest.
 func blobName(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
 
+// part returns a function that opens a layer, for layer.open.
 func part(parts blobs, name string) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) {
 		content, _, err := parts.open(name)
@@ -178,6 +182,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 	var names []string
 	for _, m := range all {
 		names = append(names, m.RepoTags...)
+		// Without a tag, the archive must hold a single image.
 		fits := tag == "" && len(all) == 1
 		for _, name := range m.RepoTags {
 			fits = fits || name == tag
@@ -224,6 +229,8 @@ func whole(parts blobs, name string) ([]byte, error) {
 	return io.ReadAll(content)
 }
 
+// missing returns err. If it is fs.ErrNotExist, it returns an error for clients that names the
+// missing part.
 func missing(what string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -234,6 +241,7 @@ func missing(what string, err error) error {
 // A directory is an OCI layout.
 type directory struct{ *os.Root }
 
+// open implements blobs. Only regular files are parts.
 func (d directory) open(name string) (io.ReadCloser, int64, error) {
 	file, err := d.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may be a pipe, whose opening would block
 	if err != nil {
@@ -295,6 +303,7 @@ func (a *archive) index(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		// Next doesn't read ahead: the file's offset is that of the entry's contents.
 		at, err := a.file.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
@@ -320,6 +329,7 @@ func (a *archive) index(ctx context.Context) error {
 	return nil
 }
 
+// open implements blobs. Parts share the archive's file, which only Close closes.
 func (a *archive) open(name string) (io.ReadCloser, int64, error) {
 	s, ok := a.entries[strings.TrimPrefix(path.Clean(name), "/")]
 	if !ok {

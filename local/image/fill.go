@@ -28,6 +28,7 @@ func (c *Cache) filler(ctx context.Context, dir string, room func(taken int64) e
 	return tree.Make(filepath.Join(dir, rootName), c.config.Image, c.config.Skeleton, false, room)
 }
 
+// Bounds of a removal.
 const (
 	goneWithin  = 5 * time.Second // how long an abandoned worker may continue with a file
 	leaveWithin = time.Second     // how long an ending server continues to delete

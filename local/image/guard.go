@@ -42,6 +42,7 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.URL.Scheme != "https" && !isLoopback(q.URL.Hostname()) && !slices.Contains(v.plain, q.URL.Host) {
 		return nil, &plainError{q.URL.Host}
 	}
+	// A redirected request has the response that caused it. Only the first request has none.
 	first, redirects := q, 0
 	for ; first.Response != nil && first.Response.Request != nil; redirects++ {
 		if first = first.Response.Request; redirects == maxRedirects {
@@ -55,6 +56,7 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The body's Close, or a stall, cancels the request.
 	ctx, cancel := context.WithCancel(context.WithValue(q.Context(), viaKey{}, via))
 	answer, err := v.next.RoundTrip(q.WithContext(ctx))
 	if err != nil {
@@ -134,8 +136,10 @@ func hostOf(u *url.URL) string {
 	return host
 }
 
+// hostname returns a host without its port, and without the brackets of an IPv6 address.
 func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
+// isLoopback reports whether a host is "localhost" or a loopback address. It resolves no names.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
@@ -175,6 +179,7 @@ type document struct {
 	left int
 }
 
+// Read implements io.Reader. It fails when the answer turns out to be larger than maxDocument.
 func (d *document) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if d.left -= n; d.left < 0 {

@@ -46,6 +46,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close implements io.Closer. It also cancels the request.
 func (b *paced) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()

@@ -94,6 +94,7 @@ func (c *Cache) Review() {
 	}
 }
 
+// hint sends on a channel of capacity 1, unless a hint waits there already. It doesn't block.
 func hint(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -249,6 +250,7 @@ const progressEvery = 250 * time.Millisecond
 
 // try pulls an image once. A goroutine reports progress meanwhile; try waits for it.
 func (c *Cache) try(ctx context.Context, p *pull) error {
+	// Files are removed under run: by then, ctx may have timed out or been cancelled.
 	run := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Within, errSlow)
 	var reporting sync.WaitGroup
@@ -365,6 +367,7 @@ func (s *stored) write(dir string) error {
 	return syncAll(dir, unix.Syncfs)
 }
 
+// syncAll opens dir, and calls sync with its descriptor.
 func syncAll(dir string, sync func(fd int) error) error {
 	open, err := os.Open(dir)
 	if err != nil {
@@ -386,7 +389,8 @@ func (c *Cache) keep(dir string, s *stored) error {
 	return nil
 }
 
-// publish gives the image in dir its final name, and ends the pull.
+// publish gives the image in dir its final name, and ends the pull. The image's contents are on the
+// disk by then, so an image with a final name is complete after a power failure.
 func (c *Cache) publish(dir string, s *stored) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -452,6 +456,7 @@ type transfer struct {
 	arrived *atomic.Int64
 }
 
+// Read implements io.Reader.
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))

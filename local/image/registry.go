@@ -140,6 +140,7 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	})
 }
 
+// options returns the options of the requests for a reference.
 func (r *registries) options(ctx context.Context, ref name.Reference) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(visit{r.guard, ref.Context().RegistryStr()}),

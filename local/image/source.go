@@ -94,6 +94,7 @@ func (s *source) size() (total int64) {
 	return total
 }
 
+// matches returns an error unless raw has the digest want. what names raw in the error.
 func matches(what string, raw []byte, want v1.Hash) error {
 	got, _, err := v1.SHA256(bytes.NewReader(raw))
 	if err == nil && got != want {

@@ -87,13 +87,15 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 				answer.Code = ""
 			}
 		}
+		// A worker serves no request after a failed one.
 		if failed := w.send(answer); failed != nil || err != nil {
 			return errors.Join(err, failed)
 		}
 	}
 }
 
-// A worker is the state of Work.
+// A worker is the state of Work. at is the path of its directory. filler is nil until a beginPacket
+// came. buffer holds the last packet.
 type worker struct {
 	conn   *net.UnixConn
 	at     string
@@ -101,6 +103,7 @@ type worker struct {
 	buffer [maxPacket]byte
 }
 
+// send sends a report to the server, as one packet.
 func (w *worker) send(r report) error {
 	text, err := json.Marshal(r)
 	if err == nil {
@@ -109,7 +112,8 @@ func (w *worker) send(r report) error {
 	return err
 }
 
-// packet returns the next packet; io.EOF: the connection has ended.
+// packet returns the next packet; io.EOF: the connection has ended. The content is valid until the
+// next call.
 func (w *worker) packet() (kind byte, content []byte, err error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(packetWithin)); err != nil {
 		return 0, nil, err
@@ -173,7 +177,8 @@ func (w *worker) clear() error {
 	return err
 }
 
-// layerPackets reads a layer from its packets.
+// layerPackets reads a layer from its packets. rest is the unread part of the last packet; end
+// reports that the endPacket came.
 type layerPackets struct {
 	w    *worker
 	rest []byte

@@ -183,6 +183,7 @@ func (l Lease) Check() error {
 	return nil
 }
 
+// checkPrefix returns an error unless p is a valid network whose bits after the prefix are 0.
 func checkPrefix(p netip.Prefix) error {
 	if !p.IsValid() || p.Masked() != p || p.Addr().Is4In6() {
 		return fmt.Errorf("%s must be a network with its prefix length, such as 10.0.0.0/8", p)
@@ -212,6 +213,7 @@ func Name(of string) string {
 // LinkPrefix is the prefix of all runners' link names.
 const LinkPrefix = "rp-"
 
+// join returns the networks as text for an error.
 func join(all []netip.Prefix) string {
 	texts := make([]string, len(all))
 	for i, p := range all {

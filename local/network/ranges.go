@@ -6,6 +6,7 @@ import (
 	"slices"
 )
 
+// prefixes parses networks. It panics if one is invalid.
 func prefixes(all ...string) []netip.Prefix {
 	parsed := make([]netip.Prefix, len(all))
 	for i, text := range all {
@@ -64,6 +65,7 @@ func Ranges(of []netip.Prefix, v6 bool) []Range {
 	return merged
 }
 
+// last returns the last address of a network.
 func last(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := range b {
@@ -102,10 +104,12 @@ func OnlyDenied(p netip.Prefix, pool Pool, permit []netip.Prefix) bool {
 	return !permitted && in(Denied(v6))
 }
 
+// contains reports whether one of the networks contains an address.
 func contains(all []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
+// within reports whether one of the networks contains all of p.
 func within(p netip.Prefix, all []netip.Prefix) bool {
 	return slices.ContainsFunc(all, func(q netip.Prefix) bool { return cmp.Compare(q.Bits(), p.Bits()) <= 0 && q.Contains(p.Addr()) })
 }

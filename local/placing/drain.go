@@ -27,6 +27,8 @@ func (p *Placer) setDraining(ctx context.Context, draining bool) error {
 		if draining {
 			since = time.Now().Truncate(time.Millisecond) // as it is stored
 		}
+		// The setting is stored first: if the server is killed now, the next one drains the
+		// machine.
 		if err := p.config.Store.SetDraining(ctx, since); err != nil {
 			return fmt.Errorf("store whether the machine drains: %w", err)
 		}
@@ -37,6 +39,7 @@ func (p *Placer) setDraining(ctx context.Context, draining bool) error {
 		p.Scheduler.Resume()
 		return nil
 	}
+	// Pause comes before endUnclaimed: after it, no further runner is placed.
 	if err := p.Scheduler.Pause(ctx); err != nil {
 		return err
 	}
@@ -99,6 +102,7 @@ func (p *Placer) endUnclaimed(ctx context.Context) error {
 	return nil
 }
 
+// drain ends the runner with DRAINED, and deregisters it.
 func (l *Place) drain() {
 	l.Task.Stop(drained)
 	l.p.Scheduler.Deregister(l.id)

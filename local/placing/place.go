@@ -39,6 +39,7 @@ func (p *Placer) Place(r runtime.Runner, priority runtime.Priority, held func(co
 // Check returns INVALID_INPUT for a runner that can't be registered.
 func Check(r runtime.Runner) error { return jobOf(r.ID, r.Environment, runtime.PriorityRefill).Check() }
 
+// jobOf returns the scheduler's job for a runner.
 func jobOf(id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) scheduler.Job {
 	return scheduler.Job{ID: id, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Footprint(env), Priority: priority}
 }
@@ -126,6 +127,7 @@ func (l *Place) Reason() string { return l.p.Scheduler.Reason(l.id) }
 // Allocated reports whether the runner has an allocation.
 func (l *Place) Allocated() bool { return l.allocated() != "" }
 
+// allocated returns the id of the runner's allocation; "": it has none yet.
 func (l *Place) allocated() runtime.AllocationID {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

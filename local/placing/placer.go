@@ -77,6 +77,7 @@ func Open(ctx context.Context, config Config) (*Placer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The scheduler outlives ctx, until Close.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	p.end = end
 	p.scheduling.Go(func() { _ = p.Scheduler.Run(life) }) // it always returns nil
@@ -193,6 +194,7 @@ func (p *Placer) Placed() []*Place {
 	return placed
 }
 
+// report passes an allocation's status on to the scheduler. An empty id is ignored.
 func (p *Placer) report(runner runtime.RunnerID, id runtime.AllocationID, status runtime.AllocationStatus, message string) {
 	if id == "" {
 		return // it never had an allocation

@@ -21,6 +21,7 @@ type blocked struct {
 	waiting map[runtime.RunnerID]*Evaluation // asleep and awake ones
 }
 
+// newBlocked returns one that keeps no evaluation yet.
 func newBlocked(node func() Node, wake func(*Evaluation), stats *stats) *blocked {
 	return &blocked{
 		node:    node,
@@ -92,6 +93,7 @@ func (b *blocked) chooseAwake() []*Evaluation {
 	}
 	node := b.node()
 	free := minus(node.Capacity, node.Used)
+	// Awake ones may not have been placed yet, so Used doesn't contain their room.
 	for _, e := range b.awake {
 		free = minus(free, e.wanted)
 	}
@@ -106,6 +108,8 @@ func (b *blocked) chooseAwake() []*Evaluation {
 			b.awake[e.Job] = e
 			woken = append(woken, e)
 		}
+		// The ones left keep their room from lower levels, unless this machine can never place
+		// them.
 		for e := range level.All() {
 			if fits(e.wanted, node.Capacity) {
 				free = minus(free, e.wanted)

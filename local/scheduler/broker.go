@@ -16,6 +16,7 @@ const (
 	redeliver     = time.Second // delay after the first nack; times 4 after each further one
 )
 
+// Errors of the broker's methods.
 var (
 	errDisabled = errors.New("the broker is disabled")
 	errNotHeld  = errors.New("the evaluation is no longer held with this token")
@@ -72,6 +73,7 @@ type waiter struct {
 	answered chan delivery // capacity 1; closed when the broker is disabled
 }
 
+// newBroker returns a broker that is disabled.
 func newBroker(stats *stats, superseded func(old, by *Evaluation)) *broker {
 	b := &broker{
 		stats:      stats,
@@ -151,6 +153,7 @@ func (b *broker) schedule(s *slot) {
 	b.makeReady(i)
 }
 
+// makeReady queues i for dequeue. The caller holds mu.
 func (b *broker) makeReady(i *item) {
 	delete(b.failed, i.Job) // this is its follow-up or something newer
 	i.ready = true
@@ -218,8 +221,10 @@ func (b *broker) dequeue(ctx context.Context, stop <-chan struct{}, within time.
 	return answer(receive(w.answered)) // dispatch has just delivered it: it must not be lost
 }
 
+// receive returns the next delivery; false: the channel was closed.
 func receive(from <-chan delivery) (delivery, bool) { d, ok := <-from; return d, ok }
 
+// answer returns the result of a dequeue; !ok: the broker was disabled meanwhile.
 func answer(d delivery, ok bool) (*delivery, error) {
 	if !ok {
 		return nil, errDisabled
@@ -240,6 +245,7 @@ func (b *broker) dispatch() {
 			kept = append(kept, w)
 		}
 	}
+	// Otherwise the array would keep answered waiters from being freed.
 	clear(b.waiters[len(kept):])
 	b.waiters = kept
 }
@@ -271,6 +277,7 @@ func (b *broker) hold(e *Evaluation) delivery {
 	d := delivery{Evaluation: e, token: s.token}
 	i.ready = false
 	i.deliveries++
+	// A stuck worker loses the evaluation, which is then delivered again.
 	i.timer = time.AfterFunc(nackAfter, func() {
 		if b.nack(d) == nil {
 			b.stats.nackTimeouts.Add(1)

@@ -132,6 +132,8 @@ func checkMachine(machine runtime.Resources) error {
 	return checkResources("scheduler.machine", machine)
 }
 
+// checkResources returns INVALID_INPUT for the first amount that is out of range. field is the
+// prefix of its name.
 func checkResources(field string, r runtime.Resources) error {
 	for i, amount := range vector(r) {
 		if err := runtime.Between(field+"."+dimensions[i].field, int64(amount), 1, 1<<40, dimensions[i].unit); err != nil {

@@ -14,6 +14,7 @@ type gate struct {
 	idle    chan struct{} // made by settled, closed by leave when busy becomes 0
 }
 
+// newGate returns an open gate.
 func newGate() *gate { return &gate{changed: make(chan struct{})} }
 
 // wait blocks until the gate is open. It returns a channel that is closed when the gate shuts.
@@ -32,6 +33,7 @@ func (g *gate) wait(ctx context.Context) (<-chan struct{}, error) {
 }
 
 // enter reports whether the worker may work on an evaluation; if so, it must call leave afterwards.
+// The gate may have shut since wait returned.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -42,6 +44,7 @@ func (g *gate) enter() bool {
 	return true
 }
 
+// leave ends the work that enter began. The last worker's leave wakes settled.
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,6 +81,7 @@ func (g *gate) settled(ctx context.Context) error {
 	return await(ctx, idle)
 }
 
+// isPaused reports whether the gate is shut.
 func (g *gate) isPaused() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

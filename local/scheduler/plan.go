@@ -23,8 +23,10 @@ func reconcile(job *Job, have []*Allocation, r room) (p plan, short []Shortage) 
 	wanted := job != nil && !job.Stopped
 	for _, a := range have {
 		switch {
+		// It has its place already.
 		case !a.Status.Ended() && wanted:
 			return plan{}, nil
+		// It is no longer wanted, or it was lost and is replaced.
 		case !a.Status.Ended() || wanted && a.replaceable():
 			if a.Desired == runtime.DesiredRun {
 				p.stop = append(p.stop, a.ID)
@@ -50,6 +52,7 @@ func reconcile(job *Job, have []*Allocation, r room) (p plan, short []Shortage) 
 	return p, nil
 }
 
+// empty reports whether there is nothing to apply.
 func (p plan) empty() bool { return p.place == nil && len(p.stop) == 0 }
 
 // apply applies as much of p as the current state allows. Stops always apply. The placement doesn't
@@ -67,6 +70,8 @@ func (p plan) apply(w *write) planned {
 		return planned{}
 	}
 	job, node := w.job(p.place.Job), w.Node()
+	// The state may have changed since the worker's snapshot. Room that is kept for others doesn't
+	// count here: the worker has respected it.
 	again, _ := reconcile(job, w.allocations(p.place.Job), room{capacity: node.Capacity, used: node.Used})
 	if again.place == nil {
 		return planned{refresh: w.shows()}

@@ -7,6 +7,7 @@ import (
 	"sync"
 )
 
+// Errors of submit.
 var (
 	errNoPlanning = errors.New("the planner is disabled: runners are being restored")
 	errNoResult   = errors.New("the planner ended before it answered")
@@ -42,6 +43,7 @@ type answered struct {
 // maxBatch bounds the plans of one write: the first plan of a batch waits for the last.
 const maxBatch = 16
 
+// newPlanner returns a disabled planner. holds reports whether a worker still holds a delivery.
 func newPlanner(state *state, holds func(delivery) bool, stats *stats) *planner {
 	return &planner{
 		state:  state,
@@ -108,7 +110,8 @@ func (p *planner) run(ctx context.Context) {
 	}
 }
 
-// gather adds the waiting plans to first, up to maxBatch, in the order of priority.
+// gather adds the waiting plans to first, up to maxBatch, in the order of priority. It doesn't wait
+// for more.
 func (p *planner) gather(first submission) []submission {
 	batch := []submission{first}
 	for len(batch) < maxBatch {
@@ -130,6 +133,8 @@ func (p *planner) apply(batch []submission) {
 	committed := make(map[chan answered]answered, len(batch))
 	p.state.write(func(w *write) {
 		for _, s := range batch {
+			// The broker may have delivered the evaluation again: only its last holder's plan may
+			// be applied.
 			if !p.holds(s.delivery) {
 				s.answer <- answered{err: errNotHeld}
 				continue

@@ -51,6 +51,7 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
 		stopped := *known
 		stopped.Stopped = true
 		stored := w.putJob(stopped)
+		// Nothing is left to stop.
 		if known.Status == JobDead {
 			return
 		}
@@ -139,6 +140,7 @@ func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
 	for _, e := range evaluations {
 		s.broker.enqueue(e)
 	}
+	// Evaluations are delivered from here on, but the planner applies no plan before Restored.
 	s.broker.enable()
 	return nil
 }

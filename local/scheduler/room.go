@@ -39,10 +39,12 @@ func Dimensions() []Dimension {
 	return all
 }
 
+// vector returns the amounts in the order of dimensions.
 func vector(r runtime.Resources) [4]int {
 	return [4]int{r.CPUMHz, r.MemoryMiB, r.Processes, r.WorkspaceMiB}
 }
 
+// plus returns a + b in each dimension.
 func plus(a, b runtime.Resources) runtime.Resources {
 	return runtime.Resources{
 		CPUMHz:       a.CPUMHz + b.CPUMHz,
@@ -52,6 +54,7 @@ func plus(a, b runtime.Resources) runtime.Resources {
 	}
 }
 
+// minus returns a - b in each dimension, which can be negative.
 func minus(a, b runtime.Resources) runtime.Resources {
 	return runtime.Resources{
 		CPUMHz:       a.CPUMHz - b.CPUMHz,
@@ -61,6 +64,7 @@ func minus(a, b runtime.Resources) runtime.Resources {
 	}
 }
 
+// fits reports whether free has enough of every dimension.
 func fits(wanted, free runtime.Resources) bool {
 	return wanted.CPUMHz <= free.CPUMHz && wanted.MemoryMiB <= free.MemoryMiB &&
 		wanted.Processes <= free.Processes && wanted.WorkspaceMiB <= free.WorkspaceMiB
@@ -73,6 +77,8 @@ type room struct {
 	kept     runtime.Resources // kept for runners that go first
 }
 
+// free returns what a placement may still take. It can be negative: after a restore, used can
+// exceed capacity.
 func (r room) free() runtime.Resources { return minus(minus(r.capacity, r.used), r.kept) }
 
 // A Shortage is why a runner can't be placed now, in one dimension.
@@ -123,6 +129,7 @@ func (s Shortage) String() string {
 	}
 }
 
+// describe returns one text for users about all shortages.
 func describe(short []Shortage) string {
 	words := make([]string, len(short))
 	for i, s := range short {

@@ -42,6 +42,7 @@ func schema() *memdb.DBSchema {
 	}}
 }
 
+// table returns the schema of a table with these indexes.
 func table(name string, indexes ...*memdb.IndexSchema) *memdb.TableSchema {
 	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{}}
 	for _, i := range indexes {
@@ -50,10 +51,12 @@ func table(name string, indexes ...*memdb.IndexSchema) *memdb.TableSchema {
 	return t
 }
 
+// unique returns the index "id", whose key no two rows share.
 func unique[T any](key func(*T) []byte) *memdb.IndexSchema {
 	return &memdb.IndexSchema{Name: "id", Unique: true, Indexer: by[T]{key}}
 }
 
+// many returns an index whose key rows can share.
 func many[T any](name string, key func(*T) []byte) *memdb.IndexSchema {
 	return &memdb.IndexSchema{Name: name, Indexer: by[T]{key}}
 }

@@ -54,6 +54,8 @@ func youngest[T any](s Snapshot, table string, job runtime.RunnerID) iter.Seq[T]
 	}
 }
 
+// job, evaluation and allocation return the row with an id; nil: there is none. Rows must not be
+// changed.
 func (s Snapshot) job(id runtime.RunnerID) *Job { return first[Job](s, tableJobs, string(id)) }
 func (s Snapshot) evaluation(id runtime.EvaluationID) *Evaluation {
 	return first[Evaluation](s, tableEvaluations, string(id))
@@ -71,11 +73,13 @@ func (s Snapshot) allocations(job runtime.RunnerID) []*Allocation {
 	return all
 }
 
+// first returns the row with an id; nil: there is none.
 func first[T any](s Snapshot, table, id string) *T {
 	row, _ := must(s.txn.First(table, "id", id)).(*T)
 	return row
 }
 
+// each returns the rows of a query, in its order.
 func each[T any](rows memdb.ResultIterator) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for row := rows.Next(); row != nil; row = rows.Next() {

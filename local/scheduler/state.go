@@ -31,6 +31,7 @@ func (n Node) Promised() map[Dimension]float64 {
 	return shares
 }
 
+// newState returns a state that holds only the node.
 func newState(node Node) *state {
 	db, err := memdb.NewMemDB(schema())
 	if err != nil {
@@ -76,6 +77,7 @@ func (w *write) put(table string, row any) {
 	}
 }
 
+// remove deletes a row. It panics if there is no such row.
 func (w *write) remove(table string, row any) {
 	w.dirty = true
 	if err := w.txn.Delete(table, row); err != nil {
@@ -83,6 +85,7 @@ func (w *write) remove(table string, row any) {
 	}
 }
 
+// putEvaluation inserts or replaces e. It sets e's indexes, and the creation time of a new one.
 func (w *write) putEvaluation(e *Evaluation) {
 	if e.CreateIndex == 0 {
 		e.CreateIndex, e.CreatedAt = w.index, w.now
@@ -103,6 +106,7 @@ func (w *write) putAllocation(before, a *Allocation) {
 	a.ModifyIndex = w.index
 	w.put(tableAllocations, a)
 	node := w.Node()
+	// Used counts allocations that haven't ended, so it changes only when one starts or ends.
 	switch took := before != nil && !before.Status.Ended(); {
 	case !took && !a.Status.Ended():
 		node.Used = plus(node.Used, a.Resources)
@@ -145,6 +149,8 @@ func (s *state) snapshot() Snapshot {
 func (s *state) reach(ctx context.Context, index uint64) (Snapshot, error) {
 	for {
 		txn := s.db.Txn(false)
+		// The watch belongs to the same transaction as the index, so no change in between is
+		// missed.
 		changed, at := watchIndex(txn, indexAll)
 		if at >= index {
 			return Snapshot{txn: txn, index: at}, nil
@@ -174,6 +180,7 @@ func (s *state) orders(ctx context.Context, after uint64) ([]Allocation, uint64,
 	}
 }
 
+// await returns nil once changed is closed, or ctx's cause.
 func await(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:
@@ -183,6 +190,7 @@ func await(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
+// indexOf returns the value of an index; 0: it was never written.
 func indexOf(txn *memdb.Txn, name string) uint64 {
 	if row, _ := must(txn.First(tableIndexes, "id", name)).(*index); row != nil {
 		return row.value
@@ -190,6 +198,8 @@ func indexOf(txn *memdb.Txn, name string) uint64 {
 	return 0
 }
 
+// watchIndex returns an index as indexOf does, with a channel that is closed when the index
+// changes.
 func watchIndex(txn *memdb.Txn, name string) (<-chan struct{}, uint64) {
 	changed, row, err := txn.FirstWatch(tableIndexes, "id", name)
 	if i, _ := must(row, err).(*index); i != nil {

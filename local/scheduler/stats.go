@@ -77,6 +77,7 @@ type stats struct {
 	timings map[runtime.EvaluationType]map[Step]*timing.Histogram
 }
 
+// newStats returns zero counters, and an empty histogram for each type and step.
 func newStats() *stats {
 	const us, ms = time.Microsecond, time.Millisecond
 	s := &stats{timings: map[runtime.EvaluationType]map[Step]*timing.Histogram{}}

@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
+// Bounds of a worker's waits and tries.
 const (
 	dequeueWithin = 10 * time.Second // a dequeue's longest wait; then the worker starts over
 	reachWithin   = 5 * time.Second  // longest wait for the state to reach an evaluation's index
@@ -101,12 +102,15 @@ func (w *worker) next(ctx context.Context) (*delivery, error) {
 // nack do nothing: the evaluation is delivered again anyway.
 func (w *worker) handle(ctx context.Context, d delivery) {
 	if w.gate != nil {
+		// The gate has shut since wait returned. The evaluation wasn't tried, so the delivery
+		// doesn't count.
 		if !w.gate.enter() {
 			w.s.broker.putBack(d)
 			return
 		}
 		defer w.gate.leave()
 	}
+	// The evaluation may be a row of the state, which never changes in place: this changes a copy.
 	taken := *d.Evaluation
 	taken.DequeuedAt = time.Now()
 	d.Evaluation = &taken
@@ -141,6 +145,7 @@ func (w *worker) process(ctx context.Context, d delivery) error {
 		made, short := reconcile(snap.job(d.Job), snap.allocations(d.Job), w.s.roomFor(snap, d.Evaluation))
 		w.s.stats.observe(d.Type, StepSchedule, began)
 		d.SnapshotIndex = snap.index
+		// With shortages, the evaluation doesn't end with the plan: finish lets it wait for room.
 		made.delivery, made.ends = d, short == nil
 		if made.empty() {
 			return w.s.finish(d, short)

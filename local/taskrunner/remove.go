@@ -114,11 +114,13 @@ func (t *Task) conclude() {
 		}
 		return nil
 	})
+	// The removal has succeeded. From here on, only a stop hook can leave something.
 	t.state.Leak = ""
 	if failed != nil {
 		t.config.Counts.Leaks.Add(1)
 		t.state.Leak = failed.Error()
 	}
+	// An end that the state has already takes precedence over that of Stop.
 	end := t.stopped()
 	if t.state.End != nil {
 		end = t.state.End

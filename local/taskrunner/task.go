@@ -108,9 +108,12 @@ func (t *Task) Stop(end End) {
 // Wait returns nil once the task is dead and removed. It returns an error if the next removal
 // fails, if Run returns first because the server stops, or ctx's cause.
 func (t *Task) Wait(ctx context.Context) error {
+	// removalFailed replaces the channel, so this call reports only a failure from now on.
 	t.mu.Lock()
 	tried := t.tried
 	t.mu.Unlock()
+	// The task may have ended before Run returned. Then both channels are closed, and this case can
+	// come first.
 	select {
 	case <-t.ended:
 		return nil
@@ -139,6 +142,7 @@ func (t *Task) Run(shutdown context.Context) {
 	defer cancel(nil)
 	t.mu.Lock()
 	t.cancel = cancel
+	// A Stop before Run found no cancel to call.
 	if t.stop != nil {
 		cancel(errStopped)
 	}
@@ -152,6 +156,7 @@ func (t *Task) Run(shutdown context.Context) {
 	case end != nil:
 		_ = t.move(Dead, end) // likewise
 	default: // the server stops
+		// Only a RUNNING task can be restored, so what was begun of this one is removed.
 		if t.state.Phase == Pending && t.dirty {
 			if err := t.destroy(context.WithoutCancel(shutdown)); err != nil {
 				t.note("remove what was begun of it: %v", err)
@@ -179,6 +184,7 @@ func (t *Task) live(ctx context.Context) *End {
 	if t.state.Phase == Pending && ctx.Err() == nil {
 		t.record(runtime.TaskPlaced, "", nil)
 	}
+	// A task that was RUNNING skips this: it is never started again.
 	for t.state.Phase == Pending && ctx.Err() == nil {
 		failed := t.attempt(ctx)
 		if failed == nil || ctx.Err() != nil {
@@ -222,6 +228,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &f
 	}
 	began = counts.Observe(tasks.Prestart, began)
+	// This comes before Start: a Start that fails may leave parts for Destroy.
 	t.dirty = true
 	if t.handle, err = t.config.Driver.Start(ctx, StartRequest{t.state.Values()}); err != nil {
 		f := failureOf(err)
@@ -234,9 +241,11 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &f
 	}
 	began = counts.Observe(tasks.Poststart, began)
+	// A task that was stopped during its start must not become RUNNING.
 	if ctx.Err() != nil {
 		return &Failure{Err: context.Cause(ctx)}
 	}
+	// The handle is saved with the phase: every RUNNING task that is stored can be reattached.
 	t.state.Handle, t.state.StartedAt, t.state.Waiting = t.handle.Saved(), time.Now(), ""
 	t.record(runtime.TaskReady, "", nil) // before move, so that it is saved with the phase
 	if err := t.move(Running, nil); err != nil {
@@ -253,6 +262,8 @@ func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 	t.config.Counts.StartFailures.Add(1)
 	delay, again := t.tracker.next(time.Now(), failed, rand.Float64()) //nolint:gosec // no secret
 	t.record(runtime.TaskStartFailed, failed.Message, failed.Err)
+	// What is left would hold resources during the delay. If this fails, the next attempt retries
+	// it.
 	if err := t.destroy(context.WithoutCancel(ctx)); err != nil {
 		t.record(runtime.TaskRemovalFailed, "", err)
 	}
@@ -407,6 +418,7 @@ func (t *Task) record(kind runtime.TaskEventKind, detail string, err error) {
 	t.add(event)
 }
 
+// add sets an event's time, adds it to the state, and passes it to the Keeper.
 func (t *Task) add(event Event) {
 	event.At = time.Now()
 	t.state.note(event)

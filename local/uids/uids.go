@@ -95,9 +95,11 @@ func (r *Ranges) lock() (unlock func(), err error) {
 		_ = lock.Close()
 		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
+	// Closing the file unlocks it (flock(2)).
 	return func() { _ = lock.Close() }, nil
 }
 
+// candidate returns the number to try next, whether it is free or not.
 func (r *Ranges) candidate() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,4 +149,5 @@ func (r *Ranges) Held(dir string) (map[int]string, error) {
 	return held, nil
 }
 
+// path returns the path of a number's link.
 func (r *Ranges) path(n int) string { return filepath.Join(r.Dir, strconv.Itoa(n)) }

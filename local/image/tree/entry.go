@@ -71,6 +71,7 @@ const (
 	RoomEveryEntries = 1 << 10
 )
 
+// checkRoom calls room if enough bytes or entries came since the last call.
 func (u *unpacker) checkRoom() error {
 	if u.written-u.checked.written < roomEvery && u.entries-u.checked.entries < RoomEveryEntries {
 		return nil

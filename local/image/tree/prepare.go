@@ -128,6 +128,7 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 		return err
 	}
 	name = UserName(user)
+	// The columns are the uid and gid of a user, and the gid of a group (passwd(5), group(5)).
 	passwd.swap(swap.uids, 2)
 	passwd.swap(swap.gids, 3)
 	groups.swap(swap.gids, 2)
@@ -191,6 +192,7 @@ func (u *unpacker) own(ctx context.Context, swap swapping) error {
 		if !toUID && !toGID {
 			return nil
 		}
+		// chown(2) leaves an id as it is for -1.
 		if !toUID {
 			uid = -1
 		}

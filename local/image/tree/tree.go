@@ -138,6 +138,7 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 			if path.IsAbs(to) {
 				at = "."
 			}
+			// The link's target comes before the rest of the path.
 			todo = slices.Concat(strings.Split(to, "/"), todo)
 		default:
 			return "", fmt.Errorf("%s isn't a directory", next)

@@ -95,6 +95,7 @@ func (t *Tree) Disk() int64 { return t.written + int64(t.entries)<<10 }
 // Close releases the directory. It may be called again.
 func (t *Tree) Close() error { return t.root.Close() }
 
+// newUnpacker returns an unpacker that has applied no layer yet.
 func newUnpacker(root *os.Root, limits Limits, room func() error) *unpacker {
 	return &unpacker{root: root, limits: limits, room: room, seed: maphash.MakeSeed(), times: map[string]time.Time{}}
 }
@@ -123,6 +124,7 @@ func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 			return Explain(ctx, header.Name, err)
 		}
 	}
+	// The archive can end before the layer does. The caller's digest covers the whole layer.
 	_, err := io.Copy(io.Discard, content)
 	return Explain(ctx, "", err)
 }
@@ -239,12 +241,14 @@ func (u *unpacker) endTimes() error {
 // Times of further directories aren't set.
 const maxNaming = 32 << 20
 
+// endTime keeps the time of a directory for endTimes, within maxNaming.
 func (u *unpacker) endTime(name string, at time.Time) {
 	if u.naming += len(name); u.naming <= maxNaming {
 		u.times[name] = at
 	}
 }
 
+// hash returns the key of a path in layered.
 func (u *unpacker) hash(name string) uint64 { return maphash.String(u.seed, name) }
 
 // A metered reader reads a layer. It returns an error when the unpacking must end, or when the

@@ -122,6 +122,7 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 	if !r.network.Used() {
 		return nil
 	}
+	// An earlier start may have left its ports mapped.
 	r.close()
 	if request.Restored && r.a.resolver == nil { // health reports the cause; its connections stay
 		r.reached(nil)
@@ -168,6 +169,7 @@ func wanted(exposed []int, had []runtime.PortMapping) []ports.Mapping {
 	return all
 }
 
+// shown returns mappings as the API shows them.
 func shown(mapped []ports.Mapping) []runtime.PortMapping {
 	all := make([]runtime.PortMapping, len(mapped))
 	for i, m := range mapped {
@@ -176,6 +178,7 @@ func shown(mapped []ports.Mapping) []runtime.PortMapping {
 	return all
 }
 
+// lower returns the names in lower case, as the resolver expects them.
 func lower(names []string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -212,4 +215,5 @@ func (r *Runner) close() {
 	r.a.resolver.Remove(address, string(r.id))
 }
 
+// subject returns the subject of problems with the runner's ports.
 func (r *Runner) subject() string { return "ports of runner " + string(r.id) }

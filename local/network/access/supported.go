@@ -49,6 +49,8 @@ func forwards() bool {
 	if on("ip_forward") {
 		return true
 	}
+	// Forwarding can be off in general, and on for one interface. The destination of the default
+	// route is 00000000.
 	file, err := os.Open("/proc/net/route")
 	if err != nil {
 		return false

@@ -99,6 +99,7 @@ func (t *touched) add(table string) {
 	}
 }
 
+// take returns the tables that changed since the last call. "" stands for any table.
 func (t *touched) take() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

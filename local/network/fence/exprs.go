@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
+// rule joins the parts of one rule.
 func rule(parts ...[]expr.Any) (all []expr.Any) {
 	for _, p := range parts {
 		all = append(all, p...)
@@ -19,9 +20,11 @@ func rule(parts ...[]expr.Any) (all []expr.Any) {
 	return all
 }
 
+// is matches if register 1 holds data; isNot matches if it holds anything else.
 func is(data []byte) *expr.Cmp    { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
 func isNot(data []byte) *expr.Cmp { return &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: data} }
 
+// meta loads a property of the packet into register 1.
 func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: 1} }
 
 // ip matches packets of one family only.
@@ -33,7 +36,8 @@ func ip(v6 bool) []expr.Any {
 	return []expr.Any{meta(expr.MetaKeyPROTOCOL), is(binary.BigEndian.AppendUint16(nil, ethernet))}
 }
 
-// load loads the source or destination address of a packet.
+// load loads the source or destination address of a packet. The offsets are those of the IPv4 and
+// IPv6 headers (RFC 791, RFC 8200).
 func load(v6, destination bool) *expr.Payload {
 	p := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4}
 	if v6 {
@@ -45,10 +49,12 @@ func load(v6, destination bool) *expr.Payload {
 	return p
 }
 
+// notFrom matches packets of a's family that come from another address.
 func notFrom(a netip.Addr) []expr.Any {
 	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), false), isNot(a.AsSlice())})
 }
 
+// to matches packets to an address.
 func to(a netip.Addr) []expr.Any {
 	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), true), is(a.AsSlice())})
 }
@@ -59,10 +65,12 @@ func within(s set) []expr.Any {
 	return rule(ip(v6), []expr.Any{load(v6, true), &expr.Lookup{SourceRegister: 1, SetName: s.Name, IsDestRegSet: false}})
 }
 
+// transport matches packets of one protocol above IP, given its number.
 func transport(protocol byte) []expr.Any {
 	return []expr.Any{meta(expr.MetaKeyL4PROTO), is([]byte{protocol})}
 }
 
+// port matches a port of TCP or UDP packets. The rule must match the protocol before.
 func port(destination bool, n uint16) []expr.Any {
 	p := &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2}
 	if destination {
@@ -84,6 +92,7 @@ func flags(mask, value byte, equal bool) []expr.Any {
 	}
 }
 
+// icmpType matches ICMP or ICMPv6 messages of one type. The rule must match the protocol before.
 func icmpType(n byte) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}, is([]byte{n})}
 }
@@ -105,6 +114,7 @@ func link(key expr.MetaKey) []expr.Any {
 func drop() []expr.Any   { return []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}} }
 func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }
 
+// jump continues in a chain and never returns from it: nftables calls this goto.
 func jump(chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
 }

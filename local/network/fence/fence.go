@@ -38,12 +38,14 @@ func Make(id string, pid int, p network.Policy) error {
 	if err != nil {
 		return err
 	}
+	// The filter's chain names the link, so the link comes first. It is down until raise.
 	l, err := makeLink(id, pid, p)
 	if err != nil {
 		return err
 	}
 	defer l.close()
 	err = rules.install(conn)
+	// The kernel can't reject packets in this family.
 	if errors.Is(err, unix.ENOENT) {
 		rules = rules.silent()
 		err = rules.install(conn)

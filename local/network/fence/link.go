@@ -59,6 +59,7 @@ func makeLink(id string, pid int, p network.Policy) (*pair, error) {
 	return l, nil
 }
 
+// close closes the handles. The link stays.
 func (l *pair) close() {
 	l.within.Close()
 	_ = l.ns.Close()
@@ -92,6 +93,7 @@ func (l *pair) raise() error {
 	}
 	defer machine.Close()
 	ends := []end{{machine, mine}, {l.within, its}}
+	// The limits are set while both ends are down, so no packet passes without them.
 	for _, e := range ends {
 		if err := limit(e, l.policy.Rate()); err != nil {
 			return fmt.Errorf("limit the bandwidth of %s: %w", e.link.Attrs().Name, err)
@@ -212,6 +214,7 @@ func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr)
 	}, "the addresses of link %s didn't get active in time", e.link.Attrs().Name)
 }
 
+// whole returns the network that contains only a.
 func whole(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }

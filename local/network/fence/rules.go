@@ -41,10 +41,13 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 	allow4, allow6 := addresses("allow4", false, network.Ranges(p.Allow, false)), addresses("allow6", true, network.Ranges(p.Allow, true))
 	named4, named6 := named(setNamed4, false), named(setNamed6, true)
 
+	// The first rules drop forged source addresses: the resolver identifies a runner by its
+	// address.
 	in := [][]expr.Any{rule(notFrom(v4), drop()), rule(notFrom(v6), drop())}
 	for _, n := range p.Ports { // answers to connections, but no connections of its own
 		in = append(in, rule(to(p.Pool.Gateway()), transport(unix.IPPROTO_TCP), port(false, n), flags(tcpSYN|tcpACK, tcpSYN, false), accept()))
 	}
+	// A runner may use TCP, UDP and ping: 8 and 128 are the types of echo requests.
 	protocols := [][]expr.Any{
 		rule(transport(unix.IPPROTO_TCP), accept()),
 		rule(transport(unix.IPPROTO_UDP), accept()),
@@ -79,8 +82,11 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 			rule(dnsTCP, accept()),
 			// The machine's own addresses, as of now, and broadcast addresses of its networks.
 			[]expr.Any{&expr.Fib{Register: 1, FlagDADDR: true, ResultADDRTYPE: true}, isNot([]byte{unix.RTN_UNICAST, 0, 0, 0}), jump(chainRefused)[0]},
+			// Runners don't reach each other, even if a permitted network contains the pool.
 			rule(within(runners4), jump(chainRefused)),
 			rule(within(runners6), jump(chainRefused)),
+			// These come before the denied networks, which contain every network that can be
+			// permitted.
 			rule(within(permit4), jump(chainNarrow)),
 			rule(within(permit6), jump(chainNarrow)),
 			rule(within(denied4), jump(chainRefused)),
@@ -116,8 +122,10 @@ func (r ruleset) silent() ruleset {
 	return r
 }
 
+// tcpSYN and tcpACK are flags of a TCP segment.
 const tcpSYN, tcpACK = 0x02, 0x10
 
+// tableOf returns the name of a runner's table.
 func tableOf(id string) string { return "rockpool-" + network.Name(id) }
 
 // shared returns the rules that all runners share. Only the machine may open connections to

@@ -64,6 +64,7 @@ var (
 	ErrUnread  = errors.New("can't determine whether the packet filter was changed")
 )
 
+// changed returns an ErrChanged with details.
 func changed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrChanged, fmt.Sprintf(format, args...))
 }
@@ -185,6 +186,7 @@ func marks(elements []nftables.SetElement) map[string]bool {
 	return all
 }
 
+// same reports whether a and b are both nil, or point to equal values.
 func same[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }

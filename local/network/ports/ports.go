@@ -69,6 +69,7 @@ func (m *Mapper) Open(id string, to netip.Addr, wanted []Mapping) ([]Mapping, er
 			r.close()
 			return nil, fmt.Errorf("map port %d: %w", mapped[i].Port, err)
 		}
+		// listen may have chosen the port.
 		mapped[i].At = netip.MustParseAddrPort(listener.Addr().String())
 		r.listeners = append(r.listeners, listener)
 		target := netip.AddrPortFrom(to, uint16(mapped[i].Port))
@@ -120,6 +121,7 @@ func (m *Mapper) CloseAll() {
 	}
 }
 
+// close ends the mappings and their connections, and waits for their goroutines.
 func (r *runner) close() {
 	r.cancel()
 	for _, l := range r.listeners {
@@ -153,6 +155,7 @@ func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.
 
 // begin runs f in a goroutine, unless too many connections are open.
 func (r *runner) begin(f func()) bool {
+	// The runner's own limit comes first: at it, a runner takes nothing from the others.
 	select {
 	case r.tokens <- struct{}{}:
 	default:
@@ -187,6 +190,8 @@ func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 	halves.Wait()
 }
 
+// pass copies one direction until from ends, and passes the end on. After an error it closes both
+// connections.
 func pass(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err != nil { // the other direction can't continue either

@@ -37,7 +37,8 @@ type Config struct {
 	Logger *zap.Logger
 }
 
-// Bounds of the resolver's work.
+// Bounds of the resolver's work. maxMessage is in bytes, and longestTTL in seconds. renewBefore is
+// the age from which an address is leased again.
 const (
 	maxAtOnce   = 256 // concurrent queries of all runners
 	maxOfOne    = 32  // concurrent queries of one runner
@@ -98,6 +99,7 @@ func (r *Resolver) Run(ctx context.Context) {
 	r.parts.Go(func() { r.serveUDP(ctx) })
 	r.parts.Go(func() { r.serveTCP(ctx) })
 	<-ctx.Done()
+	// This ends blocked reads and accepts.
 	r.Close()
 	r.parts.Wait()
 }
@@ -121,6 +123,7 @@ func (r *Resolver) Remove(from netip.Addr, id string) {
 	}
 }
 
+// find returns the runner at an address; nil: no runner has it.
 func (r *Resolver) find(from net.Addr) *client {
 	ap, err := netip.ParseAddrPort(from.String())
 	if err != nil {
@@ -133,6 +136,7 @@ func (r *Resolver) find(from net.Addr) *client {
 
 // begin runs f in a goroutine, unless too many are running.
 func (r *Resolver) begin(a *client, f func()) bool {
+	// The runner's own limit comes first: at it, a runner takes nothing from the others.
 	select {
 	case a.tokens <- struct{}{}:
 	default:
@@ -166,6 +170,7 @@ func (r *Resolver) serveUDP(ctx context.Context) {
 		if a == nil {
 			continue
 		}
+		// This is a copy, because the next read overwrites packet.
 		question := append([]byte(nil), packet[:n]...)
 		r.begin(a, func() { // the program repeats a dropped query
 			if answer := r.answer(ctx, a, question, true); answer != nil {
@@ -197,6 +202,7 @@ func (r *Resolver) serveTCP(ctx context.Context) {
 	}
 }
 
+// pause waits a moment after a failed read or accept: the loop must not spin.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -221,6 +227,7 @@ func (r *Resolver) serveConn(ctx context.Context, a *client, conn net.Conn) {
 	}
 }
 
+// readFramed reads a message with the length before it, the form of DNS over TCP (RFC 1035, 4.2.2).
 func readFramed(from io.Reader) ([]byte, error) {
 	var size [2]byte
 	if _, err := io.ReadFull(from, size[:]); err != nil {
@@ -231,6 +238,7 @@ func readFramed(from io.Reader) ([]byte, error) {
 	return message, err
 }
 
+// writeFramed writes a message with its length before it, in one write.
 func writeFramed(to io.Writer, message []byte) error {
 	_, err := to.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(message))), message...))
 	return err
@@ -263,6 +271,7 @@ func (r *Resolver) answer(ctx context.Context, a *client, message []byte, datagr
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	found, code, err := r.ask(ctx, q)
+	// The filter must admit the addresses before the program learns them.
 	if err == nil && a.Narrow {
 		err = r.lease(ctx, a, addresses(found))
 	}
@@ -272,6 +281,7 @@ func (r *Resolver) answer(ctx context.Context, a *client, message []byte, datagr
 	}
 	answer := reply(header, &q, code, found)
 	if len(answer) > room {
+		// The program repeats the query over TCP.
 		header.Truncated = true
 		return reply(header, &q, code, nil)
 	}
@@ -289,6 +299,8 @@ func roomOf(p *dnsmessage.Parser) int {
 		if err != nil {
 			return least
 		}
+		// The class of an OPT record is the largest datagram that its sender accepts (RFC 6891,
+		// 6.1.2).
 		if h.Type == dnsmessage.TypeOPT {
 			return min(max(int(h.Class), least), most)
 		}
@@ -335,6 +347,7 @@ func (r *Resolver) lease(ctx context.Context, a *client, all []netip.Addr) error
 			l.Addresses = append(l.Addresses, addr)
 		}
 	}
+	// Expired leases don't count against maxLeased.
 	for addr, at := range a.leased {
 		if now.Sub(at) > network.LeaseTime {
 			delete(a.leased, addr)
@@ -348,6 +361,7 @@ func (r *Resolver) lease(ctx context.Context, a *client, all []netip.Addr) error
 	case full:
 		return fmt.Errorf("it resolved more than %d addresses within %v", maxLeased, network.LeaseTime)
 	}
+	// All runners share mu, so it isn't held during Lease.
 	if err := r.config.Lease(ctx, a.ID, l); err != nil {
 		return err
 	}

@@ -123,6 +123,7 @@ func exchangeOver(ctx context.Context, protocol string, server netip.AddrPort, q
 	return nil, fmt.Errorf("name server %s: %w", server, err)
 }
 
+// same reports whether two questions are equal; the case of names doesn't matter.
 func same(a, b dnsmessage.Question) bool {
 	return a.Type == b.Type && a.Class == b.Class && strings.EqualFold(a.Name.String(), b.Name.String())
 }
@@ -146,6 +147,7 @@ func (r *Resolver) chain(q dnsmessage.Question, answers []dnsmessage.Resource) [
 				}
 				continue
 			}
+			// The answer has no more addresses than one lease can hold.
 			addr, ok := addressOf(a)
 			if ok && !addr.Is4In6() && a.Header.Type == q.Type && leased < network.MaxLease && network.Reachable(addr, r.config.Pool, r.config.Permit) {
 				kept, leased = append(kept, a), leased+1
@@ -159,6 +161,7 @@ func (r *Resolver) chain(q dnsmessage.Question, answers []dnsmessage.Resource) [
 	return kept
 }
 
+// addressOf returns the address in an A or AAAA record; false: the record is of another type.
 func addressOf(r dnsmessage.Resource) (netip.Addr, bool) {
 	switch body := r.Body.(type) {
 	case *dnsmessage.AResource:
@@ -169,6 +172,7 @@ func addressOf(r dnsmessage.Resource) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
+// addresses returns the addresses in records, without the aliases.
 func addresses(of []dnsmessage.Resource) []netip.Addr {
 	var all []netip.Addr
 	for _, r := range of {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Constants of the kernel's messages about packet filters (nfnetlink).
+// Constants of the kernel's messages about packet filters (nfnetlink). headers is the size of a
+// message's two headers, in bytes.
 const (
 	group     = 7  // multicast group of all changes of nftables
 	subsystem = 10 // the subsystem nftables
@@ -93,4 +94,5 @@ func name(attributes []byte) string {
 	return ""
 }
 
+// align rounds a length up to where the next message or attribute begins.
 func align(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }

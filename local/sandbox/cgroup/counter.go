@@ -80,6 +80,7 @@ func (c *Counter) Close() {
 	c.close()
 }
 
+// close closes the files that are open.
 func (c *Counter) close() {
 	for _, files := range [][]*os.File{c.kills, c.hits} {
 		for _, f := range files {

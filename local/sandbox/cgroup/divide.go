@@ -139,6 +139,7 @@ func openPart(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
+// slotName returns the name of a slot's cgroup. The slot with the number Slots is rest.
 func slotName(i int) string {
 	if i == Slots {
 		return rest

@@ -34,6 +34,7 @@ func exchange(at, text string) (string, error) {
 	return string(got), err
 }
 
+// open opens an existing file, close-on-exec. The caller closes the descriptor.
 func open(at string, flags int) (int, error) {
 	fd, err := uninterrupted(func() (int, error) { return unix.Open(at, flags|unix.O_CLOEXEC, 0) })
 	if err != nil {

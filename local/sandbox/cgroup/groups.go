@@ -164,6 +164,7 @@ func (g Groups) checks(want Limits) (checks []check) {
 	default:
 		checks = append(checks,
 			check{group: g.Memory, file: "memory.limit_in_bytes", want: memory},
+			// It counts memory and swap together, so the same limit leaves no swap.
 			check{group: g.Memory, file: "memory.memsw.limit_in_bytes", want: memory, optional: true})
 	}
 	if want.CPUQuota == 0 {
@@ -242,6 +243,7 @@ func (g Groups) counted() (kills, hits []string, err error) {
 	return filesIn(memory, file), filesIn(processes, "pids.events"), nil
 }
 
+// filesIn returns the paths of a file in each of the directories.
 func filesIn(dirs []string, file string) (paths []string) {
 	for _, dir := range dirs {
 		if dir != "" { // "": the controller is missing

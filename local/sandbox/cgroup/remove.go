@@ -138,6 +138,7 @@ func killOnce(dir string) ([]unix.PollFd, error) {
 	return ends, err
 }
 
+// closeAll closes pidfds.
 func closeAll(fds []unix.PollFd) {
 	for _, p := range fds {
 		_ = unix.Close(int(p.Fd))
@@ -180,6 +181,7 @@ func removeTree(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	// WalkDir visits a directory before those below it. The reverse order deletes those first.
 	for _, at := range slices.Backward(below) {
 		for pauses := (backoff.Backoff{First: time.Millisecond, Last: 50 * time.Millisecond}); ; {
 			err := unix.Rmdir(at)

@@ -42,6 +42,8 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	if err != nil {
 		return err
 	}
+	// A cgroup with processes can't enable controllers for those below (cgroups(7)), so the process
+	// leaves first.
 	for _, pid := range pids {
 		if err := os.WriteFile(filepath.Join(dir, Agent, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
 			return fmt.Errorf("move the first process into its cgroup: %w", err)
@@ -80,6 +82,7 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	return nil
 }
 
+// slots returns the directories of all slots below run, with rest as the last.
 func slots(run string) (all []string) {
 	for i := range Slots + 1 {
 		all = append(all, filepath.Join(run, slotName(i)))

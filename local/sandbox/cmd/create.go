@@ -199,6 +199,7 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 		_ = container.Signal(unix.SIGKILL) // it may be outside the sandbox's cgroups, where remove doesn't look
 		return helper.Answer{}, err
 	}
+	// Start left the first process waiting. It runs the agent only now, after the check.
 	if err := container.Exec(); err != nil {
 		return helper.Answer{}, fmt.Errorf("run: %w", err)
 	}

@@ -141,6 +141,7 @@ func run() (helper.Answer, error) {
 func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
 	defer cancel()
+	// The processes end first: nothing that they use is removed before.
 	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
 	}
@@ -157,5 +158,6 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 	if err := returnOutside(c, q.ID); err != nil {
 		return err
 	}
+	// The state directory goes last, because returnOutside reads it.
 	return os.RemoveAll(filepath.Join(c.State, q.ID))
 }

@@ -54,6 +54,7 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	// The sandbox's own cgroups have their limits before any process is in them.
 	dirs, unified, err := makeGroups(q, d.spec)
 	if err != nil {
 		return helper.Answer{}, err
@@ -81,6 +82,7 @@ func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string
 	if err != nil {
 		return nil, "", fmt.Errorf("prepare cgroups: %w", err)
 	}
+	// With this pid, Apply makes the cgroups, and moves no process into them.
 	const nobody = -1
 	if err := m.Apply(nobody); err != nil {
 		return nil, "", fmt.Errorf("make cgroups: %w", err)

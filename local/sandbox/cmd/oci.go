@@ -67,6 +67,7 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	speed, devices, unhurried := *s.Linux.Resources.CPU, s.Linux.Resources.Devices, limits
 	s.Linux.Resources.CPU.Quota, s.Linux.Resources.CPU.Period, unhurried.CPUQuota = nil, nil, 0
 	if program.UsesKVM() {
+		// This device is /dev/kvm.
 		major, minor := int64(10), int64(232)
 		s.Linux.Resources.Devices = append(slices.Clone(devices), specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: &major, Minor: &minor, Access: "rw"})
 	}
@@ -208,7 +209,10 @@ func ofRuntime(name string, err error) error {
 	return fmt.Errorf("the runtime %s refused: %w", name, err)
 }
 
+// answered returns the answer about a sandbox whose first process is pid.
 func answered(pid int, groups cgroup.Groups) (helper.Answer, error) {
+	// This is field 22 of proc_pid_stat(5), the start time: a later process with this pid has
+	// another.
 	start, err := field(pid, 19)
 	return helper.Answer{PID: pid, Start: start, Groups: groups}, err
 }

@@ -62,6 +62,8 @@ func mountOutside(c helper.Config, q *helper.Request, s *specs.Spec) (client int
 	if err != nil {
 		return 0, err
 	}
+	// The record comes before the change of the owner: a remove can return the directory even if
+	// this process dies now.
 	if err := os.WriteFile(filepath.Join(c.State, q.ID, takenFile), note, 0o600); err != nil {
 		return 0, err
 	}

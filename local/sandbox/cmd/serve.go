@@ -77,6 +77,7 @@ func serveMaker(config string) error {
 			_ = closeFiles(files) // used and no longer needed
 			continue
 		}
+		// Queueing here, not in the goroutine, keeps the order of arrival.
 		turn, end := s.queue(order.ID)
 		working.Go(func() {
 			defer end()
@@ -140,6 +141,7 @@ func (s *server) queue(id string) (turn <-chan struct{}, end func()) {
 	}
 }
 
+// closeFiles closes all files, and joins the errors.
 func closeFiles(files []*os.File) (failed error) {
 	for _, f := range files {
 		failed = errors.Join(failed, f.Close())
@@ -201,6 +203,7 @@ func (s *server) perform(order *helper.Order, files []*os.File) (answer helper.A
 	return answer, nil
 }
 
+// remove ends a sandbox's processes, then removes what is left of the sandbox.
 func (s *server) remove(order *helper.Order) error {
 	if err := s.end(order.ID); err != nil {
 		return err

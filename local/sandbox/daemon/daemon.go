@@ -160,6 +160,7 @@ func (d *daemon) open() (err error) {
 		Lock:   d.lock,
 		Maker:  new(launch.Maker),
 	}
+	// This comes last, because remove uses d.launch.
 	for _, id := range gone {
 		ctx, stop := context.WithTimeout(context.Background(), doneWithin)
 		err := d.remove(ctx, id)
@@ -242,6 +243,7 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 			return nil, err
 		}
 	}
+	// Until Chown, only root can connect.
 	before := unix.Umask(0o177)
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: d.config.Socket, Net: "unixpacket"})
 	unix.Umask(before)

@@ -32,6 +32,7 @@ const (
 func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
+	// Running requests outlive ctx, until giveUp: they shouldn't end half done.
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	var requests sync.WaitGroup
@@ -58,6 +59,7 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
 	requests.Wait()
 }
 
+// pause returns after a time, or when ctx ends.
 func pause(ctx context.Context, how time.Duration) {
 	timer := time.NewTimer(how)
 	defer timer.Stop()
@@ -131,6 +133,7 @@ func (d *daemon) handle(ctx context.Context, conn *net.UnixConn) (answer helper.
 	case q.Command == helper.Work:
 		return helper.Answer{}, "", d.work(ctx, conn, file)
 	}
+	// The other commands work on one sandbox, and only one of them at a time.
 	ctx, stop := context.WithTimeout(ctx, doneWithin)
 	defer stop()
 	gone := watch(conn, stop)
@@ -200,6 +203,7 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 	case q.Slot != 0:
 		return refuse(errors.New("the slot must be 0: this helper chooses the user ids of a sandbox"))
 	}
+	// The command determines what the descriptor must be. Commands without a check take none.
 	check := map[string]func(fd int) error{helper.Create: helper.CheckListener, helper.Work: checkDirectory}[q.Command]
 	if q.Command == helper.Create && q.Runtime == oci.GVisor {
 		check = d.checkOutside
@@ -270,6 +274,7 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 	if err := d.launch.Remove(ctx, id, d.group(id)); err != nil {
 		return err
 	}
+	// Its user ids are released last: another sandbox may get them immediately.
 	return d.holds.release(id)
 }
 
@@ -286,4 +291,5 @@ func (d *daemon) ours(command, id string) (held bool, err error) {
 	return false, err
 }
 
+// group returns the path of a sandbox's cgroup.
 func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }

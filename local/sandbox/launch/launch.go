@@ -99,6 +99,7 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	// A helper that writes without end must not fill the server's memory.
 	answers := bounded{left: helper.MaxMessage}
 	complaints := bounded{left: 4096}
 	cmd := exec.CommandContext(ctx, l.Path, helper.Once, string(config))
@@ -112,6 +113,7 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 		files = append(files, l.Lock)
 	}
 	cmd.ExtraFiles = files
+	// Otherwise a process that holds the helper's output open would keep Run from returning.
 	cmd.WaitDelay = time.Second
 	// Its own mount namespace, so that no mount is left on the machine whenever it dies; its own
 	// session, so that Ctrl-C in the server's terminal doesn't reach it.
@@ -151,6 +153,7 @@ type RefusalError struct {
 	Changed bool
 }
 
+// refused returns the error in an answer.
 func refused(a helper.Answer) *RefusalError { return &RefusalError{a.Error, a.Final, a.Changed} }
 
 func (e *RefusalError) Error() string { return e.Line }
@@ -161,6 +164,7 @@ type bounded struct {
 	left int
 }
 
+// Write implements io.Writer. It never fails: dropped bytes count as written.
 func (b *bounded) Write(p []byte) (int, error) {
 	keep := p[:min(len(p), b.left)]
 	b.left -= len(keep)

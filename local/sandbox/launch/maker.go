@@ -110,6 +110,8 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 		fds = append(fds, int(f.Fd()))
 	}
 	err = l.Maker.send(func() (*exec.Cmd, error) { return l.makerCommand(parent) }, text, unix.UnixRights(fds...))
+	// The maker has its own copy now. With this one open, Read wouldn't notice that the maker
+	// ended.
 	_ = its.Close()
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, err)

@@ -87,6 +87,8 @@ func (l Direct) runMapped(ctx context.Context, cmd *exec.Cmd) error {
 func (l Direct) mapUsers(ctx context.Context, pid int) error {
 	uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
 	if l.Users.Count == 0 {
+		// Without privileges, gid_map can be written only after setgroups is denied
+		// (user_namespaces(7)).
 		for _, file := range []struct{ name, text string }{{"uid_map", "0 " + uid + " 1"}, {"setgroups", "deny"}, {"gid_map", "0 " + gid + " 1"}} {
 			if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, file.name), []byte(file.text), 0); err != nil {
 				return err

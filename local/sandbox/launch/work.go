@@ -52,6 +52,8 @@ func (l Direct) Work(ctx context.Context, dir *os.File) (_ *net.UnixConn, err er
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	} else {
+		// newuidmap needs a running process, so the process waits on the pipe until its users are
+		// mapped.
 		wait, ready, err := os.Pipe()
 		if err != nil {
 			return nil, err

@@ -22,6 +22,7 @@ func newChannel() (c channel, its *os.File, err error) {
 	timeout := unix.NsecToTimeval(int64(firstWithin / time.Nanosecond))
 	high, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD_CLOEXEC, lowestChannel)
 	_ = unix.Close(pair[1])
+	// SO_PASSCRED makes the kernel add the sender's process id to what it sends (unix(7)).
 	err = errors.Join(err, unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 		unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
 	if err != nil {
@@ -33,6 +34,7 @@ func newChannel() (c channel, its *os.File, err error) {
 
 func (c channel) close() { _ = unix.Close(c.fd) }
 
+// send sends a word to the process. An error means that the process has ended.
 func (c channel) send(word string) error {
 	if err := unix.Send(c.fd, []byte(word), unix.MSG_NOSIGNAL); err != nil {
 		return fmt.Errorf("the first process ended: %w", err)
@@ -85,6 +87,7 @@ func (c channel) receive(word string) (control []byte, err error) {
 		case err != nil:
 			return nil, fmt.Errorf("read from the first process: %w", err)
 		}
+		// A word is one byte, so only a failure has this size.
 		if n == len(packet) {
 			copy(unsafe.Slice((*byte)(unsafe.Pointer(&failed)), len(packet)), packet)
 			return nil, failed

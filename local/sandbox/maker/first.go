@@ -51,6 +51,8 @@ type Setting struct {
 
 // write writes the script of a first process. The order of the steps matters for security.
 func (p *plan) write(s *script) error {
+	// A process joins a cgroup by writing 0. The cgroups come first, so they limit everything
+	// below.
 	one := s.text("0")
 	for _, f := range p.join {
 		s.add("join "+f.Name(), unix.SYS_WRITE, f.Fd(), one, 1).want = 1
@@ -58,11 +60,13 @@ func (p *plan) write(s *script) error {
 	p.descriptors(s)
 	p.spread(s)
 	p.clocks(s)
+	// The maker maps the users now. Before that, the process can't become the sandbox's root.
 	p.send(s, wordHere)
 	p.await(s, wordUsers)
 	s.add("set its groups", unix.SYS_SETGROUPS, 0, 0)
 	s.add("become root", unix.SYS_SETRESGID, 0, 0, 0)
 	s.add("become root", unix.SYS_SETRESUID, 0, 0, 0)
+	// The cgroup that the process is in becomes the namespace's root (cgroup_namespaces(7)).
 	if p.has(specs.CgroupNamespace) {
 		s.add("make a cgroup namespace", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 	}
@@ -83,6 +87,7 @@ func (p *plan) write(s *script) error {
 	s.add("start a session", unix.SYS_SETSID)
 	s.add("start a session keyring", unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0).unless(unix.ENOSYS)
 	s.add("set its umask", unix.SYS_UMASK, 0o022)
+	// The process waits here while the maker checks it.
 	p.send(s, wordReady)
 	p.await(s, wordGo)
 	if err := p.drop(s); err != nil {
@@ -95,10 +100,12 @@ func (p *plan) write(s *script) error {
 	return nil
 }
 
+// has reports whether the sandbox gets a namespace of this kind.
 func (p *plan) has(kind specs.LinuxNamespaceType) bool {
 	return slices.ContainsFunc(p.spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
 }
 
+// send adds a step that sends a word to the maker.
 func (p *plan) send(s *script, word string) {
 	s.add("report "+word, unix.SYS_WRITE, p.channel, s.text(word), 1).want = 1
 }
@@ -264,6 +271,7 @@ type ifreq struct {
 	_     [22]byte
 }
 
+// raiseLoopback brings up lo in the network namespace.
 func (p *plan) raiseLoopback(s *script) {
 	request := &ifreq{flags: unix.IFF_UP | unix.IFF_RUNNING}
 	copy(request.name[:], "lo")
@@ -272,6 +280,7 @@ func (p *plan) raiseLoopback(s *script) {
 	s.add("raise the loopback interface", unix.SYS_CLOSE, p.next())
 }
 
+// limitNumbers has the rlimits that an agent can get.
 var limitNumbers = map[string]uintptr{
 	"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
 	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
@@ -325,6 +334,7 @@ func (p *plan) drop(s *script) error {
 	if !slices.Equal(of.Permitted, of.Effective) || len(of.Inheritable)+len(of.Ambient) > 0 {
 		return fmt.Errorf("unknown sets of capabilities: %s", strings.Join(of.Effective, " "))
 	}
+	// This needs CAP_SETPCAP, so it comes before capset (prctl(2), PR_CAPBSET_DROP).
 	for number := range uint(lastCapability + 1) {
 		if bounding&(1<<number) == 0 {
 			s.add("drop capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(number), 0, 0, 0).unless(unix.EINVAL)

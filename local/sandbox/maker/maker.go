@@ -118,6 +118,7 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	return pid, nil
 }
 
+// has reports whether this maker has made a sandbox and not ended it yet.
 func (m *Maker) has(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,6 +161,7 @@ func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done cha
 	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {
 		return err
 	}
+	// The stage closes these after the clone. After an error, this function does.
 	keep := []*os.File{its}
 	release := func() {
 		for _, f := range keep {
@@ -195,6 +197,7 @@ func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done cha
 		flags |= cloneFlags[n.Type]
 	}
 	if p.twice = len(offsets(b.Spec)) > 0 && !m.entersTime; p.twice {
+		// The second process makes the pid namespace instead, and is process 1 in it.
 		flags &^= unix.CLONE_NEWPID
 	}
 	m.jobs <- job{root: b.Image, extra: extra, free: release, done: done, clone: func(root string) (int, error) {
@@ -243,6 +246,7 @@ func (m *Maker) lead(b Sandbox, c channel) (pid int, err error) {
 	if err := c.expect(wordReady); err != nil {
 		return pid, err
 	}
+	// The process waits for wordGo, so no program runs in the sandbox before Check.
 	if err := b.Check(pid); err != nil {
 		return pid, err
 	}
@@ -378,6 +382,7 @@ func (m *Maker) End(id string) error {
 		}
 	}
 	m.mu.Lock()
+	// A concurrent End may have reaped it.
 	_, ours = m.first[id]
 	delete(m.first, id)
 	m.mu.Unlock()

@@ -49,6 +49,7 @@ func (s *script) text(t string) uintptr {
 	return s.bytes(b)
 }
 
+// bytes returns the address of b, which the script keeps.
 func (s *script) bytes(b []byte) uintptr {
 	s.kept = append(s.kept, b)
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))

@@ -79,6 +79,7 @@ func openBind(m specs.Mount) (bind, error) {
 	return b, nil
 }
 
+// setAttr sets attributes of a detached mount, or with AT_RECURSIVE of all mounts in it.
 func setAttr(tree int, attr uint64, flags uint) error {
 	if attr == 0 {
 		return nil
@@ -131,6 +132,7 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
+	// In shared mounts, the stage's mounts would appear on the machine too.
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -172,6 +174,8 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 	if err := unix.Chdir(stageMount); err != nil {
 		return err
 	}
+	// This puts the old root on top of the new one, so that the unmount removes it; see
+	// pivot_root(2).
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("leave the machine's mounts: %w", err)
 	}
@@ -181,6 +185,7 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 	return unix.Chdir("/")
 }
 
+// under returns the mounts with their destinations moved below root.
 func under(root string, all []specs.Mount) (moved []specs.Mount) {
 	for _, m := range all {
 		m.Destination = path.Join(root, m.Destination)
@@ -233,6 +238,7 @@ func buildDevices(at string, m specs.Mount, devices []bind) error {
 	return unix.MountSetattr(unix.AT_FDCWD, at, 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
+// serve does jobs until the channel is closed.
 func (s *stage) serve() {
 	for j := range s.jobs {
 		pid, err := s.do(j)
@@ -279,6 +285,7 @@ func (s *stage) copyDevices() error {
 // not make another sandbox.
 var ErrUnclean = errors.New("a mount of one sandbox is left and would be visible in others")
 
+// unmount detaches a mount. Its error is an ErrUnclean.
 func unmount(at string) error {
 	if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 		return fmt.Errorf("%w: unmount %s: %w", ErrUnclean, at, err)

@@ -98,8 +98,10 @@ func (r Runtime) RunGVisor(ctx context.Context, box Box, prepare func(pid int) e
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+	// Only the box's processes hold theirs now, so firstLine notices when they end.
 	_ = theirs.Close()
 	_ = hold.Close()
+	// The process waits for the byte in Join.
 	if err := prepare(cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

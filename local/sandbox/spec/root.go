@@ -101,6 +101,7 @@ func SweepRoots(dir string, used []string) (failed error) {
 	return failed
 }
 
+// matches returns the machine's paths that match any of the patterns.
 func matches(patterns []string) []string {
 	var all []string
 	for _, pattern := range patterns {
@@ -116,12 +117,14 @@ type builder struct {
 	err error
 }
 
+// keep records an error, unless there is one already.
 func (b *builder) keep(err error) {
 	if b.err == nil && err != nil {
 		b.err = fmt.Errorf("build root: %w", err)
 	}
 }
 
+// directory makes a directory and those above it, which every user can enter.
 func (b *builder) directory(at string) {
 	path := filepath.Join(b.dir, at)
 	b.keep(os.MkdirAll(path, 0o755))
@@ -150,6 +153,7 @@ func (b *builder) link(at string) {
 	}
 }
 
+// symlink makes a symbolic link at a path, and the directories above it.
 func (b *builder) symlink(to, at string) {
 	b.directory(filepath.Dir(at))
 	b.keep(os.Symlink(to, filepath.Join(b.dir, at)))
@@ -166,6 +170,7 @@ func (b *builder) copy(at string) {
 	b.file(at, data, 0o644)
 }
 
+// file writes a file with these permissions, and the directories above it.
 func (b *builder) file(at string, data []byte, mode os.FileMode) {
 	b.directory(filepath.Dir(at))
 	path := filepath.Join(b.dir, at)

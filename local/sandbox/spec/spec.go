@@ -198,12 +198,12 @@ const terminalGroup = 5
 // limit.
 func mounts(s Sandbox, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
-	// An inode takes about 1 KiB of the runner's memory, and doesn't count against the tmpfs's size.
 	terminals := []string{"nosuid", "noexec", "newinstance", fmt.Sprintf("max=%d", Terminals), "ptmxmode=0666", "mode=0620"}
 	if s.Users == nil || s.Users.Count > terminalGroup {
 		terminals = append(terminals, fmt.Sprintf("gid=%d", terminalGroup))
 	}
 	room := size(s.Resources.WorkspaceMiB)
+	// An inode takes about 1 KiB of the runner's memory, and doesn't count against the tmpfs's size.
 	inodes := fmt.Sprintf("nr_inodes=%d", 256*s.Resources.WorkspaceMiB+1024)
 	all := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
@@ -245,6 +245,7 @@ func Commands(r Resources, m Machine) cgroup.Limits {
 	return cgroup.Limits{Memory: int64(r.MemoryMiB) << 20, Processes: int64(r.Processes) + m.Launchers, CPUQuota: quota(r, m), CPUPeriod: cpuPeriod}
 }
 
+// quota returns the CPU time that commands may use in each cpuPeriod, in microseconds.
 func quota(r Resources, m Machine) int64 {
 	return max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel's minimum
 }
