@@ -1,10 +1,10 @@
 // Package guard is the engine with permission checks and audit entries. Every door calls it instead
 // of the engine: the API's resolvers, subscriptions and downloads, and other systems' APIs.
 //
-// The caller is in the context (see package access). Each method first checks whether the caller
-// may use the operation at all (FORBIDDEN). Then it checks whether the audit log has space for the
-// entry (CLUSTER_UNAVAILABLE), and whether the caller sees the object. For an object that it
-// doesn't see, the error is the same as for an id that never existed. Methods are safe for
+// The caller is in the context (see package access). A method that is recorded first checks
+// whether the audit log has space for the entry (CLUSTER_UNAVAILABLE). Then each method checks
+// whether the caller may use the operation at all (FORBIDDEN), and whether it sees the object. For
+// an object that it doesn't see, the error is the same as for an id that never existed. Methods are safe for
 // concurrent use.
 package guard
 

@@ -210,8 +210,10 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 				return results[i]
 			}
 		}
+		err = begun.Commit()
+		// After the commit: a checkpoint that ran before it would clear the mark without the commit.
 		d.dirty.Store(true)
-		return begun.Commit()
+		return err
 	}()
 	if err != nil {
 		for i := range results {
