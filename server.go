@@ -105,7 +105,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 // watch, and waits for its goroutine.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	// Notify drops a signal that the channel has no room for.
+	// Notify drops a signal if the channel is full.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})

@@ -61,8 +61,7 @@ func (c *ticketShow) Run(s Streams) error {
 	return c.Print(s.Out, out.Ticket, ticketTable(out.Ticket))
 }
 
-// ticketTable returns a ticket as rows of name and value. What it shows depends on the ticket's
-// state.
+// ticketTable returns a ticket as rows of name and value. The rows depend on the ticket's state.
 func ticketTable(t client.Ticket) output.Table {
 	table := output.Table{Head: []string{"ticket", t.Id}, Rows: [][]string{
 		{"environment", t.EnvironmentId},

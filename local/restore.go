@@ -48,7 +48,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 	c.mu.Lock()
 	c.restored = true
 	c.mu.Unlock()
-	// What no restored runner uses is left over.
+	// Remove ranges and roots that no restored runner uses.
 	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(c.knows), "root directories": c.host.SweepRoots(c.roots())} {
 		if err != nil { // the next server tries again
 			c.problems.Report(what, fmt.Sprintf("the last server's leftovers can't be removed; the next start tries again: %v", err))

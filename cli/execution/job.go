@@ -168,7 +168,7 @@ func (j *Job) resize(ctx context.Context) {
 	})
 }
 
-// cancel cancels the program. It uses its own context, since the job's has ended by then.
+// cancel cancels the program. It uses its own context, since the job's context has already ended.
 func (j *Job) cancel() {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()

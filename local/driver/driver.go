@@ -81,7 +81,7 @@ func (d *Driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 		return nil, host.Explained(err)
 	}
 	s := saved{PID: answer.PID, Start: answer.Start, Root: d.Host.Root, Slot: slot, Address: answer.Address}
-	// The agent may have ended already. The start time tells it from a later process with its id.
+	// The agent may have ended already. Its start time differs from that of a later process with the same id.
 	first, err := process.Open(s.PID, s.Start)
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended immediately; the server's log says more", Err: err}

@@ -250,7 +250,7 @@ const progressEvery = 250 * time.Millisecond
 
 // try pulls an image once. A goroutine reports progress meanwhile; try waits for it.
 func (c *Cache) try(ctx context.Context, p *pull) error {
-	// Files are removed under run: by then, ctx may have timed out or been cancelled.
+	// Files are removed under run, since ctx may have timed out or been cancelled before that.
 	run := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Within, errSlow)
 	var reporting sync.WaitGroup
@@ -389,8 +389,8 @@ func (c *Cache) keep(dir string, s *stored) error {
 	return nil
 }
 
-// publish gives the image in dir its final name, and ends the pull. The image's contents are on the
-// disk by then, so an image with a final name is complete after a power failure.
+// publish gives the image in dir its final name, and ends the pull. The image's contents are
+// already on the disk, so an image with a final name is complete after a power failure.
 func (c *Cache) publish(dir string, s *stored) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

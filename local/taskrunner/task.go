@@ -262,8 +262,7 @@ func (t *Task) startFailed(ctx context.Context, failed Failure) *End {
 	t.config.Counts.StartFailures.Add(1)
 	delay, again := t.tracker.next(time.Now(), failed, rand.Float64()) //nolint:gosec // no secret
 	t.record(runtime.TaskStartFailed, failed.Message, failed.Err)
-	// What is left would hold resources during the delay. If this fails, the next attempt retries
-	// it.
+	// Leftovers would hold resources during the delay. If this fails, the next attempt tries again.
 	if err := t.destroy(context.WithoutCancel(ctx)); err != nil {
 		t.record(runtime.TaskRemovalFailed, "", err)
 	}

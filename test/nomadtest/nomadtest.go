@@ -150,7 +150,7 @@ func Open(ctx context.Context, o Options) (*Nomad, error) {
 	return n, nil
 }
 
-// open starts everything. After an error, Close removes what exists by then.
+// open starts everything. After an error, Close removes the parts that were started.
 func (n *Nomad) open(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root")
