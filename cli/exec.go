@@ -160,7 +160,7 @@ func (c *execFollow) Run(s Streams) error {
 	}
 	code, words := exitCode(ended)
 	if words != "" {
-		f.Say("%s", words)
+		f.Report("%s", words)
 	}
 	return ExitError(code)
 }

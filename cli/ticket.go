@@ -182,7 +182,7 @@ func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 			}
 		}
 		if waits {
-			v.status.say("waiting for a runner of " + t.EnvironmentId + ", " + position(t))
+			v.status.show("waiting for a runner of " + t.EnvironmentId + ", " + position(t))
 		}
 	}
 	if waits {
@@ -217,8 +217,8 @@ func onTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// say replaces the status line on a terminal. Otherwise it prints a line.
-func (s *status) say(text string) {
+// show replaces the status line on a terminal. Otherwise it prints a line.
+func (s *status) show(text string) {
 	text = "rockpool: " + output.Plain(text)
 	if s.terminal {
 		s.open = true

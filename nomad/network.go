@@ -65,7 +65,7 @@ func (c *Cluster) checkNetworks() {
 	}
 	c.networks.mu.Unlock()
 	for _, id := range due {
-		c.group.Go(func(ctx context.Context) { c.lookInto(ctx, id) })
+		c.group.Go(func(ctx context.Context) { c.inspectNetwork(ctx, id) })
 	}
 	for env, count := range bare {
 		c.problems.Report(networkSubject(env), fmt.Sprintf("it has network access, and %d of its runners have no network but loopback, since their driver has none on that node: "+
@@ -77,8 +77,8 @@ func (c *Cluster) checkNetworks() {
 	})
 }
 
-// lookInto inspects whether a runner has a network. If that fails the result stays unknown.
-func (c *Cluster) lookInto(ctx context.Context, id runtime.RunnerID) {
+// inspectNetwork inspects whether a runner has a network. If that fails the result stays unknown.
+func (c *Cluster) inspectNetwork(ctx context.Context, id runtime.RunnerID) {
 	ctx, cancel := context.WithTimeout(ctx, lookIntoWithin)
 	defer cancel()
 	loopback, others := false, false

@@ -39,7 +39,7 @@ func (j *Job) feed(ctx context.Context, interrupt func()) {
 	case errors.Is(failed, io.EOF):
 		j.send(ctx, client.WriteStdinInput{Close: new(true), Offset: &offset})
 	default:
-		j.Say("standard input can't be read: %v", failed)
+		j.Report("standard input can't be read: %v", failed)
 	}
 }
 

@@ -30,8 +30,8 @@ type Follower struct {
 // tailBytes bounds Follower.Tail.
 const tailBytes = 8 << 10
 
-// Say prints a message for the user to Err.
-func (f *Follower) Say(format string, args ...any) {
+// Report prints a message for the user to Err.
+func (f *Follower) Report(format string, args ...any) {
 	newline := f.newline
 	if newline == "" {
 		newline = "\n"
@@ -68,7 +68,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 			case f.After != before:
 				return nil // there was progress: patience restarts
 			case client.Passing(err) && ctx.Err() == nil && !f.lost.Swap(true):
-				f.Say("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
+				f.Report("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
 			}
 			return err
 		})
@@ -98,7 +98,7 @@ func (f *Follower) write(e client.Event) error {
 	case e.Type == "ExecutionOutput":
 		_, err = f.Out.Write(e.Base64)
 	case e.Type == "ExecutionOutputLost":
-		f.Say("%d bytes of output are missing here: %s", e.Bytes, e.Reason)
+		f.Report("%d bytes of output are missing here: %s", e.Bytes, e.Reason)
 	}
 	return err
 }

@@ -65,7 +65,7 @@ func TestLostRunsSayWhenTheRunnerIsReleased(t *testing.T) {
 
 func TestMessagesDontControlTheTerminal(t *testing.T) {
 	var errs bytes.Buffer
-	(&Follower{Err: &errs, newline: "\r\n"}).Say("%s", "one\x1b\ntwo")
+	(&Follower{Err: &errs, newline: "\r\n"}).Report("%s", "one\x1b\ntwo")
 	if errs.String() != "rockpool: one·\r\ntwo\r\n" {
 		t.Errorf("%q", errs.String())
 	}

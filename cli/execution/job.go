@@ -187,7 +187,7 @@ func (j *Job) release(ends error) error {
 	case errors.As(ends, &lost):
 		return fmt.Errorf("%w; the server releases the runner %d s later", ends, abandoned)
 	default:
-		j.Say("the runner couldn't be released; the server releases it in %d s: %s", abandoned, connection.Cause(err))
+		j.Report("the runner couldn't be released; the server releases it in %d s: %s", abandoned, connection.Cause(err))
 	}
 	return ends
 }

@@ -153,25 +153,25 @@ type wrote struct {
 
 // writeFiles serves write_files. If a file can't be written, the error names it, and the others
 // stay written.
-func writeFiles(c *call, in writeInput) (out wrote, said answer, err error) {
+func writeFiles(c *call, in writeInput) (out wrote, reply answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	files, err := write(in.Files)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	if len(files)+len(in.Delete) == 0 {
-		return out, said, runtime.Invalid("files", "files to write or paths to delete are required")
+		return out, reply, runtime.Invalid("files", "files to write or paths to delete are required")
 	}
 	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, in.Delete, "files", files)
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s; %d other files were written", updated.Failed[0].Path, updated.Failed[0].Message, len(updated.Written))
 	}
 	out = wrote{len(updated.Written), len(updated.Deleted)}
-	said.text = fmt.Sprintf("%d written, %d deleted", out.Written, out.Deleted)
-	return out, said, err
+	reply.text = fmt.Sprintf("%d written, %d deleted", out.Written, out.Deleted)
+	return out, reply, err
 }
 
 // A readInput has the arguments of read_file.
@@ -191,21 +191,21 @@ type content struct {
 }
 
 // readFile serves read_file. It returns an image only if the whole file fits in one result.
-func readFile(c *call, in readInput) (out content, said answer, err error) {
+func readFile(c *call, in readInput) (out content, reply answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	most, err := bytesArgument(in.MaxBytes, defaultRead, maxReadFile)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	data, size, err := c.read(runner.ID, in.Path, in.Offset, most)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	if kind := http.DetectContentType(data); isImage(in.Path) && in.Offset == 0 && int64(len(data)) == size && strings.HasPrefix(kind, "image/") {
-		said.images = []*sdk.ImageContent{{Data: data, MIMEType: kind}}
+		reply.images = []*sdk.ImageContent{{Data: data, MIMEType: kind}}
 	}
 	if end := in.Offset + int64(len(data)); end < size {
 		if whole := len(trimEnd(data)); whole > 0 {
@@ -214,19 +214,19 @@ func readFile(c *call, in readInput) (out content, said answer, err error) {
 		out.NextOffset = &end
 	}
 	out.Size = size
-	if len(said.images) > 0 {
-		said.text = fmt.Sprintf("an image of %d bytes", size)
-		return out, said, nil
+	if len(reply.images) > 0 {
+		reply.text = fmt.Sprintf("an image of %d bytes", size)
+		return out, reply, nil
 	}
 	out.Text, out.Base64 = textOf(data)
-	said.text = out.Text
+	reply.text = out.Text
 	if out.Base64 != "" {
-		said.text = inBase64
+		reply.text = inBase64
 	}
 	if out.NextOffset != nil {
-		said.text += fmt.Sprintf("\n[… %d of %d bytes; call read_file with offset %d for the rest …]", len(data), size, *out.NextOffset)
+		reply.text += fmt.Sprintf("\n[… %d of %d bytes; call read_file with offset %d for the rest …]", len(data), size, *out.NextOffset)
 	}
-	return out, said, nil
+	return out, reply, nil
 }
 
 // bytesArgument returns the number of bytes that an agent requested.
@@ -258,14 +258,14 @@ type listing struct {
 }
 
 // listFiles serves list_files. It returns at most maxListed entries.
-func listFiles(c *call, in listInput) (out listing, said answer, err error) {
+func listFiles(c *call, in listInput) (out listing, reply answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	all, err := c.door.host.Guard.Files(c.ctx, runner.ID, in.Path, in.Recursive)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	if len(all) > maxListed {
 		out.Note = fmt.Sprintf("these are the first %d of %d entries: list a directory below", maxListed, len(all))
@@ -281,8 +281,8 @@ func listFiles(c *call, in listInput) (out listing, said answer, err error) {
 	if len(all) == 0 {
 		b.WriteString("it is empty\n")
 	}
-	said.text = b.String() + out.Note
-	return out, said, nil
+	reply.text = b.String() + out.Note
+	return out, reply, nil
 }
 
 // filing returns the tools for a session's files.

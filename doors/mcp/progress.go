@@ -56,8 +56,8 @@ func (p *progress) due(now time.Time) time.Duration {
 	return max(0, wait-now.Sub(p.last))
 }
 
-// say sends a notification with pending output or, without any, with a message.
-func (p *progress) say(ctx context.Context, message string) {
+// notify sends a notification with pending output or, without any, with a message.
+func (p *progress) notify(ctx context.Context, message string) {
 	if !p.wanted() {
 		return
 	}

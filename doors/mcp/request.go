@@ -73,20 +73,20 @@ func (r *request) turn(ctx context.Context, size int, do func() error) error {
 }
 
 // result returns the result of a tool, and takes the memory that it needs until it is written.
-func (c *call) result(out any, said answer) (*sdk.CallToolResult, error) {
+func (c *call) result(out any, reply answer) (*sdk.CallToolResult, error) {
 	structured, err := json.Marshal(out) // it escapes <, > and &, as the SDK does
 	if err != nil {
 		return nil, err
 	}
-	size := len(structured) + quoted(said.text)
-	content := []sdk.Content{&sdk.TextContent{Text: said.text}}
-	for _, image := range said.images {
+	size := len(structured) + quoted(reply.text)
+	content := []sdk.Content{&sdk.TextContent{Text: reply.text}}
+	for _, image := range reply.images {
 		size += (len(image.Data) + 2) / 3 * 4
 		content = append(content, image)
 	}
 	if err := c.request.grow(answerCopies * int64(size)); err != nil {
-		if said.otherwise != "" { // the agent shouldn't run the program again
-			err = runtime.Errorf(runtime.CodeLimitExceeded, "there isn't enough memory for the answer (--body-memory): %s", said.otherwise)
+		if reply.otherwise != "" { // the agent shouldn't run the program again
+			err = runtime.Errorf(runtime.CodeLimitExceeded, "there isn't enough memory for the answer (--body-memory): %s", reply.otherwise)
 		}
 		return nil, err
 	}

@@ -64,62 +64,62 @@ func running() []tool {
 
 // runProgram serves run_program. It checks the arguments before it claims a runner, and drops the
 // runner when it returns.
-func runProgram(c *call, in runInput) (out ran, said answer, err error) {
+func runProgram(c *call, in runInput) (out ran, reply answer, err error) {
 	environment, recipe, err := c.choose(in.place)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	what, err := in.plan(recipe)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	runner, err := c.claim(environment, nil)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	defer c.drop(runner.ID)
 	if err := c.fill(runner.ID, what.files); err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	// The snapshot follows the input files: the result lists only files that changed since then.
 	before, err := c.snapshot(runner.ID)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	if out, err = c.runAll(runner.ID, what); err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	if out.Outcome != runtime.OutcomeRunnerGone {
-		said.images = c.collect(runner.ID, before, &out)
+		reply.images = c.collect(runner.ID, before, &out)
 	}
-	return out, out.said(said.images), nil
+	return out, out.answer(reply.images), nil
 }
 
 // execute serves execute. The session's runner determines the environment, and keeps its files
 // afterwards.
-func execute(c *call, in executeInput) (out ran, said answer, err error) {
+func execute(c *call, in executeInput) (out ran, reply answer, err error) {
 	runner, err := c.sessionRunner(in.Session)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	_, recipe, err := c.choose(place{Language: in.Language, Environment: string(runner.Environment.ID)})
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	what, err := in.plan(recipe)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	if err := c.fill(runner.ID, what.files); err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	out, err = c.runAll(runner.ID, what)
-	return out, out.said(nil), err
+	return out, out.answer(nil), err
 }
 
 // claim claims a runner for the session.
 func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtime.Runner, error) {
-	c.progress.say(c.ctx, "claiming a runner of "+string(environment))
+	c.progress.notify(c.ctx, "claiming a runner of "+string(environment))
 	runner, err := c.door.host.Guard.Claim(c.ctx, engine.ClaimInput{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: peers.Name(c.ctx)})
 	if err != nil {
 		return runner, err
@@ -196,7 +196,7 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 			return ran{}, err
 		}
 	}
-	c.progress.say(c.ctx, "execution "+string(x.ID)+" has started")
+	c.progress.notify(c.ctx, "execution "+string(x.ID)+" has started")
 	ended, output, err := c.follow(x.ID)
 	if err != nil {
 		return ran{}, err
@@ -250,7 +250,7 @@ func (c *call) event(reader *events.Reader) (events.Event, error) {
 	for {
 		due := c.progress.due(time.Now())
 		if due == 0 {
-			c.progress.say(c.ctx, "it runs")
+			c.progress.notify(c.ctx, "it runs")
 			continue
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, due)
@@ -281,8 +281,8 @@ func report(x runtime.Execution, output *printed) ran {
 	return out
 }
 
-// said returns the result as text and images.
-func (r ran) said(images []*sdk.ImageContent) answer {
+// answer returns the result as text and images.
+func (r ran) answer(images []*sdk.ImageContent) answer {
 	return answer{text: r.String(), images: images, otherwise: fmt.Sprintf("the program has run; read_output has the output of execution %s", r.Execution)}
 }
 

@@ -64,11 +64,11 @@ func define[In, Out any](name, title, description string, hints sdk.ToolAnnotati
 			if err := c.request.turn(c.ctx, len(arguments), func() error { return decode(arguments, &in) }); err != nil {
 				return nil, err
 			}
-			out, said, err := run(c, in)
+			out, reply, err := run(c, in)
 			if err != nil {
 				return nil, renamed(err)
 			}
-			return c.result(out, said)
+			return c.result(out, reply)
 		},
 	}
 }

@@ -49,23 +49,23 @@ type opened struct {
 }
 
 // openSession serves open_session. The session's id is the id of its runner.
-func openSession(c *call, in openInput) (out opened, said answer, err error) {
+func openSession(c *call, in openInput) (out opened, reply answer, err error) {
 	environment, _, err := c.choose(in.place)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	if in.InactivityTimeout != nil {
 		if err := runtime.Between("inactivityTimeout", int64(*in.InactivityTimeout), 1, maxInactivity, "seconds"); err != nil {
-			return out, said, err
+			return out, reply, err
 		}
 	}
 	runner, err := c.claim(environment, in.InactivityTimeout)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	out = opened{string(runner.ID), string(environment)}
-	said.text = fmt.Sprintf("session %s in %s", out.Session, out.Environment)
-	return out, said, nil
+	reply.text = fmt.Sprintf("session %s in %s", out.Session, out.Environment)
+	return out, reply, nil
 }
 
 // A sessionInput has the argument of close_session.
@@ -79,14 +79,14 @@ type closed struct {
 }
 
 // closeSession serves close_session. It closes only sessions that were opened in this MCP session.
-func closeSession(c *call, in sessionInput) (out closed, said answer, err error) {
+func closeSession(c *call, in sessionInput) (out closed, reply answer, err error) {
 	id := runtime.RunnerID(in.Session)
 	out.Closed = c.holds(id) == nil && c.drop(id)
-	said.text = "closed"
+	reply.text = "closed"
 	if !out.Closed {
-		said.text = "it had ended before"
+		reply.text = "it had ended before"
 	}
-	return out, said, nil
+	return out, reply, nil
 }
 
 // sessionRunner returns the runner of a session that was opened in this MCP session, and
@@ -131,14 +131,14 @@ type chunk struct {
 const chunkMemory = 1400
 
 // readOutput serves read_output. The memory of the output is taken from the request's.
-func readOutput(c *call, in outputInput) (out page, said answer, err error) {
+func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 	most, err := bytesArgument(in.MaxBytes, defaultRead, maxReadOutput)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	read, next, end, err := c.door.host.Guard.Output(c.ctx, runtime.ExecutionID(in.Execution), in.Cursor, most, func(data []byte) error { return c.request.grow(int64(len(data) + chunkMemory)) })
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	out = page{Chunks: []chunk{}, Cursor: next, End: end}
 	var b strings.Builder
@@ -163,8 +163,8 @@ func readOutput(c *call, in outputInput) (out page, said answer, err error) {
 	} else {
 		fmt.Fprintf(&b, "\n[… call read_output with cursor %q for more …]", next)
 	}
-	said.text = b.String()
-	return out, said, nil
+	reply.text = b.String()
+	return out, reply, nil
 }
 
 // An environmentsInput has at least one argument, since some clients reject a schema without any.
@@ -189,10 +189,10 @@ type environment struct {
 }
 
 // listEnvironments serves list_environments. It finds a language by its id or an alias.
-func listEnvironments(c *call, in environmentsInput) (out environments, said answer, err error) {
+func listEnvironments(c *call, in environmentsInput) (out environments, reply answer, err error) {
 	there, err := c.door.host.Guard.Environments(c.ctx)
 	if err != nil {
-		return out, said, err
+		return out, reply, err
 	}
 	var b strings.Builder
 	out.Environments = []environment{}
@@ -215,6 +215,6 @@ func listEnvironments(c *call, in environmentsInput) (out environments, said ans
 		out.Environments = append(out.Environments, e)
 		fmt.Fprintf(&b, "%s: languages %s; network %t; memory %d MiB; time limit %d s\n", e.ID, strings.Join(e.Languages, ", "), e.Network, e.MemoryMiB, e.TimeLimit)
 	}
-	said.text = b.String()
-	return out, said, nil
+	reply.text = b.String()
+	return out, reply, nil
 }

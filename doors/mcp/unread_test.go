@@ -211,9 +211,9 @@ func TestQuotedIsAnUpperBound(t *testing.T) {
 func TestAnswersTakeNoMoreMemoryThanCounted(t *testing.T) {
 	for _, text := range []string{"x", "<", ">", "&", "\x01", `"`, "\u2028"} {
 		text = strings.Repeat(text, 10_000)
-		for _, said := range []answer{{text: text}, {}} {
+		for _, reply := range []answer{{text: text}, {}} {
 			c := &call{request: &request{hold: new(peers.Hold)}}
-			result, err := c.result(content{Text: text}, said)
+			result, err := c.result(content{Text: text}, reply)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -56,7 +56,7 @@ func (c *Cache) farFiller(ctx context.Context, dir string, room func(taken int64
 	if err != nil {
 		return nil, err
 	}
-	err = f.ask(ctx, beginPacket, beginning{c.config.Image, c.config.Skeleton, c.config.Alone})
+	err = f.request(ctx, beginPacket, beginning{c.config.Image, c.config.Skeleton, c.config.Alone})
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -69,7 +69,7 @@ func (c *Cache) clear(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.ask(ctx, clearPacket, nil), f.Close())
+	return errors.Join(f.request(ctx, clearPacket, nil), f.Close())
 }
 
 // read receives reports until the worker ends, or there is no more room.
@@ -107,8 +107,8 @@ func (f *farFiller) send(kind byte, content []byte) error {
 	return err
 }
 
-// ask sends a packet and waits for the answer.
-func (f *farFiller) ask(ctx context.Context, kind byte, content any) error {
+// request sends a packet and waits for the answer.
+func (f *farFiller) request(ctx context.Context, kind byte, content any) error {
 	text, err := json.Marshal(content)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (f *farFiller) Layer(ctx context.Context, content io.Reader) error {
 
 // Finish implements filler. It waits for the worker's answer.
 func (f *farFiller) Finish(ctx context.Context, user, workingDirectory string) error {
-	return f.ask(ctx, lastPacket, finish{user, workingDirectory})
+	return f.request(ctx, lastPacket, finish{user, workingDirectory})
 }
 
 // Disk implements filler, with the number in the worker's last report.

@@ -83,7 +83,7 @@ func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, node := range n.known {
-		if takes(node, driver) {
+		if accepts(node, driver) {
 			taking++
 		}
 	}
@@ -96,7 +96,7 @@ func (n *Nodes) Allowing(driver job.Driver, attribute string) (allowing int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, node := range n.known {
-		if takes(node, driver) && node.Drivers[string(driver)].Attributes["driver."+string(driver)+"."+attribute] == "true" {
+		if accepts(node, driver) && node.Drivers[string(driver)].Attributes["driver."+string(driver)+"."+attribute] == "true" {
 			allowing++
 		}
 	}
@@ -110,7 +110,7 @@ func (n *Nodes) Bridgeless() int {
 	defer n.mu.Unlock()
 	count := 0
 	for _, node := range n.known {
-		if takes(node, job.Docker) && node.Drivers[string(job.Docker)].Attributes["driver.docker.bridge_ip"] == "" {
+		if accepts(node, job.Docker) && node.Drivers[string(job.Docker)].Attributes["driver.docker.bridge_ip"] == "" {
 			count++
 		}
 	}
@@ -161,7 +161,7 @@ func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, node := range n.known {
-		if takes(node, driver) {
+		if accepts(node, driver) {
 			cpu, memory := has(node)
 			runners += max(min(cpu/mhz, memory/mib), 0)
 		}
@@ -182,8 +182,8 @@ func has(node *api.NodeListStub) (mhz, mib int64) {
 	return mhz, mib
 }
 
-// takes reports whether a node can run new tasks of a driver.
-func takes(node *api.NodeListStub, driver job.Driver) bool {
+// accepts reports whether a node can run new tasks of a driver.
+func accepts(node *api.NodeListStub, driver job.Driver) bool {
 	d := node.Drivers[string(driver)]
 	return ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy
 }

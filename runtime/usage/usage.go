@@ -106,7 +106,7 @@ func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *questio
 	if before != nil {
 		q.last = before.answer
 	}
-	if a.spawn(func(ctx context.Context) { a.ask(ctx, id, tenant, q) }) == nil {
+	if a.spawn(func(ctx context.Context) { a.query(ctx, id, tenant, q) }) == nil {
 		a.asked[id] = q
 	} else {
 		close(q.done)
@@ -124,8 +124,8 @@ func (q *question) over() bool {
 	}
 }
 
-// ask asks an agent and publishes the answer.
-func (a *Agents) ask(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, q *question) {
+// query sends a request to an agent and publishes the answer.
+func (a *Agents) query(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, q *question) {
 	found, err := a.read(ctx, id, tenant, q.began)
 	switch {
 	case err == nil:

@@ -56,7 +56,7 @@ func takeSlot(dir string) (*slot, error) {
 			_ = s.file.Close()
 			continue
 		}
-		if err := s.tell(dir); err != nil {
+		if err := s.record(dir); err != nil {
 			_ = s.file.Close()
 			return nil, err
 		}
@@ -110,11 +110,11 @@ func (s *slot) usable() bool {
 // address returns a port's address on the loopback interface.
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// tell writes the holder's directory to the slot's file.
-func (s *slot) tell(dir string) error {
+// record writes the holder's directory to the slot's file.
+func (s *slot) record(dir string) error {
 	_, err := s.file.WriteAt([]byte(dir), 0)
 	return errors.Join(s.file.Truncate(int64(len(dir))), err)
 }
 
 // free gives the slot back. The caller has already removed the Nomad's files.
-func (s *slot) free() error { return errors.Join(s.tell(""), s.file.Close()) }
+func (s *slot) free() error { return errors.Join(s.record(""), s.file.Close()) }

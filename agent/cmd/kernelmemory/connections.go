@@ -60,7 +60,7 @@ func (c *Connections) Excessive() (bool, error) {
 	if c == nil {
 		return false, nil
 	}
-	t, err := c.ask()
+	t, err := c.query()
 	if err != nil {
 		t, err = c.read()
 	}
@@ -138,21 +138,21 @@ const (
 // errDiag says that the kernel's answer isn't understood.
 var errDiag = errors.New("sock_diag: malformed answer")
 
-// ask sums up the sockets by sock_diag.
-func (c *Connections) ask() (t tally, err error) {
+// query sums up the sockets by sock_diag.
+func (c *Connections) query() (t tally, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		if err := c.askFor(family, func(socket []byte) { t.add(unacceptedMemory(socket)) }); err != nil {
+		if err := c.queryFamily(family, func(socket []byte) { t.add(unacceptedMemory(socket)) }); err != nil {
 			return t, err
 		}
 	}
 	return t, nil
 }
 
-// askFor calls each with the sockets of a family. It reads the answer to its end, because the
+// queryFamily calls each with the sockets of a family. It reads the answer to its end, because the
 // kernel accepts no other request before.
-func (c *Connections) askFor(family byte, each func(socket []byte)) error {
+func (c *Connections) queryFamily(family byte, each func(socket []byte)) error {
 	c.asked++
 	var question [unix.NLMSG_HDRLEN + 56]byte // struct inet_diag_req_v2
 	binary.NativeEndian.PutUint32(question[0:], uint32(len(question)))

@@ -75,7 +75,7 @@ func TestSockDiagAndListsAgree(t *testing.T) {
 	if c.diag < 0 {
 		need.Lacks(t, "the kernel has no sock_diag")
 	}
-	asked, err := c.ask()
+	asked, err := c.query()
 	read, readErr := c.read()
 	if err := errors.Join(err, readErr); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func BenchmarkConnections(b *testing.B) {
 				connect(b, "127.0.0.1", min(left, 4000), 1)
 			}
 		})
-		for how, look := range map[string]func() (tally, error){"sock_diag": c.ask, "lists": c.read} {
+		for how, look := range map[string]func() (tally, error){"sock_diag": c.query, "lists": c.read} {
 			b.Run(name+"/"+how, func(b *testing.B) {
 				for b.Loop() {
 					if t, err := look(); err != nil || t.sockets < many/2 {

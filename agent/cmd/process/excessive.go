@@ -27,33 +27,33 @@ func (p *process) Excessive() bool {
 	if p.group != nil && p.group.BuffersBeyondLimit() {
 		return true
 	}
-	now, due := p.lookDue()
+	now, due := p.measurementDue()
 	if !due {
 		return false
 	}
 	connections, err := p.starter.Connections.Excessive()
 	locks, lockErr := p.manyLocks()
 	if err == nil && lockErr == nil { // else the next call measures again
-		p.lookedAt = now
+		p.measured = now
 	}
 	return connections || locks
 }
 
-// A look is a moment at which a command was measured.
-type look struct {
+// A measurement is a moment at which a command was measured.
+type measurement struct {
 	cpu   time.Duration // its processor time
 	after time.Duration // since its start
 }
 
-// lookDue returns the current moment, and reports whether the command must be measured now.
-func (p *process) lookDue() (now look, due bool) {
-	now = look{cpu: someTime + p.lookedAt.cpu, after: time.Since(p.began)} // if processor time isn't counted
+// measurementDue returns the current moment, and reports whether the command must be measured now.
+func (p *process) measurementDue() (now measurement, due bool) {
+	now = measurement{cpu: someTime + p.measured.cpu, after: time.Since(p.began)} // if processor time isn't counted
 	if p.group != nil && p.group.CountsCPU() {
 		if cpu := p.group.CPU(); cpu > 0 { // 0: it can't be read
 			now.cpu = cpu
 		}
 	}
-	used, waited := now.cpu-p.lookedAt.cpu, now.after-p.lookedAt.after
+	used, waited := now.cpu-p.measured.cpu, now.after-p.measured.after
 	return now, used >= lookTime || used >= someTime && waited >= lookWait
 }
 

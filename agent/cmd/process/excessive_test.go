@@ -40,7 +40,7 @@ func TestFailedMeasurementsAreRepeated(t *testing.T) {
 			began:   time.Now().Add(-2 * lookWait),
 			starter: &Starter{Config: Config{Connections: test.connections, Locks: test.locks}, marking: true},
 		}
-		if excessive, counted := p.Excessive(), p.lookedAt != (look{}); excessive != test.excessive || counted != test.counted {
+		if excessive, counted := p.Excessive(), p.measured != (measurement{}); excessive != test.excessive || counted != test.counted {
 			t.Errorf("%s: %t, counted %t", name, excessive, counted)
 		}
 	}

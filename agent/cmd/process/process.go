@@ -23,10 +23,10 @@ type process struct {
 	pid     int // of the command itself
 
 	began         time.Time
-	lookedAt      look  // when Excessive measured last; only the watch uses it
-	refusedBefore int64 // forks that the runner's own kernel had refused before the start
-	crowded       bool  // another command ran at the same time; guarded by the reaper's mutex
-	heldUp        bool  // its start took so long that it was killed
+	measured      measurement // when Excessive measured last; only the watch uses it
+	refusedBefore int64       // forks that the runner's own kernel had refused before the start
+	crowded       bool        // another command ran at the same time; guarded by the reaper's mutex
+	heldUp        bool        // its start took so long that it was killed
 	how           temperature
 
 	exited chan struct{} // closed by the reaper when status is set

@@ -35,9 +35,9 @@ func newLink() (ours link, theirs int, err error) {
 // close closes the agent's end.
 func (l link) close() { _ = unix.Close(int(l)) }
 
-// ask sends a message and returns the fields of the answer after the first, which must be want. If
+// request sends a message and returns the fields of the answer after the first, which must be want. If
 // the first is "failed", the error is a [*failure].
-func (l link) ask(want string, fields []string, files []int, until time.Time) ([]string, error) {
+func (l link) request(want string, fields []string, files []int, until time.Time) ([]string, error) {
 	if err := l.send(fields, files, until); err != nil {
 		return nil, err
 	}

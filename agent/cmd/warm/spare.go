@@ -52,7 +52,7 @@ func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 	for i, file := range attr.Files {
 		files[i] = int(file)
 	}
-	_, err := s.ask("ready", fields, files, time.Now().Add(becomesWithin))
+	_, err := s.request("ready", fields, files, time.Now().Add(becomesWithin))
 	return err
 }
 

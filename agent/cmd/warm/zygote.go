@@ -35,7 +35,7 @@ const forksWithin = 30 * time.Second
 
 // load makes the zygote load its modules.
 func (z *zygote) load() error {
-	answer, err := z.ask("ready", append([]string{z.path}, z.wanted.Modules...), nil, time.Now().Add(loadsWithin))
+	answer, err := z.request("ready", append([]string{z.path}, z.wanted.Modules...), nil, time.Now().Add(loadsWithin))
 	var f *failure
 	switch {
 	case errors.As(err, &f) && len(f.fields) == 2:
@@ -99,7 +99,7 @@ func (z *zygote) forkOnce() (*Spare, error) {
 		return nil, err
 	}
 	until := time.Now().Add(forksWithin)
-	answer, err := z.ask("forked", nil, []int{theirs}, until)
+	answer, err := z.request("forked", nil, []int{theirs}, until)
 	_ = unix.Close(theirs)
 	s := &Spare{link: ours, pidfd: -1, unreaped: z.unreaped}
 	if err == nil && len(answer) == 1 {

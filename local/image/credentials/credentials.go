@@ -70,7 +70,7 @@ func (k Keychain) files() []string {
 	}
 	if dir := k.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		all = append(all, filepath.Join(dir, "containers", "auth.json"))
-	} else if path := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()); mayBeThere(path) {
+	} else if path := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()); mayExist(path) {
 		all = append(all, path)
 	}
 	if dir := k.Getenv("XDG_CONFIG_HOME"); dir != "" {
@@ -81,9 +81,9 @@ func (k Keychain) files() []string {
 	return all
 }
 
-// mayBeThere reports whether a default file may exist for this user: if root uses podman, its
+// mayExist reports whether a default file may exist for this user: if root uses podman, its
 // directory is inaccessible to others.
-func mayBeThere(path string) bool {
+func mayExist(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrPermission)
 }
@@ -126,7 +126,7 @@ func (f *file) find(ctx context.Context, target authn.Resource) (authn.AuthConfi
 		}
 	}
 	if helper != "" {
-		if found, err := askHelper(ctx, helper, host); err != nil || found != (authn.AuthConfig{}) {
+		if found, err := queryHelper(ctx, helper, host); err != nil || found != (authn.AuthConfig{}) {
 			return found, err
 		}
 	}

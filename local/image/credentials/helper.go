@@ -24,9 +24,9 @@ const (
 	tokenUser    = "<token>" // with this user name the secret is an identity token
 )
 
-// askHelper returns a credential helper's credentials for a registry, or the zero value. The helper
+// queryHelper returns a credential helper's credentials for a registry, or the zero value. The helper
 // doesn't get the variables of this server's settings: tokens can be among them.
-func askHelper(ctx context.Context, helper, registry string) (authn.AuthConfig, error) {
+func queryHelper(ctx context.Context, helper, registry string) (authn.AuthConfig, error) {
 	if strings.ContainsRune(helper, '/') {
 		return authn.AuthConfig{}, fmt.Errorf("the credential helper %q must be a name, not a path", helper)
 	}

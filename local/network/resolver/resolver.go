@@ -270,7 +270,7 @@ func (r *Resolver) answer(ctx context.Context, a *client, message []byte, datagr
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	found, code, err := r.ask(ctx, q)
+	found, code, err := r.forward(ctx, q)
 	// The filter must admit the addresses before the program learns them.
 	if err == nil && a.Narrow {
 		err = r.lease(ctx, a, addresses(found))

@@ -183,8 +183,8 @@ func (b *bench) exchange(protocol, name string, kind dnsmessage.Type) (*dnsmessa
 	return exchangeOver(ctx, protocol, b.at, dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: kind, Class: dnsmessage.ClassINET})
 }
 
-// ask returns the answer to a query: the code and the addresses.
-func (b *bench) ask(protocol, name string, kind dnsmessage.Type) string {
+// query returns the answer to a query: the code and the addresses.
+func (b *bench) query(protocol, name string, kind dnsmessage.Type) string {
 	b.t.Helper()
 	m, err := b.exchange(protocol, name, kind)
 	if err != nil {
@@ -235,15 +235,15 @@ func TestAnswers(t *testing.T) {
 		{"truncated.example.", dnsmessage.TypeA, "Success 20.0.0.6"},
 	} {
 		for _, protocol := range []string{"udp", "tcp"} {
-			if got := b.ask(protocol, c.name, c.kind); got != c.want {
+			if got := b.query(protocol, c.name, c.kind); got != c.want {
 				t.Errorf("%s, over %s: %s, want %s", c.name, protocol, got, c.want)
 			}
 		}
 	}
-	if got := b.ask("udp", "long.example.", dnsmessage.TypeA); got != "Success cut" {
+	if got := b.query("udp", "long.example.", dnsmessage.TypeA); got != "Success cut" {
 		t.Errorf("a long answer is %s", got)
 	}
-	if got := b.ask("tcp", "long.example.", dnsmessage.TypeA); strings.Count(got, "20.0.1.") != network.MaxLease {
+	if got := b.query("tcp", "long.example.", dnsmessage.TypeA); strings.Count(got, "20.0.1.") != network.MaxLease {
 		t.Errorf("a long answer over TCP is %s", got)
 	}
 	if len(b.leased) > 0 {
@@ -257,12 +257,12 @@ func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 		"Good.Example.": "Success 20.0.0.2 20.0.0.3", "sub.wild.example.": "Success 20.0.0.5", "wild.example.": "Refused", "notwild.example.": "Refused",
 		"alias.example.": "Refused", "not-good.example.": "Refused", "good.example.evil.example.": "Refused", "rebound.example.": "Success 20.0.0.4",
 	} {
-		if got := b.ask("udp", name, dnsmessage.TypeA); got != want {
+		if got := b.query("udp", name, dnsmessage.TypeA); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	b.ask("udp", "good.example.", dnsmessage.TypeA)
-	b.ask("udp", "good.example.", dnsmessage.TypeA) // leased already
+	b.query("udp", "good.example.", dnsmessage.TypeA)
+	b.query("udp", "good.example.", dnsmessage.TypeA) // leased already
 	b.mu.Lock()
 	slices.SortFunc(b.leased, netip.Addr.Compare)
 	got := b.leased
@@ -272,14 +272,14 @@ func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 		t.Errorf("leased are %v, want each once: %v", got, want)
 	}
 	b.fill(maxLeased - len(want) - 1)
-	if got := b.ask("udp", "good.example.", dnsmessage.TypeAAAA); got != "Success 2a00:77::2" {
+	if got := b.query("udp", "good.example.", dnsmessage.TypeAAAA); got != "Success 2a00:77::2" {
 		t.Errorf("the last address that there is room for: %s", got)
 	}
 	b.Resolver.mu.Lock()
 	delete(b.runners[netip.MustParseAddr("127.0.0.1")].leased, netip.MustParseAddr("2a00:77::2"))
 	b.Resolver.mu.Unlock()
 	b.fill(maxLeased - len(want))
-	if got := b.ask("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
+	if got := b.query("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
 		t.Errorf("more addresses than the filter holds: %s", got)
 	}
 	b.mu.Lock()
@@ -288,7 +288,7 @@ func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 	}
 	b.refuse = errors.New("no")
 	b.mu.Unlock()
-	if got := b.ask("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
+	if got := b.query("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
 		t.Errorf("an address that isn't leased is answered: %s", got)
 	}
 }
@@ -297,7 +297,7 @@ func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 func TestOnlyRunnersAreAnswered(t *testing.T) {
 	b := newBench(t, Runner{ID: "a"}, nil)
 	b.Remove(netip.MustParseAddr("127.0.0.1"), "another")
-	b.ask("udp", "good.example.", dnsmessage.TypeA)
+	b.query("udp", "good.example.", dnsmessage.TypeA)
 	b.Remove(netip.MustParseAddr("127.0.0.1"), "a")
 	if m, err := b.exchange("tcp", "good.example.", dnsmessage.TypeA); err == nil { // it is closed immediately
 		t.Errorf("over tcp it is answered %+v", m)

@@ -45,9 +45,9 @@ func System() ([]netip.AddrPort, error) {
 // tryWithin bounds the wait for one name server before the next one is used.
 const tryWithin = 2 * time.Second
 
-// ask sends a query to the name servers in turn, and returns the permitted part of the first
+// forward sends a query to the name servers in turn, and returns the permitted part of the first
 // answer.
-func (r *Resolver) ask(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode, error) {
+func (r *Resolver) forward(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode, error) {
 	var failed error
 	for _, server := range r.config.Upstreams {
 		m, err := exchange(ctx, server, q)

@@ -236,7 +236,7 @@ func (d *daemon) checkOutside(fd int) error {
 // create makes a sandbox. If it returns an answer with an error, nothing is left; after other
 // failures the next remove cleans up.
 func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.File) (helper.Answer, error) {
-	if _, err := d.ours(q.Command, q.ID); err != nil {
+	if _, err := d.owned(q.Command, q.ID); err != nil {
 		return helper.Answer{}, err
 	}
 	slot, err := d.holds.take(q.ID, d.root)
@@ -268,7 +268,7 @@ func (d *daemon) perform(ctx context.Context, q *helper.Request) error {
 // remove removes a sandbox. It does nothing for one that this helper didn't make: a cgroup of that
 // name belongs to another server.
 func (d *daemon) remove(ctx context.Context, id string) error {
-	if held, err := d.ours(helper.Remove, id); err != nil || !held {
+	if held, err := d.owned(helper.Remove, id); err != nil || !held {
 		return err
 	}
 	if err := d.launch.Remove(ctx, id, d.group(id)); err != nil {
@@ -278,9 +278,9 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 	return d.holds.release(id)
 }
 
-// ours reports whether this helper made the sandbox. It returns an error if another program made a
+// owned reports whether this helper made the sandbox. It returns an error if another program made a
 // cgroup of that name.
-func (d *daemon) ours(command, id string) (held bool, err error) {
+func (d *daemon) owned(command, id string) (held bool, err error) {
 	if held, err = d.holds.has(id); err != nil || held {
 		return held, err
 	}
