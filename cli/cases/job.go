@@ -149,7 +149,7 @@ func (j *Job) follow(ctx context.Context) error {
 				return errors.New("the server ended the stream early")
 			case client.Passing(err) && ctx.Err() == nil && !j.lost:
 				j.lost = true
-				j.report("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
+				j.notify("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
 			}
 			return err
 		})
@@ -165,8 +165,8 @@ func (j *Job) follow(ctx context.Context) error {
 	return nil
 }
 
-// report prints a message of this command, as opposed to the program's output.
-func (j *Job) report(format string, args ...any) {
+// notify prints a message of this command, as opposed to the program's output.
+func (j *Job) notify(format string, args ...any) {
 	_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(fmt.Sprintf(format, args...)))
 }
 
