@@ -51,7 +51,7 @@ func reportWaiting(errs io.Writer, subject string, do func(report func(error)) e
 			_, _ = fmt.Fprintln(errs, "rockpool: "+output.Plain(why))
 		}
 		if printed = why; why != "" && line.terminal {
-			line.say(fmt.Sprintf("waiting for %d s", int(time.Since(began).Seconds())))
+			line.show(fmt.Sprintf("waiting for %d s", int(time.Since(began).Seconds())))
 		}
 	}
 }
