@@ -183,8 +183,8 @@ func TestPositions(t *testing.T) {
 func TestStatusOnATerminal(t *testing.T) {
 	var out strings.Builder
 	s := status{out: &out, terminal: true}
-	s.say("one\x1b[2J")
-	s.say("two")
+	s.show("one\x1b[2J")
+	s.show("two")
 	s.end()
 	s.end()
 	if got := out.String(); got != "\r\x1b[Krockpool: one·[2J\r\x1b[Krockpool: two\r\x1b[K" {
