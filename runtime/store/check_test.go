@@ -79,7 +79,7 @@ func TestCheckReportsLostWrites(t *testing.T) {
 			return false
 		}
 		t.Log("the kernel dropped what it couldn't write:", err)
-		s.wantBroken(t, "can't be written")
+		s.wantBroken(t, "is not writable")
 		return true
 	}
 	if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, make([]byte, 4<<20)); dropped(err) {
@@ -87,7 +87,7 @@ func TestCheckReportsLostWrites(t *testing.T) {
 	} else if err != nil {
 		t.Fatal("a commit finds out:", err)
 	}
-	s.wantBroken(t, "can't be written") // whether the disk is full or fails: the kernel says either
+	s.wantBroken(t, "is not writable") // whether the disk is full or fails: the kernel says either
 	if err := s.Check(t.Context()); dropped(err) {
 		return
 	} else if err == nil || !strings.Contains(err.Error(), "bring writes to the disk") {
@@ -149,7 +149,7 @@ func TestCheckRecovers(t *testing.T) {
 		s := open(t, path)
 		s.wantWell(t)
 		d.Lock(t, path+"-wal")
-		s.wantBroken(t, "can't be written")
+		s.wantBroken(t, "is not writable")
 		d.Unlock(t, path+"-wal")
 		s.wantWell(t)
 	})

@@ -246,7 +246,7 @@ func TestStalledPostgreSQLDoesNotBlockClose(t *testing.T) {
 	go func() {
 		written <- s.write(t.Context(), "write", func(*transaction) error { return nil })
 	}()
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "stands still") {
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "has stored nothing for") {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {

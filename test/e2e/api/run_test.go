@@ -215,7 +215,7 @@ func TestE2EFiles(t *testing.T) {
 		t.Errorf("after a move: %q, %+v", r.Stream("STDOUT"), moved)
 	}
 	err := b.Do(t.Context(), move, object{"in": object{"runnerId": runner, "from": "sub dir/moved", "to": "sub dir/deep"}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "replaces nothing") {
+	if err == nil || !strings.Contains(err.Error(), "(FILE_ERROR)") {
 		t.Errorf("over a directory: %v", err)
 	}
 }

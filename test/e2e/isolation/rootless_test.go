@@ -174,7 +174,7 @@ func TestE2EWithoutRootButWithSubordinateIDs(t *testing.T) {
 	// The doctor, whose image has such files too, leaves nothing.
 	line = ordinary("doctor", "--json", "--server", "http://127.0.0.1:1", "--data", filepath.Join(s.data, "doctor"))
 	out, _, _ := bed.RunProgram(t, nil, line[0], line[1:]...)
-	if left, _ := filepath.Glob(filepath.Join(s.data, "doctor*")); len(left) > 0 || !strings.Contains(out, "container images can be used") {
+	if left, _ := filepath.Glob(filepath.Join(s.data, "doctor*")); len(left) > 0 || !strings.Contains(out, "container images work") {
 		t.Errorf("the doctor leaves %q and says %s", left, out)
 	}
 
