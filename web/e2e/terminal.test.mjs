@@ -246,7 +246,7 @@ test("files and directories are created, renamed and moved without replacing oth
   assert.equal(await page.inputValue("dialog input"), "made.txt");
   await page.fill("dialog input", "dir");
   await page.click("dialog >> role=button[name=Rename]");
-  await page.waitForSelector("dialog >> text=is there already, and a move replaces nothing");
+  await page.waitForSelector("dialog >> text=already exists");
   await page.fill("dialog input", "dir/moved.txt");
   await page.click("dialog >> role=button[name=Rename]");
   await closed(page);
