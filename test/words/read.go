@@ -61,7 +61,7 @@ func preamblesOf(file *ast.File) map[*ast.CommentGroup]bool {
 	return found
 }
 
-// readMarkdown leaves out blocks of code. A cell of a table is a paragraph that may be wide.
+// readMarkdown leaves out blocks of code, except their comments. A cell of a table is a paragraph that may be wide.
 func readMarkdown(text string) []paragraph {
 	var found []paragraph
 	var open []string
@@ -79,6 +79,9 @@ func readMarkdown(text string) []paragraph {
 		if fence != "" {
 			if strings.HasPrefix(trimmed, fence) {
 				fence = ""
+			}
+			if _, comment, hasComment := strings.Cut(line, "# "); hasComment {
+				found = append(found, paragraph{i + 1, comment, true})
 			}
 			continue
 		}

@@ -73,6 +73,7 @@ func TestCheck(t *testing.T) {
 		{"two short ones", "a.md", strings.Repeat("This sentence has only seven words here. ", 8) + "\n", []string{"1: line of"}},
 		{"code counts as a word", "a.md", "Call `a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f`.\n", nil},
 		{"code in a block", "a.md", "```sh\necho whoever\n```\n", nil},
+		{"a comment in a block", "a.md", "```sh\nls # whoever\n```\n", []string{"2: write the caller"}},
 		{"a cell of a table", "a.md", "| a | whoever |\n", []string{"1: write the caller"}},
 		{"a relative clause", "a.md", "Fine. What has a name is kept.\n", []string{"1: begin with the subject"}},
 		{"a question", "a.md", "What has a name?\n", nil},
