@@ -97,6 +97,7 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 		return 0, err
 	}
 	pid, err = m.lead(b, c)
+	unborn := pid == 0 && err != nil
 	if err != nil && pid != 0 {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
@@ -104,6 +105,12 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	made := <-done
 	if made.pid != 0 && made.pid != pid { // it ended, or another process continued
 		reap(made.pid)
+	}
+	if unborn && made.err == nil && b.Group != "" {
+		// Some kernels, for example 6.1.176, kill a process that is cloned into a cgroup if the maker's own
+		// was killed by its cgroup.kill, before the maker joined it. This one joins, which takes some ms.
+		b.Join, b.Group = append(b.Join, b.Group), ""
+		return m.Make(b)
 	}
 	if err := errors.Join(s.explain(err), made.err); err != nil {
 		if pid != 0 {
