@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,8 +178,17 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 	}
 	group := sandbox.Group(parent, "probe-"+strconv.Itoa(os.Getpid()))
 	dir := filepath.Join(tree.Mount, group)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+	for at := tree.Mount; at != dir; {
+		if tree.V2 { // a cgroup has the controllers that those above enable
+			if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+pids"), 0); err != nil {
+				return "", err
+			}
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(dir, at+"/"), "/")
+		at = filepath.Join(at, name)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
 	}
 	defer func() {
 		err = errors.Join(err, trees.Remove(context.WithoutCancel(ctx), group))

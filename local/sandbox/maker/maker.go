@@ -58,14 +58,20 @@ func New(root string, s *specs.Spec) (*Maker, error) {
 	return m, nil
 }
 
+// ErrUnborn means that the first process ended before its first system call in [Sandbox.Group]. Some
+// kernels, for example 6.1.176 and 6.18.44, kill a process that is cloned into a cgroup if the maker
+// is in a cgroup that was killed by its cgroup.kill before. Make succeeds with that directory in
+// [Sandbox.Join] instead, which takes some ms more.
+var ErrUnborn = errors.New("no process starts in the sandbox's cgroup")
+
 // A Sandbox is a sandbox to make.
 type Sandbox struct {
 	ID       string
 	Spec     *specs.Spec
 	Image    *os.File   // its root: a detached mount with mapped owners; nil: the shared root
 	Files    []*os.File // the first process's descriptors, from 3 on
-	Join     []string   // version 1: directories of its cgroups
-	Group    string     // version 2: directory of its cgroup
+	Join     []string   // version 1: directories of its cgroups, which the first process joins
+	Group    string     // version 2: directory of its cgroup, in which the first process starts
 	Settings []Setting
 	// Check checks the first process, which waits meanwhile. The agent runs only after it returned
 	// nil.
@@ -107,10 +113,7 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 		reap(made.pid)
 	}
 	if unborn && made.err == nil && b.Group != "" {
-		// Some kernels, for example 6.1.176, kill a process that is cloned into a cgroup if the maker's own
-		// was killed by its cgroup.kill, before the maker joined it. This one joins, which takes some ms.
-		b.Join, b.Group = append(b.Join, b.Group), ""
-		return m.Make(b)
+		err = fmt.Errorf("%w: %w", ErrUnborn, err)
 	}
 	if err := errors.Join(s.explain(err), made.err); err != nil {
 		if pid != 0 {
