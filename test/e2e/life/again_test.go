@@ -31,8 +31,10 @@ func call(mutation string) func(t *testing.T, b bed.Bed, execution string) {
 // to their end, three times each.
 func TestE2EExecutionsRunAfterEachEnd(t *testing.T) {
 	b := bed.Open(t)
+	// Small limits are reached soon, also in a virtual machine without KVM.
+	b.Put(t, object{"id": "again", "poolSize": 1, "resources": object{"memoryMiB": 64, "processes": 24}})
 	const loop = "(setsid sleep 1000 &); while :; do :; done"
-	forks := object{"shell": "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done; wait"}
+	forks := object{"shell": "i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i+1)); done; wait"}
 	const cancel, kill = `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, `mutation($id: ID!) { signalExecution(input: {executionId: $id, signal: "KILL"}) { execution { id } } }`
 	for name, first := range map[string]ending{
 		"a time limit":                       {input: object{"shell": loop, "timeLimit": 1}, outcome: runtime.OutcomeTimeLimit},
@@ -40,14 +42,14 @@ func TestE2EExecutionsRunAfterEachEnd(t *testing.T) {
 		"an output limit":                    {input: object{"shell": "yes & sleep 1000", "limits": object{"outputBytes": 65536}}, outcome: runtime.OutcomeOutputLimit},
 		"the runner's limit of processes":    {input: forks, outcome: runtime.OutcomeProcessLimit},
 		"the execution's limit of processes": {input: object{"shell": forks["shell"], "limits": object{"processes": 5}}, outcome: runtime.OutcomeProcessLimit},
-		"the memory limit":                   {input: object{"shell": "sleep 1000 & head -c 2000000000 /dev/zero | tail -c 1900000000"}, outcome: runtime.OutcomeMemoryLimit},
+		"the memory limit":                   {input: object{"shell": "sleep 1000 & head -c 400000000 /dev/zero | tail"}, outcome: runtime.OutcomeMemoryLimit},
 		"a cancellation":                     {input: object{"shell": loop}, end: call(cancel), outcome: runtime.OutcomeCancelled},
 		"signal KILL":                        {input: object{"shell": loop}, end: call(kill), outcome: runtime.OutcomeSignaled},
 		"an exit that leaves a daemon":       {input: object{"shell": "setsid sleep 1000 & echo two"}, outcome: runtime.OutcomeExited},
 		"a terminal":                         {input: object{"shell": loop, "terminal": object{"columns": 80, "rows": 24}}, end: call(cancel), outcome: runtime.OutcomeCancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runner := b.Claim(t, "shell")
+			runner := b.Claim(t, "again")
 			for round := range 3 {
 				input := object{"runnerId": runner}
 				for key, value := range first.input {
