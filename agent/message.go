@@ -165,7 +165,7 @@ type Attach struct {
 
 // Started reports that the command runs.
 type Started struct {
-	At time.Time `json:"at"`
+	Ago time.Duration `json:"ago"` // how long before this report
 
 	// Set only by an agent that has an interpreter loaded (Warm).
 	Warm bool   `json:"warm,omitempty"` // the command was started from the loaded interpreter

@@ -97,6 +97,7 @@ type Claim struct {
 	Input             string        `json:"input,omitempty"`  // digest of the request made with Key
 	ClaimedAt         time.Time     `json:"claimedAt"`
 	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
+	Expires           Moment        `json:"expires,omitzero"`  // ExpiresAt on the monotonic clock
 	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
 	Labels            []Label       `json:"labels,omitempty"`
 	// Holder is the caller's own name for the holder. A claim with the same Holder resumes this

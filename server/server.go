@@ -148,7 +148,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	debug.FreeOSMemory() // starting copied the embedded programs: 20 MB that are no longer needed
 	// The engine needs the book and the quotas.
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
-		Dir: s.config.Data, Logger: s.logger.Named("engine"),
+		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: runtime.ReadBoot(),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
 		Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Audit: s.audit.Problem,

@@ -132,7 +132,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		e.holdings.end(b.Tenant)
 		unused()
 	}
-	b.EnvironmentID, b.State, b.QueuedAt = env.ID, runtime.BatchRunning, time.Now()
+	b.EnvironmentID, b.State, b.QueuedAt = env.ID, runtime.BatchRunning, e.clock.Now()
 	encoded, err := encodeSteps(steps, b, env)
 	if err != nil {
 		done()
@@ -201,7 +201,7 @@ func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
 	if _, found, err := e.store.ExecutionByKey(ctx, b.Key); err != nil || found {
 		return orConflict(err)
 	}
-	spent, found, err := e.store.SpentKey(ctx, b.Key, time.Now())
+	spent, found, err := e.store.SpentKey(ctx, b.Key, e.clock.Now())
 	switch {
 	case err != nil || !found:
 		return err

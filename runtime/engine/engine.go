@@ -28,6 +28,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/usage"
 )
 
@@ -35,6 +36,7 @@ import (
 type Config struct {
 	Dir       string // parent directory of the output logs
 	Logger    *zap.Logger
+	Boot      runtime.Boot   // see pool.Options and session.Host
 	Alert     pool.AlertRule // when a pool with too few idle runners raises an alert
 	Keep      time.Duration  // how long finished executions and their output are kept; 0: forever
 	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
@@ -63,6 +65,8 @@ type Engine struct {
 	cluster  runtime.Cluster
 	store    *store.Store
 	logger   *zap.Logger
+	boot     runtime.Boot
+	clock    timing.Clock
 	alert    pool.AlertRule
 	logs     *logdir.Dir
 	lines    *lines.Book
@@ -94,6 +98,8 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		cluster:  cluster,
 		store:    store,
 		logger:   config.Logger,
+		boot:     config.Boot,
+		clock:    timing.NewClock(),
 		alert:    config.Alert,
 		jobs:     jobs{make(chan func(context.Context)), make(chan struct{})},
 		restored: restoration{done: make(chan struct{})},
@@ -120,7 +126,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})
 	e.host = session.Host{
-		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger,
+		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger, Boot: config.Boot,
 		Began: e.counts.starting.Add, Ended: e.ended,
 	}
 	e.batches.host = batch.Host{Begin: e.beginCase, Await: e.awaitCase, Finish: store.FinishBatch, Ended: e.batchEnded, Logger: config.Logger}
@@ -226,7 +232,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
 		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
+			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Boot: e.boot, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
 		})
 	})
 	if p == nil {

@@ -45,7 +45,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 			return e.repeated(stored, x, err)
 		}
 		// A run (Release) shares its key with the claim of its runner.
-		if spent, found, err := e.store.SpentKey(ctx, x.Key, time.Now()); err != nil || found && !x.Release {
+		if spent, found, err := e.store.SpentKey(ctx, x.Key, e.clock.Now()); err != nil || found && !x.Release {
 			return runtime.Execution{}, collected(spent, x, err)
 		}
 	}
@@ -81,7 +81,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	begin := session.Begin{Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
+	begin := session.Begin{Queued: e.boot.Moment(x.Marks.QueuedAt), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
 	switch {
 	case begin.Dir != "":

@@ -61,7 +61,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	for _, r := range runners {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
-		e.runners.byID.Store(r.ID, pool.Adopted(r))
+		e.runners.byID.Store(r.ID, pool.Adopted(r, e.boot))
 		e.runners.recordHolder(r)
 		e.holdings.adopt(r)
 		if r.Claim.Key != "" {

@@ -74,7 +74,7 @@ func (d *Dir) sweep(ctx context.Context, n int64) error {
 		var old []store.Finished
 		over := d.quota.Over(n)
 		for _, f := range oldest {
-			if over <= 0 && (d.keep == 0 || time.Since(f.At) < d.keep) {
+			if over <= 0 && (d.keep == 0 || d.clock.Now().Sub(f.At) < d.keep) {
 				break
 			}
 			over -= f.Bytes
@@ -107,7 +107,7 @@ func (d *Dir) forget(ctx context.Context, old []store.Finished) error {
 	for i, f := range old {
 		ids[i] = f.ID
 	}
-	if err := d.store.DeleteExecutions(ctx, ids, time.Now().Add(store.SpentKeyLife)); err != nil {
+	if err := d.store.DeleteExecutions(ctx, ids, d.clock.Now().Add(store.SpentKeyLife)); err != nil {
 		return err
 	}
 	d.counts.collected.Add(int64(len(old)))

@@ -155,6 +155,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 	claim.Epoch, claim.ClaimedAt = 1, now
 	if claim.InactivityTimeout > 0 {
 		claim.ExpiresAt = now.Add(claim.InactivityTimeout)
+		claim.Expires = o.pool.options.Boot.Moment(claim.ExpiresAt)
 	}
 	next := e.Runner
 	// No other claim gets the runner while this one is being stored.

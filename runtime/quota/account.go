@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // An account counts the use of one tenant.
 type account struct {
 	tenant runtime.TenantID
-	began  time.Time // start of the ledger, from which claims are timed by the monotonic clock
+	clock  timing.Clock // of days, so that no step of the wall clock begins one
+	began  time.Time    // from which claims are timed by the monotonic clock
 
 	mu      sync.Mutex // guards the fields below
 	limits  limits
@@ -156,7 +158,7 @@ func (a *account) claim() error {
 func (a *account) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
+	now := a.clock.Now()
 	a.turn(now)
 	if used := int64(a.cpu / time.Second); a.limits.reached(cpu, used) {
 		return a.exceeded(cpu, used, untilMidnight(now))
@@ -167,15 +169,13 @@ func (a *account) start() error {
 	return nil
 }
 
-// spend adds usage if it is of today.
-func (a *account) spend(at time.Time, used time.Duration, bytes int64) {
+// spend adds usage to that of today.
+func (a *account) spend(used time.Duration, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turn(time.Now())
-	if dayOf(at) == a.day {
-		a.cpu += max(0, used)
-		a.output += max(0, bytes)
-	}
+	a.turn(a.clock.Now())
+	a.cpu += max(0, used)
+	a.output += max(0, bytes)
 }
 
 // turn starts a new day if necessary. The caller holds mu.
@@ -190,7 +190,7 @@ func (a *account) usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.claims.forget(time.Since(a.began))
-	a.turn(time.Now())
+	a.turn(a.clock.Now())
 	held := func(r Resource) Amount { return a.limits.amount(r, a.held(r)) }
 	return Usage{
 		Tenant: a.tenant, Runners: held(Runners), Waiting: held(Waiting), Executions: held(Executions), Subscriptions: held(Subscriptions),

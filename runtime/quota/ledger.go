@@ -13,12 +13,13 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // A Ledger has an account for each tenant. A tenant without SetTenant is counted but not limited.
 // All methods are safe for concurrent use, and only Load does I/O.
 type Ledger struct {
-	began time.Time // start of the time line of claims; see account
+	clock timing.Clock
 
 	mu       sync.RWMutex // guards accounts
 	accounts map[runtime.TenantID]*account
@@ -26,7 +27,7 @@ type Ledger struct {
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{began: time.Now(), accounts: map[runtime.TenantID]*account{}}
+	return &Ledger{clock: timing.NewClock(), accounts: map[runtime.TenantID]*account{}}
 }
 
 // Days has the stored usage of tenants by day. [store.Store] implements it.
@@ -36,13 +37,12 @@ type Days interface {
 
 // Load adds today's stored usage. Call it once, before the first Spend.
 func (l *Ledger) Load(ctx context.Context, days Days) error {
-	today := time.Now()
-	use, err := days.DayUse(ctx, today)
+	use, err := days.DayUse(ctx, l.clock.Now())
 	if err != nil {
 		return err
 	}
 	for _, u := range use {
-		l.account(u.Tenant).spend(today, u.CPU, u.OutputBytes)
+		l.account(u.Tenant).spend(u.CPU, u.OutputBytes)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (l *Ledger) account(id runtime.TenantID) *account {
 
 // open returns a new account without limits. It doesn't add it to the ledger.
 func (l *Ledger) open(id runtime.TenantID) *account {
-	return &account{tenant: id, began: l.began, limits: limitsOf(runtime.Quotas{})}
+	return &account{tenant: id, clock: l.clock, began: l.clock.Now(), limits: limitsOf(runtime.Quotas{})}
 }
 
 // Acquire takes one unit. It returns QUOTA_EXCEEDED, and takes nothing, if the limit is reached.
@@ -108,10 +108,10 @@ func (l *Ledger) Claim(id runtime.TenantID) error { return l.account(id).claim()
 // see Spend.
 func (l *Ledger) Start(id runtime.TenantID) error { return l.account(id).start() }
 
-// Spend counts what an execution used for the day (UTC) on which it ended. Call it once for each
-// finished execution, after it is stored.
+// Spend counts what an execution used for the present day (UTC). Call it once for each finished
+// execution, after it is stored.
 func (l *Ledger) Spend(x runtime.Execution) {
-	l.account(x.Tenant).spend(x.Marks.FinishedAt, x.Usage.User+x.Usage.System, x.Usage.OutputBytes)
+	l.account(x.Tenant).spend(x.Usage.User+x.Usage.System, x.Usage.OutputBytes)
 }
 
 // Usage returns what a tenant uses, and its limits.

@@ -30,7 +30,7 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	if began.IsZero() {
 		began = x.Marks.QueuedAt
 	}
-	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
+	if x.TimeLimit > 0 && o.timeline(now).Sub(began) > x.TimeLimit+AgentLate {
 		o.kill(ctx, runtime.OutcomeTimeLimit)
 	}
 	o.reach.observe(o.tries.attempt)

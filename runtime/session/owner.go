@@ -105,7 +105,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received.Load(),
 		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
 	}
-	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, time.Now()))
+	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, s.timeline(time.Now())))
 }
 
 // lead returns how the execution ended; nil: ctx ended first.
@@ -227,7 +227,7 @@ func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
 	if x.Marks.StartedAt.IsZero() {
 		return
 	}
-	o.end.exit.Wall = max(0, now.Sub(x.Marks.StartedAt))
+	o.end.exit.Wall = max(0, o.timeline(now).Sub(x.Marks.StartedAt))
 	if x.TimeLimit > 0 { // the server may have been down
 		o.end.exit.Wall = min(o.end.exit.Wall, x.TimeLimit+AgentLate+agentAway)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ type Begin struct {
 	Counted  bool             `json:"counted"`         // Before is known; otherwise no increase can be proved
 	Input    *string          `json:"input,omitempty"` // whole stdin, if the server has to feed it
 	Fed      bool             `json:"fed,omitempty"`   // after a restart the whole stdin is fed again from elsewhere
+	Queued   runtime.Moment   `json:"queued,omitzero"` // Marks.QueuedAt on the monotonic clock
 }
 
 // Encode returns the stored form.
@@ -65,6 +67,9 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 		runner = &runtime.Runner{ID: x.RunnerID}
 	}
 	s := h.New(*runner, x, begin, log)
+	if s.queued = h.Boot.Time(begin.Queued, x.Marks.QueuedAt); s.queued.After(time.Now()) {
+		s.queued = time.Now() // the clock was set back, or is that of another machine
+	}
 	s.left, s.input.end = &left{killed: u.Killed}, u.InputEnd
 	s.record.received.Store(log.Next())
 	if runner.State != runtime.RunnerClaimed { // otherwise its removal never began

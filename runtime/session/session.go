@@ -66,6 +66,7 @@ type Host struct {
 	Disk    Disk
 	Quota   *output.Quota // nil: none
 	Logger  *zap.Logger
+	Boot    runtime.Boot // zero: the times of earlier servers follow the wall clock
 
 	Began func(after time.Duration)             // a command that this server started began so long after it was queued
 	Ended func(s *Session, x runtime.Execution) // the end x is stored, and no caller has seen it yet
@@ -77,6 +78,7 @@ type Host struct {
 type Session struct {
 	host   *Host
 	runner runtime.Runner
+	queued time.Time // Marks.QueuedAt, on the clock of this process
 	begin  Begin
 	left   *left // of an earlier server; nil: this server recorded the execution
 	record record
@@ -96,7 +98,7 @@ type Session struct {
 // New returns the session of a newly recorded execution. Call Run once.
 func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log *output.Log) *Session {
 	s := &Session{
-		host: h, runner: runner, begin: begin,
+		host: h, runner: runner, queued: x.Marks.QueuedAt, begin: begin,
 		input:   input{turn: make(chan struct{}, 1)},
 		started: make(chan struct{}),
 		noted:   make(chan struct{}),
@@ -113,6 +115,12 @@ func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log 
 
 // Execution returns the latest state.
 func (s *Session) Execution() runtime.Execution { return *s.now.Load() }
+
+// timeline returns the time of an event in the execution: its QueuedAt plus the time since then. So a step
+// of the wall clock neither moves its limits nor falsifies the time between two of its marks.
+func (s *Session) timeline(now time.Time) time.Time {
+	return s.Execution().Marks.QueuedAt.Add(now.Sub(s.queued))
+}
 
 // Received returns how many bytes of output have arrived.
 func (s *Session) Received() int64 { return s.record.received.Load() }
