@@ -75,7 +75,7 @@ type cancelled struct {
 
 // Run cancels executions.
 func (c *execCancel) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *runnerExec) Run(s Streams) error {
 	}
 	j := newJob(s, server)
 	j.Runner, j.Command, j.TimeLimit, j.Stdin, j.Labels = c.ID, c.program, c.TimeLimit, c.Stdin, labels
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	return runJob(ctx, j, "`rockpool runner cp`")
 }
@@ -95,7 +95,7 @@ func (c *runnerShell) Run(s Streams) error {
 	if len(c.program) == 0 {
 		j.Command, j.CommandLine = []string{"sh", "-c", anyShell}, "shell"
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	return runJob(ctx, j, "`rockpool runner cp`")
 }

@@ -57,7 +57,7 @@ func (c *execList) Run(s Streams) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, but must be 0 or more", c.Limit)
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -134,7 +134,7 @@ The exit codes are those of rockpool run: the program's own, 128+N, 124, 125 or 
 
 // Run follows an execution.
 func (c *execFollow) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {

@@ -61,7 +61,7 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 
 // Run prints lines.
 func (c *execLogs) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

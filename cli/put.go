@@ -76,7 +76,7 @@ func (c *envPut) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {

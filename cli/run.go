@@ -116,7 +116,7 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	if alone, err := private.needed(ctx, c.Flags); err != nil {
 		return err

@@ -26,7 +26,7 @@ func (execShow) Help() string {
 
 // Run shows an execution.
 func (c *execShow) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

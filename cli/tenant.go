@@ -39,7 +39,7 @@ func (tenantList) Help() string {
 
 // Run lists the tenants.
 func (c *tenantList) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -94,7 +94,7 @@ func (tenantPut) Help() string {
 
 // Run puts a tenant.
 func (c *tenantPut) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -48,7 +48,7 @@ func (ticketShow) Help() string {
 
 // Run shows a ticket.
 func (c *ticketShow) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -134,7 +134,7 @@ const watchEvery = 500 * time.Millisecond
 
 // Run watches a ticket until it has its runner.
 func (c *ticketWatch) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -4,17 +4,14 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
@@ -62,10 +59,8 @@ Exit codes: 0 without a FAIL, 1 with at least one.`
 
 // Run examines the machine.
 func (c *Command) Run(s cli.Streams) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := cli.Stoppable()
 	defer stop()
-	// After the first signal, the next one ends the process as usual.
-	context.AfterFunc(ctx, stop)
 	var all []finding.Finding
 	report := func(found ...finding.Finding) {
 		all = append(all, found...)

@@ -29,10 +29,15 @@ func Printed(x runtime.Execution, at time.Time) runtime.Execution {
 	return x
 }
 
-// Finished moves an execution to FINISHED. A finished one keeps its outcome.
+// Finished moves an execution to FINISHED, not before its other times. A finished one keeps its outcome.
 func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time.Time) runtime.Execution {
 	if x.State == runtime.ExecutionFinished {
 		return x
+	}
+	for _, before := range []time.Time{x.Marks.StartedAt, x.Marks.FirstOutputAt} {
+		if at.Before(before) { // another machine's clock, or one that was set back before a boot
+			at = before
+		}
 	}
 	x.State, x.End, x.Usage, x.Marks.FinishedAt = runtime.ExecutionFinished, end, usage, at
 	return x

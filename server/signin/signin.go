@@ -85,7 +85,7 @@ type SignIn struct {
 	provider *provider
 	attempts *attempts
 	clock    timing.Clock // of the attempts
-	refusals *zap.Logger // logs problems, rate-limited because anybody can cause them
+	refusals *zap.Logger  // logs problems, rate-limited because anybody can cause them
 	mux      *http.ServeMux
 }
 
