@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	"local/sandbox/daemon":    {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/roots", "local/sandbox/spec", "local/uids"},
 	"local/sandbox/helper":    {"local/network", "local/sandbox/cgroup", "local/sandbox/oci", "local/sandbox/spec"},
 	"local/sandbox/launch":    {"local/sandbox/helper", "local/sandbox/spec"},
-	"local/sandbox/maker":     {},
+	"local/sandbox/maker":     {"local/sandbox/spec"},
 	"local/sandbox/oci":       {"agent", "local/sandbox/roots"},
 	"local/sandbox/roots":     {},
 	"local/sandbox/spec":      {"local/sandbox/cgroup"},

@@ -64,13 +64,14 @@ type Host struct {
 
 	Removals turns.Slots // limits concurrent removals, which are costly
 
-	config   Config
-	unready  error          // why no sandbox can be started; nil: it can
-	offered  *network.Offer // offered by a listening helper
-	rootless rootless
-	lock     *os.File
-	runners  *os.File    // the open directory of the runners' directories
-	rootTurn turns.Slots // capacity 1: held while the root directory is built
+	config    Config
+	inherited string         // what programs inherit from the starter of this server; "": nothing
+	unready   error          // why no sandbox can be started; nil: it can
+	offered   *network.Offer // offered by a listening helper
+	rootless  rootless
+	lock      *os.File
+	runners   *os.File    // the open directory of the runners' directories
+	rootTurn  turns.Slots // capacity 1: held while the root directory is built
 }
 
 // Open locks the directory, and inspects the machine. If something is missing for sandboxes, that
@@ -139,6 +140,10 @@ func (h *Host) install(ctx context.Context) error {
 	h.Machine = spec.Inspect(h.Trees)
 	if h.Direct == nil {
 		return h.greet(ctx)
+	}
+	// Programs of a listening helper inherit nothing from this server.
+	if h.inherited = spec.Inherited(); h.inherited != "" {
+		h.config.Logger.Warn(h.inherited)
 	}
 	h.Direct.Config.Machine, h.Direct.Lock = h.Machine, h.lock
 	h.Direct.Config.AcceptMissing = h.config.MissingLimits

@@ -104,6 +104,7 @@ func prepare() error {
 		return fmt.Errorf("close_range: %w", err)
 	}
 	unix.Umask(0o022) // independent of the server's: files made here are for the sandbox
+	disinherit()
 	return nil
 }
 
