@@ -22,10 +22,8 @@ ulimit -S -s 1024
 ulimit -S -l 0
 ulimit -S -i 100
 ulimit -S -f 4000000
-ulimit -H -S -t 100000
-ulimit -H -S -v 90000000
-ulimit -H -S -q 0
-ulimit -H -S -e 0
+ulimit -S -t 100000
+ulimit -S -v 90000000
 exec setarch --addr-no-randomize ionice -c 3 nice -n 5 chrt --batch 0 taskset -c 0 "$0" "$@"`
 
 // inside prints what a program has from its parent.
