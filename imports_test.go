@@ -210,6 +210,7 @@ var mayImport = map[string][]string{
 	"test/e2e/nomad":             {},
 	"test/e2e/pages":             {},
 	"test/e2e/scraping":          {"client", "config", "runtime", "test/e2e/bed", "test/need", "test/wait"},
+	"test/clock":                 {},
 	"test/executable":            {},
 	"test/imagetest":             {"runtime"},
 	"test/need":                  {"runtime/lockfile", "test/artifacts"},
