@@ -19,9 +19,10 @@ type Execution struct {
 	Privileged    bool           `json:"privileged,omitempty"`
 	Limits        Limits         `json:"limits"`
 	Key           string         `json:"key,omitempty"`
-	Input         string         `json:"input,omitempty"`   // digest of the request made with Key
-	Release       bool           `json:"release,omitempty"` // remove its runner when it ends
-	Batch         *BatchPlace    `json:"batch,omitempty"`   // nil: not part of a batch
+	Input         string         `json:"input,omitempty"`      // digest of the request made with Key
+	Release       bool           `json:"release,omitempty"`    // remove its runner when it ends
+	Batch         *BatchPlace    `json:"batch,omitempty"`      // nil: not part of a batch
+	Comparison    *Comparison    `json:"comparison,omitempty"` // nil: its output isn't compared
 	State         ExecutionState `json:"state"`
 	End           End            `json:"end"` // zero until FINISHED
 	Usage         Usage          `json:"usage"`
@@ -61,6 +62,11 @@ const (
 // Passed reports whether the execution exited with status 0.
 func (x Execution) Passed() bool {
 	return x.State == ExecutionFinished && x.End.Outcome == OutcomeExited && x.End.ExitCode == 0
+}
+
+// Accepted reports whether the execution passed and its output, if that is compared, matches.
+func (x Execution) Accepted() bool {
+	return x.Passed() && (x.Comparison == nil || x.Comparison.Matches != nil && *x.Comparison.Matches)
 }
 
 // Failed reports whether the execution ended in any other way, except by being cancelled.
