@@ -64,9 +64,11 @@ Without --env, the program runs in the environment that serves the language of t
 lists them. A compiler's output goes to stderr. If the compiler fails, its exit code is the command's.
 
 With --cases, the program runs once for each case in a directory, after --build, if you give that. The files of one
-name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output.
-White space at line ends and empty lines at the end don't count. The time limit applies to each case separately.
-The command prints one line per case; the output of the build goes to stderr.
+name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output. The
+server compares it with the program's output. By default, white space at line ends and empty lines at the end don't
+count; see --compare. The time limit applies to each case separately. The command prints one line per case; the
+output of the build goes to stderr. With --json it also prints what the cases printed, up to 8 MiB of all together;
+"truncated" marks cases that lack some, and rockpool exec logs prints all of it.
 
 With --tty, every key goes to the program: Ctrl-C interrupts it as on any terminal, and the size of its terminal
 follows yours. Without --tty, Ctrl-C cancels the program and releases its runner. A second Ctrl-C ends the command

@@ -144,7 +144,7 @@ type Batch struct {
 	CaseCount int `json:"caseCount"`
 	// Number of cases that have ended.
 	EndedCount int `json:"endedCount"`
-	// Number of ended cases that failed: they didn't exit with 0.
+	// Number of ended cases that failed: they didn't exit with 0, or their output isn't the expected one.
 	FailedCount int `json:"failedCount"`
 	// Number of cases that never began, and won't: the last ones. 0 until the batch is FINISHED.
 	SkippedCount int `json:"skippedCount"`
@@ -640,6 +640,16 @@ type CaseInput struct {
 	Stdin *string `json:"stdin"`
 	// Bytes for its standard input. Not with `stdin`.
 	StdinBase64 []byte `json:"stdinBase64"`
+	// The text that the program must print on standard output. If it prints another, the case fails, also with
+	// the exit status 0. Default: the output isn't compared. All cases together may have 16 MiB.
+	ExpectedOutput *string `json:"expectedOutput"`
+	// The bytes that the program must print. Not with `expectedOutput`.
+	ExpectedOutputBase64 []byte `json:"expectedOutputBase64"`
+	// Which differences count. Only with an expected output. Default: TRIMMED.
+	Compare *runtime.CompareMode `json:"compare"`
+	// How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
+	// number, whichever is more. Only with NUMBERS. Default: 0.000001.
+	Tolerance *float64 `json:"tolerance"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit"`
 	// More limits of the case. A null limit is that of the batch.
@@ -654,6 +664,18 @@ func (v *CaseInput) GetStdin() *string { return v.Stdin }
 
 // GetStdinBase64 returns CaseInput.StdinBase64, and is useful for accessing the field via an interface.
 func (v *CaseInput) GetStdinBase64() []byte { return v.StdinBase64 }
+
+// GetExpectedOutput returns CaseInput.ExpectedOutput, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetExpectedOutput() *string { return v.ExpectedOutput }
+
+// GetExpectedOutputBase64 returns CaseInput.ExpectedOutputBase64, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetExpectedOutputBase64() []byte { return v.ExpectedOutputBase64 }
+
+// GetCompare returns CaseInput.Compare, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetCompare() *runtime.CompareMode { return v.Compare }
+
+// GetTolerance returns CaseInput.Tolerance, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetTolerance() *float64 { return v.Tolerance }
 
 // GetTimeLimit returns CaseInput.TimeLimit, and is useful for accessing the field via an interface.
 func (v *CaseInput) GetTimeLimit() *int { return v.TimeLimit }
@@ -4548,7 +4570,7 @@ type RunInput struct {
 	// The command to run before the cases, in the same runner. If it doesn't exit with 0, no case begins. Only
 	// with `cases`.
 	Build *BuildInput `json:"build"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure"`
 	// Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
 	// s for a runner. Only with `cases`, and not with `build`. Default: false, all cases run in one runner.
@@ -4891,7 +4913,7 @@ type StartExecutionInput struct {
 	Cases []CaseInput `json:"cases"`
 	// The command to run before the cases. If it doesn't exit with 0, no case begins. Only with `cases`.
 	Build *BuildInput `json:"build"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure"`
 }
 
@@ -6504,8 +6526,16 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) GetExe
 // One command in one runner, with its state and outcome.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
 	Ending `json:"-"`
+	// How its standard output is compared with the expected output of its case, and the result. Null if its
+	// case has none, and outside of batches.
+	Comparison *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison `json:"comparison"`
 	// The resources that it used. Null until it is FINISHED.
 	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
+}
+
+// GetComparison returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Comparison, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetComparison() *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison {
+	return v.Comparison
 }
 
 // GetUsage returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Usage, and is useful for accessing the field via an interface.
@@ -6569,6 +6599,8 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 }
 
 type __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
+	Comparison *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison `json:"comparison"`
+
 	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
 
 	Id string `json:"id"`
@@ -6595,6 +6627,7 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) __premarshalJSON() (*__premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution, error) {
 	var retval __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution
 
+	retval.Comparison = v.Comparison
 	retval.Usage = v.Usage
 	retval.Id = v.Ending.Id
 	retval.Outcome = v.Ending.Outcome
@@ -6603,6 +6636,28 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
 	return &retval, nil
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison includes the requested fields of the GraphQL type OutputComparison.
+// The GraphQL type's documentation follows.
+//
+// How a program's standard output is compared with the expected output, and the result.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison struct {
+	// Whether the output matches; the case then passes. False also if output was lost. Null until the execution
+	// is FINISHED, and if it didn't exit with 0: its output isn't compared then.
+	Matches *bool `json:"matches"`
+	// Why the output doesn't match, in a sentence. Null unless `matches` is false.
+	Message *string `json:"message"`
+}
+
+// GetMatches returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison.Matches, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison) GetMatches() *bool {
+	return v.Matches
+}
+
+// GetMessage returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison.Message, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison) GetMessage() *string {
+	return v.Message
 }
 
 // batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage includes the requested fields of the GraphQL type Usage.
@@ -9914,6 +9969,10 @@ subscription batchEvents ($id: ID!, $after: Cursor) {
 				... on ExecutionFinished {
 					execution {
 						... Ending
+						comparison {
+							matches
+							message
+						}
 						usage {
 							wallMs
 							outputBytes

@@ -18,7 +18,7 @@ type Comparison struct {
 	Tolerance  float64           `json:"tolerance,omitempty"` // of NUMBERS: absolute, or relative to the expected number
 	Bytes      int64             `json:"bytes"`               // size of the expected output
 	Matches    *bool             `json:"matches,omitempty"`   // nil: not compared, because it hasn't exited with status 0
-	Message    string            `json:"message,omitempty"`   // why it doesn't match
+	Message    *string           `json:"message,omitempty"`   // why it doesn't match; nil: it isn't known that it doesn't
 	Difference *OutputDifference `json:"difference,omitempty"`
 }
 

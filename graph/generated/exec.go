@@ -381,6 +381,7 @@ type ComplexityRoot struct {
 		ColdReason    func(childComplexity int) int
 		Command       func(childComplexity int) int
 		CommandLine   func(childComplexity int) int
+		Comparison    func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		ExitCode      func(childComplexity int) int
 		GoneReason    func(childComplexity int) int
@@ -596,6 +597,19 @@ type ComplexityRoot struct {
 		Data   func(childComplexity int) int
 		Stream func(childComplexity int) int
 		Text   func(childComplexity int) int
+	}
+
+	OutputComparison struct {
+		Difference func(childComplexity int) int
+		Matches    func(childComplexity int) int
+		Message    func(childComplexity int) int
+		Mode       func(childComplexity int) int
+	}
+
+	OutputDifference struct {
+		Actual   func(childComplexity int) int
+		Expected func(childComplexity int) int
+		Line     func(childComplexity int) int
 	}
 
 	OutputLine struct {
@@ -2395,6 +2409,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.CommandLine(childComplexity), true
+	case "Execution.comparison":
+		if e.ComplexityRoot.Execution.Comparison == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Comparison(childComplexity), true
 	case "Execution.environmentId":
 		if e.ComplexityRoot.Execution.EnvironmentID == nil {
 			break
@@ -3363,6 +3383,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.OutputChunk.Text(childComplexity), true
+
+	case "OutputComparison.difference":
+		if e.ComplexityRoot.OutputComparison.Difference == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Difference(childComplexity), true
+	case "OutputComparison.matches":
+		if e.ComplexityRoot.OutputComparison.Matches == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Matches(childComplexity), true
+	case "OutputComparison.message":
+		if e.ComplexityRoot.OutputComparison.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Message(childComplexity), true
+	case "OutputComparison.mode":
+		if e.ComplexityRoot.OutputComparison.Mode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Mode(childComplexity), true
+
+	case "OutputDifference.actual":
+		if e.ComplexityRoot.OutputDifference.Actual == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputDifference.Actual(childComplexity), true
+	case "OutputDifference.expected":
+		if e.ComplexityRoot.OutputDifference.Expected == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputDifference.Expected(childComplexity), true
+	case "OutputDifference.line":
+		if e.ComplexityRoot.OutputDifference.Line == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputDifference.Line(childComplexity), true
 
 	case "OutputLine.at":
 		if e.ComplexityRoot.OutputLine.At == nil {
@@ -7173,6 +7237,11 @@ type Execution {
   batchId: ID
   "The index of its case in its batch, starting at 0. Null for a build, and outside of batches."
   caseIndex: Int
+  """
+  How its standard output is compared with the expected output of its case, and the result. Null if its
+  case has none, and outside of batches.
+  """
+  comparison: OutputComparison
   "The command as it is run: program and arguments."
   command: [String!]!
   """
@@ -7608,7 +7677,7 @@ type Batch {
   outcome: BatchOutcome
   "Its outcome in a sentence. Null until it is FINISHED."
   message: String
-  "Whether the first failed case ends the batch."
+  "Whether the first failed case ends the batch, also one with a wrong output."
   stopOnFailure: Boolean!
   "Whether each case has its own runner."
   freshRunners: Boolean!
@@ -7620,7 +7689,7 @@ type Batch {
   caseCount: Int!
   "Number of cases that have ended."
   endedCount: Int!
-  "Number of ended cases that failed: they didn't exit with 0."
+  "Number of ended cases that failed: they didn't exit with 0, or their output isn't the expected one."
   failedCount: Int!
   "Number of cases that never began, and won't: the last ones. 0 until the batch is FINISHED."
   skippedCount: Int!
@@ -7684,14 +7753,55 @@ enum BatchCaseState {
   WAITING
   "Its execution runs."
   RUNNING
-  "It exited with 0."
+  "It exited with 0, and its output is the expected one, if the case has one."
   PASSED
-  "It ended in another way; see its execution's outcome."
+  "It ended in another way, or with a wrong output; see its execution's ` + "`" + `outcome` + "`" + ` and ` + "`" + `comparison` + "`" + `."
   FAILED
   "It never began, and won't; see the batch's outcome."
   SKIPPED
   "It has ended, and its execution is no longer kept."
   COLLECTED
+}
+
+"How a program's standard output is compared with the expected output, and the result."
+type OutputComparison {
+  "Which differences count."
+  mode: CompareMode!
+  """
+  Whether the output matches; the case then passes. False also if output was lost. Null until the execution
+  is FINISHED, and if it didn't exit with 0: its output isn't compared then.
+  """
+  matches: Boolean
+  "Why the output doesn't match, in a sentence. Null unless ` + "`" + `matches` + "`" + ` is false."
+  message: String
+  "The first difference. Null unless ` + "`" + `matches` + "`" + ` is false, and if output was lost."
+  difference: OutputDifference
+}
+
+"""
+The first difference between an output and the expected output. Both texts are cut to about 100
+characters around the difference. They are lines, or words with TOKENS and NUMBERS. Bytes that aren't
+UTF-8 are U+FFFD.
+"""
+type OutputDifference {
+  "The number of the line, starting at 1."
+  line: Int!
+  "What is expected there. Null if the expected output ends before."
+  expected: String
+  "What the program printed there. Null if the output ends before."
+  actual: String
+}
+
+"Which differences between an output and the expected output count."
+enum CompareMode {
+  "All: every byte must be equal."
+  EXACT
+  "All except spaces, tabs and carriage returns at line ends, and empty lines at the end."
+  TRIMMED
+  "Those in words: what is between white space. The white space itself doesn't count."
+  TOKENS
+  "As TOKENS, but two decimal numbers may differ by the tolerance. Examples: ` + "`" + `3` + "`" + `, ` + "`" + `-0.5` + "`" + `, ` + "`" + `1e9` + "`" + `."
+  NUMBERS
 }
 
 "An event of a batch."
@@ -8034,7 +8144,7 @@ input StartExecutionInput {
   cases: [CaseInput!]
   "The command to run before the cases. If it doesn't exit with 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
   build: BuildInput
-  "Whether the first case that doesn't exit with 0 ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  "Whether the first case that fails ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
   stopOnFailure: Boolean
 }
 
@@ -8046,6 +8156,20 @@ input CaseInput {
   stdin: String
   "Bytes for its standard input. Not with ` + "`" + `stdin` + "`" + `."
   stdinBase64: Base64
+  """
+  The text that the program must print on standard output. If it prints another, the case fails, also with
+  the exit status 0. Default: the output isn't compared. All cases together may have 16 MiB.
+  """
+  expectedOutput: String
+  "The bytes that the program must print. Not with ` + "`" + `expectedOutput` + "`" + `."
+  expectedOutputBase64: Base64
+  "Which differences count. Only with an expected output. Default: TRIMMED."
+  compare: CompareMode
+  """
+  How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
+  number, whichever is more. Only with NUMBERS. Default: 0.000001.
+  """
+  tolerance: Float
   "The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's."
   timeLimit: Int
   "More limits of the case. A null limit is that of the batch."
@@ -8191,7 +8315,7 @@ input RunInput {
   with ` + "`" + `cases` + "`" + `.
   """
   build: BuildInput
-  "Whether the first case that doesn't exit with 0 ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  "Whether the first case that fails ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
   stopOnFailure: Boolean
   """
   Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
@@ -9314,6 +9438,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_batchId(ctx, field)
 	case "caseIndex":
 		return ec.fieldContext_Execution_caseIndex(ctx, field)
+	case "comparison":
+		return ec.fieldContext_Execution_comparison(ctx, field)
 	case "command":
 		return ec.fieldContext_Execution_command(ctx, field)
 	case "commandLine":
@@ -9628,6 +9754,32 @@ func (ec *executionContext) childFields_OutputChunk(ctx context.Context, field g
 		return ec.fieldContext_OutputChunk_at(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type OutputChunk", field.Name)
+}
+
+func (ec *executionContext) childFields_OutputComparison(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "mode":
+		return ec.fieldContext_OutputComparison_mode(ctx, field)
+	case "matches":
+		return ec.fieldContext_OutputComparison_matches(ctx, field)
+	case "message":
+		return ec.fieldContext_OutputComparison_message(ctx, field)
+	case "difference":
+		return ec.fieldContext_OutputComparison_difference(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OutputComparison", field.Name)
+}
+
+func (ec *executionContext) childFields_OutputDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "line":
+		return ec.fieldContext_OutputDifference_line(ctx, field)
+	case "expected":
+		return ec.fieldContext_OutputDifference_expected(ctx, field)
+	case "actual":
+		return ec.fieldContext_OutputDifference_actual(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OutputDifference", field.Name)
 }
 
 func (ec *executionContext) childFields_OutputLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -16639,6 +16791,38 @@ func (ec *executionContext) fieldContext_Execution_caseIndex(_ context.Context, 
 	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Execution_comparison(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_comparison(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Comparison, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Comparison) graphql.Marshaler {
+			return ec.marshalOOutputComparison2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐComparison(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_comparison(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Execution",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_OutputComparison(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Execution_command(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -20417,6 +20601,176 @@ func (ec *executionContext) _OutputChunk_at(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_OutputChunk_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("OutputChunk", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_mode(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_mode(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Mode, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.CompareMode) graphql.Marshaler {
+			return ec.marshalNCompareMode2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_mode(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputComparison", field, false, false, errors.New("field of type CompareMode does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_matches(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_matches(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Matches, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *bool) graphql.Marshaler {
+			return ec.marshalOBoolean2ᚖbool(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_matches(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputComparison", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputComparison", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_difference(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_difference(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Difference, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.OutputDifference) graphql.Marshaler {
+			return ec.marshalOOutputDifference2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutputDifference(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_difference(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "OutputComparison",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_OutputDifference(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _OutputDifference_line(ctx context.Context, field graphql.CollectedField, obj *runtime.OutputDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputDifference_line(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Line, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputDifference_line(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputDifference", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _OutputDifference_expected(ctx context.Context, field graphql.CollectedField, obj *runtime.OutputDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputDifference_expected(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Expected, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputDifference_expected(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputDifference", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _OutputDifference_actual(ctx context.Context, field graphql.CollectedField, obj *runtime.OutputDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputDifference_actual(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Actual, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputDifference_actual(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputDifference", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _OutputLine_number(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
@@ -27394,7 +27748,7 @@ func (ec *executionContext) unmarshalInputCaseInput(ctx context.Context, obj any
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"args", "stdin", "stdinBase64", "timeLimit", "limits"}
+	fieldsInOrder := [...]string{"args", "stdin", "stdinBase64", "expectedOutput", "expectedOutputBase64", "compare", "tolerance", "timeLimit", "limits"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -27422,6 +27776,34 @@ func (ec *executionContext) unmarshalInputCaseInput(ctx context.Context, obj any
 				return it, err
 			}
 			it.StdinBase64 = data
+		case "expectedOutput":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedOutput"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExpectedOutput = data
+		case "expectedOutputBase64":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedOutputBase64"))
+			data, err := ec.unmarshalOBase642ᚕbyte(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExpectedOutputBase64 = data
+		case "compare":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("compare"))
+			data, err := ec.unmarshalOCompareMode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Compare = data
+		case "tolerance":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tolerance"))
+			data, err := ec.unmarshalOFloat2ᚖfloat64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Tolerance = data
 		case "timeLimit":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("timeLimit"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -32387,6 +32769,11 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "comparison":
+			out.Values[i] = ec._Execution_comparison(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "command":
 			out.Values[i] = ec._Execution_command(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -34762,6 +35149,107 @@ func (ec *executionContext) _OutputChunk(ctx context.Context, sel ast.SelectionS
 		case "at":
 			out.Values[i] = ec._OutputChunk_at(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var outputComparisonImplementors = []string{"OutputComparison"}
+
+func (ec *executionContext) _OutputComparison(ctx context.Context, sel ast.SelectionSet, obj *runtime.Comparison) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, outputComparisonImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("OutputComparison")
+		case "mode":
+			out.Values[i] = ec._OutputComparison_mode(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "matches":
+			out.Values[i] = ec._OutputComparison_matches(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._OutputComparison_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "difference":
+			out.Values[i] = ec._OutputComparison_difference(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var outputDifferenceImplementors = []string{"OutputDifference"}
+
+func (ec *executionContext) _OutputDifference(ctx context.Context, sel ast.SelectionSet, obj *runtime.OutputDifference) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, outputDifferenceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("OutputDifference")
+		case "line":
+			out.Values[i] = ec._OutputDifference_line(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expected":
+			out.Values[i] = ec._OutputDifference_expected(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "actual":
+			out.Values[i] = ec._OutputDifference_actual(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -39565,6 +40053,23 @@ func (ec *executionContext) marshalNCluster2githubᚗcomᚋrockpoolᚋrockpool�
 	return ec._Cluster(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNCompareMode2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, v any) (runtime.CompareMode, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.CompareMode(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNCompareMode2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, sel ast.SelectionSet, v runtime.CompareMode) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNComponentHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐComponentHealth(ctx context.Context, sel ast.SelectionSet, v engine.ComponentHealth) graphql.Marshaler {
 	return ec._ComponentHealth(ctx, sel, &v)
 }
@@ -41386,6 +41891,25 @@ func (ec *executionContext) marshalOClaimWait2ᚖgithubᚗcomᚋrockpoolᚋrockp
 	return v
 }
 
+func (ec *executionContext) unmarshalOCompareMode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, v any) (*runtime.CompareMode, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.CompareMode(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCompareMode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, sel ast.SelectionSet, v *runtime.CompareMode) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(*v))
+	return res
+}
+
 func (ec *executionContext) unmarshalOCursor2ᚖstring(ctx context.Context, v any) (*string, error) {
 	if v == nil {
 		return nil, nil
@@ -41827,6 +42351,20 @@ func (ec *executionContext) marshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoo
 	_ = ctx
 	res := model.MarshalString(string(*v))
 	return res
+}
+
+func (ec *executionContext) marshalOOutputComparison2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐComparison(ctx context.Context, sel ast.SelectionSet, v *runtime.Comparison) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._OutputComparison(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOOutputDifference2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutputDifference(ctx context.Context, sel ast.SelectionSet, v *runtime.OutputDifference) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._OutputDifference(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOOutputLossCause2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx context.Context, v any) (*runtime.LossCause, error) {

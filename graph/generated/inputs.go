@@ -52,6 +52,16 @@ type CaseInput struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// Bytes for its standard input. Not with `stdin`.
 	StdinBase64 []byte `json:"stdinBase64,omitempty"`
+	// The text that the program must print on standard output. If it prints another, the case fails, also with
+	// the exit status 0. Default: the output isn't compared. All cases together may have 16 MiB.
+	ExpectedOutput *string `json:"expectedOutput,omitempty"`
+	// The bytes that the program must print. Not with `expectedOutput`.
+	ExpectedOutputBase64 []byte `json:"expectedOutputBase64,omitempty"`
+	// Which differences count. Only with an expected output. Default: TRIMMED.
+	Compare *runtime.CompareMode `json:"compare,omitempty"`
+	// How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
+	// number, whichever is more. Only with NUMBERS. Default: 0.000001.
+	Tolerance *float64 `json:"tolerance,omitempty"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// More limits of the case. A null limit is that of the batch.
@@ -432,7 +442,7 @@ type RunInput struct {
 	// The command to run before the cases, in the same runner. If it doesn't exit with 0, no case begins. Only
 	// with `cases`.
 	Build *BuildInput `json:"build,omitempty"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 	// Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
 	// s for a runner. Only with `cases`, and not with `build`. Default: false, all cases run in one runner.
@@ -508,7 +518,7 @@ type StartExecutionInput struct {
 	Cases []CaseInput `json:"cases,omitempty"`
 	// The command to run before the cases. If it doesn't exit with 0, no case begins. Only with `cases`.
 	Build *BuildInput `json:"build,omitempty"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 }
 

@@ -187,7 +187,7 @@ func (l *Leader) judge(position int, x runtime.Execution) (outcome runtime.Batch
 		return runtime.BatchRunnerGone, x.End.Message
 	case number == runtime.BuildCase && !x.Passed():
 		return runtime.BatchBuildFailed, "the build failed: " + x.End.Message
-	case b.StopOnFailure && !x.Passed() && number+1 < b.CaseCount:
+	case b.StopOnFailure && !x.Accepted() && number+1 < b.CaseCount:
 		return runtime.BatchStopped, "a case failed, and the later ones were skipped"
 	}
 	return "", ""
@@ -243,7 +243,7 @@ func (l *Leader) ended(position int, x runtime.Execution) {
 		return
 	}
 	next.Batch.Progress.Ended++
-	if !x.Passed() {
+	if !x.Accepted() {
 		next.Batch.Progress.Failed++
 	}
 	l.state.Set(&next)

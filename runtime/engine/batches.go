@@ -275,7 +275,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 		return x, err
 	}
 	x.Key, x.Input, x.Release = caseKey(b.ID, number), string(b.ID), b.FreshRunners()
-	x.Batch = &runtime.BatchPlace{ID: b.ID, Case: number}
+	x.Batch, x.Comparison = &runtime.BatchPlace{ID: b.ID, Case: number}, step.Comparison
 	if b.FreshRunners() {
 		x, err = e.startFresh(ctx, b, caller, shared, in, x, cancelled)
 	} else {

@@ -304,15 +304,18 @@ func (o *owner) limits() execution.Limits {
 	}
 }
 
-// finish stores the end, and only then publishes it, so that a published outcome never changes. It
-// retries until ctx ends.
+// finish compares the output, stores the end, and only then publishes it, so that a published outcome
+// never changes. It retries until ctx ends.
 func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	log := s.record.log
 	size := log.Size()
 	x.LogBytes = &size
 	for pauses := pauses(); ; {
-		// A write that has begun is completed even if the server is stopping.
-		kept, err := s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
+		var kept int64
+		err := s.compare(ctx, &x)
+		if err == nil { // a write that has begun is completed even if the server is stopping
+			kept, err = s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
+		}
 		if err == nil {
 			// The quota counts the log already. This adds the execution's row and its search terms.
 			s.host.Quota.Add(kept - log.Bytes())

@@ -43,6 +43,7 @@ type Store interface {
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error
 	Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error)
+	ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error)
 	Leads(ctx context.Context) error // CLUSTER_UNAVAILABLE: another server leads
 }
 
