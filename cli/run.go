@@ -67,7 +67,7 @@ With --cases, the program runs once for each case in a directory, after --build,
 name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output. The
 server compares it with the program's output. By default, white space at line ends and empty lines at the end don't
 count; see --compare. The time limit applies to each case separately. The command prints one line per case; the
-output of the build goes to stderr. With --json it also prints what the cases printed, up to 8 MiB of all together;
+output of the build goes to stderr. With --json it also prints what the cases printed, up to 2 MiB of all together;
 "truncated" marks cases that lack some, and rockpool exec logs prints all of it.
 
 With --tty, every key goes to the program: Ctrl-C interrupts it as on any terminal, and the size of its terminal

@@ -25,7 +25,7 @@ const (
 
 // Bounds of the output that a job holds.
 const (
-	keptBytes = 8 << 20  // of all cases together, for a report
+	keptBytes = 2 << 20  // of all cases together, for a report
 	tailBytes = 16 << 10 // at the end of stderr, for a line on a failed case
 )
 
