@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { sentence, verdict, type OutcomeParts } from "./outcome";
 
-const ended: OutcomeParts = { state: "FINISHED", outcome: "EXITED", exitCode: 0, signal: null, goneReason: null, message: "", usage: { wallMs: 2000, outputBytes: 0 } };
+const ended: OutcomeParts = { state: "FINISHED", outcome: "EXITED", exitCode: 0, signal: null, goneReason: null, message: "", comparison: null, usage: { wallMs: 2000, outputBytes: 0 } };
 
 test.each<[Partial<OutcomeParts>, string, string]>([
   [{}, "Succeeded", "Succeeded after 2 s."],
@@ -18,4 +18,11 @@ test.each<[Partial<OutcomeParts>, string, string]>([
   const of = { ...ended, ...change };
   expect(verdict(of).text).toBe(word);
   expect(sentence(of)).toBe(words);
+});
+
+test("a wrong output is no success", () => {
+  const wrong = { ...ended, exitCode: 0, comparison: { message: 'line 1: "2" instead of "3"' } };
+  expect(verdict(wrong)).toEqual({ tone: "bad", text: "Wrong output" });
+  expect(sentence(wrong)).toContain('line 1: "2" instead of "3"');
+  expect(verdict({ ...wrong, comparison: { message: null } }).tone).toBe("good");
 });
