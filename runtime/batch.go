@@ -13,8 +13,9 @@ type Batch struct {
 	CaseCount     int           `json:"caseCount"`
 	StopOnFailure bool          `json:"stopOnFailure,omitempty"`
 	Key           string        `json:"key,omitempty"`
-	Input         string        `json:"input,omitempty"`   // digest of the request made with Key
-	Release       bool          `json:"release,omitempty"` // remove its runner when it ends
+	Input         string        `json:"input,omitempty"`      // digest of the request made with Key
+	Release       bool          `json:"release,omitempty"`    // remove its runner when it ends
+	InputBytes    int64         `json:"inputBytes,omitempty"` // stored for its cases until it ends
 	State         BatchState    `json:"state"`
 	Outcome       BatchOutcome  `json:"outcome,omitempty"` // "" until FINISHED
 	Message       string        `json:"message,omitempty"` // the outcome in words

@@ -129,6 +129,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		return runtime.Execution{}, err
 	}
 	done := func() {
+		e.inputs.release(b.Tenant, b.InputBytes)
 		e.holdings.end(b.Tenant)
 		unused()
 	}
@@ -138,6 +139,16 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		done()
 		return runtime.Execution{}, err
 	}
+	start := batch.Encode(shared)
+	size := int64(len(start))
+	for _, step := range encoded {
+		size += int64(len(step.Value) + len(step.Expected))
+	}
+	if err := e.inputs.add(ctx, b.Tenant, size); err != nil {
+		done()
+		return runtime.Execution{}, err
+	}
+	b.InputBytes = size
 	// The leader is registered before the batch is stored, so that a retry that finds the batch
 	// also finds its leader.
 	l := e.batches.host.New(b, caller)
@@ -145,7 +156,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		done()
 		return runtime.Execution{}, err
 	}
-	stored, added, err := e.store.AddBatch(ctx, b, batch.Encode(shared), encoded)
+	stored, added, err := e.store.AddBatch(ctx, b, start, encoded)
 	if err != nil || !added {
 		e.batches.remove(b)
 		done()
@@ -183,6 +194,7 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 // batchEnded implements batch.Host.Ended.
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
+	e.inputs.release(b.Tenant, b.InputBytes)
 	e.holdings.end(b.Tenant)
 	if !b.FreshRunners() {
 		if p, err := e.poolOf(b.RunnerID); err == nil {
@@ -381,6 +393,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 			l.Cancel()
 		}
 		e.batches.adopt(l)
+		e.inputs.adopt(u.Batch.Tenant, u.Batch.InputBytes)
 		// A batch counts as one execution.
 		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)

@@ -81,6 +81,7 @@ type Engine struct {
 	host     session.Host // of all sessions
 	sessions *sessionTable
 	batches  *batches
+	inputs   *inputCharge
 	tickets  *ticket.Book
 	claims   *once.Group[runtime.RunnerID] // results by key, kept while their runners live
 	holders  holders
@@ -119,6 +120,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})
+	e.inputs = newInputCharge(e.logs, config.KeepBytes)
 	e.host = session.Host{
 		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger,
 		Began: e.counts.starting.Add, Ended: e.ended,

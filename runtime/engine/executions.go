@@ -93,7 +93,14 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	// The counts before the start show later what has increased since.
 	before, err := e.cluster.Evidence(ctx, x.RunnerID)
 	begin.Before, begin.Counted = before, err == nil
-	stored, added, err := e.store.AddExecution(ctx, x, begin.Encode())
+	encoded := begin.Encode()
+	begin.Bytes = int64(len(encoded))
+	stored, added := x, false
+	if err = e.inputs.add(ctx, x.Tenant, inputOf(x, begin)); err == nil {
+		if stored, added, err = e.store.AddExecution(ctx, x, encoded); err != nil || !added {
+			e.inputs.release(x.Tenant, inputOf(x, begin))
+		}
+	}
 	if err != nil || !added {
 		if x.Batch == nil {
 			e.holdings.end(x.Tenant)

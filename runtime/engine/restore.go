@@ -141,7 +141,9 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	_ = group.Wait() // no goroutine returns an error
 	for _, s := range sessions {
 		e.sessions.add(s)
-		if x := s.Execution(); x.Batch == nil {
+		x := s.Execution()
+		e.inputs.adopt(x.Tenant, inputOf(x, s.Begin()))
+		if x.Batch == nil {
 			e.holdings.ledger.Adopt(x.Tenant, quota.Executions, 1)
 		}
 	}

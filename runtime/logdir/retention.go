@@ -25,7 +25,8 @@ type roomRequest struct {
 	done  chan struct{} // closed when there is, or when nothing is left to remove
 }
 
-// Collect applies the retention to finished executions, oldest first, until ctx ends. The work of
+// Collect applies the retention to finished executions, oldest first, until ctx ends, and shrinks the
+// database. The work of
 // each tick and of each request is bounded. Call it once, after PutBack and Count.
 func (d *Dir) Collect(ctx context.Context) {
 	d.sweepFailed(ctx, d.removeLogs(ctx))
@@ -39,7 +40,7 @@ func (d *Dir) Collect(ctx context.Context) {
 			d.sweepFailed(ctx, d.sweep(ctx, r.bytes))
 			close(r.done)
 		case <-tick.C:
-			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans()))
+			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans(), d.store.Shrink(ctx)))
 		}
 	}
 }

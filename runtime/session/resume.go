@@ -27,6 +27,7 @@ type Begin struct {
 	Before   runtime.Evidence `json:"before"`          // host's counters before the start
 	Counted  bool             `json:"counted"`         // Before is known; otherwise no increase can be proved
 	Input    *string          `json:"input,omitempty"` // whole stdin, if the server has to feed it
+	Bytes    int64            `json:"-"`               // size of the stored form
 	Fed      bool             `json:"fed,omitempty"`   // after a restart the whole stdin is fed again from elsewhere
 }
 
@@ -54,6 +55,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	if err := json.Unmarshal(u.Start, &begin); err != nil { // if it runs already, it can continue
 		skipped("execution %s: its start record is unreadable: %v", x.ID, err)
 	}
+	begin.Bytes = int64(len(u.Start))
 	log, damaged := h.recoverLog(ctx, x.ID, at, skipped)
 	if damaged {
 		x.Losses = []runtime.OutputLoss{{Cause: runtime.LossDamaged}}

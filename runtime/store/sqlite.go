@@ -62,8 +62,9 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 	// checkpoints). A commit doesn't wait for the disk and still survives a SIGKILL. If checkpoints
 	// can't keep up, the writer makes one itself at 16 MiB; otherwise a busy server's log would grow
 	// by gigabytes.
+	// Before the first page is written: incremental vacuum, so that Shrink can make the file smaller.
 	source := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate" +
-		"&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(67108864)"
+		"&_pragma=busy_timeout(10000)&_pragma=auto_vacuum(INCREMENTAL)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)"
 	if d.writes, err = sql.Open("sqlite", source); err != nil {
 		return false, err
 	}
