@@ -20,9 +20,9 @@ type Bound struct {
 // Acquire takes one. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has its share.
 func (b *Bound) Acquire(id runtime.TenantID) error { return b.AcquireN(id, 1) }
 
-// AcquireN takes n together, as Acquire does.
+// AcquireN takes n together, as Acquire does: afterwards the tenant has at most one more than is left.
 func (b *Bound) AcquireN(id runtime.TenantID, n int64) error {
-	if has := b.has[id]; has > 0 && has+n > b.Limit-b.taken {
+	if has := b.has[id]; has > 0 && has+n > b.Limit-b.taken-n+1 {
 		e := runtime.Errorf(runtime.CodeQuotaExceeded, "tenant %s has %d %s, its share of the %d for all tenants: try again when one of them has ended", id, has, b.Of, b.Limit)
 		// Only the tenant's own number: another one would disclose what others have.
 		e.Exceeded = &runtime.Exceeded{Quota: b.Quota, Limit: has, Used: has}

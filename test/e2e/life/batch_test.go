@@ -171,6 +171,58 @@ func TestE2EMuchOutputOfCasesTakesLittleMemory(t *testing.T) {
 	p.Finish(t)
 }
 
+// TestE2EInputsOfBatchesLeaveTheDisk runs batches whose inputs are several times --keep-bytes. The data
+// directory stays within it, with what the database's log and its spare pages may have in addition.
+func TestE2EInputsOfBatchesLeaveTheDisk(t *testing.T) {
+	t.Parallel()
+	const keep, margin = 64 << 20, 32 << 20
+	data := bed.DataDir(t)
+	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-bytes", fmt.Sprint(keep))
+	stored := func() (all, database int64) {
+		for _, pattern := range []string{"*.db*", "output/*/*"} {
+			files, err := filepath.Glob(filepath.Join(data, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if info, err := os.Stat(file); err == nil {
+					all += info.Size()
+					if strings.HasSuffix(file, ".db") {
+						database += info.Size()
+					}
+				}
+			}
+		}
+		return all, database
+	}
+	most := int64(0)
+	for range 20 {
+		out, err := client.RunBatch(t.Context(), p.Client, client.RunInput{EnvironmentId: "shell", WaitFor: new(120), Command: []string{"wc", "-c"},
+			Cases: []client.CaseInput{{StdinBase64: make([]byte, 10<<20), ExpectedOutputBase64: fmt.Appendln(nil, 10<<20)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &batchReader{id: out.Run.Batch.Id, output: map[int]string{}}
+		r.read(t.Context(), p.Bed)
+		if r.batch.Outcome != runtime.BatchCompleted || r.batch.FailedCount != 0 {
+			t.Errorf("%+v", r.batch)
+		}
+		all, database := stored()
+		if database == 0 {
+			t.Fatal("no database is found")
+		}
+		most = max(most, all)
+	}
+	if t.Logf("at most %d bytes were stored", most); most > keep+margin {
+		t.Errorf("%d bytes were stored, more than %d and the margin of %d", most, keep, margin)
+	}
+	wait.For(t, "the database shrinks", func() bool {
+		_, database := stored()
+		return database < 8<<20
+	})
+	p.Finish(t)
+}
+
 // peakOf returns the most memory that a process had, without what it maps of files; 0: it has ended.
 func peakOf(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
