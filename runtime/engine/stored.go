@@ -45,7 +45,7 @@ func (c *inputCharge) add(ctx context.Context, id runtime.TenantID, n int64) err
 	if c.logs.Quota().Add(n); c.logs.Quota().Over(0) > 0 {
 		c.release(id, n)
 		_, limit := c.logs.Quota().Used()
-		return runtime.Errorf(runtime.CodeStorageFull, "the input has %d bytes, and the %d bytes of --keep-bytes have no room for it: try again when other executions have ended", n, limit)
+		return runtime.Errorf(runtime.CodeStorageFull, "the input has %d bytes, and doesn't fit into the %d bytes of --keep-bytes: try again when other executions have ended", n, limit)
 	}
 	return nil
 }

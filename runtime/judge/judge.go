@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// tokenBytes bounds the part of a word that is compared at once. Longer words are no numbers.
+// tokenBytes bounds the part of a word that is compared together. Longer words are no numbers.
 const tokenBytes = 128
 
 // Compare returns the first difference between an output and the expected output; nil: they match.
@@ -79,7 +79,7 @@ func (c comparison) lines(trim bool) *runtime.OutputDifference {
 			continue
 		}
 		// Two lines with a common beginning and different bytes after it are equal without white space
-		// at their ends only if nothing but white space follows in both.
+		// at their ends only if only white space follows in both.
 		if !trim || !e.skip(blank) || !o.skip(blank) {
 			return c.difference(!trim)
 		}

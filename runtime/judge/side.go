@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	pieceBytes  = 32 << 10 // read at once
+	pieceBytes  = 32 << 10 // per read
 	beforeBytes = 32       // of a line that are shown before a difference
 	afterBytes  = 64       // and after it
 )
