@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"runtime/problems":    {"runtime"},
 	"runtime/quota":       {"runtime", "runtime/store"},
 	"runtime/runnerfeed":  {"runtime"},
-	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/latest", "runtime/output", "runtime/store"},
+	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/latest", "runtime/output", "runtime/share", "runtime/store"},
 	"runtime/share":       {"runtime"},
 	"runtime/similar":     {},
 	"runtime/store":       {"runtime", "runtime/access", "runtime/backoff", "runtime/lockfile", "runtime/probe", "runtime/turns"},
@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {"runtime"},
 	"runtime/turns":       {"runtime"},
 	"runtime/usage":       {"agent", "runtime"},
-	"runtime/versions":    {"runtime", "runtime/engine", "runtime/events", "runtime/guard", "runtime/language"},
+	"runtime/versions":    {"runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/guard", "runtime/language"},
 
 	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
 	"local/driver":            {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},
@@ -121,9 +121,9 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"doors":      {"graph/transport/arriving", "graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
+	"doors":      {"graph/transport/arriving", "graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/share", "runtime/timing", "runtime/versions"},
 	"doors/jobe": {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/language"},
-	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/language"},
+	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/language", "runtime/share"},
 
 	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/ticket", "runtime/versions"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/identity"},
@@ -147,7 +147,7 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},

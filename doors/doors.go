@@ -15,9 +15,11 @@ import (
 
 	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
@@ -46,8 +48,9 @@ type Host struct {
 	Languages *language.Set
 	Versions  *versions.Book // of the languages in each environment
 	Version   string
-	MaxBody   int64        // maximum size of a request's body, in bytes
-	Peers     *peers.Peers // limits of callers; nil: none
+	MaxBody   int64         // maximum size of a request's body, in bytes
+	Peers     *peers.Peers  // limits of callers; nil: none
+	Memory    *share.Memory // for what a door keeps for its callers; nil: without a limit
 	Logger    *zap.Logger
 
 	callers Callers
@@ -101,7 +104,7 @@ type callerKey struct{}
 // release when the work is done, because a server that stops waits for it.
 func Outlasting(ctx context.Context) (_ context.Context, release func()) {
 	caller, _ := ctx.Value(callerKey{}).(identity.Caller)
-	lasting, unbind := caller.Bind(context.WithoutCancel(ctx))
+	lasting, unbind := caller.Bind(access.Alone(ctx))
 	life, _ := ctx.Value(lifeKey{}).(Life)
 	if life.Ends == nil {
 		return lasting, unbind

@@ -126,7 +126,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: eng.Memory(), Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}

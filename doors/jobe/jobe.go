@@ -40,7 +40,7 @@ func (door) Path() string { return root }
 
 // Register implements doors.Door.
 func (door) Register(host doors.Host, routes *doors.Routes) {
-	a := &api{Host: host, files: newCache(maxCachedBytes), defaults: language.Default()}
+	a := &api{Host: host, files: newCache(host.Memory.Reserve(maxCachedBytes)), defaults: language.Default()}
 	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: a.refuseCaller}
 	for pattern, handler := range map[string]handler{
 		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
@@ -186,7 +186,7 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !a.files.put(p.Tenant, id, content) {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "put: file %s is larger than the cache", id)
+		return nil, refuse(http.StatusRequestEntityTooLarge, "put: file %s is larger than the cache of %d MiB, a quarter of the memory that the server keeps for callers", id, a.files.most>>20)
 	}
 	return nil, nil
 }

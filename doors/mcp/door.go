@@ -31,6 +31,7 @@ import (
 const (
 	maxSessions    = 1024 // of all tokens
 	maxPerToken    = 32
+	sessionBytes   = 64 << 10  // of memory
 	idleTimeout    = time.Hour // without a request; longer than the pauses of a person who talks to an agent
 	sessionHeader  = "Mcp-Session-Id"
 	unknownSession = "this MCP session doesn't exist or has ended: initialize a new one"
@@ -225,12 +226,16 @@ func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 	// limits.
 	err := d.makeRoom(of)
 	if err == nil {
+		s.kept, err = d.host.Memory.Keep(access.FromContext(ctx).Tenant, sessionBytes, "an MCP session")
+	}
+	if err == nil {
 		err = d.host.Guard.Go(s.ctx, func(ctx context.Context) {
 			defer release()
 			s.run(ctx)
 		})
 	}
 	if err != nil {
+		s.kept.Free()
 		s.end(err)
 		release()
 		return nil, err
@@ -272,6 +277,7 @@ func (d *Door) forget(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.sessions, s.id)
+	s.kept.Free()
 }
 
 // instructions describe the tools to models.

@@ -36,7 +36,7 @@ type Options struct {
 
 // New returns the door.
 func New(options Options) doors.Door {
-	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: newPending()}
+	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: &pending{of: map[runtime.RunnerID][]waiting{}}}
 }
 
 // A door implements doors.Door. Its times are fields, so that tests can change them.
@@ -58,7 +58,7 @@ func (*door) Path() string { return root + "/" }
 
 // Register implements doors.Door.
 func (d *door) Register(host doors.Host, routes *doors.Routes) {
-	d.Host = host
+	d.Host, d.pending.memory = host, host.Memory
 	shown := func(r *http.Request) string { return r.Header.Get(TokenHeader) }
 	routes.Handle("GET "+root+"/health", host.Authenticated(doors.Authentication{
 		Shown: shown,

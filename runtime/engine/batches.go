@@ -30,32 +30,34 @@ type batches struct {
 
 	mu     sync.Mutex // guards the fields below
 	byID   map[runtime.BatchID]*batch.Leader
+	kept   map[runtime.BatchID]*share.Kept
 	shares share.Bound
 }
 
 func newBatches() *batches {
-	return &batches{byID: map[runtime.BatchID]*batch.Leader{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+	return &batches{byID: map[runtime.BatchID]*batch.Leader{}, kept: map[runtime.BatchID]*share.Kept{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
-// add registers a leader. It returns QUOTA_EXCEEDED if the tenant has its share of running batches.
-func (all *batches) add(l *batch.Leader) error {
+// add registers a leader with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
+// of running batches.
+func (all *batches) add(l *batch.Leader, kept *share.Kept) error {
 	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if err := all.shares.Acquire(b.Tenant); err != nil {
 		return err
 	}
-	all.byID[b.ID] = l
+	all.byID[b.ID], all.kept[b.ID] = l, kept
 	return nil
 }
 
 // adopt registers the leader of a batch that an earlier server left, whatever the tenant's share.
-func (all *batches) adopt(l *batch.Leader) {
+func (all *batches) adopt(l *batch.Leader, kept *share.Kept) {
 	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Adopt(b.Tenant)
-	all.byID[b.ID] = l
+	all.byID[b.ID], all.kept[b.ID] = l, kept
 }
 
 // remove unregisters a batch that add or adopt registered.
@@ -63,7 +65,9 @@ func (all *batches) remove(b runtime.Batch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Release(b.Tenant)
+	all.kept[b.ID].Free()
 	delete(all.byID, b.ID)
+	delete(all.kept, b.ID)
 }
 
 func (all *batches) len() int {
@@ -138,14 +142,21 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		done()
 		return runtime.Execution{}, err
 	}
-	// The leader is registered before the batch is stored, so that a retry that finds the batch
-	// also finds its leader.
-	l := e.batches.host.New(b, caller)
-	if err := e.batches.add(l); err != nil {
+	start := batch.Encode(shared)
+	kept, err := e.memory.Keep(b.Tenant, bytesOfBatch(len(start), encoded), "a batch")
+	if err != nil {
 		done()
 		return runtime.Execution{}, err
 	}
-	stored, added, err := e.store.AddBatch(ctx, b, batch.Encode(shared), encoded)
+	// The leader is registered before the batch is stored, so that a retry that finds the batch
+	// also finds its leader.
+	l := e.batches.host.New(b, caller)
+	if err := e.batches.add(l, kept); err != nil {
+		kept.Free()
+		done()
+		return runtime.Execution{}, err
+	}
+	stored, added, err := e.store.AddBatch(ctx, b, start, encoded)
 	if err != nil || !added {
 		e.batches.remove(b)
 		done()
@@ -283,7 +294,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	}
 	// The execution may be one that an earlier server began, and may have ended.
 	if err == nil && in.Stdin && x.State != runtime.ExecutionFinished {
-		err = e.feedLater(x.ID, step.Stdin, 0)
+		err = e.feedLater(x.ID, step.Stdin, 0, func() {})
 	}
 	return x, err
 }
@@ -380,7 +391,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 		if u.Cancelled {
 			l.Cancel()
 		}
-		e.batches.adopt(l)
+		e.batches.adopt(l, e.memory.Adopt(u.Batch.Tenant, batchBytes+2*u.Bytes))
 		// A batch counts as one execution.
 		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)

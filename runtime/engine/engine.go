@@ -26,6 +26,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/runtime/usage"
@@ -40,6 +41,7 @@ type Config struct {
 	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
 	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
 
+	Memory *share.Memory                 // for what is kept for callers; nil: without a limit
 	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
 	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
 
@@ -75,6 +77,7 @@ type Engine struct {
 	keep     time.Duration                   // of finished executions; 0: forever
 	health   healthBook
 
+	memory   *share.Memory
 	holdings *holdings
 	catalog  *catalog
 	runners  runners
@@ -102,6 +105,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		keep:     config.Keep,
 		health:   healthBook{readAttacks: config.Attacks, auditProblem: config.Audit, parts: map[string]ComponentHealth{}},
 		lines:    lines.NewBook(),
+		memory:   config.Memory,
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
@@ -115,7 +119,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	}, e.jobs.add)
 	e.holdings = newHoldings(config, e.Runner)
 	e.Access = files.New(reach{e})
-	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Grace: config.Grace})
+	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})

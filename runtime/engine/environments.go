@@ -61,10 +61,17 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 			return env, false, e.setEnvironment(ctx, env)
 		}
 		env = e.withPrevious(env, stored, exists)
+		kept, err := e.memory.Keep(env.Tenant, bytesOfEnvironment(env), "environment "+string(env.ID))
+		if err != nil {
+			return runtime.Environment{}, false, err
+		}
 		err = e.cluster.PutEnvironment(ctx, env)
 		if err == nil {
-			return env, !exists, e.setEnvironment(ctx, env)
+			err = e.setEnvironment(ctx, env)
+			e.catalog.keep(env.ID, kept)
+			return env, !exists, err
 		}
+		kept.Free()
 		if runtime.CodeOf(err) != runtime.CodeConflict || in.IfRevision != nil {
 			return runtime.Environment{}, false, err
 		}
@@ -119,6 +126,7 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 		if err := e.setEnvironment(ctx, env); err != nil {
 			return err
 		}
+		e.catalog.keep(env.ID, e.memory.Adopt(env.Tenant, bytesOfEnvironment(env)))
 	}
 	for id := range deleted {
 		e.logger.Info("environment deleted by another server or tool", zap.String("environment", string(id)))

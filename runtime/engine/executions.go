@@ -10,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/session"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -93,8 +94,13 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	// The counts before the start show later what has increased since.
 	before, err := e.cluster.Evidence(ctx, x.RunnerID)
 	begin.Before, begin.Counted = before, err == nil
-	stored, added, err := e.store.AddExecution(ctx, x, begin.Encode())
+	stored, added := x, false
+	kept, err := e.keepExecution(x, begin)
+	if err == nil {
+		stored, added, err = e.store.AddExecution(ctx, x, begin.Encode())
+	}
 	if err != nil || !added {
+		kept.Free()
 		if x.Batch == nil {
 			e.holdings.end(x.Tenant)
 		}
@@ -102,6 +108,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		return e.repeated(stored, x, err)
 	}
 	s := e.host.New(runner, x, begin, output.New(e.logs.Place(x.ID)))
+	s.Keep(kept)
 	e.sessions.add(s)
 	e.counts.started.Add(1)
 	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
@@ -111,6 +118,15 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		s.RunnerGone(r.GoneReason) // the runner was gone before observe could find the session
 	}
 	return x, nil
+}
+
+// keepExecution takes the memory of an execution. A batch has taken it for all of its executions.
+func (e *Engine) keepExecution(x runtime.Execution, begin session.Begin) (*share.Kept, error) {
+	if x.Batch != nil {
+		return nil, nil
+	}
+	start, input := begin.Bytes()
+	return e.memory.Keep(x.Tenant, bytesOfExecution(x)+start+input, "an execution")
 }
 
 // repeated returns the execution that used this key before.

@@ -19,6 +19,7 @@ type holdings struct {
 	weight func(runtime.TenantID) int // the share of a tenant among those that wait
 	runner func(runtime.RunnerID) (runtime.Runner, bool)
 
+	memory  *share.Memory
 	waiting waiting
 
 	mu     sync.Mutex                            // guards the fields below, and the state of waiters
@@ -30,7 +31,7 @@ type holdings struct {
 const maxWaiting = 20_000
 
 func newHoldings(config Config, runner func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
-	h := &holdings{ledger: config.Quotas, weight: config.Weight, runner: runner, held: map[runtime.RunnerID]runtime.TenantID{},
+	h := &holdings{ledger: config.Quotas, weight: config.Weight, memory: config.Memory, runner: runner, held: map[runtime.RunnerID]runtime.TenantID{},
 		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
@@ -54,6 +55,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
 		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
 		free:  later,
+		bytes: waitingBytes + bytesOfLabels(claim.Claim.Labels),
 	}
 	// The claim is counted as waiting only once it really waits: for the quota, or in the pool.
 	begins := claim.Waits
@@ -121,10 +123,16 @@ func (h *holdings) wait(w *waiter) error {
 		if err := h.shares.Acquire(tenant); err != nil {
 			return err
 		}
-		if err := h.ledger.Acquire(tenant, quota.Waiting); err != nil {
+		kept, err := h.memory.Keep(tenant, w.bytes, "a waiting claim")
+		if err == nil {
+			err = h.ledger.Acquire(tenant, quota.Waiting)
+		}
+		if err != nil {
+			kept.Free()
 			h.shares.Release(tenant)
 			return err
 		}
+		w.kept = kept
 	}
 	w.waits = true
 	h.waiting.add(w)
@@ -140,6 +148,7 @@ func (h *holdings) answered(w *waiter) {
 		return
 	}
 	h.waiting.remove(w)
+	w.kept.Free()
 	if !w.free {
 		h.shares.Release(w.claim.Tenant)
 		h.ledger.Release(w.claim.Tenant, quota.Waiting)

@@ -70,6 +70,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	for _, env := range environments {
 		e.catalog.replace(env)
+		e.catalog.keep(env.ID, e.memory.Adopt(env.Tenant, bytesOfEnvironment(env)))
 	}
 
 	// Sessions come before pools: pools report the ends of runners to them, and must know from the
@@ -142,6 +143,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	for _, s := range sessions {
 		e.sessions.add(s)
 		if x := s.Execution(); x.Batch == nil {
+			s.Keep(e.memory.Adopt(x.Tenant, bytesOfExecution(x)+s.Bytes()))
 			e.holdings.ledger.Adopt(x.Tenant, quota.Executions, 1)
 		}
 	}
@@ -158,10 +160,7 @@ func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return err
 	}
-	if data, offset, ok := s.Input(); ok {
-		return e.feedLater(s.Execution().ID, data, offset)
-	}
-	return nil
+	return e.feedInput(s)
 }
 
 // releaseLeft releases the runners that should have been released with their execution, if the server

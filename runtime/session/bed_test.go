@@ -108,6 +108,10 @@ func (b *bed) fail(err error) {
 
 func (b *bed) PutExecution(context.Context, runtime.Execution) error { return b.note("put") }
 
+func (b *bed) PutRunning(context.Context, runtime.Execution, []byte, *int64) error {
+	return b.note("put")
+}
+
 func (b *bed) FinishExecution(_ context.Context, x runtime.Execution, bytes int64) (int64, error) {
 	return bytes, b.note("finish " + string(x.End.Outcome))
 }

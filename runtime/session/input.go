@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +22,10 @@ type input struct {
 	ended bool   // stdin was closed
 	known bool   // sent is what the agent reported
 	end   *int64 // offset at which an earlier server closed it or was about to; nil: none
+
+	whole   *string     // what this server feeds, until Input returns it; nil: none
+	length  *int64      // of whole; nil: there was none
+	feeding atomic.Bool // the agent doesn't have all of whole yet
 }
 
 // An Input is data for a running command's stdin.
@@ -98,11 +103,18 @@ func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (i
 	return s.input.sent, err
 }
 
+// Fed reports that the agent has what Input returned, and its end.
+func (s *Session) Fed() {
+	if s.input.length != nil && s.input.feeding.Swap(false) {
+		s.kept.Shrink(*s.input.length)
+	}
+}
+
 // endInput closes stdin after the bytes sent. It stores that first, so that no input is accepted after a
 // restart that would be discarded.
 func (s *Session) endInput(ctx context.Context, stream *agent.Session) error {
 	id := s.Execution().ID
-	if s.begin.Input == nil && !s.begin.Fed { // otherwise it is fed and closed again after a restart
+	if s.input.length == nil && !s.begin.Fed { // otherwise it is fed and closed again after a restart
 		err := s.host.Store.NoteInputEnd(context.WithoutCancel(ctx), id, s.input.sent)
 		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
 			return err // another server leads

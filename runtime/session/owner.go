@@ -38,6 +38,7 @@ type owner struct {
 	counted  time.Duration // CPU time of the runner, as last counted by the host
 	polled   time.Time     // when that was
 	stored   bool          // RUNNING is stored
+	settled  bool          // the store has only what rest returns
 }
 
 // tries are the attempts, which run one after the other.
@@ -326,6 +327,7 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 			return // the next server ends it
 		}
 	}
+	s.kept.Free()
 	s.host.Ended(s, x) // before callers see the end: their next execution then has the runner alone
 	// From here on callers see the end.
 	s.now.Store(&x)

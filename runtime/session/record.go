@@ -50,6 +50,9 @@ func (r *record) began(started agent.Started) {
 		return execution.Started(x, at)
 	})
 	r.guessed = false
+	start, _ := s.begin.Bytes()
+	s.begin.Env, s.begin.Defaults = nil, nil // attempts attach from now on
+	s.kept.Shrink(start)
 	if s.left == nil {
 		s.host.Began(at.Sub(x.Marks.QueuedAt))
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/latest"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // A Cluster is the part of runtime.Cluster that a session needs.
@@ -39,6 +40,7 @@ type Cluster interface {
 // A Store stores what the next server needs; see package store.
 type Store interface {
 	PutExecution(ctx context.Context, x runtime.Execution) error
+	PutRunning(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error
 	FinishExecution(ctx context.Context, x runtime.Execution, bytes int64) (kept int64, err error)
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error
@@ -81,6 +83,7 @@ type Session struct {
 	left   *left // of an earlier server; nil: this server recorded the execution
 	record record
 	input  input
+	kept   *share.Kept
 
 	now     atomic.Pointer[runtime.Execution]
 	stream  latest.Value[*agent.Session] // to write to; nil: none
@@ -97,12 +100,16 @@ type Session struct {
 func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log *output.Log) *Session {
 	s := &Session{
 		host: h, runner: runner, begin: begin,
-		input:   input{turn: make(chan struct{}, 1)},
+		input:   input{turn: make(chan struct{}, 1), whole: begin.Input},
 		started: make(chan struct{}),
 		noted:   make(chan struct{}),
 		done:    make(chan struct{}),
 		kills:   make(chan runtime.Outcome, 1),
 		goes:    make(chan runtime.GoneReason, 1),
+	}
+	if begin.Input != nil {
+		s.begin.Input, s.input.length = nil, new(int64(len(*begin.Input)))
+		s.input.feeding.Store(true)
 	}
 	h.charges.enter(runner.ID, begin.Before.CPU)
 	s.record.session, s.record.log = s, log.Within(h.Quota)
@@ -120,8 +127,9 @@ func (s *Session) Received() int64 { return s.record.received.Load() }
 // Runner returns the id of its runner.
 func (s *Session) Runner() runtime.RunnerID { return s.runner.ID }
 
-// Begin returns the stored parameters of its start.
-func (s *Session) Begin() Begin { return s.begin }
+// Keep makes the session free memory: the start's as soon as the agent has it, the stdin's with Fed,
+// and the rest at the end. Call it before Run.
+func (s *Session) Keep(kept *share.Kept) { s.kept = kept }
 
 // Log returns its output log, for readers.
 func (s *Session) Log() *output.Log { return s.record.log }

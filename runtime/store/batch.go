@@ -128,7 +128,8 @@ func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.B
 // An UnfinishedBatch is an unfinished batch with what its owner needs to continue it.
 type UnfinishedBatch struct {
 	Batch     runtime.Batch
-	Cancelled bool // see CancelBatch
+	Cancelled bool  // see CancelBatch
+	Bytes     int64 // of the start and the largest step
 }
 
 // UnfinishedBatches returns all unfinished batches, oldest first, except unreadable ones: see
@@ -145,7 +146,8 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // leftover rows do no harm
 		return nil, err
 	}
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, value, cancelled FROM batches WHERE finished IS NULL ORDER BY id")
+	rows, err := s.reads.QueryContext(ctx, `SELECT id, value, cancelled, coalesce(length(start), 0) + coalesce((SELECT max(length(s.value)) FROM batch_steps s WHERE s.batch = batches.id), 0)
+		FROM batches WHERE finished IS NULL ORDER BY id`)
 	if err != nil {
 		return nil, typed(err, doing)
 	}
@@ -155,7 +157,7 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 		var id runtime.ExecutionID
 		var value []byte
 		var u UnfinishedBatch
-		if err := rows.Scan(&id, &value, &u.Cancelled); err != nil {
+		if err := rows.Scan(&id, &value, &u.Cancelled, &u.Bytes); err != nil {
 			return nil, typed(err, doing)
 		}
 		if err := json.Unmarshal(value, &u.Batch); err != nil {

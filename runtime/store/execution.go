@@ -59,12 +59,21 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 
 // PutExecution replaces an unfinished execution. A finished one stays unchanged.
 func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
+	return s.PutRunning(ctx, x, nil, nil)
+}
+
+// PutRunning is PutExecution for an execution whose agent has its start. start replaces what
+// AddExecution stored, and inputEnd is what NoteInputEnd would store; nil: neither changes.
+func (s *Store) PutRunning(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return err
 	}
 	return s.write(ctx, "store an execution", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE executions SET state = $1, value = $2 WHERE id = $3 AND finished IS NULL", x.State, value, x.ID)
+		if err == nil && start != nil {
+			_, err = tx.Exec("UPDATE restarts SET start = $1, input_end = coalesce(input_end, $2) WHERE execution = $3", start, inputEnd, x.ID)
+		}
 		return err
 	})
 }
