@@ -95,8 +95,9 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.AcquireSubscription
 	// counted has no resolvers. It only calculates how many fields an operation has.
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(options.Languages)})
+	schema := newIntrospection(counted.Schema())
 	settings.Fields = func(op *graphql.OperationContext) int {
-		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)
+		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables) + schema.price(op.Operation)
 	}
 	settings = settings.WithDefaults()
 
@@ -107,7 +108,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	exec.SetParserTokenLimit(transport.MaxTokens)
 	exec.SetDisableSuggestion(options.NoIntrospection)
 	exec.Use(documentLimits{documents})
-	exec.Use(extension.FixedComplexityLimit(maxComplexity))
+	exec.Use(schema)
 	exec.Use(starting{options.Started})
 	if !options.NoIntrospection {
 		exec.Use(extension.Introspection{})
