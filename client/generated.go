@@ -4149,7 +4149,8 @@ type PutTenantResponse struct {
 // GetPutTenant returns PutTenantResponse.PutTenant, and is useful for accessing the field via an interface.
 func (v *PutTenantResponse) GetPutTenant() PutTenantPutTenantPutTenantPayload { return v.PutTenant }
 
-// The quotas of a tenant, each 0 to 1000000. Those per day are 0 to 1125899906842624. Null: unlimited.
+// The quotas of a tenant, each 0 to 1000000. Those of memory and CPU and those per day are 0 to
+// 1125899906842624. Null: unlimited.
 type QuotasInput struct {
 	// Maximum number of runners held at the same time.
 	Runners *int `json:"runners"`
@@ -4165,6 +4166,12 @@ type QuotasInput struct {
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
 	// Maximum number of open subscriptions.
 	Subscriptions *int `json:"subscriptions"`
+	// Maximum sum of the pool sizes of its environments.
+	PoolRunners *int `json:"poolRunners"`
+	// Maximum memory in MiB that its pools, at their full size, and its held runners reserve.
+	MemoryMiB *int64 `json:"memoryMiB"`
+	// Maximum CPU in MHz that its pools, at their full size, and its held runners reserve.
+	CpuMHz *int64 `json:"cpuMHz"`
 }
 
 // GetRunners returns QuotasInput.Runners, and is useful for accessing the field via an interface.
@@ -4187,6 +4194,15 @@ func (v *QuotasInput) GetOutputBytesPerDay() *int64 { return v.OutputBytesPerDay
 
 // GetSubscriptions returns QuotasInput.Subscriptions, and is useful for accessing the field via an interface.
 func (v *QuotasInput) GetSubscriptions() *int { return v.Subscriptions }
+
+// GetPoolRunners returns QuotasInput.PoolRunners, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetPoolRunners() *int { return v.PoolRunners }
+
+// GetMemoryMiB returns QuotasInput.MemoryMiB, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetMemoryMiB() *int64 { return v.MemoryMiB }
+
+// GetCpuMHz returns QuotasInput.CpuMHz, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetCpuMHz() *int64 { return v.CpuMHz }
 
 // ReleaseRunnerReleaseRunnerReleaseRunnerPayload includes the requested fields of the GraphQL type ReleaseRunnerPayload.
 // The GraphQL type's documentation follows.
@@ -5048,6 +5064,14 @@ type TenantQuotas struct {
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
 	// Maximum number of open subscriptions.
 	Subscriptions *int `json:"subscriptions"`
+	// Maximum sum of the pool sizes of its environments.
+	PoolRunners *int `json:"poolRunners"`
+	// Maximum memory in MiB that its pools, at their full size, and its held runners reserve. Each reserves
+	// `resources.memoryMiB` of its environment.
+	MemoryMiB *int64 `json:"memoryMiB"`
+	// Maximum CPU in MHz that its pools, at their full size, and its held runners reserve. Each reserves
+	// `resources.cpuMHz` of its environment.
+	CpuMHz *int64 `json:"cpuMHz"`
 }
 
 // GetRunners returns TenantQuotas.Runners, and is useful for accessing the field via an interface.
@@ -5071,6 +5095,15 @@ func (v *TenantQuotas) GetOutputBytesPerDay() *int64 { return v.OutputBytesPerDa
 // GetSubscriptions returns TenantQuotas.Subscriptions, and is useful for accessing the field via an interface.
 func (v *TenantQuotas) GetSubscriptions() *int { return v.Subscriptions }
 
+// GetPoolRunners returns TenantQuotas.PoolRunners, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetPoolRunners() *int { return v.PoolRunners }
+
+// GetMemoryMiB returns TenantQuotas.MemoryMiB, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetMemoryMiB() *int64 { return v.MemoryMiB }
+
+// GetCpuMHz returns TenantQuotas.CpuMHz, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetCpuMHz() *int64 { return v.CpuMHz }
+
 // TenantUse includes the requested fields of the GraphQL type TenantUse.
 // The GraphQL type's documentation follows.
 //
@@ -5090,6 +5123,12 @@ type TenantUse struct {
 	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
 	// Its open subscriptions.
 	Subscriptions int64 `json:"subscriptions"`
+	// The pool sizes of its environments together.
+	PoolRunners int64 `json:"poolRunners"`
+	// Memory in MiB that its pools, at their full size, and its held runners reserve.
+	MemoryMiB int64 `json:"memoryMiB"`
+	// CPU in MHz that its pools, at their full size, and its held runners reserve.
+	CpuMHz int64 `json:"cpuMHz"`
 }
 
 // GetRunners returns TenantUse.Runners, and is useful for accessing the field via an interface.
@@ -5112,6 +5151,15 @@ func (v *TenantUse) GetOutputBytesPerDay() int64 { return v.OutputBytesPerDay }
 
 // GetSubscriptions returns TenantUse.Subscriptions, and is useful for accessing the field via an interface.
 func (v *TenantUse) GetSubscriptions() int64 { return v.Subscriptions }
+
+// GetPoolRunners returns TenantUse.PoolRunners, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetPoolRunners() int64 { return v.PoolRunners }
+
+// GetMemoryMiB returns TenantUse.MemoryMiB, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetMemoryMiB() int64 { return v.MemoryMiB }
+
+// GetCpuMHz returns TenantUse.CpuMHz, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetCpuMHz() int64 { return v.CpuMHz }
 
 // The size of a terminal.
 type TerminalInput struct {
@@ -9153,6 +9201,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 	quotas {
 		runners
@@ -9162,6 +9213,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 }
 `
@@ -9509,6 +9563,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 	quotas {
 		runners
@@ -9518,6 +9575,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 }
 `

@@ -33,6 +33,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
@@ -52,6 +53,7 @@ type Options struct {
 	Started     <-chan struct{} // closed when the engine has restored its state; nil: it has
 	Doors       []doors.Door    // APIs of other systems
 	ClosedDoors []doors.Door    // disabled doors: their paths respond with how to enable them
+	Memory      *share.Memory   // for what doors keep for their callers; nil: without a limit
 	Counts      *doors.Counts   // counts the doors' requests; nil only without doors
 	// Languages are the recipes of the languages; nil: Rockpool's own.
 	Languages *language.Set
@@ -127,7 +129,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: eng.Memory(), Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: options.Memory, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}

@@ -62,7 +62,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	c := s.config
 	options := graph.Options{
 		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Book: s.book,
-		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known, Operation: accesslog.Operation}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
+		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known, Operation: accesslog.Operation}, SigningKey: s.key, Memory: s.Engine.Memory(), Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
 	}
 	options.Languages = c.Recipes
 	if len(c.Doors) > 0 {

@@ -707,10 +707,13 @@ type ComplexityRoot struct {
 	}
 
 	Quotas struct {
+		CPUMHz            func(childComplexity int) int
 		CPUSecondsPerDay  func(childComplexity int) int
 		ClaimsPerMinute   func(childComplexity int) int
 		Executions        func(childComplexity int) int
+		MemoryMiB         func(childComplexity int) int
 		OutputBytesPerDay func(childComplexity int) int
+		PoolRunners       func(childComplexity int) int
 		Runners           func(childComplexity int) int
 		Subscriptions     func(childComplexity int) int
 		Waiting           func(childComplexity int) int
@@ -834,10 +837,13 @@ type ComplexityRoot struct {
 	}
 
 	TenantUse struct {
+		CPUMHz            func(childComplexity int) int
 		CPUSecondsPerDay  func(childComplexity int) int
 		ClaimsPerMinute   func(childComplexity int) int
 		Executions        func(childComplexity int) int
+		MemoryMiB         func(childComplexity int) int
 		OutputBytesPerDay func(childComplexity int) int
+		PoolRunners       func(childComplexity int) int
 		Runners           func(childComplexity int) int
 		Subscriptions     func(childComplexity int) int
 		Waiting           func(childComplexity int) int
@@ -3881,6 +3887,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.WaitingClaims(childComplexity, args["tenant"].(*string), args["environmentId"].(*string), args["first"].(*int), args["after"].(*string)), true
 
+	case "Quotas.cpuMHz":
+		if e.ComplexityRoot.Quotas.CPUMHz == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.CPUMHz(childComplexity), true
 	case "Quotas.cpuSecondsPerDay":
 		if e.ComplexityRoot.Quotas.CPUSecondsPerDay == nil {
 			break
@@ -3899,12 +3911,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Quotas.Executions(childComplexity), true
+	case "Quotas.memoryMiB":
+		if e.ComplexityRoot.Quotas.MemoryMiB == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.MemoryMiB(childComplexity), true
 	case "Quotas.outputBytesPerDay":
 		if e.ComplexityRoot.Quotas.OutputBytesPerDay == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Quotas.OutputBytesPerDay(childComplexity), true
+	case "Quotas.poolRunners":
+		if e.ComplexityRoot.Quotas.PoolRunners == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.PoolRunners(childComplexity), true
 	case "Quotas.runners":
 		if e.ComplexityRoot.Quotas.Runners == nil {
 			break
@@ -4387,6 +4411,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Tenant.Weight(childComplexity), true
 
+	case "TenantUse.cpuMHz":
+		if e.ComplexityRoot.TenantUse.CPUMHz == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.CPUMHz(childComplexity), true
 	case "TenantUse.cpuSecondsPerDay":
 		if e.ComplexityRoot.TenantUse.CPUSecondsPerDay == nil {
 			break
@@ -4405,12 +4435,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TenantUse.Executions(childComplexity), true
+	case "TenantUse.memoryMiB":
+		if e.ComplexityRoot.TenantUse.MemoryMiB == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.MemoryMiB(childComplexity), true
 	case "TenantUse.outputBytesPerDay":
 		if e.ComplexityRoot.TenantUse.OutputBytesPerDay == nil {
 			break
 		}
 
 		return e.ComplexityRoot.TenantUse.OutputBytesPerDay(childComplexity), true
+	case "TenantUse.poolRunners":
+		if e.ComplexityRoot.TenantUse.PoolRunners == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.PoolRunners(childComplexity), true
 	case "TenantUse.runners":
 		if e.ComplexityRoot.TenantUse.Runners == nil {
 			break
@@ -5987,6 +6029,12 @@ type TenantUse {
   outputBytesPerDay: Int64!
   "Its open subscriptions."
   subscriptions: Int64!
+  "The pool sizes of its environments together."
+  poolRunners: Int64!
+  "Memory in MiB that its pools, at their full size, and its held runners reserve."
+  memoryMiB: Int64!
+  "CPU in MHz that its pools, at their full size, and its held runners reserve."
+  cpuMHz: Int64!
 }
 
 "The quotas of a tenant. Null: unlimited. A request beyond a quota returns QUOTA_EXCEEDED."
@@ -6011,6 +6059,18 @@ type Quotas {
   outputBytesPerDay: Int64
   "Maximum number of open subscriptions."
   subscriptions: Int
+  "Maximum sum of the pool sizes of its environments."
+  poolRunners: Int
+  """
+  Maximum memory in MiB that its pools, at their full size, and its held runners reserve. Each reserves
+  ` + "`" + `resources.memoryMiB` + "`" + ` of its environment.
+  """
+  memoryMiB: Int64
+  """
+  Maximum CPU in MHz that its pools, at their full size, and its held runners reserve. Each reserves
+  ` + "`" + `resources.cpuMHz` + "`" + ` of its environment.
+  """
+  cpuMHz: Int64
 }
 
 "The template of runners: image, limits, network and pool size. Every change makes a new revision."
@@ -6882,7 +6942,7 @@ enum GoneReason {
   INACTIVITY
   "Its environment changed while it was idle."
   REPLACED
-  "Its pool was made smaller while it was idle."
+  "It was idle. Its pool was made smaller, or it gave way to a waiting claim of another environment."
   SHRUNK
   "Its environment was deleted."
   ENVIRONMENT_DELETED
@@ -8243,7 +8303,10 @@ input PutTenantInput {
   quotas: QuotasInput
 }
 
-"The quotas of a tenant, each 0 to 1000000. Those per day are 0 to 1125899906842624. Null: unlimited."
+"""
+The quotas of a tenant, each 0 to 1000000. Those of memory and CPU and those per day are 0 to
+1125899906842624. Null: unlimited.
+"""
 input QuotasInput {
   "Maximum number of runners held at the same time."
   runners: Int
@@ -8259,6 +8322,12 @@ input QuotasInput {
   outputBytesPerDay: Int64
   "Maximum number of open subscriptions."
   subscriptions: Int
+  "Maximum sum of the pool sizes of its environments."
+  poolRunners: Int
+  "Maximum memory in MiB that its pools, at their full size, and its held runners reserve."
+  memoryMiB: Int64
+  "Maximum CPU in MHz that its pools, at their full size, and its held runners reserve."
+  cpuMHz: Int64
 }
 
 "Whether to drain the cluster."
@@ -9814,6 +9883,12 @@ func (ec *executionContext) childFields_Quotas(ctx context.Context, field graphq
 		return ec.fieldContext_Quotas_outputBytesPerDay(ctx, field)
 	case "subscriptions":
 		return ec.fieldContext_Quotas_subscriptions(ctx, field)
+	case "poolRunners":
+		return ec.fieldContext_Quotas_poolRunners(ctx, field)
+	case "memoryMiB":
+		return ec.fieldContext_Quotas_memoryMiB(ctx, field)
+	case "cpuMHz":
+		return ec.fieldContext_Quotas_cpuMHz(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Quotas", field.Name)
 }
@@ -10048,6 +10123,12 @@ func (ec *executionContext) childFields_TenantUse(ctx context.Context, field gra
 		return ec.fieldContext_TenantUse_outputBytesPerDay(ctx, field)
 	case "subscriptions":
 		return ec.fieldContext_TenantUse_subscriptions(ctx, field)
+	case "poolRunners":
+		return ec.fieldContext_TenantUse_poolRunners(ctx, field)
+	case "memoryMiB":
+		return ec.fieldContext_TenantUse_memoryMiB(ctx, field)
+	case "cpuMHz":
+		return ec.fieldContext_TenantUse_cpuMHz(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TenantUse", field.Name)
 }
@@ -22738,6 +22819,75 @@ func (ec *executionContext) fieldContext_Quotas_subscriptions(_ context.Context,
 	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Quotas_poolRunners(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_poolRunners(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PoolRunners, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_poolRunners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_memoryMiB(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_memoryMiB(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiB, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_memoryMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_cpuMHz(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_cpuMHz(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUMHz, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_cpuMHz(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _ReleaseRunnerPayload_released(ctx context.Context, field graphql.CollectedField, obj *ReleaseRunnerPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -24804,6 +24954,75 @@ func (ec *executionContext) _TenantUse_subscriptions(ctx context.Context, field 
 	)
 }
 func (ec *executionContext) fieldContext_TenantUse_subscriptions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_poolRunners(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_poolRunners(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PoolRunners, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_poolRunners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_memoryMiB(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_memoryMiB(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiB, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_memoryMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_cpuMHz(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_cpuMHz(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUMHz, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_cpuMHz(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
@@ -28150,7 +28369,7 @@ func (ec *executionContext) unmarshalInputQuotasInput(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runners", "waiting", "executions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay", "subscriptions"}
+	fieldsInOrder := [...]string{"runners", "waiting", "executions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay", "subscriptions", "poolRunners", "memoryMiB", "cpuMHz"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28206,6 +28425,27 @@ func (ec *executionContext) unmarshalInputQuotasInput(ctx context.Context, obj a
 				return it, err
 			}
 			it.Subscriptions = data
+		case "poolRunners":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("poolRunners"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PoolRunners = data
+		case "memoryMiB":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("memoryMiB"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MemoryMiB = data
+		case "cpuMHz":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cpuMHz"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CPUMHz = data
 		}
 	}
 	return it, nil
@@ -36015,6 +36255,21 @@ func (ec *executionContext) _Quotas(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "poolRunners":
+			out.Values[i] = ec._Quotas_poolRunners(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "memoryMiB":
+			out.Values[i] = ec._Quotas_memoryMiB(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "cpuMHz":
+			out.Values[i] = ec._Quotas_cpuMHz(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -37430,6 +37685,21 @@ func (ec *executionContext) _TenantUse(ctx context.Context, sel ast.SelectionSet
 			}
 		case "subscriptions":
 			out.Values[i] = ec._TenantUse_subscriptions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "poolRunners":
+			out.Values[i] = ec._TenantUse_poolRunners(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memoryMiB":
+			out.Values[i] = ec._TenantUse_memoryMiB(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cpuMHz":
+			out.Values[i] = ec._TenantUse_cpuMHz(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

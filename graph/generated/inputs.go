@@ -542,6 +542,12 @@ type TenantUse struct {
 	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
 	// Its open subscriptions.
 	Subscriptions int64 `json:"subscriptions"`
+	// The pool sizes of its environments together.
+	PoolRunners int64 `json:"poolRunners"`
+	// Memory in MiB that its pools, at their full size, and its held runners reserve.
+	MemoryMiB int64 `json:"memoryMiB"`
+	// CPU in MHz that its pools, at their full size, and its held runners reserve.
+	CPUMHz int64 `json:"cpuMHz"`
 }
 
 // The files of a runner to delete and to write.

@@ -70,7 +70,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	for _, env := range environments {
 		e.catalog.replace(env)
-		e.catalog.keep(env.ID, e.memory.Adopt(env.Tenant, bytesOfEnvironment(env)))
+		e.adoptEnvironment(env)
 	}
 
 	// Sessions come before pools: pools report the ends of runners to them, and must know from the

@@ -77,7 +77,39 @@ func (l *Ledger) open(id runtime.TenantID) *account {
 }
 
 // Acquire takes one unit. It returns QUOTA_EXCEEDED, and takes nothing, if the limit is reached.
-func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r) }
+func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r, 1) }
+
+// AcquireAll takes some of several resources, or nothing. It returns QUOTA_EXCEEDED for the first whose
+// limit would be exceeded.
+func (l *Ledger) AcquireAll(id runtime.TenantID, some Amounts) error {
+	a := l.account(id)
+	for r, n := range some {
+		if n <= 0 { // even if a lowered limit is exceeded
+			continue
+		}
+		if err := a.acquire(Resource(r), n); err != nil {
+			for taken, n := range some[:r] {
+				a.release(Resource(taken), max(0, n))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// AdoptAll takes some of several resources even beyond the limit.
+func (l *Ledger) AdoptAll(id runtime.TenantID, some Amounts) {
+	for r, n := range some {
+		l.account(id).adopt(Resource(r), max(0, n))
+	}
+}
+
+// ReleaseAll releases some of several resources.
+func (l *Ledger) ReleaseAll(id runtime.TenantID, some Amounts) {
+	for r, n := range some {
+		l.account(id).release(Resource(r), max(0, n))
+	}
+}
 
 // Room returns what Acquire would return, and takes nothing.
 func (l *Ledger) Room(id runtime.TenantID, r Resource) error { return l.account(id).room(r) }
@@ -90,13 +122,13 @@ func (l *Ledger) Wait(ctx context.Context, id runtime.TenantID, r Resource, long
 }
 
 // Release releases what Acquire, Wait or Adopt took. Releasing more than that does nothing.
-func (l *Ledger) Release(id runtime.TenantID, r Resource) { l.account(id).release(r) }
+func (l *Ledger) Release(id runtime.TenantID, r Resource) { l.account(id).release(r, 1) }
 
 // Pend changes by n how many of the acquired runners belong to claims that still wait.
 func (l *Ledger) Pend(id runtime.TenantID, n int64) { l.account(id).pend(n) }
 
 // Adopt takes n units even beyond the limit, for what a starting server finds in use.
-func (l *Ledger) Adopt(id runtime.TenantID, r Resource, n int) { l.account(id).adopt(r, n) }
+func (l *Ledger) Adopt(id runtime.TenantID, r Resource, n int) { l.account(id).adopt(r, int64(n)) }
 
 // Claim counts a claim, whatever its result. It returns QUOTA_EXCEEDED, and counts nothing, if
 // ClaimsPerMinute claims were counted within the last 60 seconds. RetryAfter is exactly the time
