@@ -78,6 +78,7 @@ type Engine struct {
 	health   healthBook
 
 	memory   *share.Memory
+	lacking  chan struct{} // capacity 1: a hint that waiting claims lack room
 	holdings *holdings
 	catalog  *catalog
 	runners  runners
@@ -106,6 +107,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		health:   healthBook{readAttacks: config.Attacks, auditProblem: config.Audit, parts: map[string]ComponentHealth{}},
 		lines:    lines.NewBook(),
 		memory:   config.Memory,
+		lacking:  make(chan struct{}, 1),
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
@@ -161,6 +163,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	})
 	group.Go(func() { e.sample(ctx) })
+	group.Go(func() { e.makeRoom(ctx) })
 	group.Go(func() { e.followEnvironments(ctx) })
 	for {
 		select {
@@ -230,7 +233,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
 		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
+			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Busy: busy, Lacks: e.lacks, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
 		})
 	})
 	if p == nil {

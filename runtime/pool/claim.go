@@ -157,6 +157,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		claim.ExpiresAt = now.Add(claim.InactivityTimeout)
 	}
 	next := e.Runner
+	o.pool.lastUse.Store(now.UnixNano())
 	// No other claim gets the runner while this one is being stored.
 	next.State = runtime.RunnerClaiming
 	o.advance(e, next)
