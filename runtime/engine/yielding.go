@@ -24,11 +24,11 @@ func (e *Engine) makeRoom(ctx context.Context) {
 			return
 		}
 		pools, _ := e.catalog.allPools()
-		if makeRoom(ctx, pools) {
+		if giveWay(ctx, pools) {
 			again.Reset(lackingEvery)
 		}
-		select { // hints come with every change of a pool
-		case <-time.After(lackingEvery / 5):
+		select { // the room that was made needs time to be used
+		case <-time.After(lackingEvery):
 		case <-ctx.Done():
 			return
 		}
@@ -49,11 +49,11 @@ type candidate struct {
 	idle int
 }
 
-// makeRoom makes idle runners of other pools give way to waiting claims that lack room, those of the
+// giveWay makes idle runners of other pools give way to waiting claims that lack room, those of the
 // least recently used pool first. It reports whether any claim lacks room. Nothing gives way while a
 // runner is being removed, because that makes room too, nor if all idle runners together have less
 // memory than a claim needs. Pools that have waiting claims themselves keep their runners.
-func makeRoom(ctx context.Context, pools []*pool.Pool) (lacking bool) {
+func giveWay(ctx context.Context, pools []*pool.Pool) (lacking bool) {
 	var needs []runtime.Resources
 	var others []candidate
 	for _, p := range pools {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // quotasOf returns quotas with the same limit everywhere.
 func quotasOf(n int) runtime.Quotas {
 	long := int64(n)
-	return runtime.Quotas{Runners: &n, Waiting: &n, Executions: &n, ClaimsPerMinute: &n, CPUSecondsPerDay: &long, OutputBytesPerDay: &long, Subscriptions: &n}
+	return runtime.Quotas{Runners: &n, Waiting: &n, Executions: &n, ClaimsPerMinute: &n, CPUSecondsPerDay: &long, OutputBytesPerDay: &long, Subscriptions: &n, PoolRunners: &n, MemoryMiB: &long, CPUMHz: &long}
 }
 
 // refusal returns the details and the message of an exceeded quota.

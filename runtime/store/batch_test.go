@@ -52,7 +52,7 @@ func TestUnfinishedBatchIsRestored(t *testing.T) {
 	}
 	s = open(t, path)
 	left, err := s.UnfinishedBatches(t.Context())
-	if diff := cmp.Diff([]UnfinishedBatch{{Batch: b, Cancelled: true}}, left); diff != "" || err != nil {
+	if diff := cmp.Diff([]UnfinishedBatch{{Batch: b, Cancelled: true, Bytes: 11}}, left); diff != "" || err != nil {
 		t.Fatal(diff, err)
 	}
 	for number, want := range map[int]string{runtime.BuildCase: "build", 0: "first", 1: "second"} {
