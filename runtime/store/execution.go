@@ -208,7 +208,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 
 // readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
 // the id of the last.
-func (s *Store) readPage(rows *sql.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
+func (s *Store) readPage(rows *rowSet, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var value []byte
