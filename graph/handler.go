@@ -11,6 +11,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
 	"github.com/99designs/gqlgen/graphql"
@@ -72,6 +73,16 @@ var ConnContext = socket.ConnContext
 // has marked them.
 func RefuseFraming(next http.Handler) http.Handler {
 	return framing.Refuse(presenter.RefuseTyped, next)
+}
+
+// RefuseProxied refuses requests that a proxy passed on, while book requires no token. It logs the first.
+func RefuseProxied(book *identity.Book, logger *zap.Logger, next http.Handler) http.Handler {
+	var first sync.Once
+	return gate.RefuseProxied(book.Open, func(sign string) {
+		first.Do(func() {
+			logger.Warn("a request came through a proxy and was refused, because the server requires no token: create one with rockpool token create; later ones aren't logged", zap.String("sign", sign))
+		})
+	}, next)
 }
 
 // maxComplexity is the limit of one operation's complexity; see complexity.

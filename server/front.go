@@ -85,7 +85,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	options.Audit = s.audit
 	people := s.signIn()
 	options.SignIn, options.Session = people, people.Secret
-	api := graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))
+	api := graph.RefuseFraming(graph.RefuseProxied(s.book, options.Logger, web.Handler(graph.Handler(s.Engine, options))))
 	server := &http.Server{
 		Handler:           s.wrap(known, arriving.BoundUnread(requests.count(requests.lasting(streams, api)))),
 		BaseContext:       func(net.Listener) context.Context { return streams },

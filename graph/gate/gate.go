@@ -1,5 +1,6 @@
 // Package gate checks a request's Host, Origin and credential before its body is read. CheckHost
-// and CheckOrigin are for all requests, Admission for the API and the metrics.
+// and CheckOrigin are for all requests of the API, RefuseProxied for all of the server, Admission for the
+// API and the metrics.
 package gate
 
 import (
