@@ -18,6 +18,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
@@ -115,7 +116,7 @@ func (c *Command) Run(s cli.Streams) error {
 	report(accounts()...)
 	report(disk(settings.Data)...)
 	report(listening(ctx, url, c.trust(served), served.Token))
-	if os.Geteuid() == 0 {
+	if uids.Root() {
 		report(finding.Fine("root", "running as root"))
 	} else {
 		report(finding.Fine("root", "not running as root: testing runners without root; `sudo rockpool doctor` tests those of a server with root"))
@@ -124,7 +125,7 @@ func (c *Command) Run(s cli.Streams) error {
 	accepted := err == nil && served.AcceptMissing
 	examineSandbox(ctx, settings, accepted, report)
 	noSandbox := func(f finding.Finding) bool { return f.Name == sandboxMade && f.Status == finding.Fail }
-	if os.Geteuid() == 0 && !slices.ContainsFunc(all, noSandbox) { // it would fail for the same reasons
+	if uids.Root() && !slices.ContainsFunc(all, noSandbox) { // it would fail for the same reasons
 		report(c.examineNetwork(ctx)...)
 	}
 	if ctx.Err() != nil {

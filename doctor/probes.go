@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
@@ -45,7 +46,7 @@ func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 	}
 	var works []string
 	for _, p := range all {
-		if p.roots && os.Geteuid() != 0 {
+		if p.roots && !uids.Root() {
 			continue
 		}
 		remark, err := p.try(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/finding"
@@ -161,7 +162,7 @@ func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) 
 		host[kind], _ = os.Readlink("/proc/self/ns/" + kind)
 	}
 	found := judgeInside(facts, host)
-	if os.Geteuid() != 0 {
+	if !uids.Root() {
 		for i := range found {
 			if found[i].Name == "users" {
 				found[i] = judgeOrdinary(facts)
@@ -231,10 +232,10 @@ func ownRange(lines []string) bool {
 // readBack reads the limits and the members of the runner's cgroups from the kernel.
 func (p *patient) readBack() []finding.Finding {
 	trees, err := runnersTrees()
-	if err != nil && os.Geteuid() == 0 {
+	if err != nil && uids.Root() {
 		return []finding.Finding{finding.Failure("limits", "mount the cgroup file system", "%v", err)}
 	}
-	if lacks := trees.Lacks(); os.Geteuid() != 0 && len(lacks) > 0 {
+	if lacks := trees.Lacks(); !uids.Root() && len(lacks) > 0 {
 		return []finding.Finding{p.judgeLacks(lacks, err)}
 	}
 	found := []finding.Finding{finding.Fine("commands", "each execution has its own control groups, so a limit is attributed to the execution that exceeded it")}

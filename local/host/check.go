@@ -8,6 +8,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/rockpool/rockpool/local/uids"
 )
 
 // Missing returns what is known to be missing for sandboxes, each with what to do, without making
@@ -15,7 +17,7 @@ import (
 func (h *Host) Missing() []error {
 	var all []error
 	lacks := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
-	rootless := os.Geteuid() != 0 && h.Direct != nil
+	rootless := !uids.Root() && h.Direct != nil
 	if lacking := h.lacking(); rootless && lacking != "" && !h.config.MissingLimits {
 		lacks("%s: start the server with systemd-run --user --scope -p Delegate=yes, or as root, or give it a helper with --sandbox-helper; or accept it with --accept-missing-limits", lacking)
 	}

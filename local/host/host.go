@@ -79,7 +79,7 @@ type Host struct {
 func Open(ctx context.Context, config Config) (*Host, error) {
 	h := &Host{
 		config:   config,
-		Ranges:   &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots},
+		Ranges:   &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots, First: spec.FirstUID, Size: spec.UIDs},
 		Root:     string(runtime.NewRunnerID()),
 		Removals: make(turns.Slots, config.Removals),
 		rootTurn: make(turns.Slots, 1),
@@ -96,7 +96,7 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 			Worker: config.ImageWorker, Working: new(sync.WaitGroup),
 		}
 		h.Runtimes = slices.Sorted(maps.Keys(config.Runtimes))
-		if os.Geteuid() == 0 {
+		if uids.Root() {
 			h.Direct.Maker = new(launch.Maker)
 		}
 		h.Launcher = h.Direct
@@ -131,7 +131,7 @@ func (h *Host) open(ctx context.Context) error {
 
 // install writes the helper to where it can be executed.
 func (h *Host) install(ctx context.Context) error {
-	if h.Direct != nil && os.Geteuid() != 0 {
+	if h.Direct != nil && !uids.Root() {
 		h.installRootless()
 	} else if h.Trees, h.unready = cgroup.Mounted(); h.unready != nil {
 		h.Trees = nil

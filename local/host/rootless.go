@@ -33,7 +33,7 @@ func (h *Host) installRootless() {
 		h.rootless.losses = append(h.rootless.losses, fmt.Sprintf("with more than %d runners some share the same users, because /etc/subuid gives the server's user no more ranges; all runners made from container images share them, because only root can map their owners", users.Count/spec.UIDs))
 	}
 	h.Trees = trees
-	h.Ranges.Dir = filepath.Join(h.config.Dir, "uids")
+	h.Ranges.Dir, h.Ranges.Size = filepath.Join(h.config.Dir, "uids"), 0 // runners may share ranges
 	h.Direct.Users = users
 	h.Direct.Config.Rootless = &helper.Rootless{Base: base, Users: users.Count}
 	if lost := h.Limitations(); lost != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/lockfile"
 	"github.com/rockpool/rockpool/server"
 )
@@ -163,7 +164,7 @@ func (d *directory) empty(ctx context.Context, clean bool, say Sayer) {
 	if !clean {
 		err = server.New(d.config, zap.NewNop()).Discard(ctx)
 	}
-	if err == nil && os.Geteuid() != 0 {
+	if err == nil && !uids.Root() {
 		err = local.RemoveImages(ctx, server.LocalDir(d.config.Data), server.ImageWorker)
 	}
 	if err == nil {
