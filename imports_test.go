@@ -15,7 +15,7 @@ const module = "github.com/rockpool/rockpool"
 // mayImport lists the packages of this module that each package may import; docs/architecture.md
 // draws it. Every package has a row, and every entry is used. Tests may import more.
 var mayImport = map[string][]string{
-	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime", "runtime/engine", "runtime/language", "runtime/similar", "server", "server/private"},
+	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "local/uids", "runtime", "runtime/engine", "runtime/language", "runtime/similar", "server", "server/private"},
 
 	"agent":                  {},
 	"agent/bridge":           {},
@@ -143,7 +143,7 @@ var mayImport = map[string][]string{
 
 	"web": {},
 
-	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access", "runtime/language", "runtime/similar"},
+	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "local/uids", "runtime", "runtime/access", "runtime/language", "runtime/similar"},
 
 	"config/quantity": {},
 
@@ -151,7 +151,7 @@ var mayImport = map[string][]string{
 	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},
-	"server/private":   {"config", "local", "runtime/lockfile", "server"},
+	"server/private":   {"config", "local", "local/sandbox/cgroup", "local/uids", "runtime/lockfile", "server"},
 	"server/secure":    {"graph/transport/socket"},
 	"server/signin":    {"runtime", "runtime/access"},
 

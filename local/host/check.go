@@ -34,7 +34,9 @@ func (h *Host) Missing() []error {
 		controllers = nil // only the helper can test them; it does when Check makes a sandbox
 	}
 	for _, controller := range controllers {
-		if err := h.tryController(controller); err != nil {
+		if err := h.tryController(controller); errors.Is(err, errNoController) {
+			lacks("the kernel has no cgroup controller %s; %s", controller, bootAdvice(controller))
+		} else if err != nil {
 			lacks("limits of %s are unavailable: %w; mount the cgroup controller so that root can write to it (a container needs --privileged and --cgroupns=private)", controller, err)
 		}
 	}
@@ -42,6 +44,18 @@ func (h *Host) Missing() []error {
 		all = append(all, h.unready)
 	}
 	return all
+}
+
+// errNoController says that no mounted tree has a controller.
+var errNoController = errors.New("the kernel has no such cgroup controller")
+
+// bootAdvice says how to get a controller. Some distributions start the kernel without memory's, above all
+// for ARM.
+func bootAdvice(controller string) string {
+	if controller == "memory" {
+		return "add cgroup_enable=memory cgroup_memory=1 to the kernel's command line and restart the machine (Raspberry Pi OS: the line in /boot/firmware/cmdline.txt; Debian: GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub)"
+	}
+	return "use a kernel with it, or mount its tree (a container needs --privileged and --cgroupns=private)"
 }
 
 // checkGroup is the cgroup that every server makes for a test below its parent. If a server is
@@ -52,7 +66,7 @@ const checkGroup = "check"
 func (h *Host) tryController(name string) error {
 	tree, ok := h.Trees.Controller(name)
 	if !ok {
-		return errors.New("the kernel has no such cgroup controller")
+		return errNoController
 	}
 	group := path.Join("/", h.config.CgroupParent, checkGroup)
 	if err := tree.Prepare(group); err != nil {

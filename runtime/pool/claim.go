@@ -212,6 +212,12 @@ func (o *owner) noRunner() error {
 		reason = reasonDraining
 	case o.goal.awaiting:
 		reason = o.goal.reasonAwaiting()
+	case reason == "":
+		for _, e := range o.runners {
+			if e.State == runtime.RunnerStarting {
+				reason = least(reason, e.Message)
+			}
+		}
 	}
 	if reason != "" {
 		return runtime.Errorf(runtime.CodeNoRunnerAvailable, "no runner of environment %s is available: %s", o.goal.env.ID, reason)

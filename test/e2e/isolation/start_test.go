@@ -43,6 +43,9 @@ func TestE2EStartSaysWhatIsMissing(t *testing.T) {
 			}
 			served := run(125, "serve", "--listen", "127.0.0.1:0", "--on-stop", "remove", "--cgroup-parent", "rockpool/start", "--data", data)
 			examined := run(1, "doctor", "--config", os.DevNull, "--data", data)
+			if left, err := filepath.Glob(data + "-private/*"); err != nil || len(left) > 0 {
+				t.Errorf("the doctor leaves %q, %v", left, err)
+			}
 			for _, word := range test.says {
 				if !strings.Contains(served, word) {
 					t.Errorf("the server doesn't say %q: %s", word, served)
@@ -57,7 +60,6 @@ func TestE2EStartSaysWhatIsMissing(t *testing.T) {
 		})
 	}
 }
-
 
 // TestE2ERootOfUserNamespace serves as uid 0 of a namespace that maps this user only. It can do what the user
 // outside can.
