@@ -10,6 +10,7 @@ package graph
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
@@ -119,6 +120,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
 		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
 	}}))
+	mux.HandleFunc("OPTIONS /graphql", func(w http.ResponseWriter, _ *http.Request) { wrongMethod(w) })
 	downloads := http.NewServeMux()
 	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
 	// Downloads and doors need the engine's state, so they wait for the end of the start.
@@ -126,7 +128,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	methods, headers := doors.Open(others, doors.Host{Guard: guarded, Cluster: eng, Early: settings.Early, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}
@@ -143,13 +145,50 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 	crossOrigin := cors.New(cors.Options{
 		AllowOriginFunc: func(origin string) bool { return gate.AllowedOrigin(options.AllowedOrigins, origin) },
-		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
-		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range", "Mcp-Session-Id", "Mcp-Protocol-Version"}, transport.PreflightHeaders...),
+		AllowedMethods:  append(methods, http.MethodGet, http.MethodHead, http.MethodPost),
+		AllowedHeaders:  slices.Concat([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range", "If-None-Match"}, transport.PreflightHeaders, headers),
 		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Mcp-Session-Id", download.LostHeader},
 		MaxAge:          600,
 	})
 	// Host is checked for every request. Sign-in comes before the check of Origin; see signIn.
-	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))
+	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(answerOptions(mux)))))
+}
+
+// answerOptions answers OPTIONS with the methods that next's header Allow names. No route of next
+// accepts the method OPTIONS itself.
+func answerOptions(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			w = &options{ResponseWriter: w}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// options turns status 405 into 204 without a body.
+type options struct {
+	http.ResponseWriter
+	answered bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *options) WriteHeader(status int) {
+	if w.answered = status == http.StatusMethodNotAllowed; w.answered {
+		for _, name := range []string{"Content-Type", "Content-Length"} {
+			w.Header().Del(name)
+		}
+		w.Header().Set("Allow", w.Header().Get("Allow")+", "+http.MethodOptions)
+		status = http.StatusNoContent
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *options) Write(p []byte) (int, error) {
+	if w.answered {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }
 
 // signIn serves paths below /auth/ with handler, before the check of the origin: a sign-in provider
@@ -195,6 +234,11 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	wrongMethod(w)
+}
+
+// wrongMethod answers a request of a method that no transport supports.
+func wrongMethod(w http.ResponseWriter) {
 	w.Header().Set("Allow", http.MethodGet+", "+http.MethodPost)
 	presenter.RefuseTyped(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
 		"send a POST or GET, or open a WebSocket with the subprotocol %s", transport.Subprotocol))

@@ -53,7 +53,8 @@ func TestOutcomes(t *testing.T) {
 		{"a program that can't be started", "c", good, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
 		{"a build that fails", "c", phase{end: exited(1), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e"}},
 		{"a build that fails silently", "c", phase{end: exited(1)}, phase{}, result{Outcome: compileError, CmpInfo: "compiling failed: "}},
-		{"a build that takes too long", "c", phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e\ncompiling failed: it ended"}},
+		{"a build that takes too much processor time", "c", phase{end: ended(runtime.OutcomeCPULimit), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e\ncompiling failed: it ended"}},
+		{"a build on a machine that is too busy", "c", phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("e")}, phase{}, result{Outcome: overload}},
 		{"a warning", "c", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: compileError, CmpInfo: "w"}},
 		{"a remark", "c", phase{end: exited(0), stdout: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
@@ -192,7 +193,8 @@ func (b *beginning) Register(host doors.Host, routes *doors.Routes) {
 	a := &api{Host: host, files: newCache(1)}
 	by := doors.Authentication{Shown: func(*http.Request) string { return "" }}
 	routes.Handle("/", host.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
-		_, _, err := a.start(w, r)
+		_, _, _, err := a.read(w, r)
+		doors.HoldOf(r).ReleaseMemory() // as start does
 		b.used = host.Peers.Usage()
 		return nil, err
 	})))
@@ -252,10 +254,10 @@ func TestAttemptsShareTheirPatience(t *testing.T) {
 	for _, test := range []struct {
 		takes  time.Duration
 		waited []int
-	}{{0, []int{30, 30, 30}}, {12 * time.Second, []int{30, 18, 6}}, {20 * time.Second, []int{30, 10}}} {
+	}{{0, []int{30, 30, 30}}, {12 * time.Second, []int{30, 18, 6}}, {20 * time.Second, []int{30, 10, 0}}} {
 		synctest.Test(t, func(t *testing.T) {
 			var waited []int
-			err := attempt(func(waitFor int) error {
+			err := attempt(time.Now().Add(30*time.Second), func(waitFor int) error {
 				waited = append(waited, waitFor)
 				time.Sleep(test.takes)
 				return gone
@@ -266,7 +268,7 @@ func TestAttemptsShareTheirPatience(t *testing.T) {
 		})
 	}
 	calls := 0
-	if err := attempt(func(int) error { calls++; return nil }); err != nil || calls != 1 {
+	if err := attempt(time.Now(), func(int) error { calls++; return nil }); err != nil || calls != 1 {
 		t.Error(err, calls)
 	}
 }

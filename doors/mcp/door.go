@@ -31,7 +31,8 @@ import (
 const (
 	maxSessions    = 1024 // of all tokens
 	maxPerToken    = 32
-	idleTimeout    = time.Hour // without a request; longer than the pauses of a person who talks to an agent
+	answerTime     = 40 * time.Second // clients' libraries end a call after 60 s, and cancel its program
+	idleTimeout    = time.Hour        // without a request; longer than the pauses of a person who talks to an agent
 	sessionHeader  = "Mcp-Session-Id"
 	unknownSession = "this MCP session doesn't exist or has ended: initialize a new one"
 )
@@ -39,7 +40,8 @@ const (
 // A Door serves the Model Context Protocol at /mcp.
 type Door struct {
 	idle     time.Duration
-	most     int // limit of sessions of all tokens
+	within   time.Duration // a call answers within it, even if its program still runs
+	most     int           // limit of sessions of all tokens
 	perToken int
 
 	host   doors.Host
@@ -52,7 +54,7 @@ type Door struct {
 
 // New returns a door.
 func New() *Door {
-	return &Door{idle: idleTimeout, most: maxSessions, perToken: maxPerToken, sessions: map[string]*session{}}
+	return &Door{idle: idleTimeout, within: answerTime, most: maxSessions, perToken: maxPerToken, sessions: map[string]*session{}}
 }
 
 // Name implements doors.Door.
@@ -60,6 +62,9 @@ func (*Door) Name() string { return "mcp" }
 
 // Path implements doors.Door.
 func (*Door) Path() string { return "/mcp" }
+
+// Headers implements doors.Door.
+func (*Door) Headers() []string { return []string{sessionHeader, "Mcp-Protocol-Version"} }
 
 // Register implements doors.Door.
 func (d *Door) Register(host doors.Host, routes *doors.Routes) {
@@ -74,10 +79,12 @@ func (d *Door) Register(host doors.Host, routes *doors.Routes) {
 	by := doors.Authentication{Shown: shown, Refuse: refuse}
 	routes.Handle("POST /mcp", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.post(w, r, protocol) })))
 	routes.Handle("DELETE /mcp", host.Authenticated(by, http.HandlerFunc(d.delete)))
-	routes.Handle("/mcp", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	others := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Allow", "POST, DELETE") // this server sends no requests of its own, so a stream by GET would be empty
 		http.Error(w, "send messages by POST", http.StatusMethodNotAllowed)
-	})))
+	})
+	routes.Handle("/mcp", host.Authenticated(by, others))
+	routes.Handle("OPTIONS /mcp", others)
 }
 
 // shown returns the token in the header Authorization. The cookie of a dashboard session doesn't
@@ -280,6 +287,7 @@ const instructions = `Rockpool runs programs in isolated runners: Linux sandboxe
 - To run one program once, use run_program. It returns the output, how the program ended, and the files that it created.
 - For several steps that share files (install, edit, build, test), use open_session, then execute, write_files, read_file and list_files. Use close_session at the end.
 - Programs run in /workspace, not as root. Relative paths start there. Files there count as memory.
+- If a program runs for longer than about 40 s, the result says running: it continues. Call read_output, which waits for its output and its end.
 - Long output is cut in the middle, and the result says so. read_output reads the rest.
 - An error has a code, the invalid argument and what to do next. A program that fails isn't an error of the tool: see outcome and exitCode.
 - list_environments lists the languages and environments.`

@@ -1,7 +1,11 @@
 package poseidon
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"path"
 	"strconv"
@@ -148,16 +152,54 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 			write[i] = runtime.FileWrite{Path: at(runner, c.Path), Directory: true, Mode: sticky}
 		}
 	}
-	updated, err := d.Guard.UpdateFiles(r.Context(), runner.ID, asked.Delete, "copy", write)
+	err = d.update(r.Context(), runner.ID, asked.Delete, write)
+	code, wrong := runtime.CodeOf(err), new(runtime.Error)
+	if code == runtime.CodeFileError || code == runtime.CodeInvalidInput && errors.As(err, &wrong) && strings.HasSuffix(wrong.Field, ".path") || strings.HasPrefix(wrong.Field, "delete.") {
+		err = d.updateEach(r.Context(), runner.ID, asked.Delete, write)
+	}
 	if err != nil {
 		return err
 	}
-	if len(updated.Failed) > 0 {
-		failed := updated.Failed[0]
-		return runtime.Errorf(runtime.CodeStorageFull, "%s can't be written: %s", failed.Path, failed.Message)
-	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// update deletes files, then writes files. If a path is impossible, it changes nothing.
+func (d *door) update(ctx context.Context, id runtime.RunnerID, remove []string, write []runtime.FileWrite) error {
+	updated, err := d.Guard.UpdateFiles(ctx, id, remove, "copy", write)
+	if err == nil && len(updated.Failed) > 0 {
+		failed := updated.Failed[0]
+		err = runtime.Errorf(runtime.CodeStorageFull, "%s can't be written: %s", failed.Path, failed.Message)
+	}
+	return err
+}
+
+// updateEach does the same, one file at a time, and skips impossible paths, as the tar of Poseidon
+// does. Its error is the first one, with status 500.
+func (d *door) updateEach(ctx context.Context, id runtime.RunnerID, remove []string, write []runtime.FileWrite) (first error) {
+	for i := range len(remove) + len(write) {
+		var err error
+		path := ""
+		if i < len(remove) {
+			path, err = remove[i], d.update(ctx, id, remove[i:i+1], nil)
+		} else {
+			w := write[i-len(remove)]
+			path, err = w.Path, d.update(ctx, id, nil, []runtime.FileWrite{w})
+		}
+		switch runtime.CodeOf(err) {
+		case "":
+			continue
+		case runtime.CodeFileError, runtime.CodeInvalidInput:
+			err = runtime.Errorf(runtime.CodeStorageFull, "%.200s: %s", path, runtime.MessageOf(err))
+		case runtime.CodeStorageFull:
+		default:
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // content converts the path of the working directory to that of its contents, so that the directory
@@ -173,6 +215,17 @@ func content(runner runtime.Runner, p string) string {
 	return p
 }
 
+// attachment returns the header Content-Disposition with a file's path, as Poseidon sends it.
+func attachment(p string) string {
+	if plain := strings.Trim(p, printable) == ""; plain {
+		return `attachment; filename="` + p + `"`
+	}
+	return cmp.Or(mime.FormatMediaType("attachment", map[string]string{"filename": strings.ToValidUTF8(p, "\uFFFD")}), "attachment")
+}
+
+// printable are the characters that need no escape in a header's quoted text.
+const printable = ` !#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_abcdefghijklmnopqrstuvwxyz{|}~` + "`"
+
 // download sends a file's bytes.
 func (d *door) download(w http.ResponseWriter, r *http.Request) error {
 	runner, err := d.runner(r)
@@ -186,7 +239,7 @@ func (d *door) download(w http.ResponseWriter, r *http.Request) error {
 	defer stream.Close()
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream")
-	header.Set("Content-Disposition", "attachment")
+	header.Set("Content-Disposition", attachment(r.URL.Query().Get("path")))
 	header.Set("Content-Length", strconv.FormatInt(info.Size, 10))
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")

@@ -60,14 +60,39 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer done()
+	var x runtime.Execution // with the runner's inactivity timeout as its time limit
 	d.accept(w, r, func(ctx context.Context) (runtime.Execution, error) {
 		in, there := d.pending.take(runner.ID, id) // only now, so that a failed handshake doesn't use it up
 		if !there {
 			return runtime.Execution{}, runtime.Errorf(runtime.CodeExecutionNotFound, noneWaits) // another WebSocket was faster
 		}
-		return d.Guard.Start(ctx, in)
+		idle := int(runner.Claim.InactivityTimeout / time.Second)
+		if idle == 0 || *in.TimeLimit > 0 && *in.TimeLimit <= idle {
+			return d.Guard.Start(ctx, in)
+		}
+		in.TimeLimit = &idle
+		started, err := d.Guard.Start(ctx, in)
+		x = started
+		return started, err
 	})
+	if x.ID != "" {
+		d.endInactive(r.Context(), x)
+	}
 	return nil
+}
+
+// endInactive releases the runner of an execution that ran into the runner's inactivity timeout. In
+// Poseidon a running program isn't activity.
+func (d *door) endInactive(ctx context.Context, x runtime.Execution) {
+	now, err := d.Guard.Execution(ctx, x.ID, 0)
+	if err != nil || now.End.Outcome != runtime.OutcomeTimeLimit {
+		return
+	}
+	if _, err := d.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
+		d.Logger.Warn("an inactive runner can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
+		return
+	}
+	d.pending.drop(x.RunnerID)
 }
 
 // noneWaits is the message about an execution's id that is unknown, expired, or already used.

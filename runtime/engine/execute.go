@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -61,7 +62,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	if err != nil {
 		return b, runtime.Execution{}, err
 	}
-	shared.WorkingDirectory = runtime.Workspace // where its files are
+	shared.WorkingDirectory = cmp.Or(in.WorkingDirectory, runtime.Workspace) // where its files are
 	whole := func(ctx context.Context) (runtime.Execution, error) {
 		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
 	}

@@ -111,6 +111,8 @@ type RunInput struct {
 	Key           string
 	Keys          string `json:"-"` // as in ClaimInput
 	Caller        string `json:"-"` // as in ClaimInput; a retry with the same key may come from another caller
+	// WorkingDirectory is that of a batch's commands; "": the workspace.
+	WorkingDirectory string `json:",omitempty"`
 }
 
 // BatchInput turns a StartInput or RunInput into a batch: its command runs once for each case.
