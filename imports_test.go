@@ -213,6 +213,7 @@ var mayImport = map[string][]string{
 	"test/executable":            {},
 	"test/imagetest":             {"runtime"},
 	"test/need":                  {"runtime/lockfile", "test/artifacts"},
+	"test/nginxtest":             {"test/need", "test/port", "test/wait"},
 	"test/networktest":           {"local/thread", "test/need", "test/wait"},
 	"test/nomadtest":             {"test/need", "test/repository"},
 	"test/nomadtest/cmd":         {"test/nomadtest"},

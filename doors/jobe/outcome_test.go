@@ -296,7 +296,7 @@ func TestFilesOfARunCount(t *testing.T) {
 	s := spec{files: []namedFile{{"12345678", "one"}}}
 	bounded := peers.New(peers.Bounds{Bodies: 100})
 	hold := bounded.Hold(t.Context(), peers.Credential{})
-	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 2 || bounded.Usage().BodyBytes != 60 {
+	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 3 || bounded.Usage().BodyBytes != 60 {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
 	if _, err := a.filesOf("x", s, "prog.c", &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {

@@ -253,8 +253,10 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 	}
 	defer reader.Close()
 	output.at = reader.At()
+	ctx, cancel := context.WithDeadline(c.ctx, c.until)
+	defer cancel()
 	for {
-		event, err := c.event(reader)
+		event, err := c.event(ctx, reader)
 		if err != nil {
 			return runtime.Execution{}, output, err
 		}
@@ -273,27 +275,26 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 }
 
 // event waits for the next event, and sends progress meanwhile. It returns errRunning when the call
-// must answer.
-func (c *call) event(reader *events.Reader) (events.Event, error) {
+// must answer, which is when ctx ends before the call does.
+func (c *call) event(ctx context.Context, reader *events.Reader) (event events.Event, err error) {
 	for {
-		due := time.Until(c.until)
-		if due <= 0 {
-			return events.Event{}, errRunning
-		}
+		waiting, cancel := ctx, func() {}
 		if c.progress.wanted() {
-			next := c.progress.due(time.Now())
-			if next == 0 {
+			due := c.progress.due(time.Now())
+			if due == 0 {
 				c.progress.notify(c.ctx, "it runs")
 				continue
 			}
-			due = min(due, next)
+			waiting, cancel = context.WithTimeout(ctx, due)
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, due)
-		event, err := reader.Next(ctx)
-		over := ctx.Err() != nil && c.ctx.Err() == nil
+		event, err = reader.Next(waiting)
+		over := waiting.Err() != nil
 		cancel()
-		if err == nil || !over {
+		switch {
+		case err == nil || !over || c.ctx.Err() != nil:
 			return event, err
+		case ctx.Err() != nil:
+			return event, errRunning
 		}
 	}
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -197,8 +198,10 @@ func (c *call) await(id runtime.ExecutionID, after string) error {
 		return err
 	}
 	defer reader.Close()
+	ctx, cancel := context.WithDeadline(c.ctx, c.until)
+	defer cancel()
 	for {
-		event, err := c.event(reader)
+		event, err := c.event(ctx, reader)
 		if err != nil || event.Kind != events.Started {
 			if errors.Is(err, errRunning) || errors.Is(err, io.EOF) {
 				err = nil

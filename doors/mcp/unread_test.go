@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
@@ -145,7 +146,7 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 	hold := b.peers.Hold(t.Context(), peers.Credential{Token: id})
 	defer hold.Release()
 	s := b.door.sessionOf(a)
-	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}}
+	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}, until: time.Now().Add(wait.Limit)}
 	var out ran
 	c.collect(runner, nil, &out)
 	if held := b.peers.Usage().BodyBytes; held != 0 || c.request.taken != 0 || len(out.Files) != len(files) {
