@@ -171,6 +171,9 @@ type options struct {
 	answered bool
 }
 
+// Unwrap supports http.ResponseController.
+func (w *options) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // WriteHeader implements http.ResponseWriter.
 func (w *options) WriteHeader(status int) {
 	if w.answered = status == http.StatusMethodNotAllowed; w.answered {

@@ -134,7 +134,7 @@ type ceiling struct {
 // processor time while other programs use the same CPUs.
 const (
 	wallFactor  = programsPerCPU + 1
-	wallReserve = 20 // seconds
+	wallReserve = 40 // seconds
 )
 
 // bounds returns the limits of a run.

@@ -145,12 +145,12 @@ func TestBounds(t *testing.T) {
 		dialect          dialect
 		run, build       string
 	}{
-		{"defaults", `{}`, c, "5 s 35 s 2000000 B 20000000 B 30", "20 s 80 s 2000000 B 20000000 B 30"},
-		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, c, "1 s 23 s 2000000 B 1000000 B 1", "20 s 80 s 2000000 B 20000000 B 5"},
-		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, c, "1 s 23 s 1024 B 500000 B 30", "20 s 80 s 1024 B 20000000 B 30"},
-		{"none", `{"cputime": 0, "streamsize": 0, "disklimit": -1, "numprocs": 0}`, c, "120 s 380 s 16777216 B - -", "120 s 380 s 16777216 B - -"},
-		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, c, "120 s 380 s 16777216 B 1099511627776 B 65536", "120 s 380 s 16777216 B 1099511627776 B 65536"},
-		{"Java", `{"numprocs": 20}`, java, "5 s 35 s 2000000 B 20000000 B 256", "20 s 80 s 2000000 B 20000000 B 256"},
+		{"defaults", `{}`, c, "5 s 55 s 2000000 B 20000000 B 30", "20 s 100 s 2000000 B 20000000 B 30"},
+		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, c, "1 s 43 s 2000000 B 1000000 B 1", "20 s 100 s 2000000 B 20000000 B 5"},
+		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, c, "1 s 43 s 1024 B 500000 B 30", "20 s 100 s 1024 B 20000000 B 30"},
+		{"none", `{"cputime": 0, "streamsize": 0, "disklimit": -1, "numprocs": 0}`, c, "120 s 400 s 16777216 B - -", "120 s 400 s 16777216 B - -"},
+		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, c, "120 s 400 s 16777216 B 1099511627776 B 65536", "120 s 400 s 16777216 B 1099511627776 B 65536"},
+		{"Java", `{"numprocs": 20}`, java, "5 s 55 s 2000000 B 20000000 B 256", "20 s 100 s 2000000 B 20000000 B 256"},
 	} {
 		p, refused := parseParameters([]byte(test.parameters))
 		if refused != nil {

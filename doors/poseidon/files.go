@@ -153,8 +153,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	err = d.update(r.Context(), runner.ID, asked.Delete, write)
-	code, wrong := runtime.CodeOf(err), new(runtime.Error)
-	if code == runtime.CodeFileError || code == runtime.CodeInvalidInput && errors.As(err, &wrong) && strings.HasSuffix(wrong.Field, ".path") || strings.HasPrefix(wrong.Field, "delete.") {
+	if wrong, is := errors.AsType[*runtime.Error](err); is && (wrong.Code == runtime.CodeFileError || wrong.Code == runtime.CodeInvalidInput && wrong.Field != "copy") {
 		err = d.updateEach(r.Context(), runner.ID, asked.Delete, write)
 	}
 	if err != nil {
@@ -186,9 +185,10 @@ func (d *door) updateEach(ctx context.Context, id runtime.RunnerID, remove []str
 			w := write[i-len(remove)]
 			path, err = w.Path, d.update(ctx, id, nil, []runtime.FileWrite{w})
 		}
-		switch runtime.CodeOf(err) {
-		case "":
+		if err == nil {
 			continue
+		}
+		switch runtime.CodeOf(err) {
 		case runtime.CodeFileError, runtime.CodeInvalidInput:
 			err = runtime.Errorf(runtime.CodeStorageFull, "%.200s: %s", path, runtime.MessageOf(err))
 		case runtime.CodeStorageFull:

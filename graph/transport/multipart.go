@@ -53,6 +53,9 @@ type afterwards struct {
 	body *arriving.Body
 }
 
+// Unwrap supports http.ResponseController.
+func (w afterwards) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {
 	w.body.Drain()

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os/exec"
 	goruntime "runtime"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -18,9 +21,12 @@ import (
 const javaHello = `public class Hi { public static void main(String[] a) { System.out.println("Hi " + new java.util.Scanner(System.in).nextInt()); } }`
 
 // TestE2EJobeCrowd: many programs that arrive at once run in turns, two for each CPU. None fails
-// because of the others: neither its compiler nor, within its processor time, the program.
+// because of the others: no compiler, and no program within its processor time. Other work of the
+// machine can keep a program from its CPU until its wall time is over, or a compiler. Then the
+// execution has used less processor time than it may, and the test asks again.
 func TestE2EJobeCrowd(t *testing.T) {
 	m := serve(t, nil, python, object{"id": "java", "resources": object{"memoryMiB": 768, "processes": 512}})
+	m.timeout = 10 * time.Minute // most of them wait
 	for _, test := range []struct {
 		name, program string
 		count         int
@@ -47,6 +53,9 @@ func TestE2EJobeCrowd(t *testing.T) {
 				}
 				all.Go(func() {
 					status, answer, err := m.send(t.Context(), "POST", "runs", bytes.NewReader(body))
+					for err == nil && m.starved(t, answer) {
+						status, answer, err = m.send(t.Context(), "POST", "runs", bytes.NewReader(body))
+					}
 					if err != nil {
 						t.Errorf("run %d: %v", i, err)
 						return
@@ -63,6 +72,31 @@ func TestE2EJobeCrowd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// starved reports whether an answer is an overload, or of a program that ran into its wall time. The
+// end of that execution is the evidence.
+func (m moodle) starved(t *testing.T, answer []byte) bool {
+	got, err := resultOf(http.StatusOK, answer)
+	if err != nil || got.Outcome == 21 {
+		return err == nil
+	}
+	if got.Outcome != 13 {
+		return false
+	}
+	var seen struct {
+		Batch struct {
+			Cases struct {
+				Nodes []struct{ Execution struct{ Outcome runtime.Outcome } }
+			}
+		}
+	}
+	if err := m.Do(t.Context(), `query($id: ID!) { batch(id: $id) { cases { nodes { execution { outcome } } } } }`, object{"id": got.ID}, &seen); err != nil || len(seen.Batch.Cases.Nodes) != 1 {
+		t.Errorf("%+v: %v, %+v", got, err, seen)
+		return false
+	}
+	t.Logf("%+v: %+v", got, seen)
+	return seen.Batch.Cases.Nodes[0].Execution.Outcome == runtime.OutcomeTimeLimit
 }
 
 // mostRunning returns the largest number of executions that it sees running, until ctx ends.
