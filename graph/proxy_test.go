@@ -36,7 +36,7 @@ func TestAnswersThatTakeLongPassAProxy(t *testing.T) {
 			query, _ := json.Marshal(in{"query": `query($id: ID!) { execution(id: $id, waitFor: 30) { outcome } }`, "variables": in{"id": x}})
 			for _, request := range []struct{ path, accept, body, want string }{
 				{"/graphql", "application/json", string(query), `{"data":{"execution":{"outcome":"EXITED"}}}`},
-				{"/graphql", "application/graphql-response+json", strings.Replace(string(query), "waitFor: 30", "waitFor: 30, more: 1", 1), ""}, // refused at once
+				{"/graphql", "application/graphql-response+json", strings.Replace(string(query), "waitFor: 30", "waitFor: 30, more: 1", 1), ""}, // refused immediately
 				{"/jobe/index.php/restapi/runs", "application/json", `{"run_spec": {"language_id": "sleeper", "sourcecode": "x"}}`, `"outcome":15`},
 			} {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, proxy+request.path, strings.NewReader(request.body))

@@ -20,7 +20,7 @@ import (
 // javaHello greets a number.
 const javaHello = `public class Hi { public static void main(String[] a) { System.out.println("Hi " + new java.util.Scanner(System.in).nextInt()); } }`
 
-// TestE2EJobeCrowd: many programs that arrive at once run in turns, two for each CPU. None fails
+// TestE2EJobeCrowd: many programs that arrive together run in turns, two for each CPU. None fails
 // because of the others: no compiler, and no program within its processor time. Other work of the
 // machine can keep a program from its CPU until its wall time is over, or a compiler. Then the
 // execution has used less processor time than it may, and the test asks again.
@@ -68,7 +68,7 @@ func TestE2EJobeCrowd(t *testing.T) {
 			all.Wait()
 			end()
 			if most := <-watched; most == 0 || most > 2*goruntime.NumCPU() {
-				t.Errorf("%d programs ran at once on %d CPUs", most, goruntime.NumCPU())
+				t.Errorf("%d programs ran concurrently on %d CPUs", most, goruntime.NumCPU())
 			}
 		})
 	}
@@ -87,7 +87,9 @@ func (m moodle) starved(t *testing.T, answer []byte) bool {
 	var seen struct {
 		Batch struct {
 			Cases struct {
-				Nodes []struct{ Execution struct{ Outcome runtime.Outcome } }
+				Nodes []struct {
+					Execution struct{ Outcome runtime.Outcome }
+				}
 			}
 		}
 	}
