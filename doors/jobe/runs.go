@@ -1,7 +1,6 @@
 package jobe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -39,7 +38,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 		return overloaded(err)
 	}
 	var answer any
-	begun := response.Early(w, cmp.Or(a.Early, response.DefaultEarly), func(header http.Header) { header.Set("Content-Type", jsonType) }, func() {
+	begun := response.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() {
 		answer, err = a.complete(r, j, in, of)
 	})
 	if !begun {

@@ -34,7 +34,7 @@ func TestE2EJobeCrowd(t *testing.T) {
 		stdout        string
 	}{
 		{"Java", "javac", 12, object{"language_id": "java", "sourcecode": javaHello}, "Hi %d\n"},
-		{"two seconds of Python", "python3", 14, object{"language_id": "python3", "sourcecode": "import time\nwhile time.process_time() < 2: pass\nprint(input())", "parameters": object{"cputime": 5}}, "%d\n"},
+		{"two seconds of Python", "python3", 14, object{"language_id": "python3", "sourcecode": "import time\nwhile time.process_time() < 2: pass\nprint(input())", "parameters": object{"cputime": 20}}, "%d\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if _, err := exec.LookPath(test.program); err != nil {
