@@ -153,7 +153,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	err = d.update(r.Context(), runner.ID, asked.Delete, write)
-	if wrong, is := errors.AsType[*runtime.Error](err); is && (wrong.Code == runtime.CodeFileError || wrong.Code == runtime.CodeInvalidInput && wrong.Field != "copy") {
+	if wrong, is := errors.AsType[*runtime.Error](err); is && (wrong.Code == runtime.CodeFileError || wrong.Code == runtime.CodeInvalidInput && strings.HasPrefix(wrong.Field, "copy.")) {
 		err = d.updateEach(r.Context(), runner.ID, asked.Delete, write)
 	}
 	if err != nil {

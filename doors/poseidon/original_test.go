@@ -52,6 +52,8 @@ func TestInactivityTimeoutEndsARunningProgram(t *testing.T) {
 func TestImpossibleFilesDoNotKeepOthersFromBeingWritten(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
+	b.expect(400, "PATCH", runner+"/files", `{"delete":["/"],"copy":[{"path":"before","content":""}]}`, "message")
+	b.expect(424, "GET", runner+"/files/raw?path=before", "", "message")
 	for name, bad := range map[string]string{"too long": strings.Repeat("n", 300), "no path": "", "the workspace": "/workspace"} {
 		content := base64.StdEncoding.EncodeToString([]byte(name))
 		body, _ := json.Marshal(map[string]any{"copy": []map[string]string{{"path": "before", "content": content}, {"path": bad, "content": ""}, {"path": "after", "content": content}}})
