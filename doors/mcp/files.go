@@ -208,7 +208,7 @@ func readFile(c *call, in readInput) (out content, reply answer, err error) {
 		reply.images = []*sdk.ImageContent{{Data: data, MIMEType: kind}}
 	}
 	if end := in.Offset + int64(len(data)); end < size {
-		if whole := len(trimEnd(data)); whole > 0 {
+		if whole := len(data) - runtime.Unfinished(data); whole > 0 {
 			data, end = data[:whole], in.Offset+int64(whole)
 		}
 		out.NextOffset = &end

@@ -149,8 +149,12 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 			fmt.Fprintf(&b, "\n[… %d bytes were not kept: %s …]\n", event.Bytes, event.Reason)
 			continue
 		}
+		whole := event.Whole()
+		if len(whole) == 0 { // part of a character: it comes with its rest
+			continue
+		}
 		part := chunk{Stream: event.Stream.String()}
-		part.Text, part.Base64 = textOf(event.Data)
+		part.Text, part.Base64 = textOf(whole)
 		out.Chunks = append(out.Chunks, part)
 		if event.Stream != stream {
 			stream = event.Stream

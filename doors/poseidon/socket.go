@@ -211,7 +211,7 @@ func (c *connection) run(ctx context.Context, x runtime.Execution) error {
 		c.feed(feeding, x.ID)
 	}()
 	defer func() { stop(); <-fed }()
-	out := output{send: c.send, begun: events.Characters{}}
+	out := output{send: c.send}
 	for {
 		event, err := reader.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -298,8 +298,7 @@ const outOfMemory = "the allocation was OOM Killed"
 
 // An output converts events to frames. Clients reject a frame with an additional field.
 type output struct {
-	send  func(frame []byte) error
-	begun events.Characters
+	send func(frame []byte) error
 }
 
 // frame sends a frame of a type. It has the field data only if data is given.
@@ -326,37 +325,24 @@ func (o output) event(event events.Event) error {
 	case events.Started:
 		return o.frame(startFrame)
 	case events.Output:
-		return o.text(event.Stream, o.begun.Whole(event.Stream, event.Data))
+		return o.text(event.Stream, event.Text())
 	case events.Lost:
-		if err := o.rest(); err != nil {
-			return err
-		}
 		return o.frame(stderrFrame, "\r\n[output is missing here: "+event.Reason+"]\r\n")
 	case events.Finished:
-		if err := o.rest(); err != nil {
-			return err
-		}
 		return o.end(event.Execution.End)
 	}
 	return nil
 }
 
-// text sends output of a stream. It sends nothing if data is empty.
-func (o output) text(stream runtime.Stream, data []byte) error {
-	if len(data) == 0 {
+// text sends output of a stream. It sends nothing if text is empty.
+func (o output) text(stream runtime.Stream, text string) error {
+	switch {
+	case text == "":
 		return nil
+	case stream == runtime.Stderr:
+		return o.frame(stderrFrame, text)
 	}
-	if stream == runtime.Stderr {
-		return o.frame(stderrFrame, string(data))
-	}
-	return o.frame(stdoutFrame, string(data))
-}
-
-// rest sends incomplete characters at the end of the output.
-func (o output) rest() error {
-	err := errors.Join(o.text(runtime.Stdout, o.begun[runtime.Stdout]), o.text(runtime.Stderr, o.begun[runtime.Stderr]))
-	clear(o.begun)
-	return err
+	return o.frame(stdoutFrame, text)
 }
 
 // end sends the last frame.
