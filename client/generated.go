@@ -237,6 +237,9 @@ func (v *BatchCaseExecution) GetGoneReason() runtime.GoneReason { return v.Endin
 // GetMessage returns BatchCaseExecution.Message, and is useful for accessing the field via an interface.
 func (v *BatchCaseExecution) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns BatchCaseExecution.Hint, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetHint() string { return v.Ending.Hint }
+
 func (v *BatchCaseExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -276,6 +279,8 @@ type __premarshalBatchCaseExecution struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *BatchCaseExecution) MarshalJSON() ([]byte, error) {
@@ -296,6 +301,7 @@ func (v *BatchCaseExecution) __premarshalJSON() (*__premarshalBatchCaseExecution
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -526,6 +532,11 @@ func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetMessa
 	return v.Ending.Message
 }
 
+// GetHint returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.Hint, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetHint() string {
+	return v.Ending.Hint
+}
+
 func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -565,6 +576,8 @@ type __premarshalCancelExecutionCancelExecutionCancelExecutionPayloadExecution s
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) MarshalJSON() ([]byte, error) {
@@ -585,6 +598,7 @@ func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) __premar
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -1244,6 +1258,9 @@ type Ending struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message string `json:"message"`
+	// A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
+	// without any output may have buffered it. Null if nothing is known.
+	Hint string `json:"hint"`
 }
 
 // GetId returns Ending.Id, and is useful for accessing the field via an interface.
@@ -1263,6 +1280,9 @@ func (v *Ending) GetGoneReason() runtime.GoneReason { return v.GoneReason }
 
 // GetMessage returns Ending.Message, and is useful for accessing the field via an interface.
 func (v *Ending) GetMessage() string { return v.Message }
+
+// GetHint returns Ending.Hint, and is useful for accessing the field via an interface.
+func (v *Ending) GetHint() string { return v.Hint }
 
 // Environment includes the GraphQL fields of Environment requested by the fragment Environment.
 // The GraphQL type's documentation follows.
@@ -1601,6 +1621,9 @@ type Execution struct {
 	GoneReason *runtime.GoneReason `json:"goneReason"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message *string `json:"message"`
+	// A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
+	// without any output may have buffered it. Null if nothing is known.
+	Hint *string `json:"hint"`
 	// Whether it was started from the interpreter that its runner has loaded (`Environment.warm`). Null until
 	// it has started, and if the runner has loaded none.
 	StartedWarm *bool `json:"startedWarm"`
@@ -1657,6 +1680,9 @@ func (v *Execution) GetGoneReason() *runtime.GoneReason { return v.GoneReason }
 
 // GetMessage returns Execution.Message, and is useful for accessing the field via an interface.
 func (v *Execution) GetMessage() *string { return v.Message }
+
+// GetHint returns Execution.Hint, and is useful for accessing the field via an interface.
+func (v *Execution) GetHint() *string { return v.Hint }
 
 // GetStartedWarm returns Execution.StartedWarm, and is useful for accessing the field via an interface.
 func (v *Execution) GetStartedWarm() *bool { return v.StartedWarm }
@@ -2136,6 +2162,9 @@ func (v *GetBatchBatchBuildExecution) GetGoneReason() runtime.GoneReason { retur
 // GetMessage returns GetBatchBatchBuildExecution.Message, and is useful for accessing the field via an interface.
 func (v *GetBatchBatchBuildExecution) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns GetBatchBatchBuildExecution.Hint, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetHint() string { return v.Ending.Hint }
+
 func (v *GetBatchBatchBuildExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -2175,6 +2204,8 @@ type __premarshalGetBatchBatchBuildExecution struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *GetBatchBatchBuildExecution) MarshalJSON() ([]byte, error) {
@@ -2195,6 +2226,7 @@ func (v *GetBatchBatchBuildExecution) __premarshalJSON() (*__premarshalGetBatchB
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -2358,6 +2390,9 @@ func (v *GetEndingExecution) GetGoneReason() runtime.GoneReason { return v.Endin
 // GetMessage returns GetEndingExecution.Message, and is useful for accessing the field via an interface.
 func (v *GetEndingExecution) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns GetEndingExecution.Hint, and is useful for accessing the field via an interface.
+func (v *GetEndingExecution) GetHint() string { return v.Ending.Hint }
+
 func (v *GetEndingExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -2397,6 +2432,8 @@ type __premarshalGetEndingExecution struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *GetEndingExecution) MarshalJSON() ([]byte, error) {
@@ -2417,6 +2454,7 @@ func (v *GetEndingExecution) __premarshalJSON() (*__premarshalGetEndingExecution
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -3334,7 +3372,8 @@ type Line struct {
 	// Its text without the newline and without a carriage return just before it. Other carriage returns and
 	// escape sequences are included. Bytes that aren't UTF-8 are replaced with U+FFFD. Empty for lost bytes.
 	Text string `json:"text"`
-	// Whether the line is longer than 16384 bytes. `text` then has only its first 16384 bytes.
+	// Whether the line is longer than 16384 bytes. `text` then has only its first 16384 bytes. If these have
+	// carriage returns, as those of a progress bar, it has the last 16384 bytes or fewer instead.
 	Truncated bool `json:"truncated"`
 	// Whether the line may still grow.
 	Open bool `json:"open"`
@@ -3377,8 +3416,8 @@ func (v *Line) GetLostCause() *OutputLossCause { return v.LostCause }
 type LinePage struct {
 	// The lines, in the order of their numbers.
 	Lines []Line `json:"lines"`
-	// Whether `total` includes all output so far. One request counts at most 32 MiB or a million lines. While
-	// this is false, the next request continues.
+	// Whether `total` includes all output so far. One request without `last` counts at most 32 MiB or a million
+	// lines. While this is false, the next request continues.
 	Counted bool `json:"counted"`
 	// Whether more lines follow this page.
 	More bool `json:"more"`
@@ -4213,6 +4252,34 @@ func (v *ReleaseRunnerResponse) GetReleaseRunner() ReleaseRunnerReleaseRunnerRel
 	return v.ReleaseRunner
 }
 
+// RenewLeaseRenewLeaseRenewLeasePayload includes the requested fields of the GraphQL type RenewLeasePayload.
+// The GraphQL type's documentation follows.
+//
+// The result of renewLease.
+type RenewLeaseRenewLeaseRenewLeasePayload struct {
+	// Whether it has a lease. False: it has ended, or was started without one.
+	Renewed bool `json:"renewed"`
+}
+
+// GetRenewed returns RenewLeaseRenewLeaseRenewLeasePayload.Renewed, and is useful for accessing the field via an interface.
+func (v *RenewLeaseRenewLeaseRenewLeasePayload) GetRenewed() bool { return v.Renewed }
+
+// RenewLeaseResponse is returned by RenewLease on success.
+type RenewLeaseResponse struct {
+	// Restarts the lease of an execution or a batch. The client that started it with `lease` calls this while
+	// it lives. Safe to repeat.
+	//
+	// Errors: EXECUTION_NOT_FOUND, also for an unknown batch.
+	//
+	// Access: CLIENT, or a grant with EXECUTE.
+	RenewLease RenewLeaseRenewLeaseRenewLeasePayload `json:"renewLease"`
+}
+
+// GetRenewLease returns RenewLeaseResponse.RenewLease, and is useful for accessing the field via an interface.
+func (v *RenewLeaseResponse) GetRenewLease() RenewLeaseRenewLeaseRenewLeasePayload {
+	return v.RenewLease
+}
+
 // An execution and the new size of its terminal.
 type ResizeTerminalInput struct {
 	// The execution's id.
@@ -4343,6 +4410,9 @@ func (v *Result) GetGoneReason() runtime.GoneReason { return v.Ending.GoneReason
 // GetMessage returns Result.Message, and is useful for accessing the field via an interface.
 func (v *Result) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns Result.Hint, and is useful for accessing the field via an interface.
+func (v *Result) GetHint() string { return v.Ending.Hint }
+
 func (v *Result) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -4386,6 +4456,8 @@ type __premarshalResult struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *Result) MarshalJSON() ([]byte, error) {
@@ -4408,6 +4480,7 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -4533,6 +4606,10 @@ type RunInput struct {
 	Stdin *string `json:"stdin"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
+	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
+	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	Lease *int `json:"lease"`
 	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
 	// Default: 0, the call fails immediately.
 	WaitFor *int `json:"waitFor"`
@@ -4578,6 +4655,9 @@ func (v *RunInput) GetStdin() *string { return v.Stdin }
 
 // GetTimeLimit returns RunInput.TimeLimit, and is useful for accessing the field via an interface.
 func (v *RunInput) GetTimeLimit() *int { return v.TimeLimit }
+
+// GetLease returns RunInput.Lease, and is useful for accessing the field via an interface.
+func (v *RunInput) GetLease() *int { return v.Lease }
 
 // GetWaitFor returns RunInput.WaitFor, and is useful for accessing the field via an interface.
 func (v *RunInput) GetWaitFor() *int { return v.WaitFor }
@@ -4880,6 +4960,10 @@ type StartExecutionInput struct {
 	// Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
 	// has no more power over the machine than any other user. Default: false.
 	Privileged *bool `json:"privileged"`
+	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
+	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	Lease *int `json:"lease"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
 	// Empty: none.
 	IdempotencyKey *string `json:"idempotencyKey"`
@@ -4927,6 +5011,9 @@ func (v *StartExecutionInput) GetTerminal() *TerminalInput { return v.Terminal }
 
 // GetPrivileged returns StartExecutionInput.Privileged, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetPrivileged() *bool { return v.Privileged }
+
+// GetLease returns StartExecutionInput.Lease, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetLease() *int { return v.Lease }
 
 // GetIdempotencyKey returns StartExecutionInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
@@ -6023,6 +6110,14 @@ type __ReleaseRunnerInput struct {
 // GetId returns __ReleaseRunnerInput.Id, and is useful for accessing the field via an interface.
 func (v *__ReleaseRunnerInput) GetId() string { return v.Id }
 
+// __RenewLeaseInput is used internally by genqlient
+type __RenewLeaseInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __RenewLeaseInput.Id, and is useful for accessing the field via an interface.
+func (v *__RenewLeaseInput) GetId() string { return v.Id }
+
 // __ResizeTerminalInput is used internally by genqlient
 type __ResizeTerminalInput struct {
 	Input ResizeTerminalInput `json:"input"`
@@ -6543,6 +6638,11 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 	return v.Ending.Message
 }
 
+// GetHint returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Hint, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetHint() string {
+	return v.Ending.Hint
+}
+
 func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -6582,6 +6682,8 @@ type __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinished
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) MarshalJSON() ([]byte, error) {
@@ -6602,6 +6704,7 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -7132,6 +7235,11 @@ func (v *executionEventsExecutionEventsExecutionFinishedExecution) GetMessage() 
 	return v.Ending.Message
 }
 
+// GetHint returns executionEventsExecutionEventsExecutionFinishedExecution.Hint, and is useful for accessing the field via an interface.
+func (v *executionEventsExecutionEventsExecutionFinishedExecution) GetHint() string {
+	return v.Ending.Hint
+}
+
 func (v *executionEventsExecutionEventsExecutionFinishedExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -7169,6 +7277,8 @@ type __premarshalexecutionEventsExecutionEventsExecutionFinishedExecution struct
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *executionEventsExecutionEventsExecutionFinishedExecution) MarshalJSON() ([]byte, error) {
@@ -7188,6 +7298,7 @@ func (v *executionEventsExecutionEventsExecutionFinishedExecution) __premarshalJ
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -7513,6 +7624,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 
@@ -8009,6 +8121,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -8179,6 +8292,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 
@@ -8379,6 +8493,7 @@ query GetExecution ($id: ID!) {
 		signal
 		goneReason
 		message
+		hint
 		startedWarm
 		coldReason
 		usage {
@@ -8892,6 +9007,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 
@@ -9581,6 +9697,40 @@ func ReleaseRunner(
 	return data_, err_
 }
 
+// The mutation executed by RenewLease.
+const RenewLease_Operation = `
+mutation RenewLease ($id: ID!) {
+	renewLease(id: $id) {
+		renewed
+	}
+}
+`
+
+func RenewLease(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *RenewLeaseResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "RenewLease",
+		Query:  RenewLease_Operation,
+		Variables: &__RenewLeaseInput{
+			Id: id,
+		},
+	}
+
+	data_ = &RenewLeaseResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by ResizeTerminal.
 const ResizeTerminal_Operation = `
 mutation ResizeTerminal ($input: ResizeTerminalInput!) {
@@ -9937,6 +10087,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 fragment Batch on Batch {
 	id
@@ -10032,6 +10183,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 

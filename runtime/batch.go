@@ -15,6 +15,7 @@ type Batch struct {
 	Key           string        `json:"key,omitempty"`
 	Input         string        `json:"input,omitempty"`   // digest of the request made with Key
 	Release       bool          `json:"release,omitempty"` // remove its runner when it ends
+	Lease         time.Duration `json:"lease,omitempty"`   // as of an execution
 	State         BatchState    `json:"state"`
 	Outcome       BatchOutcome  `json:"outcome,omitempty"` // "" until FINISHED
 	Message       string        `json:"message,omitempty"` // the outcome in words

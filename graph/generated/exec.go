@@ -384,6 +384,7 @@ type ComplexityRoot struct {
 		EnvironmentID func(childComplexity int) int
 		ExitCode      func(childComplexity int) int
 		GoneReason    func(childComplexity int) int
+		Hint          func(childComplexity int) int
 		ID            func(childComplexity int) int
 		Labels        func(childComplexity int) int
 		Lines         func(childComplexity int, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) int
@@ -572,6 +573,7 @@ type ComplexityRoot struct {
 		PutEnvironment    func(childComplexity int, input PutEnvironmentInput) int
 		PutTenant         func(childComplexity int, input PutTenantInput) int
 		ReleaseRunner     func(childComplexity int, id string) int
+		RenewLease        func(childComplexity int, id string) int
 		RenewRunner       func(childComplexity int, id string) int
 		ResizeTerminal    func(childComplexity int, input ResizeTerminalInput) int
 		RevokeToken       func(childComplexity int, id string, alsoMade *bool) int
@@ -718,6 +720,10 @@ type ComplexityRoot struct {
 
 	ReleaseRunnerPayload struct {
 		Released func(childComplexity int) int
+	}
+
+	RenewLeasePayload struct {
+		Renewed func(childComplexity int) int
 	}
 
 	RenewRunnerPayload struct {
@@ -1021,6 +1027,7 @@ type ExecutionResolver interface {
 	Signal(ctx context.Context, obj *runtime.Execution) (*string, error)
 	GoneReason(ctx context.Context, obj *runtime.Execution) (*runtime.GoneReason, error)
 	Message(ctx context.Context, obj *runtime.Execution) (*string, error)
+
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 	UsageNow(ctx context.Context, obj *runtime.Execution) (*runtime.UsageNow, error)
 
@@ -1069,6 +1076,7 @@ type MutationResolver interface {
 	StartExecution(ctx context.Context, input StartExecutionInput) (StartExecutionPayload, error)
 	WriteStdin(ctx context.Context, input WriteStdinInput) (WriteStdinPayload, error)
 	ResizeTerminal(ctx context.Context, input ResizeTerminalInput) (ResizeTerminalPayload, error)
+	RenewLease(ctx context.Context, id string) (RenewLeasePayload, error)
 	SignalExecution(ctx context.Context, input SignalExecutionInput) (SignalExecutionPayload, error)
 	CancelExecution(ctx context.Context, id string) (CancelExecutionPayload, error)
 	CancelBatch(ctx context.Context, id string) (CancelBatchPayload, error)
@@ -2413,6 +2421,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.GoneReason(childComplexity), true
+	case "Execution.hint":
+		if e.ComplexityRoot.Execution.Hint == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Hint(childComplexity), true
 	case "Execution.id":
 		if e.ComplexityRoot.Execution.ID == nil {
 			break
@@ -3208,6 +3222,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ReleaseRunner(childComplexity, args["id"].(string)), true
+	case "Mutation.renewLease":
+		if e.ComplexityRoot.Mutation.RenewLease == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_renewLease_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RenewLease(childComplexity, args["id"].(string)), true
 	case "Mutation.renewRunner":
 		if e.ComplexityRoot.Mutation.RenewRunner == nil {
 			break
@@ -3930,6 +3955,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ReleaseRunnerPayload.Released(childComplexity), true
+
+	case "RenewLeasePayload.renewed":
+		if e.ComplexityRoot.RenewLeasePayload.Renewed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenewLeasePayload.Renewed(childComplexity), true
 
 	case "RenewRunnerPayload.runner":
 		if e.ComplexityRoot.RenewRunnerPayload.Runner == nil {
@@ -5509,6 +5541,19 @@ type Mutation {
     "The execution and the new size."
     input: ResizeTerminalInput!
   ): ResizeTerminalPayload!
+
+  """
+  Restarts the lease of an execution or a batch. The client that started it with ` + "`" + `lease` + "`" + ` calls this while
+  it lives. Safe to repeat.
+
+  Errors: EXECUTION_NOT_FOUND, also for an unknown batch.
+
+  Access: CLIENT, or a grant with EXECUTE.
+  """
+  renewLease(
+    "The id of the execution or the batch."
+    id: ID!
+  ): RenewLeasePayload!
 
   """
   Sends a signal to a running execution: to the process group of its command and, on a terminal, also to
@@ -7197,6 +7242,11 @@ type Execution {
   goneReason: GoneReason
   "Its outcome in a sentence. Null until it is FINISHED."
   message: String
+  """
+  A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
+  without any output may have buffered it. Null if nothing is known.
+  """
+  hint: String
   "The resources that it used. Null until it is FINISHED."
   usage: Usage
   """
@@ -7252,8 +7302,8 @@ type Execution {
     "How many lines of the stream to skip, 0 or more. It replaces ` + "`" + `from` + "`" + `."
     skip: Int64
     """
-    Whether to return the last ` + "`" + `maxLines` + "`" + ` lines of the stream. It replaces ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `. Default:
-    false.
+    Whether to return the last ` + "`" + `maxLines` + "`" + ` lines of the stream. It replaces ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `. Such a
+    request first counts all output, up to 8 GiB. Default: false.
     """
     last: Boolean
     """
@@ -7446,8 +7496,8 @@ type OutputLinePage {
   "How many lines of the stream are counted so far."
   total: Int64!
   """
-  Whether ` + "`" + `total` + "`" + ` includes all output so far. One request counts at most 32 MiB or a million lines. While
-  this is false, the next request continues.
+  Whether ` + "`" + `total` + "`" + ` includes all output so far. One request without ` + "`" + `last` + "`" + ` counts at most 32 MiB or a million
+  lines. While this is false, the next request continues.
   """
   counted: Boolean!
   "Whether more lines follow this page."
@@ -7475,7 +7525,10 @@ type OutputLine {
   escape sequences are included. Bytes that aren't UTF-8 are replaced with U+FFFD. Empty for lost bytes.
   """
   text: String!
-  "Whether the line is longer than 16384 bytes. ` + "`" + `text` + "`" + ` then has only its first 16384 bytes."
+  """
+  Whether the line is longer than 16384 bytes. ` + "`" + `text` + "`" + ` then has only its first 16384 bytes. If these have
+  carriage returns, as those of a progress bar, it has the last 16384 bytes or fewer instead.
+  """
   truncated: Boolean!
   "Whether the line may still grow."
   open: Boolean!
@@ -8018,6 +8071,12 @@ input StartExecutionInput {
   """
   privileged: Boolean
   """
+  Ties it to its client: it is cancelled once nobody called ` + "`" + `renewLease` + "`" + ` for this many seconds, 10 to
+  86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+  batch it applies to the batch. Default: none, it runs to its end also without its client.
+  """
+  lease: Int
+  """
   Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
   Empty: none.
   """
@@ -8167,6 +8226,12 @@ input RunInput {
   "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
   timeLimit: Int
   """
+  Ties it to its client: it is cancelled once nobody called ` + "`" + `renewLease` + "`" + ` for this many seconds, 10 to
+  86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+  batch it applies to the batch. Default: none, it runs to its end also without its client.
+  """
+  lease: Int
+  """
   Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see ` + "`" + `claimRunner` + "`" + `).
   Default: 0, the call fails immediately.
   """
@@ -8298,6 +8363,12 @@ type ClaimRunnerPayload {
 type CancelTicketPayload {
   "The ticket's present state."
   ticket: Ticket!
+}
+
+"The result of renewLease."
+type RenewLeasePayload {
+  "Whether it has a lease. False: it has ended, or was started without one."
+  renewed: Boolean!
 }
 
 "The result of renewRunner."
@@ -9332,6 +9403,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_goneReason(ctx, field)
 	case "message":
 		return ec.fieldContext_Execution_message(ctx, field)
+	case "hint":
+		return ec.fieldContext_Execution_hint(ctx, field)
 	case "usage":
 		return ec.fieldContext_Execution_usage(ctx, field)
 	case "usageNow":
@@ -9824,6 +9897,14 @@ func (ec *executionContext) childFields_ReleaseRunnerPayload(ctx context.Context
 		return ec.fieldContext_ReleaseRunnerPayload_released(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ReleaseRunnerPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RenewLeasePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "renewed":
+		return ec.fieldContext_RenewLeasePayload_renewed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RenewLeasePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RenewRunnerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -10743,6 +10824,20 @@ func (ec *executionContext) field_Mutation_putTenant_args(ctx context.Context, r
 }
 
 func (ec *executionContext) field_Mutation_releaseRunner_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_renewLease_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
@@ -16855,6 +16950,29 @@ func (ec *executionContext) fieldContext_Execution_message(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Execution_hint(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_hint(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Hint(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_hint(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Execution_usage(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -19766,6 +19884,50 @@ func (ec *executionContext) fieldContext_Mutation_resizeTerminal(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_resizeTerminal_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_renewLease(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_renewLease(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RenewLease(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v RenewLeasePayload) graphql.Marshaler {
+			return ec.marshalNRenewLeasePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRenewLeasePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_renewLease(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RenewLeasePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_renewLease_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -22759,6 +22921,29 @@ func (ec *executionContext) _ReleaseRunnerPayload_released(ctx context.Context, 
 }
 func (ec *executionContext) fieldContext_ReleaseRunnerPayload_released(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ReleaseRunnerPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _RenewLeasePayload_renewed(ctx context.Context, field graphql.CollectedField, obj *RenewLeasePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RenewLeasePayload_renewed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Renewed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RenewLeasePayload_renewed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RenewLeasePayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _RenewRunnerPayload_runner(ctx context.Context, field graphql.CollectedField, obj *RenewRunnerPayload) (ret graphql.Marshaler) {
@@ -28317,7 +28502,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
+	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "lease", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28380,6 +28565,13 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.TimeLimit = data
+		case "lease":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("lease"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Lease = data
 		case "waitFor":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("waitFor"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -28482,7 +28674,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "commandLine", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "commandLine", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "lease", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28566,6 +28758,13 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.Privileged = data
+		case "lease":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("lease"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Lease = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -32663,6 +32862,11 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "hint":
+			out.Values[i] = ec._Execution_hint(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "usage":
 			field := field
 
@@ -34583,6 +34787,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "renewLease":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_renewLease(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "signalExecution":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_signalExecution(ctx, field)
@@ -36050,6 +36261,44 @@ func (ec *executionContext) _ReleaseRunnerPayload(ctx context.Context, sel ast.S
 			out.Values[i] = graphql.MarshalString("ReleaseRunnerPayload")
 		case "released":
 			out.Values[i] = ec._ReleaseRunnerPayload_released(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var renewLeasePayloadImplementors = []string{"RenewLeasePayload"}
+
+func (ec *executionContext) _RenewLeasePayload(ctx context.Context, sel ast.SelectionSet, obj *RenewLeasePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, renewLeasePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RenewLeasePayload")
+		case "renewed":
+			out.Values[i] = ec._RenewLeasePayload_renewed(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -40645,6 +40894,10 @@ func (ec *executionContext) marshalNReleaseRunnerPayload2githubᚗcomᚋrockpool
 	return ec._ReleaseRunnerPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNRenewLeasePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRenewLeasePayload(ctx context.Context, sel ast.SelectionSet, v RenewLeasePayload) graphql.Marshaler {
+	return ec._RenewLeasePayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNRenewRunnerPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRenewRunnerPayload(ctx context.Context, sel ast.SelectionSet, v RenewRunnerPayload) graphql.Marshaler {
 	return ec._RenewRunnerPayload(ctx, sel, &v)
 }
@@ -41968,6 +42221,18 @@ func (ec *executionContext) marshalORunnerUsage2ᚖgithubᚗcomᚋrockpoolᚋroc
 		return graphql.Null
 	}
 	return ec._RunnerUsage(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOString2string(ctx context.Context, v any) (string, error) {
+	res, err := model.UnmarshalString(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {

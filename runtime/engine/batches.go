@@ -160,6 +160,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		}
 		return runtime.Execution{}, err
 	}
+	e.leaseBatch(b)
 	return x, e.jobs.add(l.Run) // if it fails, the next server continues the batch
 }
 
@@ -184,6 +185,7 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
 	e.holdings.end(b.Tenant)
+	e.leases.end(string(b.ID))
 	if !b.FreshRunners() {
 		if p, err := e.poolOf(b.RunnerID); err == nil {
 			p.Done(context.Background(), b.RunnerID)
@@ -378,9 +380,10 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 		l := e.batches.host.New(u.Batch, "")
 		l.Recall(known)
 		if u.Cancelled {
-			l.Cancel()
+			l.Cancel(wasCancelled)
 		}
 		e.batches.adopt(l)
+		e.leaseBatch(u.Batch)
 		// A batch counts as one execution.
 		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)
@@ -455,6 +458,14 @@ func (e *Engine) batchExecutions(ctx context.Context, id runtime.BatchID, first,
 // CancelBatch cancels the running execution of a batch and skips the rest. It returns when the batch
 // has ended, or after two seconds. A batch that has ended stays unchanged.
 func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
+	return e.cancelBatch(ctx, id, wasCancelled)
+}
+
+// wasCancelled is the message of a batch that a caller cancelled.
+const wasCancelled = "it was cancelled"
+
+// cancelBatch is CancelBatch, and message becomes the batch's.
+func (e *Engine) cancelBatch(ctx context.Context, id runtime.BatchID, message string) (runtime.Batch, error) {
 	l := e.batches.get(id)
 	if l == nil {
 		return e.store.Batch(ctx, id)
@@ -463,7 +474,7 @@ func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.B
 	if err := e.store.CancelBatch(ctx, id); err != nil {
 		return runtime.Batch{}, err
 	}
-	l.Cancel()
+	l.Cancel(message)
 	late := time.NewTimer(2 * time.Second)
 	defer late.Stop()
 	for {

@@ -81,6 +81,7 @@ type Engine struct {
 	host     session.Host // of all sessions
 	sessions *sessionTable
 	batches  *batches
+	leases   *leases
 	tickets  *ticket.Book
 	claims   *once.Group[runtime.RunnerID] // results by key, kept while their runners live
 	holders  holders
@@ -106,6 +107,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
 		batches:  newBatches(),
+		leases:   &leases{byID: map[string]*lease{}},
 		claims:   once.NewCachingGroup[runtime.RunnerID](),
 		holders:  holders{calls: map[string]*holding{}},
 		runs:     once.NewGroup[runtime.Execution](),

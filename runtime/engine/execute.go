@@ -120,7 +120,7 @@ type preparedRun struct {
 
 // prepareRun validates all of a run's input before anything is claimed or stored.
 func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
-	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
+	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Lease: in.Lease, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
 	if p.execution, err = p.start.execution(); err != nil {
 		return p, err
 	}

@@ -103,6 +103,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	}
 	s := e.host.New(runner, x, begin, output.New(e.logs.Place(x.ID)))
 	e.sessions.add(s)
+	e.leaseExecution(x)
 	e.counts.started.Add(1)
 	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return runtime.Execution{}, err // it is recorded, so the next server starts it
@@ -227,6 +228,12 @@ func (in StartInput) execution() (runtime.Execution, error) {
 		if x.TimeLimit, err = seconds("timeLimit", *in.TimeLimit, runtime.MaxTimeLimit); err != nil {
 			return x, err
 		}
+	}
+	if in.Lease != nil {
+		if err := runtime.Between("lease", int64(*in.Lease), int64(minLease/time.Second), int64(maxLease/time.Second), "seconds"); err != nil {
+			return x, err
+		}
+		x.Lease = time.Duration(*in.Lease) * time.Second
 	}
 	if in.Terminal != nil {
 		if err := validateTerminal("terminal.", *in.Terminal); err != nil {

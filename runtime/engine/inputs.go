@@ -87,6 +87,7 @@ type StartInput struct {
 	Stdin            bool
 	Terminal         *runtime.TerminalSize // implies Stdin
 	Privileged       bool                  // as root inside the runner
+	Lease            *int                  `json:",omitempty"` // seconds; nil: none
 	Key              string
 	Keys             string `json:"-"` // as in ClaimInput
 
@@ -107,6 +108,7 @@ type RunInput struct {
 	Variables     []runtime.Variable
 	Stdin         *string
 	TimeLimit     *int // seconds
+	Lease         *int `json:",omitempty"` // as in StartInput
 	WaitFor       *int // seconds
 	Key           string
 	Keys          string `json:"-"` // as in ClaimInput
@@ -251,6 +253,7 @@ func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared,
 		}
 		steps = append(steps, step)
 	}
+	b.Lease = x.Lease
 	b.HasBuild, b.CaseCount, b.StopOnFailure = of.Build != nil, len(of.Cases), of.StopOnFailure
 	return shared, steps, nil
 }

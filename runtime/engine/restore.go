@@ -141,6 +141,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	_ = group.Wait() // no goroutine returns an error
 	for _, s := range sessions {
 		e.sessions.add(s)
+		e.leaseExecution(s.Execution())
 		if x := s.Execution(); x.Batch == nil {
 			e.holdings.ledger.Adopt(x.Tenant, quota.Executions, 1)
 		}

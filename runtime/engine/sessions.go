@@ -95,6 +95,7 @@ func (e *Engine) ended(s *session.Session, x runtime.Execution) {
 	e.counts.finished[x.End.Outcome].Add(1)
 	e.failures.Ended(time.Now(), x)
 	e.holdings.ended(x)
+	e.leases.end(string(x.ID))
 	e.sessions.remove(s) // from here on, callers read the stored execution
 }
 

@@ -66,9 +66,10 @@ type Limits struct {
 	CPU       time.Duration // of processor time
 	Output    int64         // bytes
 	MemoryMiB int
-	Processes int   // of the runner
-	FileSize  int64 // bytes of one file
-	Own       int   // process limit of the execution, if that was reached; 0: it wasn't
+	Processes int           // of the runner
+	FileSize  int64         // bytes of one file
+	Lease     time.Duration // that its client didn't renew in time; 0: it did
+	Own       int           // process limit of the execution, if that was reached; 0: it wasn't
 }
 
 // Decide returns the outcome that the facts support, with a message. The cause of the end counts,
@@ -128,6 +129,9 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 		end.Message = "it ran into its CPU limit of " + seconds(l.CPU)
 	case runtime.OutcomeCancelled:
 		end.Message = "cancelled"
+		if l.Lease > 0 {
+			end.Message = "cancelled: the client that started it is gone; it didn't renew its lease of " + seconds(l.Lease)
+		}
 	}
 	return end
 }

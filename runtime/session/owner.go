@@ -298,8 +298,12 @@ func (o *owner) gone(reason runtime.GoneReason, now time.Time) {
 // limits returns the limits that applied to the execution.
 func (o *owner) limits() execution.Limits {
 	x, resources := o.Execution(), o.runner.Environment.Resources
+	lease := time.Duration(0)
+	if o.lapsed.Load() {
+		lease = x.Lease
+	}
 	return execution.Limits{
-		Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit,
+		Lease: lease, Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit,
 		MemoryMiB: resources.MemoryMiB, Processes: resources.Processes,
 	}
 }

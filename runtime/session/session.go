@@ -90,6 +90,7 @@ type Session struct {
 
 	kills  chan runtime.Outcome    // capacity 1: only the first reason counts
 	goes   chan runtime.GoneReason // capacity 1: why the runner ended; only the first reason counts
+	lapsed atomic.Bool             // its lease ended
 	shared atomic.Bool             // another execution ran in the same runner
 }
 
@@ -157,6 +158,12 @@ func (s *Session) Kill(ctx context.Context, outcome runtime.Outcome) {
 	case <-s.done:
 	case <-ctx.Done():
 	}
+}
+
+// Lapse cancels the execution, because its client didn't renew its lease. It waits like Kill.
+func (s *Session) Lapse(ctx context.Context) {
+	s.lapsed.Store(true)
+	s.Kill(ctx, runtime.OutcomeCancelled)
 }
 
 // hintKill is like Kill but doesn't wait.
