@@ -126,7 +126,7 @@ var mayImport = map[string][]string{
 	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/language"},
 
 	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/ticket", "runtime/versions"},
-	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/identity"},
+	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity"},
 	"doors/poseidon":           {"doors", "graph/transport/peers", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/share"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
@@ -151,7 +151,7 @@ var mayImport = map[string][]string{
 	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},
-	"server/private":   {"config", "local", "runtime/lockfile", "server"},
+	"server/private":   {"config", "local", "runtime/backoff", "runtime/lockfile", "server"},
 	"server/secure":    {"graph/transport/socket"},
 	"server/signin":    {"runtime", "runtime/access"},
 
