@@ -131,6 +131,8 @@ type Error struct {
 		Pending     int64 // waiting claims that count towards the quota of runners
 		RetryAfter  int   // seconds; 0: retry when the tenant releases something
 	}
+
+	proxied bool // a proxy responded that it has no response of the server
 }
 
 func (e *Error) Error() string {
@@ -248,6 +250,10 @@ func (c *Client) read(response *http.Response, into any) error {
 
 // stranger returns the error for a response that no Rockpool server sends.
 func (c *Client) stranger(response *http.Response) error {
+	switch response.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return &Error{proxied: true, Message: fmt.Sprintf("a proxy in front of the server responded with %s for %s: the server isn't running, or the proxy can't reach it or doesn't wait long enough for it", response.Status, c.url)}
+	}
 	return &Error{Message: fmt.Sprintf("%s is not the API of a Rockpool server, it responded with %s: check the address", c.url, response.Status)}
 }
 
@@ -283,7 +289,7 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 
 // Passing reports whether a retry can succeed: the connection broke, the server is starting,
 // stopping or at its limit, or the reader was too slow. It reports false for an untrusted
-// certificate and for a server without TLS.
+// certificate and for a server without TLS. A proxy that doesn't reach the server is a broken connection.
 func Passing(err error) bool {
 	var refused *Error
 	var untrusted *tls.CertificateVerificationError
@@ -291,6 +297,8 @@ func Passing(err error) bool {
 		return !errors.As(err, &untrusted) && !errors.Is(err, http.ErrSchemeMismatch)
 	}
 	switch refused.Extensions.Code {
+	case "":
+		return refused.proxied
 	case runtime.CodeClusterUnavailable, runtime.CodeQuotaExceeded, runtime.CodeSlowConsumer:
 		return true
 	}
