@@ -60,7 +60,7 @@ func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) 
 		return nil, fmt.Errorf("--fresh-runners can't be used with a program that is built by `%s`: the built files stay in the runner that built them", strings.Join(of.Build, " "))
 	}
 	j := &cases.Job{Client: of.Client, Out: of.Out, Err: of.Err, Cases: all, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
-	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Labels: of.Labels, FreshRunners: &f.FreshRunners}
+	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Variables: of.Variables, Labels: of.Labels, FreshRunners: &f.FreshRunners}
 	if len(of.Build) > 0 {
 		j.Input.Build = &client.BuildInput{Command: of.Build}
 	}
@@ -76,6 +76,8 @@ func (f caseFlags) run(ctx context.Context, s Streams, j *cases.Job) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return ExitError(CodeInterrupted)
+	case closedPipe(err):
+		return ExitError(codePipe)
 	case err != nil:
 		return err
 	}

@@ -31,6 +31,13 @@ func stoppable() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
+// runnable is like stoppable, for a command that runs a program. A write to a pipe that nobody
+// reads returns an error, so that the command can end the program, instead of ending this process.
+func runnable() (context.Context, context.CancelFunc) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // unlike Ignore, programs that this process starts don't inherit it
+	return stoppable()
+}
+
 // each calls do for every id, prints the results, and returns the errors joined. The column of the
 // table is named done. An id for which do reports false is an error with the text unchanged.
 func each(s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {

@@ -52,6 +52,7 @@ func executionTable(x client.Execution) output.Table {
 		}
 	}
 	add("message", text(x.Message))
+	add("hint", text(x.Hint))
 	add("labels", labelText(x.Labels))
 	add("environment", x.EnvironmentId)
 	add("tenant", x.Tenant)

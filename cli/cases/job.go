@@ -85,7 +85,7 @@ func (r Report) count(state runtime.CaseState) (n int) {
 // end within cancelPatience after that, Run returns context.Canceled.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	j.Input.WaitFor, j.Input.IdempotencyKey = new(int(runnerPatience/time.Second)), new(uuid.NewString())
-	j.Input.StopOnFailure = &j.StopOnFailure
+	j.Input.StopOnFailure, j.Input.Lease = &j.StopOnFailure, new(connection.Lease)
 	for _, c := range j.Cases {
 		j.Input.Cases = append(j.Input.Cases, c.Input)
 		j.report.Cases = append(j.report.Cases, Result{Name: c.Name, State: runtime.CaseSkipped})
@@ -97,11 +97,13 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	j.batch = started.Run.Batch.Id
 	following, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	go connection.KeepLease(following, j.Client, j.batch)
 	defer context.AfterFunc(ctx, func() {
 		j.cancel()
 		time.AfterFunc(cancelPatience, end)
 	})()
 	if err := j.follow(following); err != nil {
+		j.cancel()
 		return j.report, orCancelled(ctx, err)
 	}
 	return j.report, nil
@@ -135,7 +137,9 @@ func (j *Job) follow(ctx context.Context) error {
 			j.report.Batch = j.judged(event.Batch)
 			return nil
 		}
-		local = j.handle(event)
+		if err := j.handle(event); err != nil {
+			local = &output.WriteError{Err: err}
+		}
 		return local
 	}
 	for !finished {

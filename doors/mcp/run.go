@@ -35,6 +35,7 @@ type ran struct {
 	ExitCode     *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
 	Signal       string          `json:"signal,omitempty" jsonschema:"with SIGNALED"`
 	Message      string          `json:"message,omitempty" jsonschema:"a description of the outcome and its cause"`
+	Hint         string          `json:"hint,omitempty" jsonschema:"what may have gone wrong"`
 	Seconds      float64         `json:"seconds" jsonschema:"how long it ran"`
 	MemoryBytes  int64           `json:"memoryBytes,omitempty" jsonschema:"its peak memory"`
 	Stdout       string          `json:"stdout" jsonschema:"cut in the middle if it is long"`
@@ -266,7 +267,7 @@ func (c *call) event(reader *events.Reader) (events.Event, error) {
 // report returns the result of an execution.
 func report(x runtime.Execution, output *printed) ran {
 	out := ran{
-		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message,
+		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message, Hint: x.Hint(),
 		Seconds: x.Usage.Wall.Seconds(), MemoryBytes: x.Usage.PeakMemory, LostBytes: output.lost, LostReason: output.reason,
 	}
 	if x.End.Outcome == runtime.OutcomeExited {
@@ -301,6 +302,9 @@ func (r ran) String() string {
 	}
 	if r.Message != "" && r.ExitCode == nil {
 		fmt.Fprintf(&b, ": %s", r.Message)
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "; %s", r.Hint)
 	}
 	fmt.Fprintf(&b, " (execution %s)\n", r.Execution)
 	for _, s := range []struct{ name, text, encoded string }{{"stdout", r.Stdout, r.StdoutBase64}, {"stderr", r.Stderr, r.StderrBase64}} {
