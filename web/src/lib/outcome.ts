@@ -10,6 +10,7 @@ export const OutcomeFragment = graphql(`
     signal
     goneReason
     message
+    hint
     usage {
       wallMs
       outputBytes
@@ -79,7 +80,7 @@ export function sentence(of: OutcomeParts): string {
     case "MEMORY_LIMIT":
     case "PROCESS_LIMIT":
     case "OUTPUT_LIMIT":
-      return `Stopped${after}: ${of.message}.`;
+      return `Stopped${after}: ${of.message}.${of.hint ? ` Note: ${of.hint}.` : ""}`;
     case "CANCELLED":
       return `Cancelled${after}.`;
     case "RUNNER_GONE":
