@@ -179,11 +179,38 @@ func (c *Client) Do(ctx context.Context, query string, variables map[string]any,
 
 // send encodes an operation as JSON and posts it. Its errors are those of Do.
 func (c *Client) send(ctx context.Context, operation, into any) error {
-	body, err := json.Marshal(operation)
+	body, err := encode(operation)
 	if err != nil {
 		return err
 	}
 	return c.Post(ctx, body, into)
+}
+
+// encode returns an operation as JSON. It returns an *Error if a string isn't UTF-8, because JSON
+// would carry another one.
+func encode(operation any) ([]byte, error) {
+	body, err := json.Marshal(operation)
+	if err != nil {
+		return nil, err
+	}
+	start := 0 // of the string
+	for i, quoted := 0, false; i < len(body); i++ {
+		switch c := body[i]; {
+		case c == '"':
+			if quoted = !quoted; quoted {
+				start = i
+			}
+		case c == '\\':
+			// The encoder writes U+FFFD itself unescaped.
+			if bytes.HasPrefix(body[i:], []byte(`\ufffd`)) {
+				var text string
+				_ = json.Unmarshal(append(body[start:i:i], '"'), &text)
+				return nil, &Error{Message: fmt.Sprintf("the text that begins with %q isn't valid UTF-8, so it can't be sent: rename the file, or encode the text", text)}
+			}
+			i++
+		}
+	}
+	return body, nil
 }
 
 // MakeRequest implements [Sender]. Its errors are those of [Client.Do].

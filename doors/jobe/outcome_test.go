@@ -204,22 +204,22 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 	return identity.Caller{Principal: access.Server()}, nil
 }
 
-// Text that isn't UTF-8 becomes three times as long, and counts with that length.
-func TestInvalidUTF8CountsWithItsFinalLength(t *testing.T) {
+// Text that isn't UTF-8 is refused with its field: it would become U+FFFD.
+func TestInvalidUTF8IsRefused(t *testing.T) {
 	const size = 100_000
 	all, mux := peers.New(peers.Bounds{Bodies: 2 * size}), http.NewServeMux()
 	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
 	doors.Open(mux, host, anybody{}, new(doors.Counts), new(beginning))
-	for body, status := range map[string]int{
-		`"sourcecode": "` + strings.Repeat("x", size):                                           http.StatusBadRequest,
-		`"sourcecode": "` + strings.Repeat("\xff", size):                                        http.StatusServiceUnavailable,
-		`"sourcecode": "", "input": "` + strings.Repeat("\xff", size):                           http.StatusServiceUnavailable,
-		`"parameters": {"runargs": ["` + strings.Repeat("\xff", size) + `"]}, "sourcecode": "`:  http.StatusServiceUnavailable,
-		`"parameters": {"main_class": "` + strings.Repeat("\xff", size) + `"}, "sourcecode": "`: http.StatusServiceUnavailable,
+	for body, field := range map[string]string{
+		`"sourcecode": "` + strings.Repeat("\xff", size):                                        "run_spec.sourcecode: isn't",
+		`"sourcecode": "\ud800`:                                                                  "run_spec.sourcecode: has half",
+		`"sourcecode": "", "input": "` + strings.Repeat("\xff", size):                           "run_spec.input: isn't",
+		`"parameters": {"runargs": ["` + strings.Repeat("\xff", size) + `"]}, "sourcecode": "`:  "run_spec.parameters.runargs.0: isn't",
+		`"parameters": {"main_class": "` + strings.Repeat("\xff", size) + `"}, "sourcecode": "`: "run_spec.parameters.main_class: isn't",
 	} {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"language_id": "unknown", `+body+`"}}`)))
-		if w.Code != status || all.Usage().BodyBytes != 0 {
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), field) || all.Usage().BodyBytes != 0 {
 			t.Errorf("%.40q: %d %.80s, %d bytes are held", body, w.Code, w.Body, all.Usage().BodyBytes)
 		}
 	}

@@ -89,7 +89,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 		return nil
 	})
 	if err == nil {
-		// The memory of the body is taken already. The program can be larger; see size.
+		// The memory of the body is taken already.
 		err = hold.Grow(int64(s.size() - len(body)))
 	}
 	if err != nil {
