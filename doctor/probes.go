@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/thread"
@@ -34,6 +35,9 @@ type kernelPart struct {
 // findings say why a sandbox can't be created. One finding lists all features that work.
 func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 	container := "; if this is a container, start it with --privileged and --cgroupns=private"
+	if host.Chrooted() {
+		container = "; this is a chroot, in which the kernel forbids user namespaces: start rockpool outside, or in a container, which uses pivot_root"
+	}
 	all := []kernelPart{
 		{"user namespaces", isolated(0), true, "allow user namespaces: sysctl user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0)" + container, false},
 		{"pid, mount, network, ipc, uts and cgroup namespaces", isolated(unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP), true, "use a kernel with all kinds of namespaces" + container, false},

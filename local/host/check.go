@@ -7,8 +7,32 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
+
+// Chrooted reports whether this process runs in a chroot: its root isn't that of its mount
+// namespace.
+func Chrooted() bool {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false
+	}
+	// Only mounts below this process's root are listed. A chroot at a mount point has one at /, like
+	// the namespace's root, so the first process of the same namespace is compared, too.
+	atRoot := slices.ContainsFunc(strings.Split(string(mounts), "\n"), func(line string) bool {
+		fields := strings.Fields(line)
+		return len(fields) > 4 && fields[4] == "/"
+	})
+	first, firstErr := os.Readlink("/proc/1/ns/mnt")
+	own, ownErr := os.Readlink("/proc/self/ns/mnt")
+	if atRoot && (firstErr != nil || ownErr != nil || first != own) {
+		return false
+	}
+	there, thereErr := os.Stat("/proc/1/root/")
+	here, hereErr := os.Stat("/")
+	return !atRoot || thereErr == nil && hereErr == nil && !os.SameFile(there, here)
+}
 
 // Missing returns what is known to be missing for sandboxes, each with what to do, without making
 // one.
@@ -21,6 +45,9 @@ func (h *Host) Missing() []error {
 	}
 	if text, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || strings.TrimSpace(string(text)) == "0" {
 		lacks("user namespaces are disabled: set the sysctl user.max_user_namespaces to more than 0")
+	}
+	if Chrooted() {
+		lacks("the server runs in a chroot, in which the kernel forbids user namespaces (operation not permitted): start it outside, or in a container, which changes the root directory with pivot_root")
 	}
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts", "net", "cgroup", "time"} {
 		if _, err := os.Stat("/proc/self/ns/" + kind); err != nil {
