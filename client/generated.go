@@ -1753,8 +1753,10 @@ func (v *ExecutionUsage) GetOutputBytes() int64 { return v.OutputBytes }
 //
 // An entry of a runner's file system.
 type File struct {
-	// Its path: as requested, or below the requested directory. Bytes that aren't UTF-8 are replaced with
-	// U+FFFD.
+	// Its path: as requested, or below the requested directory. A byte that isn't UTF-8 is U+FFFD and two
+	// hexadecimal digits: the byte FF is U+FFFD and `ff`. Each of the three bytes of U+FFFD itself is written
+	// so, too. All arguments and results that are paths have this form, so a listed path means the same entry in
+	// every operation.
 	Path string `json:"path"`
 	// The type of the entry.
 	Type FileType `json:"type"`
@@ -2523,7 +2525,7 @@ func (v *GetFileResponse) GetRunner() *GetFileRunner { return v.Runner }
 //
 // An isolated place in which commands run. A runner serves at most one claim in its life.
 type GetFileRunner struct {
-	// One file, directory, link or other entry. Null if there is none.
+	// One file, directory, link or other entry, as `files` lists it. Null if there is none.
 	//
 	// Errors: RUNNER_GONE. INVALID_INPUT for an invalid path.
 	//
@@ -2550,9 +2552,12 @@ func (v *GetFilesResponse) GetRunner() *GetFilesRunner { return v.Runner }
 //
 // An isolated place in which commands run. A runner serves at most one claim in its life.
 type GetFilesRunner struct {
-	// The entries of a directory, sorted by path.
+	// The entries of a directory, sorted by path. A tree may have any depth. Directories whose path has more
+	// than 4095 bytes are listed without their entries, because no operation can name those.
 	//
-	// Errors: RUNNER_GONE. FILE_ERROR if `path` isn't a directory. INVALID_INPUT if `path`, `first` or `after`
+	// Errors: RUNNER_GONE. LIMIT_EXCEEDED for more than 65536 entries or 16 MiB of them, and if 2 lists of the
+	// runner, or the tenant's share of the server's 12, are running, and none ends within 10 seconds.
+	// CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. FILE_ERROR if `path` isn't a directory. INVALID_INPUT if `path`, `first` or `after`
 	// is invalid.
 	//
 	// Access: OBSERVER, or a grant with FILES_READ.
@@ -4781,8 +4786,9 @@ type SearchFilesRunner struct {
 	//
 	// Errors: INVALID_INPUT if `path`, `name`, `containing` or `maxMatches` is invalid, or neither `name` nor
 	// `containing` is given. RUNNER_GONE. FILE_ERROR if `path` isn't a directory. LIMIT_EXCEEDED if 2 searches
-	// of the runner, or 64 of all runners, are running, and none ends within 10 seconds. CONFLICT if an older
-	// server started the runner and its agent doesn't support this.
+	// of the runner, or the tenant's share of the server's 64, are running, and none ends within 10 seconds.
+	// CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. CONFLICT if an older server started the
+	// runner and its agent doesn't support this.
 	//
 	// Access: OBSERVER, or a grant with FILES_READ.
 	SearchFiles FileSearch `json:"searchFiles"`
@@ -5292,12 +5298,15 @@ func (v *Token) GetRevokedAt() *time.Time { return v.RevokedAt }
 // GetLastUsedAt returns Token.LastUsedAt, and is useful for accessing the field via an interface.
 func (v *Token) GetLastUsedAt() *time.Time { return v.LastUsedAt }
 
-// The files of a runner to delete and to write.
+// The directories of a runner to empty, and the files to delete and to write.
 type UpdateFilesInput struct {
 	// The runner's id.
 	RunnerId string `json:"runnerId"`
-	// Paths to delete, with all that is below them. A path that doesn't exist is no error. `./*` empties the
-	// workspace and keeps its directory. Deletes come before writes.
+	// Directories to empty. They stay, without entries. One that doesn't exist is no error. `.` is the
+	// workspace. This comes before deletes.
+	Empty []string `json:"empty"`
+	// Paths to delete, with all that is below them. A path that doesn't exist is no error. Deletes come before
+	// writes.
 	Delete []string `json:"delete"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write"`
@@ -5305,6 +5314,9 @@ type UpdateFilesInput struct {
 
 // GetRunnerId returns UpdateFilesInput.RunnerId, and is useful for accessing the field via an interface.
 func (v *UpdateFilesInput) GetRunnerId() string { return v.RunnerId }
+
+// GetEmpty returns UpdateFilesInput.Empty, and is useful for accessing the field via an interface.
+func (v *UpdateFilesInput) GetEmpty() []string { return v.Empty }
 
 // GetDelete returns UpdateFilesInput.Delete, and is useful for accessing the field via an interface.
 func (v *UpdateFilesInput) GetDelete() []string { return v.Delete }
@@ -5314,8 +5326,13 @@ func (v *UpdateFilesInput) GetWrite() []FileInput { return v.Write }
 
 // UpdateFilesResponse is returned by UpdateFiles on success.
 type UpdateFilesResponse struct {
-	// Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
-	// Each file is put in place by rename, so programs never see a partly written file.
+	// Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
+	// are deleted, and then files are written. Each file is put in place by rename, so programs never see a
+	// partly written file.
+	//
+	// The bytes of a path are literal: `*`, `?`, `~`, `\` and a leading `-` have no meaning. `.`, `..` and
+	// repeated slashes are resolved as text, whatever exists there. A path that ends in `/` must be a
+	// directory. `File.path` says how names that aren't UTF-8 are written.
 	//
 	// Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
 	//
@@ -5572,7 +5589,7 @@ type WriteStdinResponse struct {
 	//
 	// Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if `offset` is beyond the bytes written so far. CONFLICT if
 	// the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
-	// for 10 s.
+	// for 10 s. `extensions.offset` has the number of bytes written so far, where you can continue.
 	//
 	// Access: CLIENT, or a grant with STDIN.
 	WriteStdin WriteStdinWriteStdinWriteStdinPayload `json:"writeStdin"`
@@ -7377,8 +7394,7 @@ func (v *executionEventsResponse) __premarshalJSON() (*__premarshalexecutionEven
 type fileChangesFileChangesFileChange struct {
 	// The kind of the change.
 	Type FileChangeType `json:"type"`
-	// The entry's path, below the watched directory. Null for BEGAN and LOST. Bytes that aren't UTF-8 are
-	// replaced with U+FFFD.
+	// The entry's path, below the watched directory, in the form of `File.path`. Null for BEGAN and LOST.
 	Path *string `json:"path"`
 }
 
@@ -7422,8 +7438,8 @@ type uploadFileResponse struct {
 	// nothing arrives for 30 s.
 	//
 	// Errors: INVALID_INPUT for an invalid path or mode, and for a file that is missing or incomplete.
-	// RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace.
-	// LIMIT_EXCEEDED.
+	// RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace, and
+	// INVALID_INPUT if it is larger than the whole workspace. LIMIT_EXCEEDED if the upload stalls.
 	//
 	// Access: CLIENT, or a grant with FILES_WRITE.
 	UploadFile uploadFileUploadFileUploadFilePayload `json:"uploadFile"`
@@ -8524,7 +8540,7 @@ func GetExecutions(
 const GetFile_Operation = `
 query GetFile ($runner: ID!, $path: String!) {
 	runner(id: $runner) {
-		file(path: $path) {
+		file(path: $path, followLinks: true) {
 			... File
 			downloadUrl
 		}

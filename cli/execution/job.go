@@ -4,10 +4,12 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -123,6 +125,11 @@ func (j *Job) upload(ctx context.Context) error {
 	if err == nil && len(out.UpdateFiles.Failed) > 0 {
 		failed := out.UpdateFiles.Failed[0]
 		return fmt.Errorf("upload %s: %s", failed.Path, failed.Message)
+	}
+	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
+		largest := slices.MaxFunc(j.Files, func(a, b client.FileInput) int { return cmp.Compare(len(a.Base64), len(b.Base64)) })
+		return fmt.Errorf("upload %s, of %d bytes: %w. Files that are uploaded with a run are sent in one request, as base64; for larger ones claim a runner and use `rockpool runner cp`",
+			largest.Path, len(largest.Base64), err)
 	}
 	return err
 }

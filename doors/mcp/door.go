@@ -124,8 +124,8 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	needed, err := decoded(body)
 	hold := doors.HoldOf(r)
 	switch room := hold.Room(); {
-	case err != nil:
-		http.Error(w, runtime.MessageOf(err), http.StatusBadRequest)
+	case err != nil: // of Values, without internal details
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	case needed > room: // retrying couldn't help
 		http.Error(w, fmt.Sprintf("the message is too large: in addition to its body it needs %d bytes of memory, but at most %d are left (--body-memory)", needed, room), http.StatusRequestEntityTooLarge)

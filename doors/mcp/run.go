@@ -145,7 +145,7 @@ func (c *call) fill(id runtime.RunnerID, files []runtime.FileWrite) error {
 	if len(files) == 0 {
 		return nil
 	}
-	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, nil, "files", files)
+	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, nil, nil, "files", files)
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}

@@ -91,7 +91,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for path, text := range map[string]string{"binary": "\xff", "escaped": "\x01", "html": "<"} {
-		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), nil, "", []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}); err != nil {
+		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), nil, nil, "", []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 		files = append(files, runtime.FileWrite{Path: fmt.Sprintf("%d.png", i), Data: make([]byte, maxImage), Mode: 0o644})
 	}
 	runner := runtime.RunnerID(session.Session)
-	if _, err := b.engine.UpdateFiles(t.Context(), runner, nil, "", files); err != nil {
+	if _, err := b.engine.UpdateFiles(t.Context(), runner, nil, nil, "", files); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })

@@ -1,6 +1,7 @@
 package poseidon
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"path"
@@ -58,7 +59,7 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 	list := []file{}
 	entries, err := d.Guard.Files(r.Context(), runner.ID, at(runner, dir), recursive)
 	if runtime.CodeOf(err) == runtime.CodeFileError {
-		entry, found, statErr := d.Guard.File(r.Context(), runner.ID, at(runner, dir))
+		entry, found, statErr := d.Guard.File(r.Context(), runner.ID, at(runner, dir), false)
 		if statErr != nil || !found || entry.Type == runtime.FileDirectory {
 			return err
 		}
@@ -137,8 +138,13 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range asked.Delete {
-		asked.Delete[i] = at(runner, content(runner, p))
+	var empty, remove []string
+	for _, p := range asked.Delete {
+		if emptied(runner, p) {
+			empty = append(empty, at(runner, "."))
+		} else {
+			remove = append(remove, at(runner, p))
+		}
 	}
 	write := make([]runtime.FileWrite, len(asked.Copy))
 	for i, c := range asked.Copy {
@@ -148,7 +154,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 			write[i] = runtime.FileWrite{Path: at(runner, c.Path), Directory: true, Mode: sticky}
 		}
 	}
-	updated, err := d.Guard.UpdateFiles(r.Context(), runner.ID, asked.Delete, "copy", write)
+	updated, err := d.Guard.UpdateFiles(r.Context(), runner.ID, empty, remove, "copy", write)
 	if err != nil {
 		return err
 	}
@@ -160,17 +166,11 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// content converts the path of the working directory to that of its contents, so that the directory
-// itself isn't deleted.
-func content(runner runtime.Runner, p string) string {
-	dir := runner.Environment.Pin.WorkingDirectory
-	if dir == "" {
-		dir = runtime.Workspace
-	}
-	if p != "" && (path.Clean(p) == "." || path.Clean(p) == dir) {
-		return path.Join(p, "*")
-	}
-	return p
+// emptied reports whether a path to delete means all files in the working directory: it is ./*, as
+// CodeOcean sends it, or the directory itself. In every other path * is a character of a name.
+func emptied(runner runtime.Runner, p string) bool {
+	dir := cmp.Or(runner.Environment.Pin.WorkingDirectory, runtime.Workspace)
+	return p == "./*" || p != "" && (path.Clean(p) == "." || path.Clean(p) == dir)
 }
 
 // download sends a file's bytes.

@@ -228,7 +228,7 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	}
 	switch runtime.CodeOf(err) {
 	case runtime.CodeInvalidInput:
-		return status{http.StatusBadRequest, runtime.MessageOf(err)}
+		return status{http.StatusBadRequest, message(err)}
 	case runtime.CodeLimitExceeded: // like a body that is too long: after a 400 CodeOcean would destroy the runner
 		return status{http.StatusRequestEntityTooLarge, runtime.MessageOf(err)}
 	}

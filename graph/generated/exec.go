@@ -752,7 +752,7 @@ type ComplexityRoot struct {
 		CreatedAt     func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		Events        func(childComplexity int) int
-		File          func(childComplexity int, path string) int
+		File          func(childComplexity int, path string, followLinks *bool) int
 		Files         func(childComplexity int, path *string, recursive *bool, first *int, after *string) int
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
@@ -1121,7 +1121,7 @@ type RunnerResolver interface {
 	Events(ctx context.Context, obj *runtime.Runner) ([]runtime.TaskEvent, error)
 	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (pagination.Connection[runtime.File], error)
 	SearchFiles(ctx context.Context, obj *runtime.Runner, path *string, name *string, containing *string, maxMatches *int) (runtime.FileSearch, error)
-	File(ctx context.Context, obj *runtime.Runner, path string) (*runtime.File, error)
+	File(ctx context.Context, obj *runtime.Runner, path string, followLinks *bool) (*runtime.File, error)
 }
 type RunnerUsageResolver interface {
 	CPUMs(ctx context.Context, obj *runtime.RunnerUsage) (int64, error)
@@ -4042,7 +4042,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Runner.File(childComplexity, args["path"].(string)), true
+		return e.ComplexityRoot.Runner.File(childComplexity, args["path"].(string), args["followLinks"].(*bool)), true
 	case "Runner.files":
 		if e.ComplexityRoot.Runner.Files == nil {
 			break
@@ -5398,8 +5398,13 @@ type Mutation {
   ): ReleaseRunnerPayload!
 
   """
-  Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
-  Each file is put in place by rename, so programs never see a partly written file.
+  Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
+  are deleted, and then files are written. Each file is put in place by rename, so programs never see a
+  partly written file.
+
+  The bytes of a path are literal: ` + "`" + `*` + "`" + `, ` + "`" + `?` + "`" + `, ` + "`" + `~` + "`" + `, ` + "`" + `\` + "`" + ` and a leading ` + "`" + `-` + "`" + ` have no meaning. ` + "`" + `.` + "`" + `, ` + "`" + `..` + "`" + ` and
+  repeated slashes are resolved as text, whatever exists there. A path that ends in ` + "`" + `/` + "`" + ` must be a
+  directory. ` + "`" + `File.path` + "`" + ` says how names that aren't UTF-8 are written.
 
   Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
 
@@ -5443,8 +5448,8 @@ type Mutation {
   nothing arrives for 30 s.
 
   Errors: INVALID_INPUT for an invalid path or mode, and for a file that is missing or incomplete.
-  RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace.
-  LIMIT_EXCEEDED.
+  RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace, and
+  INVALID_INPUT if it is larger than the whole workspace. LIMIT_EXCEEDED if the upload stalls.
 
   Access: CLIENT, or a grant with FILES_WRITE.
   """
@@ -5488,7 +5493,7 @@ type Mutation {
 
   Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if ` + "`" + `offset` + "`" + ` is beyond the bytes written so far. CONFLICT if
   the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
-  for 10 s.
+  for 10 s. ` + "`" + `extensions.offset` + "`" + ` has the number of bytes written so far, where you can continue.
 
   Access: CLIENT, or a grant with STDIN.
   """
@@ -6781,9 +6786,12 @@ type Runner {
   """
   events: [TaskEvent!]!
   """
-  The entries of a directory, sorted by path.
+  The entries of a directory, sorted by path. A tree may have any depth. Directories whose path has more
+  than 4095 bytes are listed without their entries, because no operation can name those.
 
-  Errors: RUNNER_GONE. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory. INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `
+  Errors: RUNNER_GONE. LIMIT_EXCEEDED for more than 65536 entries or 16 MiB of them, and if 2 lists of the
+  runner, or the tenant's share of the server's 12, are running, and none ends within 10 seconds.
+  CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory. INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `
   is invalid.
 
   Access: OBSERVER, or a grant with FILES_READ.
@@ -6807,8 +6815,9 @@ type Runner {
 
   Errors: INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `name` + "`" + `, ` + "`" + `containing` + "`" + ` or ` + "`" + `maxMatches` + "`" + ` is invalid, or neither ` + "`" + `name` + "`" + ` nor
   ` + "`" + `containing` + "`" + ` is given. RUNNER_GONE. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory. LIMIT_EXCEEDED if 2 searches
-  of the runner, or 64 of all runners, are running, and none ends within 10 seconds. CONFLICT if an older
-  server started the runner and its agent doesn't support this.
+  of the runner, or the tenant's share of the server's 64, are running, and none ends within 10 seconds.
+  CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. CONFLICT if an older server started the
+  runner and its agent doesn't support this.
 
   Access: OBSERVER, or a grant with FILES_READ.
   """
@@ -6827,7 +6836,7 @@ type Runner {
     maxMatches: Int
   ): FileSearch!
   """
-  One file, directory, link or other entry. Null if there is none.
+  One file, directory, link or other entry, as ` + "`" + `files` + "`" + ` lists it. Null if there is none.
 
   Errors: RUNNER_GONE. INVALID_INPUT for an invalid path.
 
@@ -6836,6 +6845,11 @@ type Runner {
   file(
     "The entry's path, absolute in the runner or relative to /workspace."
     path: String!
+    """
+    Whether to return the target of a link instead of the link, and null if the target doesn't exist.
+    Default: false.
+    """
+    followLinks: Boolean
   ): File
 }
 
@@ -7040,8 +7054,10 @@ type PortMapping {
 "An entry of a runner's file system."
 type File {
   """
-  Its path: as requested, or below the requested directory. Bytes that aren't UTF-8 are replaced with
-  U+FFFD.
+  Its path: as requested, or below the requested directory. A byte that isn't UTF-8 is U+FFFD and two
+  hexadecimal digits: the byte FF is U+FFFD and ` + "`" + `ff` + "`" + `. Each of the three bytes of U+FFFD itself is written
+  so, too. All arguments and results that are paths have this form, so a listed path means the same entry in
+  every operation.
   """
   path: String!
   "The type of the entry."
@@ -7056,7 +7072,7 @@ type File {
   owner: String!
   "The name of its group, or the number if the runner has no name for it."
   group: String!
-  "The target of a link. Null for all other entries."
+  "The target of a link, in the form of ` + "`" + `path` + "`" + `. Null for all other entries."
   linkTarget: String
   """
   The path on this server from which to download the file, for example ` + "`" + `/files/…?path=…` + "`" + `. Send GET or HEAD
@@ -7121,10 +7137,7 @@ created and removed within 50 ms is only REMOVED.
 type FileChange {
   "The kind of the change."
   type: FileChangeType!
-  """
-  The entry's path, below the watched directory. Null for BEGAN and LOST. Bytes that aren't UTF-8 are
-  replaced with U+FFFD.
-  """
+  "The entry's path, below the watched directory, in the form of ` + "`" + `File.path` + "`" + `. Null for BEGAN and LOST."
   path: String
 }
 
@@ -7943,13 +7956,18 @@ input FileInput {
   mode: String
 }
 
-"The files of a runner to delete and to write."
+"The directories of a runner to empty, and the files to delete and to write."
 input UpdateFilesInput {
   "The runner's id."
   runnerId: ID!
   """
-  Paths to delete, with all that is below them. A path that doesn't exist is no error. ` + "`" + `./*` + "`" + ` empties the
-  workspace and keeps its directory. Deletes come before writes.
+  Directories to empty. They stay, without entries. One that doesn't exist is no error. ` + "`" + `.` + "`" + ` is the
+  workspace. This comes before deletes.
+  """
+  empty: [String!]
+  """
+  Paths to delete, with all that is below them. A path that doesn't exist is no error. Deletes come before
+  writes.
   """
   delete: [String!]
   "Files and directories to write, in this order."
@@ -8316,7 +8334,7 @@ type ReleaseRunnerPayload {
 type UpdateFilesPayload {
   "The written paths."
   written: [String!]!
-  "The deleted paths."
+  "The emptied directories and the deleted paths, as in the input, that existed."
   deleted: [String!]!
   """
   The paths that couldn't be written, for example because the workspace is full. An invalid path is never
@@ -11389,6 +11407,14 @@ func (ec *executionContext) field_Runner_file_args(ctx context.Context, rawArgs 
 		return nil, err
 	}
 	args["path"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "followLinks",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["followLinks"] = arg1
 	return args, nil
 }
 
@@ -23524,7 +23550,7 @@ func (ec *executionContext) _Runner_file(ctx context.Context, field graphql.Coll
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Runner().File(ctx, obj, fc.Args["path"].(string))
+			return ec.Resolvers.Runner().File(ctx, obj, fc.Args["path"].(string), fc.Args["followLinks"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *runtime.File) graphql.Marshaler {
@@ -28654,7 +28680,7 @@ func (ec *executionContext) unmarshalInputUpdateFilesInput(ctx context.Context, 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "delete", "write"}
+	fieldsInOrder := [...]string{"runnerId", "empty", "delete", "write"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28668,6 +28694,13 @@ func (ec *executionContext) unmarshalInputUpdateFilesInput(ctx context.Context, 
 				return it, err
 			}
 			it.RunnerID = data
+		case "empty":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("empty"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Empty = data
 		case "delete":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("delete"))
 			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)

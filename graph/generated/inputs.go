@@ -544,12 +544,15 @@ type TenantUse struct {
 	Subscriptions int64 `json:"subscriptions"`
 }
 
-// The files of a runner to delete and to write.
+// The directories of a runner to empty, and the files to delete and to write.
 type UpdateFilesInput struct {
 	// The runner's id.
 	RunnerID string `json:"runnerId"`
-	// Paths to delete, with all that is below them. A path that doesn't exist is no error. `./*` empties the
-	// workspace and keeps its directory. Deletes come before writes.
+	// Directories to empty. They stay, without entries. One that doesn't exist is no error. `.` is the
+	// workspace. This comes before deletes.
+	Empty []string `json:"empty,omitempty"`
+	// Paths to delete, with all that is below them. A path that doesn't exist is no error. Deletes come before
+	// writes.
 	Delete []string `json:"delete,omitempty"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write,omitempty"`

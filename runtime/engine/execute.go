@@ -124,7 +124,7 @@ func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
 	if p.execution, err = p.start.execution(); err != nil {
 		return p, err
 	}
-	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
+	if err := files.ValidateUpdate(nil, nil, "files", in.Files); err != nil {
 		return p, err
 	}
 	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, WaitFor: in.WaitFor, Key: in.Key, Labels: in.Labels, Caller: in.Caller}.claim()
@@ -169,7 +169,7 @@ func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.
 	if len(write) == 0 {
 		return nil
 	}
-	updated, err := e.UpdateFiles(ctx, id, nil, "files", write)
+	updated, err := e.UpdateFiles(ctx, id, nil, nil, "files", write)
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}

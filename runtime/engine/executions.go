@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -18,7 +19,6 @@ const (
 	maxArgBytes     = 128<<10 - 1 // of one argument
 	maxCommandBytes = 1 << 20     // of all arguments
 	maxCommandArgs  = 4096
-	maxPathBytes    = 4096
 )
 
 // Start records an execution, starts it in the background, and returns it PENDING. Later errors
@@ -220,8 +220,10 @@ func (in StartInput) execution() (runtime.Execution, error) {
 	if err := runtime.ValidateVariables("variables", in.Variables); err != nil {
 		return x, err
 	}
-	if len(in.WorkingDirectory) > maxPathBytes || strings.ContainsRune(in.WorkingDirectory, 0) {
-		return x, runtime.Invalid("workingDirectory", "must be at most %d bytes without NUL", maxPathBytes)
+	if in.WorkingDirectory != "" {
+		if err := files.ValidatePath("workingDirectory", in.WorkingDirectory); err != nil {
+			return x, err
+		}
 	}
 	if in.TimeLimit != nil {
 		if x.TimeLimit, err = seconds("timeLimit", *in.TimeLimit, runtime.MaxTimeLimit); err != nil {

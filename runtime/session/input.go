@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -52,8 +53,8 @@ func (s *Session) WriteStdin(ctx context.Context, in Input) (int64, error) {
 			case err == nil:
 				return offset, nil
 			case context.Cause(ctx) == error(impatient):
-				return offset, runtime.Errorf(runtime.CodeLimitExceeded,
-					"the program doesn't read its stdin: continue later at offset %d", offset)
+				return offset, &runtime.Error{Code: runtime.CodeLimitExceeded, Offset: &offset,
+					Message: fmt.Sprintf("the program doesn't read its stdin: continue later at offset %d", offset)}
 			case ctx.Err() != nil || runtime.CodeOf(err) != runtime.CodeInternal:
 				return offset, err
 			}
@@ -84,9 +85,10 @@ func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (i
 	end := *in.Offset + int64(len(in.Data))
 	switch {
 	case *in.Offset < 0 || *in.Offset > sent:
-		return sent, runtime.Invalid("offset", "must be 0 to %d, the bytes written before, not %d", sent, *in.Offset)
+		return sent, &runtime.Error{Code: runtime.CodeInvalidInput, Field: "offset", Offset: &sent,
+			Message: fmt.Sprintf("must be 0 to %d, the bytes written before, not %d", sent, *in.Offset)}
 	case s.input.ended && end > sent:
-		return sent, runtime.Errorf(runtime.CodeConflict, "stdin was already closed after %d bytes", sent)
+		return sent, &runtime.Error{Code: runtime.CodeConflict, Offset: &sent, Message: fmt.Sprintf("stdin was already closed after %d bytes", sent)}
 	case s.input.ended:
 		return sent, nil // a retry
 	}
