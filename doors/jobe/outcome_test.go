@@ -212,7 +212,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 	doors.Open(mux, host, anybody{}, new(doors.Counts), new(beginning))
 	for body, field := range map[string]string{
 		`"sourcecode": "` + strings.Repeat("\xff", size):                                        "run_spec.sourcecode: isn't",
-		`"sourcecode": "\ud800`:                                                                  "run_spec.sourcecode: has half",
+		`"sourcecode": "\ud800`:                                                                 "run_spec.sourcecode: has half",
 		`"sourcecode": "", "input": "` + strings.Repeat("\xff", size):                           "run_spec.input: isn't",
 		`"parameters": {"runargs": ["` + strings.Repeat("\xff", size) + `"]}, "sourcecode": "`:  "run_spec.parameters.runargs.0: isn't",
 		`"parameters": {"main_class": "` + strings.Repeat("\xff", size) + `"}, "sourcecode": "`: "run_spec.parameters.main_class: isn't",
