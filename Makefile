@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor check test test-all test-nomad test-gvisor test-web test-vm test-race test-chaos test-attack soak screenshots lighthouse bench chaos lint generate baseline release install clean
+.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor check test test-all test-nomad test-gvisor test-web test-vm test-race test-chaos test-attack soak screenshots lighthouse bench chaos lint generate baseline release install uninstall clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -64,7 +64,7 @@ gvisor: ## build gVisor's runsc once (about five minutes) and print its path, fo
 check: ## format, vet, lint, generated code, pure tests, web components: no root, under 3 minutes
 	@scripts/test check
 
-test: ## check, then real sandboxes, the API end to end, third-party clients, examples and pages: about 10 minutes (as root)
+test: ## check, then real sandboxes, the API end to end, third-party clients, examples and pages: about 25 minutes the first time, 10 after (as root)
 	@scripts/test test
 
 test-all: ## all phases below, about 40 minutes (as root); CI runs it
@@ -130,6 +130,14 @@ install: ## install bin/rockpool and the systemd units below DESTDIR
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system packaging/rockpool.service packaging/rockpool-helper.service packaging/rockpool-helper.socket
 	install -D -m 644 packaging/rockpool-unprivileged.conf $(DESTDIR)/usr/local/share/rockpool/rockpool-unprivileged.conf
 	install -D -m 644 packaging/rockpool-sysctl.conf $(DESTDIR)/usr/local/lib/sysctl.d/60-rockpool.conf
+
+uninstall: ## undo make install below DESTDIR; data, settings, tokens and the service's users stay
+	@[ -n "$(DESTDIR)" ] || ! command -v systemctl >/dev/null || systemctl disable --now rockpool.service rockpool-helper.service rockpool-helper.socket 2>/dev/null || true
+	rm -f $(DESTDIR)/usr/local/bin/rockpool $(addprefix $(DESTDIR)/etc/systemd/system/,rockpool.service rockpool-helper.service rockpool-helper.socket) \
+		$(DESTDIR)/usr/local/share/rockpool/rockpool-unprivileged.conf $(DESTDIR)/usr/local/lib/sysctl.d/60-rockpool.conf
+	@rmdir $(DESTDIR)/usr/local/share/rockpool 2>/dev/null || true
+	@echo 'These stay, if they exist: /var/lib/rockpool (data), /etc/rockpool (settings, tokens), units below /etc/systemd/system/rockpool.service.d, running runners.'
+	@echo 'docs/guides/operating.md, "Remove all runners", says how to end the runners before the data is deleted.'
 
 clean: ## remove bin/, dist/ and ./data
 	rm -rf bin dist data

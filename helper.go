@@ -22,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/roots"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -74,7 +75,7 @@ func (c *helperCommand) Run(cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 {
+	if !uids.Root() {
 		return errors.New("the sandbox helper needs root: start it with sudo")
 	}
 	if err := c.install(); err != nil {

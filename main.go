@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -44,6 +46,7 @@ type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine (as root) or on Nomad."`
 	Helper      helperCommand      `cmd:"" help:"Make sandboxes for a server without root. Only the helper needs root."`
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
+	Heir        heirCommand        `cmd:"" hidden:""`
 	Doctor      doctor.Command     `cmd:"" help:"Test what this machine can isolate, and print what to fix."`
 	cli.Commands
 	Version     versionCommand `cmd:"" help:"Print the version."`
@@ -89,6 +92,20 @@ func (versionCommand) Run(s cli.Streams) error {
 	return err
 }
 
+// A heirCommand cleans up after a process with a private server that was killed.
+type heirCommand struct {
+	Parent int `arg:""`
+}
+
+// Run waits for the end of the process.
+func (c heirCommand) Run(s cli.Streams) error {
+	settings, err := config.Private("")
+	if err != nil {
+		return err
+	}
+	return private.Inherit(context.Background(), settings, s.In, c.Parent)
+}
+
 // usePrivate implements cli.Private: it runs use with a server of its own that has the requested
 // environment. The server keeps no warm runners, because one runner is enough.
 func usePrivate(ctx context.Context, environment, file string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
@@ -107,6 +124,15 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	}
 	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting a temporary one\n", connection.DefaultServer)
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	heir, err := private.StartHeir(exec.Command(program, "heir", strconv.Itoa(os.Getpid())))
+	if err != nil {
+		return fmt.Errorf("start the process that cleans up if this one is killed: %w", err)
+	}
+	defer heir.Dismiss()
 	// The error of use is kept apart: its exit code counts more than a failure to stop the server.
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {

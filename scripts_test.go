@@ -5,8 +5,56 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
+
+// TestVirtualMachineListNamesTests: each line of scripts/vm-list names a package that runs in the
+// virtual machine, and tests of it. So no exception outlives its test.
+func TestVirtualMachineListNamesTests(t *testing.T) {
+	list, err := os.ReadFile("scripts/vm-list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string][]string{} // by package
+	for line := range strings.Lines(string(list)) {
+		field := strings.Fields(line)
+		if len(field) == 0 || strings.HasPrefix(field[0], "#") {
+			continue
+		}
+		if field[0] == "package" {
+			files, _ := filepath.Glob(filepath.Join(field[1], "*_test.go"))
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllSubmatch(text, -1) {
+					tests[field[1]] = append(tests[field[1]], string(found[1]))
+				}
+			}
+			if len(tests[field[1]]) == 0 {
+				t.Errorf("there are no tests in %s", field[1])
+			}
+			continue
+		}
+		if len(field) < 4 {
+			t.Errorf("%q lacks a column: when, package, tests, reason", line)
+			continue
+		}
+		for name := range strings.SplitSeq(field[2], "|") {
+			matches := regexp.MustCompile("^(?:" + name + ")$")
+			some := false
+			for _, test := range tests[field[1]] {
+				some = some || matches.MatchString(test)
+			}
+			if !some {
+				t.Errorf("scripts/vm-list: %s has no test %s", field[1], name)
+			}
+		}
+	}
+}
 
 // TestScriptsParse finds syntax errors of the scripts, also of those that only a late phase runs.
 func TestScriptsParse(t *testing.T) {
@@ -15,6 +63,9 @@ func TestScriptsParse(t *testing.T) {
 		t.Fatal(scripts, err)
 	}
 	for _, script := range scripts {
+		if script == "scripts/vm-list" { // data
+			continue
+		}
 		text, err := os.ReadFile(script)
 		if err != nil {
 			t.Fatal(err)

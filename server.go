@@ -29,7 +29,7 @@ type serveCommand struct {
 
 // Help returns the long text of rockpool serve --help.
 func (serveCommand) Help() string {
-	return `Serves the GraphQL API at http://ADDRESS/graphql until it gets SIGINT or SIGTERM. Then it stops within --stop-within. A second signal ends it immediately.
+	return `Serves the GraphQL API at http://ADDRESS/graphql until it gets SIGINT, SIGTERM or, when its terminal closes, SIGHUP. Then it stops within --stop-within. A second signal, at least a second later, ends it immediately. As a service of systemd or under nohup it ignores SIGHUP.
 
 On first start it creates an environment for each language that it finds on this machine: shell, and python, node and c if they are installed. On Nomad it creates none. When the first runner is ready, it prints a line to stdout. Everything else is logged to stderr.
 
@@ -99,15 +99,21 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	return server.Serve(ctx, c.Config, logger, s.Out)
 }
 
-// stopOnSignals returns a context that the first SIGINT or SIGTERM ends. A second signal, or the
-// time within after the first, ends the program, which then prints left. If within is 0, the first
-// signal ends the program immediately, and nothing is stopped. The returned function ends the
-// watch, and waits for its goroutine.
+// stopOnSignals returns a context that the first SIGINT, SIGTERM or SIGHUP ends. A second signal at
+// least cli.SignalsApart later, or the time within after the first, ends the program, which then prints
+// left. If within is 0, the first signal ends the program immediately, and nothing is stopped. A service
+// of systemd has no terminal that could close, and ignores SIGHUP. The returned function ends the watch,
+// and waits for its goroutine.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	// Notify drops a signal if the channel is full.
-	signals := make(chan os.Signal, 2)
+	// Notify drops a signal if the channel is full. Programs would inherit signal.Ignore.
+	signals, ignored := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if stops := cli.StopSignals(); os.Getenv("NOTIFY_SOCKET") != "" {
+		signal.Notify(ignored, syscall.SIGHUP)
+	} else if len(stops) > 0 {
+		signal.Notify(signals, stops...)
+	}
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -119,18 +125,22 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		case <-done:
 			return
 		}
-		select {
-		case <-signals:
-			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server immediately; "+left)
-		case <-time.After(within):
-			why := "stopping took too long"
-			if within == 0 {
-				why = "ended immediately because of --stop-within 0s"
+		first, late, why := time.Now(), time.After(within), ""
+		for why == "" {
+			select {
+			case <-signals:
+				if time.Since(first) >= cli.SignalsApart {
+					why = "a second signal ended the server immediately"
+				}
+			case <-late:
+				if why = "stopping took too long"; within == 0 {
+					why = "ended immediately because of --stop-within 0s"
+				}
+			case <-done:
+				return
 			}
-			_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
-		case <-done:
-			return
 		}
+		_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
 		os.Exit(cli.CodeOurs)
 	})
 	return ctx, func() {

@@ -51,9 +51,6 @@ type Watching struct{ x *exchange }
 // Watching, or on an error. An [*Error] comes from the agent: ErrIncompatible means that the agent
 // is too old, ErrTooMany that the runner has too many watches or the directory too many entries.
 func WatchFiles(ctx context.Context, conn net.Conn, watch Watch) (*Watching, error) {
-	if err := checkPath(conn, watch.Path); err != nil {
-		return nil, err
-	}
 	x, _, err := open(ctx, conn, Request{Watch: &watch})
 	if err != nil {
 		return nil, err

@@ -107,6 +107,10 @@ func (x *exchange) roundTrip(request Request) (Response, error) {
 
 // version returns the oldest version of the protocol that supports the request.
 func (r Request) version() int {
+	// In an older agent, a deleted path that ends in "/*" means all entries of the directory.
+	if u := r.Update; u != nil && len(u.Empty)+len(u.Delete) > 0 {
+		return 7
+	}
 	if r.Search != nil || r.Watch != nil {
 		return 6
 	}
@@ -119,7 +123,7 @@ func (r Request) version() int {
 	if s := r.Start; s != nil && (s.Terminal != nil || s.Limits != nil || s.Privileged) {
 		return 2
 	}
-	if r.Read != nil && (r.Read.Offset != 0 || len(r.Read.Name) > 0) {
+	if r.Read != nil && r.Read.Offset != 0 {
 		return 2
 	}
 	if r.Update != nil && slices.ContainsFunc(r.Update.Write, func(w Write) bool { return w.Size < 0 }) {
@@ -193,12 +197,14 @@ func writeFrame(conn net.Conn, frame []byte) error {
 }
 
 // fail closes the stream and returns the error for the caller. If ctx's end closed the stream, that
-// is ctx's cause, unless the agent answered with an [*Error].
+// is ctx's cause, unless the agent answered with an [*Error], or a [ContentError] came first. A
+// content that stalls or breaks off also ends the context of its HTTP request.
 func (x *exchange) fail(err error) error {
 	ended := !x.stop() && x.ctx.Err() != nil
 	_ = x.conn.Close()
 	var answered *Error
-	if ended && !errors.As(err, &answered) {
+	var content *ContentError
+	if ended && !errors.As(err, &answered) && !errors.As(err, &content) {
 		return context.Cause(x.ctx)
 	}
 	return err

@@ -53,7 +53,8 @@
 // An agent sends KindResized to no other client.
 //
 // Version 4 adds Warm and Started.Warm. Version 5 adds Move, UsageRequest and Usage. Version 6 adds
-// Search, Found, Watch and KindChanges. Clients that don't use these are unaffected.
+// Search, Found, Watch and KindChanges. Version 7 adds Update.Empty; a deleted "*" is a name since
+// then. Clients that don't use these are unaffected.
 //
 // # Preloaded interpreters
 //
@@ -132,8 +133,8 @@
 //
 // # Files
 //
-// The answer to a list is KindFile frames and then KindEnd. The entries are sorted by path, element
-// by element; their paths are relative to the directory. The answer to a read is one KindFile, then
+// The answer to a list is KindFile frames and then KindEnd. Each directory comes before the entries
+// below it; their paths are relative to the listed directory. The answer to a read is one KindFile, then
 // KindData frames with the file's bytes from the request's offset, then KindEnd.
 //
 // The request of an update carries every path and size. The agent checks all of them first: an

@@ -2,21 +2,16 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"time"
-	"unicode/utf8"
 )
 
-// ListFiles calls each with the entries of a directory, sorted by path, element by element. An
-// error of each ends the list and is returned. Ctx bounds the whole call. It closes conn.
+// ListFiles calls each with the entries of a directory, each directory before the entries below it.
+// An error of each ends the list and is returned. Ctx bounds the whole call. It closes conn.
 func ListFiles(ctx context.Context, conn net.Conn, list ListDir, each func(FileInfo) error) error {
-	if err := checkPath(conn, list.Path); err != nil {
-		return err
-	}
 	x, _, err := open(ctx, conn, Request{List: &list})
 	if err != nil {
 		return err
@@ -73,10 +68,10 @@ func parseEnd(body []byte) error {
 	return err
 }
 
-// StatFile describes an entry of any type. It follows a link. The path may be any bytes. Ctx bounds
-// the whole call. It closes conn.
-func StatFile(ctx context.Context, conn net.Conn, path string) (FileInfo, error) {
-	x, info, err := openFile(ctx, conn, path, ReadFile{InfoOnly: true})
+// StatFile describes an entry of any type, or with follow the target of a link. Ctx bounds the whole
+// call. It closes conn.
+func StatFile(ctx context.Context, conn net.Conn, path string, follow bool) (FileInfo, error) {
+	x, info, err := oneFile(ctx, conn, Request{Read: &ReadFile{Path: path, InfoOnly: true, Follow: follow}})
 	if err != nil {
 		return FileInfo{}, err
 	}
@@ -86,10 +81,10 @@ func StatFile(ctx context.Context, conn net.Conn, path string) (FileInfo, error)
 
 // OpenFile returns a regular file's description and a reader of its bytes from offset on. The
 // reader returns io.EOF after exactly FileInfo.Size-offset bytes, and another error if the agent
-// sent fewer. So a download is complete or fails. The path may be any bytes. Ctx bounds the call
-// and all reads. Conn is closed with the reader, or on an error.
+// sent fewer. So a download is complete or fails. Ctx bounds the call and all reads. Conn is closed
+// with the reader, or on an error.
 func OpenFile(ctx context.Context, conn net.Conn, path string, offset int64) (FileInfo, io.ReadCloser, error) {
-	x, info, err := openFile(ctx, conn, path, ReadFile{Offset: offset})
+	x, info, err := oneFile(ctx, conn, Request{Read: &ReadFile{Path: path, Offset: offset}})
 	if err != nil {
 		return FileInfo{}, nil, err
 	}
@@ -97,16 +92,6 @@ func OpenFile(ctx context.Context, conn net.Conn, path string, offset int64) (Fi
 		return FileInfo{}, nil, x.fail(fmt.Errorf("%w: bytes from %d on of a file of %d bytes", ErrProtocol, offset, info.Size))
 	}
 	return info, &fileReader{x: x, left: info.Size - offset}, nil
-}
-
-// openFile requests the file at path, which may be any bytes, and returns its description.
-func openFile(ctx context.Context, conn net.Conn, path string, read ReadFile) (*exchange, FileInfo, error) {
-	if utf8.ValidString(path) {
-		read.Path = path
-	} else {
-		read.Name = []byte(path) // a JSON string would replace the invalid bytes
-	}
-	return oneFile(ctx, conn, Request{Read: &read})
 }
 
 // oneFile sends a request whose answer is one KindFile frame, and reads that.
@@ -129,26 +114,12 @@ func oneFile(ctx context.Context, conn net.Conn, request Request) (*exchange, Fi
 // entry. An [*Error] means that nothing was changed; ErrIncompatible means that the agent is too
 // old. After any other error the result is unknown. Ctx bounds the whole call. It closes conn.
 func MoveFile(ctx context.Context, conn net.Conn, move Move) (FileInfo, error) {
-	for field, path := range map[string]string{"from": move.From, "to": move.To} {
-		if err := checkPath(conn, path); err != nil {
-			return FileInfo{}, inUpdate(err, field, 0)
-		}
-	}
 	x, info, err := oneFile(ctx, conn, Request{Move: &move})
 	if err != nil {
 		return FileInfo{}, err
 	}
 	x.close()
 	return info, nil
-}
-
-// checkPath rejects a path that a JSON string can't carry unchanged. It closes conn then.
-func checkPath(conn net.Conn, path string) error {
-	if utf8.ValidString(path) {
-		return nil
-	}
-	_ = conn.Close()
-	return &Error{Code: ErrInvalid, Path: path, Message: "a path must be valid UTF-8"}
 }
 
 // A fileReader reads the KindData frames of one file. Like most readers, it is for one goroutine.
@@ -210,16 +181,6 @@ func (r *fileReader) Close() error {
 // -1. An [*Error] means that no file was changed. After any other error the result is unknown. Ctx
 // bounds the whole call. It closes conn.
 func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func(i int) io.Reader) (Updated, error) {
-	for i, path := range update.Delete {
-		if err := checkPath(conn, path); err != nil {
-			return Updated{}, inUpdate(err, "delete", i)
-		}
-	}
-	for i, write := range update.Write {
-		if err := checkPath(conn, write.Path); err != nil {
-			return Updated{}, inUpdate(err, "write", i)
-		}
-	}
 	x, _, err := open(ctx, conn, Request{Update: &update})
 	if err != nil {
 		return Updated{}, err
@@ -251,15 +212,6 @@ func UpdateFiles(ctx context.Context, conn net.Conn, update Update, content func
 	}
 	x.close()
 	return updated, nil
-}
-
-// inUpdate adds to an [*Error] which path of the request caused it.
-func inUpdate(err error, field string, index int) error {
-	var e *Error
-	if errors.As(err, &e) {
-		e.Field, e.Index = field, index
-	}
-	return err
 }
 
 // A ContentError is in the chain of an UpdateFiles error if a content's reader failed or ended

@@ -6,7 +6,7 @@ import "time"
 // the request's version. A client sends each request in the oldest version that supports it, so
 // that older agents accept it.
 const (
-	Protocol = 6
+	Protocol = 7
 	Oldest   = 1
 )
 
@@ -165,7 +165,7 @@ type Attach struct {
 
 // Started reports that the command runs.
 type Started struct {
-	At time.Time `json:"at"`
+	Ago time.Duration `json:"ago"` // how long before this report
 
 	// Set only by an agent that has an interpreter loaded (Warm).
 	Warm bool   `json:"warm,omitempty"` // the command was started from the loaded interpreter
@@ -222,7 +222,8 @@ type Kill struct {
 	Grace time.Duration `json:"grace,omitempty"`
 }
 
-// ListDir requests the entries of a directory, sorted by path.
+// ListDir requests the entries of a directory, to any depth. It doesn't enter directories whose path
+// no request can name, because it is longer than 4095 bytes.
 type ListDir struct {
 	Path      string `json:"path"` // "": the workspace
 	Recursive bool   `json:"recursive,omitempty"`
@@ -233,14 +234,12 @@ type ListDir struct {
 type ReadFile struct {
 	Path     string `json:"path"`
 	InfoOnly bool   `json:"infoOnly,omitempty"`
-
-	// Since version 2.
-	Name   []byte `json:"name,omitempty"`   // replaces Path if that isn't valid UTF-8
-	Offset int64  `json:"offset,omitempty"` // bytes to skip; at most the file's size
+	Follow   bool   `json:"follow,omitempty"` // with InfoOnly: describe a link's target; else links are followed anyway
+	Offset   int64  `json:"offset,omitempty"` // since version 2: bytes to skip; at most the file's size
 }
 
 // FileInfo describes one entry. Path and LinkTarget are bytes (base64 in JSON), since file names
-// need not be valid UTF-8.
+// need not be valid UTF-8. Requests carry a path in the text form of package paths.
 type FileInfo struct {
 	Path       []byte    `json:"path"`
 	Type       string    `json:"type"` // "file", "directory", "link" or "other"
@@ -254,9 +253,9 @@ type FileInfo struct {
 
 // Update requests to delete paths and then to write files; at most 10000 paths. A relative path is
 // below /workspace, an absolute one is inside the runner. "." and ".." are resolved before any
-// lookup. Directories are deleted with their contents. If the last element of a deleted path is
-// "*", the directory's contents are deleted. A missing path isn't an error.
+// lookup. Directories are deleted with their contents. A missing path isn't an error.
 type Update struct {
+	Empty  []string `json:"empty,omitempty"` // since version 7: directories whose contents are deleted, before Delete
 	Delete []string `json:"delete,omitempty"`
 	Write  []Write  `json:"write,omitempty"`
 }
@@ -279,7 +278,7 @@ type Move struct {
 }
 
 // Updated reports the result of an Update, with the paths of the request. Deleted lists the paths
-// that existed. Failed lists the paths that passed all checks but couldn't be written or deleted,
+// of Empty and Delete that existed. Failed lists the paths that passed all checks but couldn't be written or deleted,
 // for example because the disk is full. A file that couldn't be written is unchanged.
 type Updated struct {
 	Written []string  `json:"written"`
@@ -318,8 +317,8 @@ const (
 type Error struct {
 	Code    ErrorCode `json:"code"`
 	Path    string    `json:"path,omitempty"`  // the path that caused the error
-	Index   int       `json:"index,omitempty"` // of the path in Update.Delete or Update.Write
-	Field   string    `json:"field,omitempty"` // "delete", "write", "from", "to", "argv", "dir" …
+	Index   int       `json:"index,omitempty"` // of the path in Update.Empty, Update.Delete or Update.Write
+	Field   string    `json:"field,omitempty"` // "empty", "delete", "write", "from", "to", "argv", "dir" …
 	Message string    `json:"message"`         // for people; never reveals details of the host
 }
 

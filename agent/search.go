@@ -50,9 +50,6 @@ const mostFound = maxJSON + headerSize
 // agent's answer: ErrIncompatible means that the agent is too old. Ctx bounds the whole call. It
 // closes conn.
 func SearchFiles(ctx context.Context, conn net.Conn, search Search) (Found, error) {
-	if err := checkPath(conn, search.Path); err != nil {
-		return Found{}, err
-	}
 	x, response, err := open(ctx, atMost{conn, io.LimitReader(conn, mostFound)}, Request{Search: &search})
 	if err != nil {
 		return Found{}, err

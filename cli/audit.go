@@ -60,7 +60,7 @@ func (c *auditCommand) Run(s Streams) error {
 	if r.server, err = c.Client(); err != nil {
 		return err
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	if c.Lines > 0 {
 		err = r.newest(ctx, c.Lines)

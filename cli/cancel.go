@@ -75,7 +75,7 @@ type cancelled struct {
 
 // Run cancels executions.
 func (c *execCancel) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
 	if count < 2 {
 		return nil
 	}
-	if c.Yes || !onTerminal(s.In) || !onTerminal(s.Err) {
+	if c.Yes || !output.OnTerminal(s.In) || !output.OnTerminal(s.Err) {
 		_, _ = fmt.Fprintf(s.Err, "rockpool: cancelling %d executions\n", count)
 		return nil
 	}

@@ -19,17 +19,19 @@ const codeFailed = 1
 // caseFlags are the flags of rockpool run that make it run many cases.
 type caseFlags struct {
 	output.Format
-	Cases         string `placeholder:"DIR" complete:"file" help:"Run the program once for each case in this directory: 1.in is its standard input, 1.args its arguments, 1.out the expected output."`
-	Build         string `placeholder:"COMMAND" help:"Run this shell command first, in the directory of the uploaded files. If it fails, no case runs. With --cases."`
-	StopOnFailure bool   `help:"Skip the remaining cases after the first failure. With --cases."`
-	FreshRunners  bool   `help:"Run each case in a fresh runner. With --cases, without --build."`
+	Cases         string   `placeholder:"DIR" complete:"file" help:"Run the program once for each case in this directory: 1.in is its standard input, 1.args its arguments, 1.out the expected output."`
+	Build         string   `placeholder:"COMMAND" help:"Run this shell command first, in the directory of the uploaded files. If it fails, no case runs. With --cases."`
+	Compare       string   `enum:"exact,trimmed,tokens,numbers" default:"trimmed" placeholder:"MODE" help:"How to compare with the expected output: exact; trimmed, without white space at line ends and empty lines at the end; tokens, only the words; numbers, as tokens, and numbers may differ by --tolerance. With --cases. (${default})"`
+	Tolerance     *float64 `placeholder:"NUMBER" help:"How much a number may differ from the expected one, 0 to 1: absolutely, or relative to it, whichever is more. With --compare numbers. (0.000001)"`
+	StopOnFailure bool     `help:"Skip the remaining cases after the first failure. With --cases."`
+	FreshRunners  bool     `help:"Run each case in a fresh runner. With --cases, without --build."`
 }
 
 // unused returns an error if a flag is given that needs --cases.
 func (f caseFlags) unused() error {
 	switch {
-	case f.Build != "" || f.StopOnFailure || f.FreshRunners:
-		return errors.New("--build, --stop-on-failure and --fresh-runners need --cases: give a directory with files such as 1.in")
+	case f.Build != "" || f.StopOnFailure || f.FreshRunners || f.Compare != "trimmed" || f.Tolerance != nil:
+		return errors.New("--build, --compare, --tolerance, --stop-on-failure and --fresh-runners need --cases: give a directory with files such as 1.in")
 	case f.JSON || f.Output != "table":
 		return errors.New("--output and --json need --cases: without it, the output is the program's own")
 	}
@@ -40,6 +42,9 @@ func (f caseFlags) unused() error {
 func (f caseFlags) read(fed bool) ([]cases.Case, error) {
 	if fed {
 		return nil, errors.New("--stdin and --tty can't be used with --cases: each case has its own input")
+	}
+	if f.Tolerance != nil && f.Compare != "numbers" {
+		return nil, errors.New("--tolerance needs --compare numbers")
 	}
 	if f.Build != "" && f.FreshRunners {
 		return nil, errors.New("--build can't be used with --fresh-runners: the built files stay in the runner that built them")
@@ -59,8 +64,8 @@ func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) 
 	case len(of.Build) > 0 && f.FreshRunners:
 		return nil, fmt.Errorf("--fresh-runners can't be used with a program that is built by `%s`: the built files stay in the runner that built them", strings.Join(of.Build, " "))
 	}
-	j := &cases.Job{Client: of.Client, Out: of.Out, Err: of.Err, Cases: all, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
-	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Labels: of.Labels, FreshRunners: &f.FreshRunners}
+	j := &cases.Job{Client: of.Client, Out: of.Out, Err: of.Err, Cases: all, Compare: runtime.CompareMode(strings.ToUpper(f.Compare)), Tolerance: f.Tolerance, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
+	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Variables: of.Variables, Labels: of.Labels, FreshRunners: &f.FreshRunners}
 	if len(of.Build) > 0 {
 		j.Input.Build = &client.BuildInput{Command: of.Build}
 	}
@@ -76,6 +81,8 @@ func (f caseFlags) run(ctx context.Context, s Streams, j *cases.Job) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return ExitError(CodeInterrupted)
+	case closedPipe(err):
+		return ExitError(codePipe)
 	case err != nil:
 		return err
 	}

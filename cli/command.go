@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rockpool/rockpool/cli/output"
 )
@@ -24,17 +25,38 @@ func (helpCommand) Help() string {
     rockpool help exec list`
 }
 
-// stoppable returns a context that the first signal cancels. A second signal ends the program immediately.
-func stoppable() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	context.AfterFunc(ctx, stop)
+// SignalsApart is the time in which several signals count as one. timeout(1), for example, sends SIGTERM to
+// its command, and immediately afterwards to the group of the command.
+const SignalsApart = time.Second
+
+// StopSignals adds SIGHUP, the signal of a terminal that closes, to the signals that stop a command. It
+// doesn't if nohup(1) made this program ignore it.
+func StopSignals(others ...os.Signal) []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return others
+	}
+	return append(others, syscall.SIGHUP)
+}
+
+// Stoppable returns a context that the first signal cancels. A second signal, at least SignalsApart later,
+// ends the program immediately.
+func Stoppable() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), StopSignals(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)...)
+	context.AfterFunc(ctx, func() { time.AfterFunc(SignalsApart, stop) })
 	return ctx, stop
+}
+
+// runnable is like stoppable, for a command that runs a program. A write to a pipe that nobody
+// reads returns an error, so that the command can end the program, instead of ending this process.
+func runnable() (context.Context, context.CancelFunc) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // unlike Ignore, programs that this process starts don't inherit it
+	return Stoppable()
 }
 
 // each calls do for every id, prints the results, and returns the errors joined. The column of the
 // table is named done. An id for which do reports false is an error with the text unchanged.
 func each(s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	var all []map[string]any
 	t := output.Table{Head: []string{"ID", strings.ToUpper(done)}}

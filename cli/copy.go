@@ -48,7 +48,7 @@ func (c *runnerCopy) Run(s Streams) error {
 	if (fromRunner == "") == (toRunner == "") {
 		return errors.New("one of the two paths must be in a runner (RUNNER:PATH) and the other local")
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	cp := copying.Copier{Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Client: server, Runner: fromRunner + toRunner, Recursive: c.Recursive, Writable: c.Writable, Quiet: c.Quiet}
 	if toRunner != "" {

@@ -72,7 +72,7 @@ func (c *drainCommand) Run(s Streams) error {
 	case c.Timeout < 0 || c.Timeout > 0 && !c.Wait:
 		return fmt.Errorf("--timeout is %v, but must be above 0 and needs --wait", c.Timeout)
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -14,6 +14,7 @@ type runnerExec struct {
 	ID        string   `arg:"" name:"runner" complete:"runner" help:"Id of a claimed runner."`
 	Stdin     bool     `help:"Pass standard input to the command; without it, the command's input is empty."`
 	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of the command, 0 to 1d; 0: no limit. (the environment's)"`
+	Variable  []string `placeholder:"NAME=VALUE" sep:"none" help:"Environment variable of the program, in addition to the environment's. Can be given more than once."`
 	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Label of the execution, for searches; added to the labels of the claim. Can be given more than once."`
 	program   []string
 }
@@ -23,7 +24,8 @@ func (c *runnerExec) takeProgram(words []string) { c.program = words }
 // Help returns the description and examples for --help.
 func (*runnerExec) Help() string {
 	return `Runs the command after -- in a runner, without a terminal. Copies its output to stdout and stderr byte for byte.
-The runner stays claimed. Ctrl-C cancels the command.
+The runner stays claimed. Ctrl-C cancels the command. If rockpool itself is killed, the server cancels the command within
+a minute.
 
 The exit code is the command's own; other codes are those of rockpool run.
 
@@ -41,13 +43,18 @@ func (c *runnerExec) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
+	variables, err := variableInputs(c.Variable)
+	if err != nil {
+		return err
+	}
 	server, err := c.Client()
 	if err != nil {
 		return err
 	}
 	j := newJob(s, server)
+	j.Variables = variables
 	j.Runner, j.Command, j.TimeLimit, j.Stdin, j.Labels = c.ID, c.program, c.TimeLimit, c.Stdin, labels
-	ctx, stop := stoppable()
+	ctx, stop := runnable()
 	defer stop()
 	return runJob(ctx, j, "`rockpool runner cp`")
 }
@@ -95,7 +102,7 @@ func (c *runnerShell) Run(s Streams) error {
 	if len(c.program) == 0 {
 		j.Command, j.CommandLine = []string{"sh", "-c", anyShell}, "shell"
 	}
-	ctx, stop := stoppable()
+	ctx, stop := runnable()
 	defer stop()
 	return runJob(ctx, j, "`rockpool runner cp`")
 }

@@ -46,7 +46,7 @@ func (envList) Help() string {
 
 // Run lists the environments.
 func (c *envList) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -99,7 +99,7 @@ func (envShow) Help() string {
 
 // Run shows an environment.
 func (c *envShow) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

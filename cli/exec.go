@@ -57,7 +57,7 @@ func (c *execList) Run(s Streams) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, but must be 0 or more", c.Limit)
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -119,6 +119,7 @@ type execFollow struct {
 	ID        string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 	FromStart bool   `default:"true" negatable:"" help:"Print the earlier output first; with --no-from-start only new output."`
 	Events    bool   `name:"json" help:"Print the events as JSON, one object per line, with the API's names."`
+	Raw       bool   `help:"Print control characters as they are also on a terminal: the program's output then controls it."`
 }
 
 // Help returns the description and examples for --help.
@@ -129,18 +130,24 @@ command reconnects and continues where it stopped: no byte is lost or repeated.
     rockpool exec follow "$id"
     rockpool exec follow "$id" --no-from-start --json
 
+On a terminal, control characters other than colours are shown as escapes, such as \x1b. --raw prints them as they
+are, as in a file or a pipe. Use it only for a program that you trust.
+
 The exit codes are those of rockpool run: the program's own, 128+N, 124, 125 or 130.`
 }
 
 // Run follows an execution.
 func (c *execFollow) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
 		return err
 	}
-	f := &execution.Follower{Out: s.Out, Err: s.Err, Client: server, Execution: c.ID, Raw: c.Events}
+	out, errs := output.Guarded(s.Out, c.Raw), output.Guarded(s.Err, c.Raw)
+	defer out.Close()
+	defer errs.Close()
+	f := &execution.Follower{Out: out, Err: errs, Client: server, Execution: c.ID, Raw: c.Events}
 	// Fail immediately if the execution doesn't exist.
 	patient := connection.Patient(server, connection.Patience)
 	if _, err := client.GetEnding(ctx, patient, c.ID, 0); err != nil {

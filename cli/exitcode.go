@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -16,8 +18,15 @@ const (
 	codeLimit       = 124 // a limit ended the program
 	CodeOurs        = 125 // Rockpool failed, not the program
 	codeSignal      = 128 // plus the signal's number
+	codePipe        = 141 // 128 + SIGPIPE: nobody reads the output
 	CodeInterrupted = 130 // 128 + SIGINT
 )
+
+// closedPipe reports whether err is that nobody reads the command's output, as with | head.
+func closedPipe(err error) bool {
+	var unwritten *output.WriteError
+	return errors.As(err, &unwritten) && errors.Is(err, unix.EPIPE)
+}
 
 // exitCode returns the exit code for an execution's end, and a message to print first; "": none.
 func exitCode(e client.Ending) (int, string) {

@@ -41,7 +41,7 @@ const codeNoMatch = 1
 
 // Run searches files.
 func (c *runnerFind) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	if c.Name == "" && c.Containing == "" {
 		return errors.New("say what to find: give --name, --containing, or both")
@@ -114,7 +114,7 @@ Exit codes:
 
 // Run prints changes until the runner is gone or a signal arrives.
 func (c *runnerWatch) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {

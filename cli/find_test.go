@@ -21,7 +21,7 @@ func TestFindAndWatch(t *testing.T) {
 	id := string(runner.ID)
 	put := func(path, text string) {
 		t.Helper()
-		if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, nil, "write", []runtime.FileWrite{{Path: path, Data: []byte(text)}}); err != nil {
+		if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, nil, nil, "write", []runtime.FileWrite{{Path: path, Data: []byte(text)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

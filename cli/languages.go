@@ -33,7 +33,7 @@ type listedLanguage struct {
 
 // Run lists the languages.
 func (c *languagesCommand) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -64,6 +64,8 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 		recipe, known = set.ByEnvironment(runtime.EnvironmentID(environment))
 	}
 	switch {
+	case !known && bytes.HasPrefix(file.Base64, []byte("\xef\xbb\xbf#!")):
+		return l, fmt.Errorf("%s begins with a byte order mark (BOM), which hides its #! line: save the file as UTF-8 without BOM", file.Path)
 	case !known && scripted:
 		return l, fmt.Errorf("%s has no known file extension, and no language runs its first line %.100q: give an environment that has the interpreter with --env", file.Path, language.FirstLine(file.Base64))
 	case !known && environment == "":

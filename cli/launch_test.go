@@ -38,7 +38,7 @@ func TestLaunch(t *testing.T) {
 		{"by ending", "10", client.FileInput{Path: "hello.py"}, launch{"10", nil, []string{"python3", "hello.py", "a b"}}},
 		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, launch{"python", nil, []string{"sh", "x.sh", "a b"}}},
 		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, launch{"10", nil, []string{"node", "x.mjs", "a b"}}},
-		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"perl", "x", "a b"}}},
+		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"perl", "-M5;$|++", "x", "a b"}}},
 		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env -S python3.12 -u\n")}, launch{"python", nil, []string{"python3", "-u", "x", "a b"}}},
 		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, launch{"shell", nil, []string{"sh", "-e", "x", "a b"}}},
 		{"by #! line of no language", "shell", client.FileInput{Path: "x", Base64: []byte("#!/opt/own\n")}, launch{"shell", nil, []string{"./x", "a b"}}},

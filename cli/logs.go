@@ -27,12 +27,16 @@ type execLogs struct {
 	Numbers    bool      `short:"n" help:"Begin each line with its number."`
 	Timestamps bool      `short:"t" help:"Begin each line with the time at which it was printed."`
 	JSON       bool      `name:"json" help:"Print one JSON object per line, with the API's names."`
+	Raw        bool      `help:"Print control characters as they are also on a terminal: the program's output then controls it."`
 }
 
 // Help returns the description and examples for --help.
 func (execLogs) Help() string {
 	return `Prints the lines of both streams to standard output and doesn't wait for more. To wait, and to copy every byte, use
 rockpool exec follow. A line's number never changes. The dashboard shows line 120 at /executions/ID#L120.
+
+On a terminal, control characters other than colours are shown as escapes, such as \x1b, and of a line that carriage
+returns overwrite, only its last state is shown. --raw prints everything as it is, as in a file or a pipe.
 
     rockpool exec logs "$id" --last 20
     rockpool exec logs "$id" --search error --numbers
@@ -61,7 +65,7 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 
 // Run prints lines.
 func (c *execLogs) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -84,6 +88,8 @@ func (c *execLogs) Run(s Streams) error {
 		last, most = new(true), c.Last
 	}
 	printed := false
+	guarded := output.Guarded(s.Out, c.Raw)
+	defer guarded.Close()
 	for {
 		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, optional(c.Search), &c.MatchCase)
 		if err != nil {
@@ -98,7 +104,7 @@ func (c *execLogs) Run(s Streams) error {
 				break
 			}
 			printed = true
-			if err := c.print(s.Out, line); err != nil {
+			if err := c.print(guarded, line); err != nil {
 				return err
 			}
 		}
@@ -136,6 +142,9 @@ func (c *execLogs) print(out io.Writer, line client.Line) error {
 		escaped, _ := output.Escape(encoded)
 		_, err = out.Write(append(escaped, '\n'))
 		return err
+	}
+	if _, ok := out.(*output.Guard); ok {
+		line.Text = line.Text[strings.LastIndexByte(strings.TrimRight(line.Text, "\r"), '\r')+1:]
 	}
 	var b strings.Builder
 	if c.Numbers {

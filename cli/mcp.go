@@ -38,7 +38,7 @@ func (c *mcpCommand) Run(s Streams, private Private) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	forward := func(ctx context.Context, server *client.Client) error {
 		send := func(ctx context.Context, method string, header http.Header, body io.Reader) (*http.Response, error) {

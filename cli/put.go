@@ -76,7 +76,7 @@ func (c *envPut) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
@@ -189,13 +189,11 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	if c.NoVariables || c.Variable != nil {
 		input.Variables = []client.VariableInput{}
 	}
-	for _, text := range c.Variable {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return fmt.Errorf("--variable is %q, but must be NAME=VALUE", text)
-		}
-		input.Variables = append(input.Variables, client.VariableInput{Name: name, Value: value})
+	variables, err := variableInputs(c.Variable)
+	if err != nil {
+		return err
 	}
+	input.Variables = append(input.Variables, variables...)
 	return nil
 }
 
@@ -239,6 +237,18 @@ func readEnvironments(name string, in io.Reader) ([]client.PutEnvironmentInput, 
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("read %s: the file has no environment", name)
+	}
+	return all, nil
+}
+
+// variableInputs parses the values of --variable.
+func variableInputs(texts []string) (all []client.VariableInput, err error) {
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, fmt.Errorf("--variable is %q, but must be NAME=VALUE", text)
+		}
+		all = append(all, client.VariableInput{Name: name, Value: value})
 	}
 	return all, nil
 }

@@ -33,7 +33,7 @@ func (c *queueCommand) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	all, err := connection.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
 		out, err := client.GetWaitingClaims(ctx, server, optional(c.Tenant), optional(c.Env), connection.PageSize, after)

@@ -26,6 +26,7 @@ type runCommand struct {
 	Stdin     bool     `xor:"input" help:"Pass standard input to the program; without it, the program's input is empty."`
 	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, connected to yours: for a shell, an editor, python3 -i."`
 	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of the program, 0 to 1d; 0: no limit. (the environment's)"`
+	Variable  []string `placeholder:"NAME=VALUE" sep:"none" help:"Environment variable of the program, in addition to the environment's. Can be given more than once."`
 	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Label of the execution and its runner, for searches. Can be given more than once."`
 	caseFlags
 
@@ -55,6 +56,7 @@ Give a file, or the command to run after --:
     rockpool run hello.c one two
     rockpool run --env science --label user=ada hello.py
     rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
+    rockpool run --variable LEVEL=2 --variable DEBUG= hello.py
     seq 10 | rockpool run --env shell --stdin -- sort -rn
     rockpool run --env python --tty -- python3 -i
     rockpool run --cases tests main.c
@@ -64,13 +66,20 @@ Without --env, the program runs in the environment that serves the language of t
 lists them. A compiler's output goes to stderr. If the compiler fails, its exit code is the command's.
 
 With --cases, the program runs once for each case in a directory, after --build, if you give that. The files of one
-name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output.
-White space at line ends and empty lines at the end don't count. The time limit applies to each case separately.
-The command prints one line per case; the output of the build goes to stderr.
+name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output. The
+server compares it with the program's output. By default, white space at line ends and empty lines at the end don't
+count; see --compare. The time limit applies to each case separately. The command prints one line per case; the
+output of the build goes to stderr. With --json it also prints what the cases printed, up to 2 MiB of all together;
+"truncated" marks cases that lack some, and rockpool exec logs prints all of it.
+
+A program that you run may control your terminal, as if it ran on this machine. rockpool exec logs and exec follow
+show the control characters of other people's programs.
 
 With --tty, every key goes to the program: Ctrl-C interrupts it as on any terminal, and the size of its terminal
 follows yours. Without --tty, Ctrl-C cancels the program and releases its runner. A second Ctrl-C ends the command
-immediately; the server then releases the runner after a minute.
+immediately. The command renews the program's lease while it lives. If it is killed, or its machine goes away, the
+server cancels the program within a minute, and releases the runner after another one. If the reader of the output
+goes away, as with | head, the program is cancelled at its next output, and the exit code is 141.
 
 On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says what a failed program seems to lack: an interpreter,
 a module, or the network. This changes neither output nor exit code.
@@ -116,7 +125,7 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := stoppable()
+	ctx, stop := runnable()
 	defer stop()
 	if alone, err := private.needed(ctx, c.Flags); err != nil {
 		return err
@@ -199,6 +208,8 @@ func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		code, words = CodeInterrupted, ""
+	case closedPipe(err):
+		code, words = codePipe, ""
 	case err != nil:
 		code, words = CodeOurs, connection.Explained(err).Error()
 	}
@@ -206,10 +217,10 @@ func runJob(ctx context.Context, j *execution.Job, upload string) error {
 		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(words))
 	}
 	switch {
-	case err != nil:
+	case err != nil && code != codePipe:
 		hint(j.Err, advice.Case{Err: err})
-	case onTerminal(j.Err) || os.Getenv("ROCKPOOL_HINTS") == "1":
-		hintAfter(ctx, j, advice.Case{ExitCode: code, Message: ended.Message, Stderr: string(j.Tail), Environment: j.Environment, Upload: upload})
+	case output.OnTerminal(j.Err) || os.Getenv("ROCKPOOL_HINTS") == "1":
+		hintAfter(ctx, j, advice.Case{ExitCode: code, Message: ended.Message, Hint: ended.Hint, Stderr: string(j.Tail), Environment: j.Environment, Upload: upload})
 	}
 	return ExitError(code)
 }
@@ -242,6 +253,9 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	}
 	j := newJob(s, nil)
 	j.Labels = labels
+	if j.Variables, err = variableInputs(c.Variable); err != nil {
+		return nil, err
+	}
 	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
 	if c.Main != "" {
 		file, err := readUpload(c.Main)

@@ -57,7 +57,7 @@ func (runnerList) Help() string {
 
 // Run lists runners.
 func (c *runnerList) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -126,7 +126,7 @@ func (runnerClaim) Help() string {
 
 // Run claims a runner.
 func (c *runnerClaim) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {

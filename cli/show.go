@@ -26,7 +26,7 @@ func (execShow) Help() string {
 
 // Run shows an execution.
 func (c *execShow) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -52,6 +52,7 @@ func executionTable(x client.Execution) output.Table {
 		}
 	}
 	add("message", text(x.Message))
+	add("hint", text(x.Hint))
 	add("labels", labelText(x.Labels))
 	add("environment", x.EnvironmentId)
 	add("tenant", x.Tenant)

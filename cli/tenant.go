@@ -39,7 +39,7 @@ func (tenantList) Help() string {
 
 // Run lists the tenants.
 func (c *tenantList) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -49,13 +49,13 @@ func (c *tenantList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	t := output.Table{Head: []string{"TENANT", "WEIGHT", "RUNNERS", "WAITING", "EXECUTIONS", "CLAIMS/MIN", "CPU S/DAY", "OUTPUT BYTES/DAY", "SUBSCRIPTIONS"}}
+	t := output.Table{Head: []string{"TENANT", "WEIGHT", "RUNNERS", "WAITING", "EXECUTIONS", "CLAIMS/MIN", "CPU S/DAY", "OUTPUT BYTES/DAY", "SUBSCRIPTIONS", "POOL RUNNERS", "MEMORY MIB", "CPU MHZ"}}
 	for _, tenant := range out.Tenants {
 		q, use := tenant.Quotas, tenant.Use
 		t.Rows = append(t.Rows, []string{
 			tenant.Id, strconv.Itoa(tenant.Weight), used(use.Runners, q.Runners), used(use.Waiting, q.Waiting), used(use.Executions, q.Executions),
 			used(use.ClaimsPerMinute, q.ClaimsPerMinute), used(use.CpuSecondsPerDay, q.CpuSecondsPerDay), used(use.OutputBytesPerDay, q.OutputBytesPerDay),
-			used(use.Subscriptions, q.Subscriptions),
+			used(use.Subscriptions, q.Subscriptions), used(use.PoolRunners, q.PoolRunners), used(use.MemoryMiB, q.MemoryMiB), used(use.CpuMHz, q.CpuMHz),
 		})
 	}
 	return c.List(s.Out, s.Err, out.Tenants, t, "no tenants: create one with `rockpool tenant put NAME`")
@@ -82,6 +82,9 @@ type tenantPut struct {
 	CPUSecondsPerDay  *int64 `name:"cpu-seconds-per-day" type:"time" from:"0" to:"106751d" placeholder:"TIME" help:"Quota: CPU time of the executions that end on one day (UTC)."`
 	OutputBytesPerDay *int64 `type:"size" from:"0" to:"1PiB" placeholder:"SIZE" help:"Quota: output of the executions that end on one day (UTC)."`
 	Subscriptions     *int   `placeholder:"N" help:"Quota: subscriptions at the same time."`
+	PoolRunners       *int   `placeholder:"N" help:"Quota: pool sizes of all environments together."`
+	MemoryMiB         *int64 `name:"memory-mib" placeholder:"N" help:"Quota: memory in MiB that pools and held runners reserve."`
+	CPUMHz            *int64 `name:"cpu-mhz" placeholder:"N" help:"Quota: CPU in MHz that pools and held runners reserve."`
 }
 
 // Help returns the description and examples for --help.
@@ -89,12 +92,13 @@ func (tenantPut) Help() string {
 	return `Examples:
 
     rockpool tenant put physics --runners 20 --claims-per-minute 300 --weight 2
+    rockpool tenant put physics --pool-runners 10 --memory-mib 8192
     rockpool tenant put physics --no-quotas`
 }
 
 // Run puts a tenant.
 func (c *tenantPut) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -118,6 +122,9 @@ func (c *tenantPut) Run(s Streams) error {
 	override(&quotas.CpuSecondsPerDay, c.CPUSecondsPerDay)
 	override(&quotas.OutputBytesPerDay, c.OutputBytesPerDay)
 	override(&quotas.Subscriptions, c.Subscriptions)
+	override(&quotas.PoolRunners, c.PoolRunners)
+	override(&quotas.MemoryMiB, c.MemoryMiB)
+	override(&quotas.CpuMHz, c.CPUMHz)
 	out, err := client.PutTenant(ctx, server, client.PutTenantInput{Id: c.ID, Weight: c.Weight, Quotas: &quotas})
 	if err != nil {
 		return err

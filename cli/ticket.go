@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
@@ -48,7 +45,7 @@ func (ticketShow) Help() string {
 
 // Run shows a ticket.
 func (c *ticketShow) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -134,7 +131,7 @@ const watchEvery = 500 * time.Millisecond
 
 // Run watches a ticket until it has its runner.
 func (c *ticketWatch) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -208,13 +205,7 @@ type status struct {
 
 // newStatus returns a status that writes to errs.
 func newStatus(errs io.Writer) *status {
-	return &status{out: errs, terminal: onTerminal(errs)}
-}
-
-// onTerminal reports whether a stream is a terminal.
-func onTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	return &status{out: errs, terminal: output.OnTerminal(errs)}
 }
 
 // show replaces the status line on a terminal. Otherwise it prints a line.

@@ -60,7 +60,7 @@ requires a token for every request.
 
 // Run creates a token. It doesn't retry after a broken connection: that could create two tokens.
 func (c *tokenCreate) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
@@ -109,7 +109,7 @@ func (tokenList) Help() string {
 
 // Run lists the tokens.
 func (c *tokenList) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
@@ -219,7 +219,7 @@ Examples:
 
 // Run creates a grant.
 func (c *tokenGrant) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -38,11 +38,11 @@ func TestTokenAndTenantCommands(t *testing.T) {
 		}
 		return ""
 	}
-	if got := quotas(); got != "physics 2 0/20 0 0 0/300 0 0 0" {
+	if got := quotas(); got != "physics 2 0/20 0 0 0/300 0 0 0 0 0 0" {
 		t.Errorf("what isn't given doesn't stay: %q", got)
 	}
 	s.works("tenant", "put", "physics", "--no-quotas", "--waiting", "0")
-	if got := quotas(); got != "physics 2 0 0/0 0 0 0 0 0" {
+	if got := quotas(); got != "physics 2 0 0/0 0 0 0 0 0 0 0 0" {
 		t.Errorf("quotas are left: %q", got)
 	}
 	s.fails("0 to 1000000", "tenant", "put", "physics", "--runners=-1")
@@ -135,7 +135,7 @@ func TestGrantCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, nil, "write", []runtime.FileWrite{{Path: "a.txt", Data: []byte("content")}}); err != nil {
+	if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, nil, nil, "write", []runtime.FileWrite{{Path: "a.txt", Data: []byte("content")}}); err != nil {
 		t.Fatal(err)
 	}
 	for says, arguments := range map[string][]string{

@@ -35,7 +35,7 @@ for example because an agent doesn't respond.
 
 // Run shows the running executions.
 func (c *topCommand) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -24,7 +24,7 @@ func (whoamiCommand) Help() string {
 
 // Run shows the caller.
 func (c *whoamiCommand) Run(s Streams) error {
-	ctx, stop := stoppable()
+	ctx, stop := Stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {

@@ -25,8 +25,15 @@ type CaseEvent struct {
 	Reason    string // why output is lost
 	Execution struct {
 		Ending
-		Usage CaseUsage
+		Comparison *CaseComparison // nil: the case has no expected output
+		Usage      CaseUsage
 	} // of ExecutionFinished
+}
+
+// CaseComparison is the result of comparing a case's output with the expected output.
+type CaseComparison struct {
+	Matches *bool  `json:"matches"` // nil: not compared, because it didn't exit with 0
+	Message string `json:"message"` // why it doesn't match
 }
 
 // CaseUsage is what an execution of a batch used. PeakMemory is in bytes; nil: unknown.

@@ -131,6 +131,8 @@ type Error struct {
 		Pending     int64 // waiting claims that count towards the quota of runners
 		RetryAfter  int   // seconds; 0: retry when the tenant releases something
 	}
+
+	proxied bool // a proxy responded that it has no response of the server
 }
 
 func (e *Error) Error() string {
@@ -179,11 +181,38 @@ func (c *Client) Do(ctx context.Context, query string, variables map[string]any,
 
 // send encodes an operation as JSON and posts it. Its errors are those of Do.
 func (c *Client) send(ctx context.Context, operation, into any) error {
-	body, err := json.Marshal(operation)
+	body, err := encode(operation)
 	if err != nil {
 		return err
 	}
 	return c.Post(ctx, body, into)
+}
+
+// encode returns an operation as JSON. It returns an *Error if a string isn't UTF-8, because JSON
+// would carry another one.
+func encode(operation any) ([]byte, error) {
+	body, err := json.Marshal(operation)
+	if err != nil {
+		return nil, err
+	}
+	start := 0 // of the string
+	for i, quoted := 0, false; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			if quoted = !quoted; quoted {
+				start = i
+			}
+		case '\\':
+			// The encoder writes U+FFFD itself unescaped.
+			if bytes.HasPrefix(body[i:], []byte(`\ufffd`)) {
+				var text string
+				_ = json.Unmarshal(append(body[start:i:i], '"'), &text)
+				return nil, &Error{Message: fmt.Sprintf("the text that begins with %q isn't valid UTF-8, so it can't be sent: rename the file, or encode the text", text)}
+			}
+			i++
+		}
+	}
+	return body, nil
 }
 
 // MakeRequest implements [Sender]. Its errors are those of [Client.Do].
@@ -248,6 +277,10 @@ func (c *Client) read(response *http.Response, into any) error {
 
 // stranger returns the error for a response that no Rockpool server sends.
 func (c *Client) stranger(response *http.Response) error {
+	switch response.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return &Error{proxied: true, Message: fmt.Sprintf("a proxy in front of the server responded with %s for %s: the server isn't running, or the proxy can't reach it or doesn't wait long enough for it", response.Status, c.url)}
+	}
 	return &Error{Message: fmt.Sprintf("%s is not the API of a Rockpool server, it responded with %s: check the address", c.url, response.Status)}
 }
 
@@ -283,7 +316,7 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 
 // Passing reports whether a retry can succeed: the connection broke, the server is starting,
 // stopping or at its limit, or the reader was too slow. It reports false for an untrusted
-// certificate and for a server without TLS.
+// certificate and for a server without TLS. A proxy that doesn't reach the server is a broken connection.
 func Passing(err error) bool {
 	var refused *Error
 	var untrusted *tls.CertificateVerificationError
@@ -291,6 +324,8 @@ func Passing(err error) bool {
 		return !errors.As(err, &untrusted) && !errors.Is(err, http.ErrSchemeMismatch)
 	}
 	switch refused.Extensions.Code {
+	case "":
+		return refused.proxied
 	case runtime.CodeClusterUnavailable, runtime.CodeQuotaExceeded, runtime.CodeSlowConsumer:
 		return true
 	}

@@ -65,7 +65,7 @@ func Cancel(ctx context.Context, c Sender, execution string) error {
 }
 
 const (
-	awaitSeconds = 60      // how long one request waits for the end of an execution
+	awaitSeconds = 45      // how long one request waits for the end of an execution; many proxies wait 60 s
 	awaitBytes   = 1 << 20 // most bytes of output in a Result
 )
 

@@ -144,7 +144,7 @@ type Batch struct {
 	CaseCount int `json:"caseCount"`
 	// Number of cases that have ended.
 	EndedCount int `json:"endedCount"`
-	// Number of ended cases that failed: they didn't exit with 0.
+	// Number of ended cases that failed: they didn't exit with 0, or their output isn't the expected one.
 	FailedCount int `json:"failedCount"`
 	// Number of cases that never began, and won't: the last ones. 0 until the batch is FINISHED.
 	SkippedCount int `json:"skippedCount"`
@@ -237,6 +237,9 @@ func (v *BatchCaseExecution) GetGoneReason() runtime.GoneReason { return v.Endin
 // GetMessage returns BatchCaseExecution.Message, and is useful for accessing the field via an interface.
 func (v *BatchCaseExecution) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns BatchCaseExecution.Hint, and is useful for accessing the field via an interface.
+func (v *BatchCaseExecution) GetHint() string { return v.Ending.Hint }
+
 func (v *BatchCaseExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -276,6 +279,8 @@ type __premarshalBatchCaseExecution struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *BatchCaseExecution) MarshalJSON() ([]byte, error) {
@@ -296,6 +301,7 @@ func (v *BatchCaseExecution) __premarshalJSON() (*__premarshalBatchCaseExecution
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -526,6 +532,11 @@ func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetMessa
 	return v.Ending.Message
 }
 
+// GetHint returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.Hint, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetHint() string {
+	return v.Ending.Hint
+}
+
 func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -565,6 +576,8 @@ type __premarshalCancelExecutionCancelExecutionCancelExecutionPayloadExecution s
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) MarshalJSON() ([]byte, error) {
@@ -585,6 +598,7 @@ func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) __premar
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -640,6 +654,16 @@ type CaseInput struct {
 	Stdin *string `json:"stdin"`
 	// Bytes for its standard input. Not with `stdin`.
 	StdinBase64 []byte `json:"stdinBase64"`
+	// The text that the program must print on standard output. If it prints another, the case fails, also with
+	// the exit status 0. Default: the output isn't compared. All cases together may have 16 MiB.
+	ExpectedOutput *string `json:"expectedOutput"`
+	// The bytes that the program must print. Not with `expectedOutput`.
+	ExpectedOutputBase64 []byte `json:"expectedOutputBase64"`
+	// Which differences count. Only with an expected output. Default: TRIMMED.
+	Compare *runtime.CompareMode `json:"compare"`
+	// How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
+	// number, whichever is more. Only with NUMBERS. Default: 0.000001.
+	Tolerance *float64 `json:"tolerance"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit"`
 	// More limits of the case. A null limit is that of the batch.
@@ -654,6 +678,18 @@ func (v *CaseInput) GetStdin() *string { return v.Stdin }
 
 // GetStdinBase64 returns CaseInput.StdinBase64, and is useful for accessing the field via an interface.
 func (v *CaseInput) GetStdinBase64() []byte { return v.StdinBase64 }
+
+// GetExpectedOutput returns CaseInput.ExpectedOutput, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetExpectedOutput() *string { return v.ExpectedOutput }
+
+// GetExpectedOutputBase64 returns CaseInput.ExpectedOutputBase64, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetExpectedOutputBase64() []byte { return v.ExpectedOutputBase64 }
+
+// GetCompare returns CaseInput.Compare, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetCompare() *runtime.CompareMode { return v.Compare }
+
+// GetTolerance returns CaseInput.Tolerance, and is useful for accessing the field via an interface.
+func (v *CaseInput) GetTolerance() *float64 { return v.Tolerance }
 
 // GetTimeLimit returns CaseInput.TimeLimit, and is useful for accessing the field via an interface.
 func (v *CaseInput) GetTimeLimit() *int { return v.TimeLimit }
@@ -1244,6 +1280,9 @@ type Ending struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message string `json:"message"`
+	// A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
+	// without any output may have buffered it. Null if nothing is known.
+	Hint string `json:"hint"`
 }
 
 // GetId returns Ending.Id, and is useful for accessing the field via an interface.
@@ -1263,6 +1302,9 @@ func (v *Ending) GetGoneReason() runtime.GoneReason { return v.GoneReason }
 
 // GetMessage returns Ending.Message, and is useful for accessing the field via an interface.
 func (v *Ending) GetMessage() string { return v.Message }
+
+// GetHint returns Ending.Hint, and is useful for accessing the field via an interface.
+func (v *Ending) GetHint() string { return v.Hint }
 
 // Environment includes the GraphQL fields of Environment requested by the fragment Environment.
 // The GraphQL type's documentation follows.
@@ -1601,6 +1643,9 @@ type Execution struct {
 	GoneReason *runtime.GoneReason `json:"goneReason"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message *string `json:"message"`
+	// A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
+	// without any output may have buffered it. Null if nothing is known.
+	Hint *string `json:"hint"`
 	// Whether it was started from the interpreter that its runner has loaded (`Environment.warm`). Null until
 	// it has started, and if the runner has loaded none.
 	StartedWarm *bool `json:"startedWarm"`
@@ -1657,6 +1702,9 @@ func (v *Execution) GetGoneReason() *runtime.GoneReason { return v.GoneReason }
 
 // GetMessage returns Execution.Message, and is useful for accessing the field via an interface.
 func (v *Execution) GetMessage() *string { return v.Message }
+
+// GetHint returns Execution.Hint, and is useful for accessing the field via an interface.
+func (v *Execution) GetHint() *string { return v.Hint }
 
 // GetStartedWarm returns Execution.StartedWarm, and is useful for accessing the field via an interface.
 func (v *Execution) GetStartedWarm() *bool { return v.StartedWarm }
@@ -1753,8 +1801,10 @@ func (v *ExecutionUsage) GetOutputBytes() int64 { return v.OutputBytes }
 //
 // An entry of a runner's file system.
 type File struct {
-	// Its path: as requested, or below the requested directory. Bytes that aren't UTF-8 are replaced with
-	// U+FFFD.
+	// Its path: as requested, or below the requested directory. A byte that isn't UTF-8 is U+FFFD and two
+	// hexadecimal digits: the byte FF is U+FFFD and `ff`. Each of the three bytes of U+FFFD itself is written
+	// so, too. All arguments and results that are paths have this form, so a listed path means the same entry in
+	// every operation.
 	Path string `json:"path"`
 	// The type of the entry.
 	Type FileType `json:"type"`
@@ -2136,6 +2186,9 @@ func (v *GetBatchBatchBuildExecution) GetGoneReason() runtime.GoneReason { retur
 // GetMessage returns GetBatchBatchBuildExecution.Message, and is useful for accessing the field via an interface.
 func (v *GetBatchBatchBuildExecution) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns GetBatchBatchBuildExecution.Hint, and is useful for accessing the field via an interface.
+func (v *GetBatchBatchBuildExecution) GetHint() string { return v.Ending.Hint }
+
 func (v *GetBatchBatchBuildExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -2175,6 +2228,8 @@ type __premarshalGetBatchBatchBuildExecution struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *GetBatchBatchBuildExecution) MarshalJSON() ([]byte, error) {
@@ -2195,6 +2250,7 @@ func (v *GetBatchBatchBuildExecution) __premarshalJSON() (*__premarshalGetBatchB
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -2358,6 +2414,9 @@ func (v *GetEndingExecution) GetGoneReason() runtime.GoneReason { return v.Endin
 // GetMessage returns GetEndingExecution.Message, and is useful for accessing the field via an interface.
 func (v *GetEndingExecution) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns GetEndingExecution.Hint, and is useful for accessing the field via an interface.
+func (v *GetEndingExecution) GetHint() string { return v.Ending.Hint }
+
 func (v *GetEndingExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -2397,6 +2456,8 @@ type __premarshalGetEndingExecution struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *GetEndingExecution) MarshalJSON() ([]byte, error) {
@@ -2417,6 +2478,7 @@ func (v *GetEndingExecution) __premarshalJSON() (*__premarshalGetEndingExecution
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -2523,7 +2585,7 @@ func (v *GetFileResponse) GetRunner() *GetFileRunner { return v.Runner }
 //
 // An isolated place in which commands run. A runner serves at most one claim in its life.
 type GetFileRunner struct {
-	// One file, directory, link or other entry. Null if there is none.
+	// One file, directory, link or other entry, as `files` lists it. Null if there is none.
 	//
 	// Errors: RUNNER_GONE. INVALID_INPUT for an invalid path.
 	//
@@ -2550,10 +2612,13 @@ func (v *GetFilesResponse) GetRunner() *GetFilesRunner { return v.Runner }
 //
 // An isolated place in which commands run. A runner serves at most one claim in its life.
 type GetFilesRunner struct {
-	// The entries of a directory, sorted by path.
+	// The entries of a directory, sorted by path. A tree may have any depth. Directories whose path has more
+	// than 4095 bytes are listed without their entries, because no operation can name those.
 	//
-	// Errors: RUNNER_GONE. FILE_ERROR if `path` isn't a directory. INVALID_INPUT if `path`, `first` or `after`
-	// is invalid.
+	// Errors: RUNNER_GONE. LIMIT_EXCEEDED for more than 65536 entries or 16 MiB of them. LIMIT_EXCEEDED also if 2
+	// lists of the runner, or the tenant's share of the server's 12, are running, and none ends within 10 seconds.
+	// CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. FILE_ERROR if `path` isn't a directory.
+	// INVALID_INPUT if `path`, `first` or `after` is invalid.
 	//
 	// Access: OBSERVER, or a grant with FILES_READ.
 	Files GetFilesRunnerFilesFileConnection `json:"files"`
@@ -3334,7 +3399,8 @@ type Line struct {
 	// Its text without the newline and without a carriage return just before it. Other carriage returns and
 	// escape sequences are included. Bytes that aren't UTF-8 are replaced with U+FFFD. Empty for lost bytes.
 	Text string `json:"text"`
-	// Whether the line is longer than 16384 bytes. `text` then has only its first 16384 bytes.
+	// Whether the line is longer than 16384 bytes. `text` then has only its first 16384 bytes. If these have
+	// carriage returns, as those of a progress bar, it has the last 16384 bytes or fewer instead.
 	Truncated bool `json:"truncated"`
 	// Whether the line may still grow.
 	Open bool `json:"open"`
@@ -3377,8 +3443,8 @@ func (v *Line) GetLostCause() *OutputLossCause { return v.LostCause }
 type LinePage struct {
 	// The lines, in the order of their numbers.
 	Lines []Line `json:"lines"`
-	// Whether `total` includes all output so far. One request counts at most 32 MiB or a million lines. While
-	// this is false, the next request continues.
+	// Whether `total` includes all output so far. One request without `last` counts at most 32 MiB or a million
+	// lines. While this is false, the next request continues.
 	Counted bool `json:"counted"`
 	// Whether more lines follow this page.
 	More bool `json:"more"`
@@ -4149,7 +4215,8 @@ type PutTenantResponse struct {
 // GetPutTenant returns PutTenantResponse.PutTenant, and is useful for accessing the field via an interface.
 func (v *PutTenantResponse) GetPutTenant() PutTenantPutTenantPutTenantPayload { return v.PutTenant }
 
-// The quotas of a tenant, each 0 to 1000000. Those per day are 0 to 1125899906842624. Null: unlimited.
+// The quotas of a tenant, each 0 to 1000000. Those of memory and CPU and those per day are 0 to
+// 1125899906842624. Null: unlimited.
 type QuotasInput struct {
 	// Maximum number of runners held at the same time.
 	Runners *int `json:"runners"`
@@ -4165,6 +4232,12 @@ type QuotasInput struct {
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
 	// Maximum number of open subscriptions.
 	Subscriptions *int `json:"subscriptions"`
+	// Maximum sum of the pool sizes of its environments.
+	PoolRunners *int `json:"poolRunners"`
+	// Maximum memory in MiB that its pools, at their full size, and its held runners reserve.
+	MemoryMiB *int64 `json:"memoryMiB"`
+	// Maximum CPU in MHz that its pools, at their full size, and its held runners reserve.
+	CpuMHz *int64 `json:"cpuMHz"`
 }
 
 // GetRunners returns QuotasInput.Runners, and is useful for accessing the field via an interface.
@@ -4187,6 +4260,15 @@ func (v *QuotasInput) GetOutputBytesPerDay() *int64 { return v.OutputBytesPerDay
 
 // GetSubscriptions returns QuotasInput.Subscriptions, and is useful for accessing the field via an interface.
 func (v *QuotasInput) GetSubscriptions() *int { return v.Subscriptions }
+
+// GetPoolRunners returns QuotasInput.PoolRunners, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetPoolRunners() *int { return v.PoolRunners }
+
+// GetMemoryMiB returns QuotasInput.MemoryMiB, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetMemoryMiB() *int64 { return v.MemoryMiB }
+
+// GetCpuMHz returns QuotasInput.CpuMHz, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetCpuMHz() *int64 { return v.CpuMHz }
 
 // ReleaseRunnerReleaseRunnerReleaseRunnerPayload includes the requested fields of the GraphQL type ReleaseRunnerPayload.
 // The GraphQL type's documentation follows.
@@ -4211,6 +4293,34 @@ type ReleaseRunnerResponse struct {
 // GetReleaseRunner returns ReleaseRunnerResponse.ReleaseRunner, and is useful for accessing the field via an interface.
 func (v *ReleaseRunnerResponse) GetReleaseRunner() ReleaseRunnerReleaseRunnerReleaseRunnerPayload {
 	return v.ReleaseRunner
+}
+
+// RenewLeaseRenewLeaseRenewLeasePayload includes the requested fields of the GraphQL type RenewLeasePayload.
+// The GraphQL type's documentation follows.
+//
+// The result of renewLease.
+type RenewLeaseRenewLeaseRenewLeasePayload struct {
+	// Whether it has a lease. False: it has ended, or was started without one.
+	Renewed bool `json:"renewed"`
+}
+
+// GetRenewed returns RenewLeaseRenewLeaseRenewLeasePayload.Renewed, and is useful for accessing the field via an interface.
+func (v *RenewLeaseRenewLeaseRenewLeasePayload) GetRenewed() bool { return v.Renewed }
+
+// RenewLeaseResponse is returned by RenewLease on success.
+type RenewLeaseResponse struct {
+	// Restarts the lease of an execution or a batch. The client that started it with `lease` calls this while
+	// it lives. Safe to repeat.
+	//
+	// Errors: EXECUTION_NOT_FOUND, also for an unknown batch.
+	//
+	// Access: CLIENT, or a grant with EXECUTE.
+	RenewLease RenewLeaseRenewLeaseRenewLeasePayload `json:"renewLease"`
+}
+
+// GetRenewLease returns RenewLeaseResponse.RenewLease, and is useful for accessing the field via an interface.
+func (v *RenewLeaseResponse) GetRenewLease() RenewLeaseRenewLeaseRenewLeasePayload {
+	return v.RenewLease
 }
 
 // An execution and the new size of its terminal.
@@ -4343,6 +4453,9 @@ func (v *Result) GetGoneReason() runtime.GoneReason { return v.Ending.GoneReason
 // GetMessage returns Result.Message, and is useful for accessing the field via an interface.
 func (v *Result) GetMessage() string { return v.Ending.Message }
 
+// GetHint returns Result.Hint, and is useful for accessing the field via an interface.
+func (v *Result) GetHint() string { return v.Ending.Hint }
+
 func (v *Result) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -4386,6 +4499,8 @@ type __premarshalResult struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *Result) MarshalJSON() ([]byte, error) {
@@ -4408,6 +4523,7 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -4533,6 +4649,10 @@ type RunInput struct {
 	Stdin *string `json:"stdin"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
+	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
+	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	Lease *int `json:"lease"`
 	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
 	// Default: 0, the call fails immediately.
 	WaitFor *int `json:"waitFor"`
@@ -4548,7 +4668,7 @@ type RunInput struct {
 	// The command to run before the cases, in the same runner. If it doesn't exit with 0, no case begins. Only
 	// with `cases`.
 	Build *BuildInput `json:"build"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure"`
 	// Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
 	// s for a runner. Only with `cases`, and not with `build`. Default: false, all cases run in one runner.
@@ -4578,6 +4698,9 @@ func (v *RunInput) GetStdin() *string { return v.Stdin }
 
 // GetTimeLimit returns RunInput.TimeLimit, and is useful for accessing the field via an interface.
 func (v *RunInput) GetTimeLimit() *int { return v.TimeLimit }
+
+// GetLease returns RunInput.Lease, and is useful for accessing the field via an interface.
+func (v *RunInput) GetLease() *int { return v.Lease }
 
 // GetWaitFor returns RunInput.WaitFor, and is useful for accessing the field via an interface.
 func (v *RunInput) GetWaitFor() *int { return v.WaitFor }
@@ -4781,8 +4904,9 @@ type SearchFilesRunner struct {
 	//
 	// Errors: INVALID_INPUT if `path`, `name`, `containing` or `maxMatches` is invalid, or neither `name` nor
 	// `containing` is given. RUNNER_GONE. FILE_ERROR if `path` isn't a directory. LIMIT_EXCEEDED if 2 searches
-	// of the runner, or 64 of all runners, are running, and none ends within 10 seconds. CONFLICT if an older
-	// server started the runner and its agent doesn't support this.
+	// of the runner, or the tenant's share of the server's 64, are running, and none ends within 10 seconds.
+	// CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. CONFLICT if an older server started the
+	// runner and its agent doesn't support this.
 	//
 	// Access: OBSERVER, or a grant with FILES_READ.
 	SearchFiles FileSearch `json:"searchFiles"`
@@ -4880,6 +5004,10 @@ type StartExecutionInput struct {
 	// Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
 	// has no more power over the machine than any other user. Default: false.
 	Privileged *bool `json:"privileged"`
+	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
+	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	Lease *int `json:"lease"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
 	// Empty: none.
 	IdempotencyKey *string `json:"idempotencyKey"`
@@ -4891,7 +5019,7 @@ type StartExecutionInput struct {
 	Cases []CaseInput `json:"cases"`
 	// The command to run before the cases. If it doesn't exit with 0, no case begins. Only with `cases`.
 	Build *BuildInput `json:"build"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure"`
 }
 
@@ -4927,6 +5055,9 @@ func (v *StartExecutionInput) GetTerminal() *TerminalInput { return v.Terminal }
 
 // GetPrivileged returns StartExecutionInput.Privileged, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetPrivileged() *bool { return v.Privileged }
+
+// GetLease returns StartExecutionInput.Lease, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetLease() *int { return v.Lease }
 
 // GetIdempotencyKey returns StartExecutionInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
@@ -5048,6 +5179,14 @@ type TenantQuotas struct {
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
 	// Maximum number of open subscriptions.
 	Subscriptions *int `json:"subscriptions"`
+	// Maximum sum of the pool sizes of its environments.
+	PoolRunners *int `json:"poolRunners"`
+	// Maximum memory in MiB that its pools, at their full size, and its held runners reserve. Each reserves
+	// `resources.memoryMiB` of its environment.
+	MemoryMiB *int64 `json:"memoryMiB"`
+	// Maximum CPU in MHz that its pools, at their full size, and its held runners reserve. Each reserves
+	// `resources.cpuMHz` of its environment.
+	CpuMHz *int64 `json:"cpuMHz"`
 }
 
 // GetRunners returns TenantQuotas.Runners, and is useful for accessing the field via an interface.
@@ -5071,6 +5210,15 @@ func (v *TenantQuotas) GetOutputBytesPerDay() *int64 { return v.OutputBytesPerDa
 // GetSubscriptions returns TenantQuotas.Subscriptions, and is useful for accessing the field via an interface.
 func (v *TenantQuotas) GetSubscriptions() *int { return v.Subscriptions }
 
+// GetPoolRunners returns TenantQuotas.PoolRunners, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetPoolRunners() *int { return v.PoolRunners }
+
+// GetMemoryMiB returns TenantQuotas.MemoryMiB, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetMemoryMiB() *int64 { return v.MemoryMiB }
+
+// GetCpuMHz returns TenantQuotas.CpuMHz, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetCpuMHz() *int64 { return v.CpuMHz }
+
 // TenantUse includes the requested fields of the GraphQL type TenantUse.
 // The GraphQL type's documentation follows.
 //
@@ -5090,6 +5238,12 @@ type TenantUse struct {
 	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
 	// Its open subscriptions.
 	Subscriptions int64 `json:"subscriptions"`
+	// The pool sizes of its environments together.
+	PoolRunners int64 `json:"poolRunners"`
+	// Memory in MiB that its pools, at their full size, and its held runners reserve.
+	MemoryMiB int64 `json:"memoryMiB"`
+	// CPU in MHz that its pools, at their full size, and its held runners reserve.
+	CpuMHz int64 `json:"cpuMHz"`
 }
 
 // GetRunners returns TenantUse.Runners, and is useful for accessing the field via an interface.
@@ -5112,6 +5266,15 @@ func (v *TenantUse) GetOutputBytesPerDay() int64 { return v.OutputBytesPerDay }
 
 // GetSubscriptions returns TenantUse.Subscriptions, and is useful for accessing the field via an interface.
 func (v *TenantUse) GetSubscriptions() int64 { return v.Subscriptions }
+
+// GetPoolRunners returns TenantUse.PoolRunners, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetPoolRunners() int64 { return v.PoolRunners }
+
+// GetMemoryMiB returns TenantUse.MemoryMiB, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetMemoryMiB() int64 { return v.MemoryMiB }
+
+// GetCpuMHz returns TenantUse.CpuMHz, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetCpuMHz() int64 { return v.CpuMHz }
 
 // The size of a terminal.
 type TerminalInput struct {
@@ -5292,12 +5455,15 @@ func (v *Token) GetRevokedAt() *time.Time { return v.RevokedAt }
 // GetLastUsedAt returns Token.LastUsedAt, and is useful for accessing the field via an interface.
 func (v *Token) GetLastUsedAt() *time.Time { return v.LastUsedAt }
 
-// The files of a runner to delete and to write.
+// The directories of a runner to empty, and the files to delete and to write.
 type UpdateFilesInput struct {
 	// The runner's id.
 	RunnerId string `json:"runnerId"`
-	// Paths to delete, with all that is below them. A path that doesn't exist is no error. `./*` empties the
-	// workspace and keeps its directory. Deletes come before writes.
+	// Directories to empty. They stay, without entries. One that doesn't exist is no error. `.` is the
+	// workspace. This comes before deletes.
+	Empty []string `json:"empty"`
+	// Paths to delete, with all that is below them. A path that doesn't exist is no error. Deletes come before
+	// writes.
 	Delete []string `json:"delete"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write"`
@@ -5305,6 +5471,9 @@ type UpdateFilesInput struct {
 
 // GetRunnerId returns UpdateFilesInput.RunnerId, and is useful for accessing the field via an interface.
 func (v *UpdateFilesInput) GetRunnerId() string { return v.RunnerId }
+
+// GetEmpty returns UpdateFilesInput.Empty, and is useful for accessing the field via an interface.
+func (v *UpdateFilesInput) GetEmpty() []string { return v.Empty }
 
 // GetDelete returns UpdateFilesInput.Delete, and is useful for accessing the field via an interface.
 func (v *UpdateFilesInput) GetDelete() []string { return v.Delete }
@@ -5314,8 +5483,13 @@ func (v *UpdateFilesInput) GetWrite() []FileInput { return v.Write }
 
 // UpdateFilesResponse is returned by UpdateFiles on success.
 type UpdateFilesResponse struct {
-	// Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
-	// Each file is put in place by rename, so programs never see a partly written file.
+	// Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
+	// are deleted, and then files are written. Each file is put in place by rename, so programs never see a
+	// partly written file.
+	//
+	// The bytes of a path are literal: `*`, `?`, `~`, `\` and a leading `-` have no meaning. `.`, `..` and
+	// repeated slashes are resolved as text, whatever exists there. A path that ends in `/` must be a
+	// directory. `File.path` says how names that aren't UTF-8 are written.
 	//
 	// Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
 	//
@@ -5572,7 +5746,7 @@ type WriteStdinResponse struct {
 	//
 	// Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if `offset` is beyond the bytes written so far. CONFLICT if
 	// the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
-	// for 10 s.
+	// for 10 s. `extensions.offset` has the number of bytes written so far, where you can continue.
 	//
 	// Access: CLIENT, or a grant with STDIN.
 	WriteStdin WriteStdinWriteStdinWriteStdinPayload `json:"writeStdin"`
@@ -6022,6 +6196,14 @@ type __ReleaseRunnerInput struct {
 
 // GetId returns __ReleaseRunnerInput.Id, and is useful for accessing the field via an interface.
 func (v *__ReleaseRunnerInput) GetId() string { return v.Id }
+
+// __RenewLeaseInput is used internally by genqlient
+type __RenewLeaseInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __RenewLeaseInput.Id, and is useful for accessing the field via an interface.
+func (v *__RenewLeaseInput) GetId() string { return v.Id }
 
 // __ResizeTerminalInput is used internally by genqlient
 type __ResizeTerminalInput struct {
@@ -6504,8 +6686,16 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) GetExe
 // One command in one runner, with its state and outcome.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
 	Ending `json:"-"`
+	// How its standard output is compared with the expected output of its case, and the result. Null if its
+	// case has none, and outside of batches.
+	Comparison *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison `json:"comparison"`
 	// The resources that it used. Null until it is FINISHED.
 	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
+}
+
+// GetComparison returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Comparison, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetComparison() *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison {
+	return v.Comparison
 }
 
 // GetUsage returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Usage, and is useful for accessing the field via an interface.
@@ -6543,6 +6733,11 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 	return v.Ending.Message
 }
 
+// GetHint returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution.Hint, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) GetHint() string {
+	return v.Ending.Hint
+}
+
 func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -6569,6 +6764,8 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 }
 
 type __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
+	Comparison *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison `json:"comparison"`
+
 	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
 
 	Id string `json:"id"`
@@ -6582,6 +6779,8 @@ type __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinished
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) MarshalJSON() ([]byte, error) {
@@ -6595,6 +6794,7 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution) __premarshalJSON() (*__premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution, error) {
 	var retval __premarshalbatchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution
 
+	retval.Comparison = v.Comparison
 	retval.Usage = v.Usage
 	retval.Id = v.Ending.Id
 	retval.Outcome = v.Ending.Outcome
@@ -6602,7 +6802,30 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
+}
+
+// batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison includes the requested fields of the GraphQL type OutputComparison.
+// The GraphQL type's documentation follows.
+//
+// How a program's standard output is compared with the expected output, and the result.
+type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison struct {
+	// Whether the output matches; the case then passes. False also if output was lost. Null until the execution
+	// is FINISHED, and if it didn't exit with 0: its output isn't compared then.
+	Matches *bool `json:"matches"`
+	// Why the output doesn't match, in a sentence. Null unless `matches` is false.
+	Message *string `json:"message"`
+}
+
+// GetMatches returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison.Matches, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison) GetMatches() *bool {
+	return v.Matches
+}
+
+// GetMessage returns batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison.Message, and is useful for accessing the field via an interface.
+func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionComparisonOutputComparison) GetMessage() *string {
+	return v.Message
 }
 
 // batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage includes the requested fields of the GraphQL type Usage.
@@ -7132,6 +7355,11 @@ func (v *executionEventsExecutionEventsExecutionFinishedExecution) GetMessage() 
 	return v.Ending.Message
 }
 
+// GetHint returns executionEventsExecutionEventsExecutionFinishedExecution.Hint, and is useful for accessing the field via an interface.
+func (v *executionEventsExecutionEventsExecutionFinishedExecution) GetHint() string {
+	return v.Ending.Hint
+}
+
 func (v *executionEventsExecutionEventsExecutionFinishedExecution) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -7169,6 +7397,8 @@ type __premarshalexecutionEventsExecutionEventsExecutionFinishedExecution struct
 	GoneReason runtime.GoneReason `json:"goneReason"`
 
 	Message string `json:"message"`
+
+	Hint string `json:"hint"`
 }
 
 func (v *executionEventsExecutionEventsExecutionFinishedExecution) MarshalJSON() ([]byte, error) {
@@ -7188,6 +7418,7 @@ func (v *executionEventsExecutionEventsExecutionFinishedExecution) __premarshalJ
 	retval.Signal = v.Ending.Signal
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
+	retval.Hint = v.Ending.Hint
 	return &retval, nil
 }
 
@@ -7377,8 +7608,7 @@ func (v *executionEventsResponse) __premarshalJSON() (*__premarshalexecutionEven
 type fileChangesFileChangesFileChange struct {
 	// The kind of the change.
 	Type FileChangeType `json:"type"`
-	// The entry's path, below the watched directory. Null for BEGAN and LOST. Bytes that aren't UTF-8 are
-	// replaced with U+FFFD.
+	// The entry's path, below the watched directory, in the form of `File.path`. Null for BEGAN and LOST.
 	Path *string `json:"path"`
 }
 
@@ -7422,8 +7652,8 @@ type uploadFileResponse struct {
 	// nothing arrives for 30 s.
 	//
 	// Errors: INVALID_INPUT for an invalid path or mode, and for a file that is missing or incomplete.
-	// RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace.
-	// LIMIT_EXCEEDED.
+	// RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace, and
+	// INVALID_INPUT if it is larger than the whole workspace. LIMIT_EXCEEDED if the upload stalls.
 	//
 	// Access: CLIENT, or a grant with FILES_WRITE.
 	UploadFile uploadFileUploadFileUploadFilePayload `json:"uploadFile"`
@@ -7513,6 +7743,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 
@@ -8009,6 +8240,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -8179,6 +8411,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 
@@ -8379,6 +8612,7 @@ query GetExecution ($id: ID!) {
 		signal
 		goneReason
 		message
+		hint
 		startedWarm
 		coldReason
 		usage {
@@ -8524,7 +8758,7 @@ func GetExecutions(
 const GetFile_Operation = `
 query GetFile ($runner: ID!, $path: String!) {
 	runner(id: $runner) {
-		file(path: $path) {
+		file(path: $path, followLinks: true) {
 			... File
 			downloadUrl
 		}
@@ -8892,6 +9126,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 
@@ -9153,6 +9388,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 	quotas {
 		runners
@@ -9162,6 +9400,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 }
 `
@@ -9509,6 +9750,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 	quotas {
 		runners
@@ -9518,6 +9762,9 @@ fragment Tenant on Tenant {
 		cpuSecondsPerDay
 		outputBytesPerDay
 		subscriptions
+		poolRunners
+		memoryMiB
+		cpuMHz
 	}
 }
 `
@@ -9570,6 +9817,40 @@ func ReleaseRunner(
 	}
 
 	data_ = &ReleaseRunnerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by RenewLease.
+const RenewLease_Operation = `
+mutation RenewLease ($id: ID!) {
+	renewLease(id: $id) {
+		renewed
+	}
+}
+`
+
+func RenewLease(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *RenewLeaseResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "RenewLease",
+		Query:  RenewLease_Operation,
+		Variables: &__RenewLeaseInput{
+			Id: id,
+		},
+	}
+
+	data_ = &RenewLeaseResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -9914,6 +10195,10 @@ subscription batchEvents ($id: ID!, $after: Cursor) {
 				... on ExecutionFinished {
 					execution {
 						... Ending
+						comparison {
+							matches
+							message
+						}
 						usage {
 							wallMs
 							outputBytes
@@ -9937,6 +10222,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 fragment Batch on Batch {
 	id
@@ -10032,6 +10318,7 @@ fragment Ending on Execution {
 	signal
 	goneReason
 	message
+	hint
 }
 `
 

@@ -30,7 +30,7 @@ func (c *Client) Subscribe(ctx context.Context, operation Request, handle func(j
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(16 << 20)
-	payload, err := json.Marshal(operation)
+	payload, err := encode(operation)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -19,7 +18,7 @@ func (c *Client) Upload(ctx context.Context, query string, variables map[string]
 	for name, value := range variables {
 		all[name] = value
 	}
-	operations, err := json.Marshal(Request{query, all})
+	operations, err := encode(Request{query, all})
 	if err != nil {
 		return err
 	}

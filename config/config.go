@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 )
@@ -257,7 +258,7 @@ func (c *Config) Locate() error {
 		state := os.Getenv("XDG_STATE_HOME")
 		switch home := os.Getenv("HOME"); {
 		case state != "":
-		case os.Geteuid() == 0:
+		case uids.Root():
 			state = "/var/lib"
 		case home != "":
 			state = filepath.Join(home, ".local/state")

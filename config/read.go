@@ -8,6 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/config/quantity"
+	"github.com/rockpool/rockpool/local/uids"
 )
 
 // Default returns the default settings.
@@ -72,7 +73,7 @@ func Private(file string) (Config, error) {
 		c.TLS, c.Proxies, c.AccessLog = Default().TLS, Proxies{}, AccessLogOff
 		c.AuditLog = AccessLogOff
 		c.SandboxHelper = "" // it serves the installed server only
-		if os.Geteuid() != 0 {
+		if !uids.Root() {
 			c.AcceptMissing = true // the missing limits are reported, and the user runs their own program
 		}
 		if !given("log-level") {

@@ -4,20 +4,18 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
@@ -62,10 +60,8 @@ Exit codes: 0 without a FAIL, 1 with at least one.`
 
 // Run examines the machine.
 func (c *Command) Run(s cli.Streams) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := cli.Stoppable()
 	defer stop()
-	// After the first signal, the next one ends the process as usual.
-	context.AfterFunc(ctx, stop)
 	var all []finding.Finding
 	report := func(found ...finding.Finding) {
 		all = append(all, found...)
@@ -115,7 +111,7 @@ func (c *Command) Run(s cli.Streams) error {
 	report(accounts()...)
 	report(disk(settings.Data)...)
 	report(listening(ctx, url, c.trust(served), served.Token))
-	if os.Geteuid() == 0 {
+	if uids.Root() {
 		report(finding.Fine("root", "running as root"))
 	} else {
 		report(finding.Fine("root", "not running as root: testing runners without root; `sudo rockpool doctor` tests those of a server with root"))
@@ -124,7 +120,7 @@ func (c *Command) Run(s cli.Streams) error {
 	accepted := err == nil && served.AcceptMissing
 	examineSandbox(ctx, settings, accepted, report)
 	noSandbox := func(f finding.Finding) bool { return f.Name == sandboxMade && f.Status == finding.Fail }
-	if os.Geteuid() == 0 && !slices.ContainsFunc(all, noSandbox) { // it would fail for the same reasons
+	if uids.Root() && !slices.ContainsFunc(all, noSandbox) { // it would fail for the same reasons
 		report(c.examineNetwork(ctx)...)
 	}
 	if ctx.Err() != nil {

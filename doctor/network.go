@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	goruntime "runtime"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/doctor/attack/world"
 	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
@@ -216,7 +216,7 @@ func judgeNetwork(seen string, denied int) finding.Finding {
 
 // attackIsolated runs the attacks in an isolated network, where they can't harm other machines.
 func (c *Command) attackIsolated(ctx context.Context, s cli.Streams) error {
-	if os.Geteuid() != 0 {
+	if !uids.Root() {
 		return errors.New("attacks need sandboxes, and these need root: run `sudo rockpool doctor --attack`")
 	}
 	code, err := c.runIsolated(ctx, s.Out, s.Err)

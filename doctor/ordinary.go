@@ -3,17 +3,17 @@ package doctor
 import (
 	"cmp"
 	"errors"
-	"os"
 	"strings"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
 // runnersTrees returns the cgroup trees that contain the runners' groups. Without root, these are
 // below a group that was delegated to the user.
 func runnersTrees() (cgroup.Hierarchies, error) {
-	if os.Geteuid() == 0 {
+	if uids.Root() {
 		return cgroup.Mounted()
 	}
 	trees, _, err := cgroup.Delegated()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +16,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
@@ -34,6 +37,9 @@ type kernelPart struct {
 // findings say why a sandbox can't be created. One finding lists all features that work.
 func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 	container := "; if this is a container, start it with --privileged and --cgroupns=private"
+	if host.Chrooted() {
+		container = "; this is a chroot, in which the kernel forbids user namespaces: start rockpool outside, or in a container, which uses pivot_root"
+	}
 	all := []kernelPart{
 		{"user namespaces", isolated(0), true, "allow user namespaces: sysctl user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0)" + container, false},
 		{"pid, mount, network, ipc, uts and cgroup namespaces", isolated(unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP), true, "use a kernel with all kinds of namespaces" + container, false},
@@ -45,7 +51,7 @@ func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 	}
 	var works []string
 	for _, p := range all {
-		if p.roots && os.Geteuid() != 0 {
+		if p.roots && !uids.Root() {
 			continue
 		}
 		remark, err := p.try(ctx)
@@ -177,8 +183,17 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 	}
 	group := sandbox.Group(parent, "probe-"+strconv.Itoa(os.Getpid()))
 	dir := filepath.Join(tree.Mount, group)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+	for at := tree.Mount; at != dir; {
+		if tree.V2 { // a cgroup has the controllers that those above enable
+			if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+pids"), 0); err != nil {
+				return "", err
+			}
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(dir, at+"/"), "/")
+		at = filepath.Join(at, name)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
 	}
 	defer func() {
 		err = errors.Join(err, trees.Remove(context.WithoutCancel(ctx), group))

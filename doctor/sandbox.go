@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/finding"
@@ -78,6 +79,11 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 		if err := p.examine(ctx, report); err != nil {
 			return err
 		}
+		again, err := p.repeat(ctx)
+		if err != nil {
+			return err
+		}
+		report(again)
 		report(examineImages(ctx, srv, &p, cache))
 		report(examineTiers(ctx, srv, &p)...)
 		return nil
@@ -122,9 +128,43 @@ func (p *patient) claim(ctx context.Context, environment string) (runner string,
 
 // shell runs a script in the runner.
 func (p *patient) shell(ctx context.Context, script string) (client.Result, error) {
+	return p.limited(ctx, script, 120)
+}
+
+// limited runs a script with a time limit in seconds in the runner.
+func (p *patient) limited(ctx context.Context, script string, limit int) (client.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 150*time.Second)
 	defer cancel()
-	return client.Run(ctx, p.client, client.StartExecutionInput{RunnerId: p.runner, Shell: &script, TimeLimit: pointer(120)})
+	return client.Run(ctx, p.client, client.StartExecutionInput{RunnerId: p.runner, Shell: &script, TimeLimit: &limit})
+}
+
+// repeat checks, twice in the same runner, that executions work after one whose processes had to be
+// killed.
+func (p *patient) repeat(ctx context.Context) (finding.Finding, error) {
+	const name = "executions"
+	for range 2 {
+		for _, e := range []struct {
+			script, what string
+			limit        int
+			outcome      runtime.Outcome
+			prints       string
+		}{
+			{"sleep 1000 & echo one", "an execution that leaves a process", 120, runtime.OutcomeExited, "one"},
+			{"echo two", "the execution after that", 120, runtime.OutcomeExited, "two"},
+			{"while :; do :; done", "an execution that runs into its time limit", 1, runtime.OutcomeTimeLimit, ""},
+			{"echo four", "the execution after that", 120, runtime.OutcomeExited, "four"},
+		} {
+			got, err := p.limited(ctx, e.script, e.limit)
+			if err != nil {
+				return finding.Finding{}, err
+			}
+			if text := strings.TrimSpace(got.Text()); got.Outcome != e.outcome || text != e.prints {
+				return finding.Failure(name, "don't run programs on this kernel, and report this with the output of rockpool doctor --json",
+					"%s ended with %s and printed %q, not %s and %q: %s", e.what, got.Outcome, text, e.outcome, e.prints, got.Message), nil
+			}
+		}
+	}
+	return finding.Fine(name, "the next execution in a runner works after one whose processes were killed"), nil
 }
 
 // observe is a shell script that prints what a program in a runner sees, one fact per line.
@@ -161,7 +201,7 @@ func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) 
 		host[kind], _ = os.Readlink("/proc/self/ns/" + kind)
 	}
 	found := judgeInside(facts, host)
-	if os.Geteuid() != 0 {
+	if !uids.Root() {
 		for i := range found {
 			if found[i].Name == "users" {
 				found[i] = judgeOrdinary(facts)
@@ -231,10 +271,10 @@ func ownRange(lines []string) bool {
 // readBack reads the limits and the members of the runner's cgroups from the kernel.
 func (p *patient) readBack() []finding.Finding {
 	trees, err := runnersTrees()
-	if err != nil && os.Geteuid() == 0 {
+	if err != nil && uids.Root() {
 		return []finding.Finding{finding.Failure("limits", "mount the cgroup file system", "%v", err)}
 	}
-	if lacks := trees.Lacks(); os.Geteuid() != 0 && len(lacks) > 0 {
+	if lacks := trees.Lacks(); !uids.Root() && len(lacks) > 0 {
 		return []finding.Finding{p.judgeLacks(lacks, err)}
 	}
 	found := []finding.Finding{finding.Fine("commands", "each execution has its own control groups, so a limit is attributed to the execution that exceeded it")}

@@ -83,6 +83,7 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 // reader is a door that reads bodies.
 type reader struct{ testDoor }
 
+func (*reader) Headers() []string { return nil }
 func (*reader) Register(host Host, routes *Routes) {
 	by := Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-Token") }, Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusTooManyRequests) }}
 	routes.Handle("/test/", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

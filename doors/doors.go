@@ -10,14 +10,18 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
@@ -27,6 +31,9 @@ type Door interface {
 	Name() string
 	// Path returns a pattern of http.ServeMux that matches all its routes, for example "/api/v1/".
 	Path() string
+	// Headers returns the names of headers that its clients send. Pages of allowed origins may send
+	// them, too.
+	Headers() []string
 	// Register adds the door's routes. It is called once. All work of a handler must end with its
 	// request's context.
 	Register(host Host, routes *Routes)
@@ -46,12 +53,21 @@ type Host struct {
 	Languages *language.Set
 	Versions  *versions.Book // of the languages in each environment
 	Version   string
-	MaxBody   int64        // maximum size of a request's body, in bytes
-	Peers     *peers.Peers // limits of callers; nil: none
+	MaxBody   int64         // maximum size of a request's body, in bytes
+	Peers     *peers.Peers  // limits of callers; nil: none
+	Memory    *share.Memory // for what a door keeps for its callers; nil: without a limit
+	Cluster   Cluster
+	Early     time.Duration // see response.Early
 	Logger    *zap.Logger
 
 	callers Callers
 	door    string
+}
+
+// A Cluster is where programs run.
+type Cluster interface {
+	// ClusterStatus returns the cluster's capacity.
+	ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error)
 }
 
 // Callers authenticates tokens, as gate.Admission does.
@@ -101,7 +117,7 @@ type callerKey struct{}
 // release when the work is done, because a server that stops waits for it.
 func Outlasting(ctx context.Context) (_ context.Context, release func()) {
 	caller, _ := ctx.Value(callerKey{}).(identity.Caller)
-	lasting, unbind := caller.Bind(context.WithoutCancel(ctx))
+	lasting, unbind := caller.Bind(access.Alone(ctx))
 	life, _ := ctx.Value(lifeKey{}).(Life)
 	if life.Ends == nil {
 		return lasting, unbind
@@ -127,11 +143,15 @@ func (l Life) In(ctx context.Context) context.Context { return context.WithValue
 // Encrypted reports whether a request came over TLS, to this server or to a trusted proxy.
 func Encrypted(r *http.Request) bool { return peers.Encrypted(r) }
 
-// Open adds the routes of doors to mux. Their requests are counted in counts.
-func Open(mux *http.ServeMux, host Host, callers Callers, counts *Counts, open ...Door) {
+// Open adds the routes of doors to mux. Their requests are counted in counts. It returns the methods
+// of the routes, and the headers of the doors' clients.
+func Open(mux *http.ServeMux, host Host, callers Callers, counts *Counts, open ...Door) (methods, headers []string) {
 	host.callers = callers
 	for _, door := range open {
 		host.door = door.Name()
-		door.Register(host, &Routes{mux: mux, counts: counts, door: door.Name()})
+		routes := &Routes{mux: mux, counts: counts, door: door.Name()}
+		door.Register(host, routes)
+		methods, headers = append(methods, routes.methods...), append(headers, door.Headers()...)
 	}
+	return methods, headers
 }

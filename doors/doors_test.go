@@ -21,6 +21,8 @@ type testDoor struct{ called access.Principal }
 func (*testDoor) Name() string { return "test" }
 func (*testDoor) Path() string { return "/test/" }
 
+func (d *testDoor) Headers() []string { return []string{"X-Test"} }
+
 func (d *testDoor) Register(host Host, routes *Routes) {
 	by := Authentication{
 		Shown:  func(r *http.Request) string { return r.Header.Get("X-Token") },

@@ -2,6 +2,7 @@ package doors
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,14 +11,18 @@ import (
 
 // Routes registers the routes of one door, and counts their requests.
 type Routes struct {
-	mux    *http.ServeMux
-	counts *Counts
-	door   string
+	mux     *http.ServeMux
+	counts  *Counts
+	door    string
+	methods []string // of all routes, with repetitions
 }
 
 // Handle registers a handler for a pattern of http.ServeMux. Metrics have the pattern as the route.
 func (r *Routes) Handle(pattern string, handler http.Handler) {
 	route := r.counts.route(r.door, pattern)
+	if method, _, has := strings.Cut(pattern, " "); has {
+		r.methods = append(r.methods, method)
+	}
 	r.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		began := time.Now()
 		answer := &answer{ResponseWriter: w}

@@ -137,5 +137,6 @@ func (r tenant) Use(_ context.Context, of *runtime.Tenant) (generated.TenantUse,
 	return generated.TenantUse{
 		Runners: use.Runners.Used, Waiting: use.Waiting.Used, Executions: use.Executions.Used, Subscriptions: use.Subscriptions.Used,
 		ClaimsPerMinute: use.ClaimsPerMinute.Used, CPUSecondsPerDay: use.CPUSecondsPerDay.Used, OutputBytesPerDay: use.OutputBytesPerDay.Used,
+		PoolRunners: use.PoolRunners.Used, MemoryMiB: use.MemoryMiB.Used, CPUMHz: use.CPUMHz.Used,
 	}, nil
 }

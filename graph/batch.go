@@ -30,8 +30,14 @@ func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOn
 		if c.Stdin != nil && c.StdinBase64 != nil {
 			return nil, runtime.Invalid(fmt.Sprintf("cases.%d.stdin", i), "stdin and stdinBase64 can't both be given")
 		}
+		if c.ExpectedOutput != nil && c.ExpectedOutputBase64 != nil {
+			return nil, runtime.Invalid(fmt.Sprintf("cases.%d.expectedOutput", i), "expectedOutput and expectedOutputBase64 can't both be given")
+		}
 		// At most one of Stdin and StdinBase64 is given.
-		in.Cases[i] = engine.CaseInput{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Bounds: bounds(c.TimeLimit, c.Limits)}
+		in.Cases[i] = engine.CaseInput{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Expected: c.ExpectedOutputBase64, Compare: orZero(c.Compare), Tolerance: c.Tolerance, Bounds: bounds(c.TimeLimit, c.Limits)}
+		if c.ExpectedOutput != nil {
+			in.Cases[i].Expected = append([]byte{}, *c.ExpectedOutput...)
+		}
 	}
 	return &in, nil
 }

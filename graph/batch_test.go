@@ -176,6 +176,74 @@ func TestRunOfABatchOverTheAPI(t *testing.T) {
 	}
 }
 
+func TestExpectedOutputsOverTheAPI(t *testing.T) {
+	b := newBed(t)
+	b.environment("python", 1)
+	var run struct {
+		Run struct{ Batch struct{ ID string } }
+	}
+	b.send(`mutation($in: RunInput!) { run(input: $in) { batch { id } } }`, in{"in": in{"environmentId": "python", "command": []string{"cat"}, "waitFor": 30, "cases": []in{
+		{"stdin": "one\n", "expectedOutput": "one"}, {"stdin": "one", "expectedOutputBase64": "dHdv", "compare": "EXACT"}, {"stdin": "one", "expectedOutputBase64": ""}, {"stdin": "one"},
+	}}}, &run)
+	watcher := b.watch(`subscription($id: ID!) { batchEvents(batchId: $id) { __typename ... on BatchExecutionEvent { event { ... on ExecutionFinished { execution { comparison { matches } } } } } ... on BatchFinished { batch { failedCount } } } }`, in{"id": run.Run.Batch.ID})
+	matches := ""
+	for last := ""; last != "BatchFinished"; {
+		var e struct {
+			BatchEvents struct {
+				Typename string `json:"__typename"`
+				Event    struct {
+					Execution *struct{ Comparison *struct{ Matches *bool } }
+				}
+				Batch struct{ FailedCount int }
+			}
+		}
+		watcher.next(&e)
+		last = e.BatchEvents.Typename
+		switch x := e.BatchEvents.Event.Execution; {
+		case last == "BatchFinished":
+			matches += fmt.Sprint("and ", e.BatchEvents.Batch.FailedCount)
+		case x != nil && x.Comparison == nil:
+			matches += "none "
+		case x != nil:
+			matches += fmt.Sprint(*x.Comparison.Matches, " ")
+		}
+	}
+	if want := "true false false none and 2"; matches != want {
+		t.Errorf("%s, want %s", matches, want)
+	}
+	var page struct {
+		Batch struct {
+			Cases struct {
+				Nodes []struct {
+					State     string
+					Execution struct {
+						Comparison struct {
+							Mode       string
+							Message    *string
+							Difference *struct {
+								Line             int
+								Expected, Actual *string
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	b.send(`query($id: ID!) { batch(id: $id) { cases(first: 3) { nodes { state execution { comparison { mode message difference { line expected actual } } } } } } }`, in{"id": run.Run.Batch.ID}, &page)
+	nodes := page.Batch.Cases.Nodes
+	first, second, third := nodes[0].Execution.Comparison, nodes[1].Execution.Comparison, nodes[2].Execution.Comparison
+	if nodes[0].State != "PASSED" || first.Mode != "TRIMMED" || first.Message != nil || first.Difference != nil {
+		t.Errorf("%+v", nodes[0])
+	}
+	if nodes[1].State != "FAILED" || second.Mode != "EXACT" || *second.Message == "" || second.Difference.Line != 1 || *second.Difference.Expected != "two" || *second.Difference.Actual != "one" {
+		t.Errorf("%+v", nodes[1])
+	}
+	if third.Difference.Expected != nil || *third.Difference.Actual != "one" {
+		t.Errorf("nothing is expected: %+v", third)
+	}
+}
+
 func TestCancelledBatchOverTheAPI(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
@@ -199,12 +267,15 @@ func TestInvalidBatchesAreRefused(t *testing.T) {
 	runner := b.claim("python")
 	start := `mutation($in: StartExecutionInput!) { startExecution(input: $in) { batch { id } } }`
 	for field, more := range map[string]in{
-		"cases":             {"cases": []in{}},
-		"build":             {"build": in{"shell": "x"}},
-		"stopOnFailure":     {"stopOnFailure": true},
-		"stdin":             {"cases": []in{{}}, "stdin": true},
-		"cases.0.stdin":     {"cases": []in{{"stdin": "", "stdinBase64": ""}}},
-		"cases.0.timeLimit": {"cases": []in{{"timeLimit": -1}}},
+		"cases":                  {"cases": []in{}},
+		"build":                  {"build": in{"shell": "x"}},
+		"stopOnFailure":          {"stopOnFailure": true},
+		"stdin":                  {"cases": []in{{}}, "stdin": true},
+		"cases.0.stdin":          {"cases": []in{{"stdin": "", "stdinBase64": ""}}},
+		"cases.0.expectedOutput": {"cases": []in{{"expectedOutput": "", "expectedOutputBase64": ""}}},
+		"cases.0.compare":        {"cases": []in{{"compare": "EXACT"}}},
+		"cases.0.tolerance":      {"cases": []in{{"expectedOutput": "", "tolerance": 0.5}}},
+		"cases.0.timeLimit":      {"cases": []in{{"timeLimit": -1}}},
 	} {
 		input := in{"runnerId": runner, "command": []string{"true"}}
 		for name, value := range more {

@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -13,6 +15,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -52,6 +55,9 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	if err != nil {
 		return nil //nolint:nilerr // the executor finds the same error, with its position
 	}
+	if field := halfPair(doc, params.Query); field != "" {
+		return gqlerror.Wrap(runtime.Invalid(field, "has half of a surrogate pair (\\ud800 to \\udfff), which isn't text"))
+	}
 	if defers(doc) {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "this server doesn't support @defer: remove it"))
 	}
@@ -59,6 +65,64 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "%s", message))
 	}
 	return nil
+}
+
+// halfPair returns the first argument, for example input.write.0.path, with half of a surrogate pair.
+// The parser would replace that.
+func halfPair(doc *ast.QueryDocument, text string) string {
+	var inValue func(at string, v *ast.Value) string
+	inValue = func(at string, v *ast.Value) string {
+		switch {
+		case v == nil:
+			return ""
+		case v.Kind == ast.StringValue && peers.HasHalfPair(text[v.Position.Start:v.Position.End]):
+			return at
+		}
+		for i, child := range v.Children {
+			if found := inValue(at+"."+cmp.Or(child.Name, strconv.Itoa(i)), child.Value); found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	var inSet func(set ast.SelectionSet) string
+	inSet = func(set ast.SelectionSet) string {
+		for _, selection := range set {
+			found := ""
+			switch s := selection.(type) {
+			case *ast.Field:
+				for _, argument := range s.Arguments {
+					found = cmp.Or(found, inValue(argument.Name, argument.Value))
+				}
+				found = cmp.Or(found, inSet(s.SelectionSet))
+			case *ast.InlineFragment:
+				found = inSet(s.SelectionSet)
+			}
+			if found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	if !strings.Contains(text, `\u`) {
+		return ""
+	}
+	for _, operation := range doc.Operations {
+		for _, variable := range operation.VariableDefinitions {
+			if found := inValue(variable.Variable, variable.DefaultValue); found != "" {
+				return found
+			}
+		}
+		if found := inSet(operation.SelectionSet); found != "" {
+			return found
+		}
+	}
+	for _, fragment := range doc.Fragments {
+		if found := inSet(fragment.SelectionSet); found != "" {
+			return found
+		}
+	}
+	return ""
 }
 
 // defers reports whether a document wants a part of the answer later (@defer). No transport here

@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/graph/generated"
 )
 
 func body(query string) string {
@@ -176,20 +182,83 @@ func TestIntrospectionCanBeDisabled(t *testing.T) {
 	}
 }
 
-// GraphiQL's introspection is the longest document that tools send.
-func TestIntrospectionOfToolsIsWithinTheBounds(t *testing.T) {
-	url, _ := served(t, Options{})
-	deep := strings.Repeat("ofType { kind name ", 9) + strings.Repeat("}", 9)
-	got := ask(t, "POST", url, body(`query IntrospectionQuery { __schema { queryType { name kind } mutationType { name kind } subscriptionType { name kind }
+// toolsIntrospection is the longest document that tools send: GraphiQL's.
+var toolsIntrospection = `query IntrospectionQuery { __schema { queryType { name kind } mutationType { name kind } subscriptionType { name kind }
 		types { ...FullType } directives { name description isRepeatable locations args(includeDeprecated: true) { ...InputValue } } } }
 		fragment FullType on __Type { kind name description specifiedByURL fields(includeDeprecated: true) { name description
 			args(includeDeprecated: true) { ...InputValue } type { ...TypeRef } isDeprecated deprecationReason }
 			inputFields(includeDeprecated: true) { ...InputValue } interfaces { ...TypeRef } enumValues(includeDeprecated: true) { name description isDeprecated deprecationReason }
 			possibleTypes { ...TypeRef } }
 		fragment InputValue on __InputValue { name description type { ...TypeRef } defaultValue isDeprecated deprecationReason }
-		fragment TypeRef on __Type { kind name `+deep+` }`), nil)
-	if len(got.Errors) > 0 {
-		t.Errorf("%v", got.Errors)
+		fragment TypeRef on __Type { kind name ` + strings.Repeat("ofType { kind name ", 9) + strings.Repeat("}", 9) + ` }`
+
+func TestIntrospectionOfToolsIsWithinTheBounds(t *testing.T) {
+	url, _ := served(t, Options{})
+	first := ask(t, "POST", url, body(toolsIntrospection), nil)
+	again := ask(t, "POST", url, body(toolsIntrospection), nil)
+	if len(first.Errors) > 0 || len(first.Data) == 0 || !reflect.DeepEqual(first.Data, again.Data) {
+		t.Errorf("%v, %v", first.Errors, again.Errors)
+	}
+}
+
+// TestIntrospectionHasAPrice checks that an operation can't read the schema many times, neither by
+// aliases nor by nesting.
+func TestIntrospectionHasAPrice(t *testing.T) {
+	url, _ := served(t, Options{})
+	many := func(n int, of string) string {
+		text := "{"
+		for i := range n {
+			text += fmt.Sprintf(" a%d: %s", i, of)
+		}
+		return text + " }"
+	}
+	const whole = "__schema { types { name description fields { name description } } }"
+	for what, refused := range map[string]string{
+		"100 aliases of __schema":          many(100, whole),
+		"100 aliases in a fragment":        "{ ...F } fragment F on Query " + many(100, whole),
+		"100 aliases of the list of types": "{ __schema " + many(100, "types { name fields { name } }") + " }",
+	} {
+		got := ask(t, "POST", url, body(refused), nil)
+		if got.code() != "LIMIT_EXCEEDED" || !strings.Contains(got.Errors[0].Message, "introspection") {
+			t.Errorf("%s: got %v, want LIMIT_EXCEEDED", what, got.Errors)
+		}
+	}
+	for _, small := range []string{many(20, "__schema { queryType { name } }"), many(100, `__type(name: "Runner") { name fields { name } }`), "{ __schema { types { name kind fields { name } } } }"} {
+		if got := ask(t, "POST", url, body(small), nil); len(got.Errors) > 0 {
+			t.Errorf("%.60s: %v", small, got.Errors)
+		}
+	}
+}
+
+// TestIntrospectionIsCached checks that only answers about the schema alone are kept, and few.
+func TestIntrospectionIsCached(t *testing.T) {
+	i := newIntrospection(generated.NewExecutableSchema(generated.Config{}).Schema())
+	exec := executor.New(generated.NewExecutableSchema(generated.Config{Resolvers: &resolver{version: "1"}}))
+	exec.Use(i)
+	exec.Use(extension.Introspection{})
+	run := func(query string) *graphql.Response {
+		ctx := graphql.StartOperationTrace(t.Context())
+		op, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query})
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		respond, ctx := exec.DispatchOperation(ctx, op)
+		return respond(ctx)
+	}
+	first, again := run(toolsIntrospection).Data, run(toolsIntrospection).Data
+	if &first[0] != &again[0] {
+		t.Error("the answer was made again")
+	}
+	t.Logf("it has %d bytes", len(first))
+	for n := range 3 * keptAnswers {
+		run(fmt.Sprintf("{ __schema { queryType { name } } } # %d", n))
+	}
+	if last := run(toolsIntrospection).Data; &first[0] == &last[0] {
+		t.Errorf("more than %d answers are kept", keptAnswers)
+	}
+	one, two := run("{ version __schema { queryType { name } } }").Data, run("{ version __schema { queryType { name } } }").Data
+	if &one[0] == &two[0] {
+		t.Error("an answer with another field was kept")
 	}
 }
 

@@ -85,6 +85,7 @@ func startInput(in generated.StartExecutionInput) engine.StartInput {
 		FileSize:         orZero(in.Limits).FileSize,
 		Stdin:            orZero(in.Stdin),
 		Terminal:         in.Terminal,
+		Lease:            in.Lease,
 		Privileged:       orZero(in.Privileged),
 		Key:              orZero(in.IdempotencyKey),
 	}
@@ -116,6 +117,11 @@ func (r mutation) CancelExecution(ctx context.Context, id string) (generated.Can
 	return generated.CancelExecutionPayload{Execution: cancelled}, err
 }
 
+func (r mutation) RenewLease(ctx context.Context, id string) (generated.RenewLeasePayload, error) {
+	renewed, err := r.guard.RenewLease(ctx, id)
+	return generated.RenewLeasePayload{Renewed: renewed}, err
+}
+
 func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.RunPayload, error) {
 	files, err := fileWrites("files", in.Files)
 	if err != nil {
@@ -127,7 +133,7 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 	}
 	run := engine.RunInput{
 		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, CommandLine: orZero(in.CommandLine), Labels: in.Labels, Variables: in.Variables,
-		Stdin: in.Stdin, TimeLimit: in.TimeLimit, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
+		Stdin: in.Stdin, TimeLimit: in.TimeLimit, Lease: in.Lease, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
 		Caller: callerOf(ctx),
 	}
 	if batch != nil {

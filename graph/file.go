@@ -30,8 +30,8 @@ func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, rec
 	return pagination.Cut(files, key, page), err
 }
 
-func (r runner) File(ctx context.Context, of *runtime.Runner, path string) (*runtime.File, error) {
-	found, ok, err := r.guard.File(ctx, of.ID, path)
+func (r runner) File(ctx context.Context, of *runtime.Runner, path string, followLinks *bool) (*runtime.File, error) {
+	found, ok, err := r.guard.File(ctx, of.ID, path, orZero(followLinks))
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput
 	if err != nil {
 		return files.Updated{}, err
 	}
-	return r.guard.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Delete, "write", writes)
+	return r.guard.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Empty, in.Delete, "write", writes)
 }
 
 func (r mutation) MoveFile(ctx context.Context, in generated.MoveFileInput) (generated.MoveFilePayload, error) {

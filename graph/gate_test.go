@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +13,11 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/doors/jobe"
+	"github.com/rockpool/rockpool/doors/mcp"
+	"github.com/rockpool/rockpool/doors/poseidon"
 )
 
 // served starts a handler without an engine, for requests that don't reach one.
@@ -111,6 +118,21 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
 		t.Errorf("preflight of an allowed origin: %d %v", got.Status, got.Header)
 	}
+	for method, headers := range map[string]string{"PUT": "content-type,x-api-key", "PATCH": "content-type,poseidon-token"} { // of closed doors
+		preflight.Set("Access-Control-Request-Method", method)
+		preflight.Set("Access-Control-Request-Headers", headers)
+		if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("preflight of a client of a closed door: %d %v", got.Status, got.Header)
+		}
+	}
+	url, _ = served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}, Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts)})
+	for method, headers := range map[string]string{"PUT": "content-type,x-api-key", "PATCH": "content-type,poseidon-token", "HEAD": "x-api-key"} {
+		preflight.Set("Access-Control-Request-Method", method)
+		preflight.Set("Access-Control-Request-Headers", headers)
+		if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
+			t.Errorf("preflight of %s with %s: %d %v", method, headers, got.Status, got.Header)
+		}
+	}
 	preflight.Set("Access-Control-Request-Method", "DELETE") // for a page that is an MCP client
 	preflight.Set("Access-Control-Request-Headers", "authorization,content-type,mcp-protocol-version,mcp-session-id")
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
@@ -119,6 +141,66 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	preflight.Set("Origin", "https://evil.example.org")
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("preflight of a foreign origin: %d %v", got.Status, got.Header)
+	}
+}
+
+// All routes answer OPTIONS and wrong methods with those that they have.
+func TestMethods(t *testing.T) {
+	url, _ := served(t, Options{Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts), Metrics: http.NotFoundHandler()})
+	for path, allowed := range map[string]string{
+		"/graphql": "GET, POST", "/": "GET, HEAD", "/health/live": "GET, HEAD", "/health/ready": "GET, HEAD", "/metrics": "GET, HEAD", "/mcp": "POST, DELETE",
+		"/files/x": "GET, HEAD", "/outputs/x": "GET, HEAD",
+		"/jobe/index.php/restapi/runs": "POST", "/jobe/index.php/restapi/languages": "GET, HEAD", "/jobe/index.php/restapi/files/12345678": "HEAD, PUT",
+		"/api/v1/health": "GET, HEAD", "/api/v1/version": "GET, HEAD", "/api/v1/runners": "POST", "/api/v1/runners/x": "DELETE", "/api/v1/runners/x/files": "GET, HEAD, PATCH",
+		"/api/v1/execution-environments/1": "DELETE, GET, HEAD, PUT",
+	} {
+		for method, want := range map[string]int{"OPTIONS": http.StatusNoContent, "LOCK": http.StatusMethodNotAllowed} {
+			header := allowed
+			if method == "OPTIONS" {
+				header += ", OPTIONS"
+			}
+			r, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != want || answer.Header.Get("Allow") != header {
+				t.Errorf("%s %s: %s, Allow: %s, want %d, %s", method, path, answer.Status, answer.Header.Get("Allow"), want, header)
+			}
+		}
+	}
+}
+
+// HTTP/1.0 doesn't require the header Host, and only programs leave it out.
+func TestRequestsWithoutAHost(t *testing.T) {
+	url, _ := served(t, Options{})
+	for request, status := range map[string]int{
+		"GET /health/live HTTP/1.0\r\n\r\n":                                200,
+		"HEAD /graphql?query={version} HTTP/1.0\r\n\r\n":                   405,
+		"GET /graphql?query={version} HTTP/1.0\r\n\r\n":                    200,
+		"GET /health/live HTTP/1.0\r\nHost: evil.example.org\r\n\r\n":      403,
+		"GET /health/live HTTP/1.0\r\nOrigin: http://evil.example\r\n\r\n": 403,
+		"GET /health/live HTTP/1.0\r\nSec-Fetch-Site: same-origin\r\n\r\n": 403,
+		"GET /health/live HTTP/1.1\r\n\r\n":                                400,
+		"GET /health/live HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n":  403,
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, request)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		if answer.StatusCode != status {
+			t.Errorf("%q: %s, want %d", request, answer.Status, status)
+		}
 	}
 }
 

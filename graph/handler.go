@@ -10,7 +10,9 @@ package graph
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
 	"github.com/99designs/gqlgen/graphql"
@@ -33,6 +35,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
@@ -52,6 +55,7 @@ type Options struct {
 	Started     <-chan struct{} // closed when the engine has restored its state; nil: it has
 	Doors       []doors.Door    // APIs of other systems
 	ClosedDoors []doors.Door    // disabled doors: their paths respond with how to enable them
+	Memory      *share.Memory   // for what doors keep for their callers; nil: without a limit
 	Counts      *doors.Counts   // counts the doors' requests; nil only without doors
 	// Languages are the recipes of the languages; nil: Rockpool's own.
 	Languages *language.Set
@@ -72,6 +76,16 @@ var ConnContext = socket.ConnContext
 // has marked them.
 func RefuseFraming(next http.Handler) http.Handler {
 	return framing.Refuse(presenter.RefuseTyped, next)
+}
+
+// RefuseProxied refuses requests that a proxy passed on, while book requires no token. It logs the first.
+func RefuseProxied(book *identity.Book, logger *zap.Logger, next http.Handler) http.Handler {
+	var first sync.Once
+	return gate.RefuseProxied(book.Open, func(sign string) {
+		first.Do(func() {
+			logger.Warn("a request came through a proxy and was refused, because the server requires no token: create one with rockpool token create; later ones aren't logged", zap.String("sign", sign))
+		})
+	}, next)
 }
 
 // maxComplexity is the limit of one operation's complexity; see complexity.
@@ -95,8 +109,9 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.AcquireSubscription
 	// counted has no resolvers. It only calculates how many fields an operation has.
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(options.Languages)})
+	schema := newIntrospection(counted.Schema())
 	settings.Fields = func(op *graphql.OperationContext) int {
-		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)
+		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables) + schema.price(op.Operation)
 	}
 	settings = settings.WithDefaults()
 
@@ -107,7 +122,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	exec.SetParserTokenLimit(transport.MaxTokens)
 	exec.SetDisableSuggestion(options.NoIntrospection)
 	exec.Use(documentLimits{documents})
-	exec.Use(extension.FixedComplexityLimit(maxComplexity))
+	exec.Use(schema)
 	exec.Use(starting{options.Started})
 	if !options.NoIntrospection {
 		exec.Use(extension.Introspection{})
@@ -119,6 +134,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
 		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
 	}}))
+	mux.HandleFunc("OPTIONS /graphql", func(w http.ResponseWriter, _ *http.Request) { wrongMethod(w) })
 	downloads := http.NewServeMux()
 	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
 	// Downloads and doors need the engine's state, so they wait for the end of the start.
@@ -126,7 +142,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	methods, headers := doors.Open(others, doors.Host{Guard: guarded, Cluster: eng, Early: settings.Early, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: options.Memory, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}
@@ -143,13 +159,53 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 	crossOrigin := cors.New(cors.Options{
 		AllowOriginFunc: func(origin string) bool { return gate.AllowedOrigin(options.AllowedOrigins, origin) },
-		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
-		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range", "Mcp-Session-Id", "Mcp-Protocol-Version"}, transport.PreflightHeaders...),
+		AllowedMethods:  append(methods, http.MethodGet, http.MethodHead, http.MethodPost),
+		AllowedHeaders:  slices.Concat([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range", "If-None-Match"}, transport.PreflightHeaders, headers),
 		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Mcp-Session-Id", download.LostHeader},
 		MaxAge:          600,
 	})
 	// Host is checked for every request. Sign-in comes before the check of Origin; see signIn.
-	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))
+	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(answerOptions(mux)))))
+}
+
+// answerOptions answers OPTIONS with the methods that next's header Allow names. No route of next
+// accepts the method OPTIONS itself.
+func answerOptions(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			w = &options{ResponseWriter: w}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// options turns status 405 into 204 without a body.
+type options struct {
+	http.ResponseWriter
+	answered bool
+}
+
+// Unwrap supports http.ResponseController.
+func (w *options) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *options) WriteHeader(status int) {
+	if w.answered = status == http.StatusMethodNotAllowed; w.answered {
+		for _, name := range []string{"Content-Type", "Content-Length"} {
+			w.Header().Del(name)
+		}
+		w.Header().Set("Allow", w.Header().Get("Allow")+", "+http.MethodOptions)
+		status = http.StatusNoContent
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *options) Write(p []byte) (int, error) {
+	if w.answered {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }
 
 // signIn serves paths below /auth/ with handler, before the check of the origin: a sign-in provider
@@ -195,6 +251,11 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	wrongMethod(w)
+}
+
+// wrongMethod answers a request of a method that no transport supports.
+func wrongMethod(w http.ResponseWriter) {
 	w.Header().Set("Allow", http.MethodGet+", "+http.MethodPost)
 	presenter.RefuseTyped(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
 		"send a POST or GET, or open a WebSocket with the subprotocol %s", transport.Subprotocol))

@@ -85,6 +85,8 @@ type listeningDoor struct{ host *doors.Host }
 func (listeningDoor) Name() string { return "listening" }
 func (listeningDoor) Path() string { return "/listening/" }
 
+func (d listeningDoor) Headers() []string { return []string{"X-Key"} }
+
 func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = host }
 
 func TestClosedDoorsSayHowToOpenThem(t *testing.T) {

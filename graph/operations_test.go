@@ -80,6 +80,7 @@ var known = map[string]operation{
 	"Mutation.moveFile":        {about: "runner", answer: "{ file { path } }", args: input(func(o *things) in { return in{"runnerId": o.runner, "from": "b.txt", "to": "d.txt"} })},
 	"Mutation.uploadFile":      {about: "runner", forms: true, answer: "{ file { path } }", args: func(o *things) in { return in{"runnerId": o.runner, "path": "c.txt", "file": nil} }},
 	"Mutation.startExecution":  {about: "runner", answer: "{ execution { state } }", args: input(func(o *things) in { return in{"runnerId": o.runner, "command": []string{"true"}} })},
+	"Mutation.renewLease":      {about: "execution", args: id(executionOf), answer: "{ renewed }"},
 	"Mutation.writeStdin":      {about: "execution", answer: "{ offset }", args: input(func(o *things) in { return in{"executionId": o.execution, "text": "x", "offset": "0"} })},
 	"Mutation.resizeTerminal":  {about: "execution", answer: "{ execution { id } }", args: input(func(o *things) in { return in{"executionId": o.execution, "columns": 9, "rows": 9} })},
 	"Mutation.signalExecution": {about: "execution", answer: "{ execution { id } }", args: input(func(o *things) in { return in{"executionId": o.execution, "signal": "WINCH"} })},

@@ -48,3 +48,7 @@ func (r execution) GoneReason(_ context.Context, of *runtime.Execution) (*runtim
 func (r execution) Message(_ context.Context, of *runtime.Execution) (*string, error) {
 	return orNull(of.End.Message), nil
 }
+
+func (r execution) Hint(_ context.Context, of *runtime.Execution) (*string, error) {
+	return orNull(of.Hint()), nil
+}

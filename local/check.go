@@ -24,7 +24,7 @@ func (c *Cluster) Check(ctx context.Context) error {
 		return runtime.Wrap(runtime.CodeStorageFull, err, "no runner can start because the server's disk is full: free some space in its data directory")
 	}
 	if err != nil {
-		return fmt.Errorf("a sandbox can't be made on this machine, although everything that it needs was found: %w", err)
+		return errors.Join(append([]error{fmt.Errorf("a sandbox can't be made on this machine: %w", err)}, c.host.Suspects()...)...)
 	}
 	return nil
 }

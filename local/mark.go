@@ -66,7 +66,7 @@ func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runti
 	}
 	c.mu.Unlock()
 	for i, place := range waiting {
-		all[i].Message = place.Reason()
+		all[i].Message, all[i].Blocked = place.Reason(), true
 	}
 	return all, nil
 }

@@ -18,7 +18,7 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	status := runtime.ClusterStatus{
 		Kind: "local",
 		Capacity: runtime.Capacity{
-			CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB),
+			CPUs: node.Machine.CPUMHz / c.host.Machine.CoreMHz, CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB),
 			CPUMHzPromisable: node.Capacity.CPUMHz, MemoryMiBPromisable: int64(node.Capacity.MemoryMiB),
 		},
 		CoreMHz:          c.host.Machine.CoreMHz,

@@ -276,7 +276,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 		e.adopted = false
 	}
 	if e.runner.State == runtime.RunnerStarting {
-		e.runner.Message = o.Message
+		e.runner.Message, e.runner.Blocked = o.Message, o.Blocked
 		if o.Message == "" && c.bridges.Starves(id) {
 			e.runner.Message = fmt.Sprintf("it waits for a connection: runners in use have all %d of --nomad-bridges (rockpool doctor says how many Nomad takes)", c.config.Bridges)
 		}

@@ -13,8 +13,10 @@ type Batch struct {
 	CaseCount     int           `json:"caseCount"`
 	StopOnFailure bool          `json:"stopOnFailure,omitempty"`
 	Key           string        `json:"key,omitempty"`
-	Input         string        `json:"input,omitempty"`   // digest of the request made with Key
-	Release       bool          `json:"release,omitempty"` // remove its runner when it ends
+	Input         string        `json:"input,omitempty"`      // digest of the request made with Key
+	Release       bool          `json:"release,omitempty"`    // remove its runner when it ends
+	Lease         time.Duration `json:"lease,omitempty"`      // as of an execution
+	InputBytes    int64         `json:"inputBytes,omitempty"` // stored for its cases until it ends
 	State         BatchState    `json:"state"`
 	Outcome       BatchOutcome  `json:"outcome,omitempty"` // "" until FINISHED
 	Message       string        `json:"message,omitempty"` // the outcome in words
@@ -27,7 +29,7 @@ type Batch struct {
 type BatchProgress struct {
 	Begun  int `json:"begun"`  // including ended ones
 	Ended  int `json:"ended"`  //
-	Failed int `json:"failed"` // ended other than with exit status 0
+	Failed int `json:"failed"` // ended, and not accepted: see Execution.Accepted
 }
 
 // BuildCase is the case number of a batch's build.
@@ -93,7 +95,7 @@ type CaseState string
 const (
 	CaseWaiting   CaseState = "WAITING"   // for earlier cases
 	CaseRunning   CaseState = "RUNNING"   // its execution exists
-	CasePassed    CaseState = "PASSED"    // it exited with status 0
+	CasePassed    CaseState = "PASSED"    // it was accepted: see Execution.Accepted
 	CaseFailed    CaseState = "FAILED"    // it ended in any other way
 	CaseSkipped   CaseState = "SKIPPED"   // it never began
 	CaseCollected CaseState = "COLLECTED" // it ended, and retention removed its execution
@@ -111,7 +113,7 @@ func (b Batch) CaseState(number int, x Execution, known bool) CaseState {
 	switch {
 	case known && x.State != ExecutionFinished:
 		return CaseRunning
-	case known && x.Passed():
+	case known && x.Accepted():
 		return CasePassed
 	case known:
 		return CaseFailed

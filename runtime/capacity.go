@@ -41,6 +41,7 @@ type Problem struct {
 // is more where it is overcommitted. It also counts what has been promised, whether runners use it
 // or not.
 type Capacity struct {
+	CPUs                int
 	CPUMHz              int
 	MemoryMiB           int64
 	CPUMHzPromisable    int

@@ -58,6 +58,7 @@ type Error struct {
 	Message string
 	Err     error
 
+	Offset   *int64    // of stdin: the bytes that the program's stdin already has, where the caller may continue
 	Exceeded *Exceeded // only with CodeQuotaExceeded; nil: the quota belongs to no tenant
 }
 

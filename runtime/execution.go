@@ -19,9 +19,11 @@ type Execution struct {
 	Privileged    bool           `json:"privileged,omitempty"`
 	Limits        Limits         `json:"limits"`
 	Key           string         `json:"key,omitempty"`
-	Input         string         `json:"input,omitempty"`   // digest of the request made with Key
-	Release       bool           `json:"release,omitempty"` // remove its runner when it ends
-	Batch         *BatchPlace    `json:"batch,omitempty"`   // nil: not part of a batch
+	Input         string         `json:"input,omitempty"`      // digest of the request made with Key
+	Release       bool           `json:"release,omitempty"`    // remove its runner when it ends
+	Batch         *BatchPlace    `json:"batch,omitempty"`      // nil: not part of a batch
+	Comparison    *Comparison    `json:"comparison,omitempty"` // nil: its output isn't compared
+	Lease         time.Duration  `json:"lease,omitempty"`      // cancelled if its client doesn't renew it for this long; 0: runs without its client
 	State         ExecutionState `json:"state"`
 	End           End            `json:"end"` // zero until FINISHED
 	Usage         Usage          `json:"usage"`
@@ -31,6 +33,18 @@ type Execution struct {
 
 	Losses   []OutputLoss `json:"losses,omitempty"`   // ordered by offset
 	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil: unfinished, or ended by an older server
+}
+
+// Hint returns what may have gone wrong in an ended execution, for people; "": nothing is known. A limit
+// ends a program with SIGKILL, and what is still in its buffers then is lost.
+func (x Execution) Hint() string {
+	switch x.End.Outcome {
+	case OutcomeTimeLimit, OutcomeCPULimit, OutcomeMemoryLimit, OutcomeProcessLimit:
+		if x.Usage.OutputBytes == 0 && x.Terminal == nil {
+			return "it printed nothing, but its output may have been buffered: flush it after each line, or run the program on a terminal"
+		}
+	}
+	return ""
 }
 
 // A TerminalSize is in characters; both numbers are 1 to MaxTerminalSize.
@@ -61,6 +75,11 @@ const (
 // Passed reports whether the execution exited with status 0.
 func (x Execution) Passed() bool {
 	return x.State == ExecutionFinished && x.End.Outcome == OutcomeExited && x.End.ExitCode == 0
+}
+
+// Accepted reports whether the execution passed and its output, if that is compared, matches.
+func (x Execution) Accepted() bool {
+	return x.Passed() && (x.Comparison == nil || x.Comparison.Matches != nil && *x.Comparison.Matches)
 }
 
 // Failed reports whether the execution ended in any other way, except by being cancelled.

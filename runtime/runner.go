@@ -17,6 +17,7 @@ type Runner struct {
 	Loaded      *Loaded       `json:"loaded,omitempty"` // nil: no interpreter is loaded
 	CreatedAt   time.Time     `json:"createdAt"`
 	URL         string        `json:"-"` // of the cluster's own page about it; "": none
+	Blocked     bool          `json:"-"` // STARTING, and it waits for room
 }
 
 // A RunnerUsage is a runner's usage at a time, and its limits. A Memory or Processes of 0 means
@@ -97,6 +98,7 @@ type Claim struct {
 	Input             string        `json:"input,omitempty"`  // digest of the request made with Key
 	ClaimedAt         time.Time     `json:"claimedAt"`
 	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
+	Expires           Moment        `json:"expires,omitzero"`  // ExpiresAt on the monotonic clock
 	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
 	Labels            []Label       `json:"labels,omitempty"`
 	// Holder is the caller's own name for the holder. A claim with the same Holder resumes this

@@ -69,6 +69,9 @@ type Quotas struct {
 	CPUSecondsPerDay  *int64 `json:"cpuSecondsPerDay,omitempty"`  // of executions that ended on one day (UTC)
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay,omitempty"` // likewise
 	Subscriptions     *int   `json:"subscriptions,omitempty"`     // open concurrently
+	PoolRunners       *int   `json:"poolRunners,omitempty"`       // pool sizes of all environments together
+	MemoryMiB         *int64 `json:"memoryMiB,omitempty"`         // reserved by pools and held runners
+	CPUMHz            *int64 `json:"cpuMHz,omitempty"`            // likewise
 }
 
 // Validate returns INVALID_INPUT for the first quota that is negative or too large. The field is
@@ -82,6 +85,7 @@ func (q Quotas) Validate(prefix string) error {
 	}{
 		{"runners", q.Runners, "concurrently"}, {"waiting", q.Waiting, "concurrently"}, {"executions", q.Executions, "concurrently"},
 		{"claimsPerMinute", q.ClaimsPerMinute, "a minute"}, {"subscriptions", q.Subscriptions, "concurrently"},
+		{"poolRunners", q.PoolRunners, "in all pools"},
 	} {
 		if of.value != nil {
 			if err := Between(prefix+of.name, int64(*of.value), 0, MaxQuota, of.unit); err != nil {
@@ -92,9 +96,13 @@ func (q Quotas) Validate(prefix string) error {
 	for _, of := range []struct {
 		name  string
 		value *int64
-	}{{"cpuSecondsPerDay", q.CPUSecondsPerDay}, {"outputBytesPerDay", q.OutputBytesPerDay}} {
+		unit  string
+	}{
+		{"cpuSecondsPerDay", q.CPUSecondsPerDay, "a day"}, {"outputBytesPerDay", q.OutputBytesPerDay, "a day"},
+		{"memoryMiB", q.MemoryMiB, "MiB"}, {"cpuMHz", q.CPUMHz, "MHz"},
+	} {
 		if of.value != nil {
-			if err := Between(prefix+of.name, *of.value, 0, most, "a day"); err != nil {
+			if err := Between(prefix+of.name, *of.value, 0, most, of.unit); err != nil {
 				return err
 			}
 		}

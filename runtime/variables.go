@@ -24,6 +24,7 @@ func (e Environment) CommandVariables(privileged, terminal bool, own []Variable)
 		{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		{Name: "SHELL", Value: Shell},
 		{Name: "LANG", Value: "C.UTF-8"},
+		{Name: "PYTHONUNBUFFERED", Value: "1"}, // otherwise a program that a limit ends loses what it printed
 	}
 	who := []Variable{{Name: "HOME", Value: Workspace}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user}}
 	if terminal {

@@ -51,6 +51,10 @@ func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
 	return b
 }
 
+// keptMemory returns how many bytes a server with the given memory keeps for its callers beyond their
+// requests; see share.Memory. Go's garbage collector needs as much again.
+func keptMemory(memory int64) int64 { return max(min(memory/8, defaultBodyMemory), 16<<20) }
+
 // fileLimit returns the limit of open files of this process; 0: unknown.
 func fileLimit() int64 {
 	var limit syscall.Rlimit

@@ -62,7 +62,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	c := s.config
 	options := graph.Options{
 		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Book: s.book,
-		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known, Operation: accesslog.Operation}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
+		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known, Operation: accesslog.Operation}, SigningKey: s.key, Memory: s.Engine.Memory(), Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
 	}
 	options.Languages = c.Recipes
 	if len(c.Doors) > 0 {
@@ -85,7 +85,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	options.Audit = s.audit
 	people := s.signIn()
 	options.SignIn, options.Session = people, people.Secret
-	api := graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))
+	api := graph.RefuseFraming(graph.RefuseProxied(s.book, options.Logger, web.Handler(graph.Handler(s.Engine, options))))
 	server := &http.Server{
 		Handler:           s.wrap(known, arriving.BoundUnread(requests.count(requests.lasting(streams, api)))),
 		BaseContext:       func(net.Listener) context.Context { return streams },

@@ -55,6 +55,7 @@ func resolveImages(c config.Config) (func(context.Context, string) (runtime.Imag
 		return nil, nil
 	}
 	settings := imageCache(c.Images)
+	settings.Dir = c.Data // notes which registries asked for a pause
 	settings.Skeleton.Home, settings.Skeleton.Directories = runtime.Workspace, []string{"/tmp"}
 	resolver, err := image.NewResolver(settings, c.Nomad.Arch)
 	if err != nil {

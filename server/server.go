@@ -32,6 +32,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server/peering"
 	"github.com/rockpool/rockpool/server/secure"
@@ -135,6 +136,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		return errors.New("--token-file (or ROCKPOOL_TOKEN_FILE): the file contains a token of `rockpool token create`, which a server can't use as its own. If ROCKPOOL_TOKEN_FILE is set for your own token, unset it for the server; else create a token for the file, for example with `head -c 32 /dev/urandom | base64`")
 	}
 	s.quotas = quota.New()
+	memory, _, _ := serverMemory() // limitMemory has logged it
 	s.book = identity.New(identity.Config{
 		Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity"),
 		Free: func(ctx context.Context, id runtime.TenantID) error { return s.Engine.FreeTenant(ctx, id) },
@@ -148,10 +150,10 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	debug.FreeOSMemory() // starting copied the embedded programs: 20 MB that are no longer needed
 	// The engine needs the book and the quotas.
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
-		Dir: s.config.Data, Logger: s.logger.Named("engine"),
+		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: runtime.ReadBoot(),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Audit: s.audit.Problem,
+		Memory: share.NewMemory(keptMemory(memory)), Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Audit: s.audit.Problem,
 	})
 	return nil
 }

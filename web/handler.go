@@ -43,8 +43,8 @@ The API is at /graphql.
 `
 
 // Handler serves the dashboard's addresses, and passes all other requests to
-// next: also other methods than GET and HEAD, and "/" for clients that don't
-// accept HTML.
+// next: also "/" for clients that don't accept HTML, and for other methods than
+// GET and HEAD.
 func Handler(next http.Handler) http.Handler {
 	bundle, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -56,11 +56,21 @@ func Handler(next http.Handler) http.Handler {
 func handler(all map[string]file, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := target(r)
-		if r.Method != http.MethodGet && r.Method != http.MethodHead || name == "" {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if name == "" || !reads && r.URL.Path == "/" {
 			next.ServeHTTP(w, r)
 			return
 		}
 		header := w.Header()
+		if !reads {
+			header.Set("Allow", "GET, HEAD, OPTIONS")
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			http.Error(w, "send GET or HEAD", http.StatusMethodNotAllowed)
+			return
+		}
 		header.Set("X-Content-Type-Options", "nosniff")
 		found, there := all[name]
 		switch {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,6 +67,12 @@ func becomeAgent(dir string) error {
 		return fmt.Errorf("gate: %w", err)
 	}
 	unix.CloseOnExec(4)
+	if strings.Contains(os.Getenv(bedFlags), unifiedGroups) {
+		if err := unix.Dup2(5, 4); err != nil { // where the agent expects the groups
+			return fmt.Errorf("groups: %w", err)
+		}
+		_ = unix.Close(5)
+	}
 	must := func(err error, what string) {
 		if err != nil {
 			panic(fmt.Sprintf("bed: %s: %v", what, err))
@@ -117,6 +124,13 @@ func becomeAgent(dir string) error {
 // bedFiles is the limit of open files of a process of the bed.
 const bedFiles = 512
 
+// bedRoot is the user outside that is root in the bed.
+const bedRoot = 1_000_000_000
+
+// unifiedGroups are the flags of an agent whose commands have control groups of version 2. They
+// have no controllers, so that these groups can be made on each machine.
+const unifiedGroups = "--groups unified"
+
 // A bed is a running agent.
 type bed struct {
 	socket string
@@ -151,7 +165,15 @@ func newBed(t testing.TB, processes int, flags ...string) *bed {
 	cmd.Env = []string{bedInit + "=" + dir, bedFlags + "=" + strings.Join(flags, " ")}
 	cmd.Stderr = testWriter{t}
 	cmd.ExtraFiles = []*os.File{file, gate}
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 1_000_000_000, Size: 65536}}
+	groups := ""
+	if slices.Contains(flags, unifiedGroups) {
+		groups = makeGroups(t, bedRoot)
+		dir, err := os.Open(filepath.Join(groups, "run"))
+		must(err)
+		defer func() { must(dir.Close()) }()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, dir)
+	}
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: bedRoot, Size: 65536}}
 	// The test binary and the directories of the bed must be reachable for the mapped root.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS,
@@ -172,6 +194,9 @@ func newBed(t testing.TB, processes int, flags ...string) *bed {
 	if processes > 0 {
 		b.limit(t, processes)
 	}
+	if groups != "" {
+		must(os.WriteFile(filepath.Join(groups, "agent", "cgroup.procs"), []byte(strconv.Itoa(b.pid)), 0))
+	}
 	_, err = open.Write([]byte{0})
 	must(err)
 	for _, f := range []io.Closer{open, gate, file, listener.(*net.UnixListener)} {
@@ -186,6 +211,48 @@ func newBed(t testing.TB, processes int, flags ...string) *bed {
 		t.Fatalf("ping: %v", err)
 	}
 	return b
+}
+
+// unifiedTree returns where version 2 of cgroups is mounted.
+func unifiedTree(t testing.TB) string {
+	t.Helper()
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err == nil {
+			return mount
+		}
+	}
+	need.Lacks(t, "the machine shows no cgroup tree of version 2")
+	return ""
+}
+
+// makeGroups makes the groups of a runner as local/sandbox/cgroup does on version 2, but without
+// controllers. It returns their directory.
+func makeGroups(t testing.TB, owner int) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(unifiedTree(t), "rockpool-agent-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := []string{"run/x0", "run/x1", "run/rest", "run", "agent", "."}
+	t.Cleanup(func() {
+		for _, name := range below {
+			wait.For(t, "the group "+name+" is removed", func() bool { // what ended may still be in it
+				err := os.Remove(filepath.Join(dir, name))
+				return err == nil || os.IsNotExist(err)
+			})
+		}
+	})
+	for _, name := range below {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"cgroup.procs", "run/cgroup.procs", "run/x0/cgroup.procs", "run/x1/cgroup.procs", "run/rest/cgroup.procs", "run/x0/cgroup.freeze", "run/x1/cgroup.freeze"} {
+		if err := os.Chown(filepath.Join(dir, file), owner, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // limit puts the bed into its own cgroup, of version 1 or 2, and reads its limit back. Without a

@@ -11,7 +11,40 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
+
+// TestDeepTrees: a list reaches every entry that a path can name, and a watch every directory.
+func TestDeepTrees(t *testing.T) {
+	b := newBed(t, 0)
+	// The paths of 2047 levels still have fewer than 4096 bytes.
+	b.sh(t, `perl -e 'for (1..700) { mkdir "d"; chdir "d"; open F, ">", "f" if $_ == 650 } mkdir "last"' && perl -e 'mkdir "x"; chdir "x"; for (1..2200) { mkdir "e"; chdir "e" }'`)
+	deep := strings.Repeat("d/", 699) + "d"
+	got := map[string]bool{}
+	for _, info := range b.list(t, agent.ListDir{Recursive: true}) {
+		got[string(info.Path)] = true
+	}
+	last := "x" + strings.Repeat("/e", 2047)
+	for _, path := range []string{deep, deep + "/last", strings.Repeat("d/", 650) + "f", last, last + "/e"} {
+		if !got[path] {
+			t.Errorf("a path of %d bytes isn't listed", len(path))
+		}
+	}
+	if len(got) != 702+2049 {
+		t.Errorf("%d entries", len(got))
+	}
+	b.update(t, agent.Update{Delete: []string{"x"}}, "")
+	w, err := agent.WatchFiles(t.Context(), b.dial(t), agent.Watch{Recursive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	b.put(t, agent.Write{Path: deep + "/last/new", Size: 1}, "x")
+	changes, err := w.Next()
+	if err != nil || len(changes.Changes) == 0 || string(changes.Changes[0].Path) != deep+"/last/new" {
+		t.Errorf("%+v, %v", changes, err)
+	}
+}
 
 // put writes one file or directory, which must succeed.
 func (b *bed) put(t testing.TB, w agent.Write, content string) {
@@ -52,32 +85,33 @@ func (b *bed) read(t testing.TB, path string) (agent.FileInfo, []byte, error) {
 	return info, all, err
 }
 
-var oddNames = []string{"it's \"q\"", "new\nline", "a -> b", "-rf", "$(id)", "emoji 🎉", " ", "*"}
+var oddNames = []string{"it's \"q\"", "new\nline", "a -> b", "-rf", "$(id)", "emoji 🎉", " ", "*", "?", "~", `a\b`, "inv\xff", "inv\xfe", "\uFFFD", "\uFFFDff"}
 
 func TestList(t *testing.T) {
 	b := newBed(t, 0)
 	var writes []agent.Write
 	for _, name := range oddNames {
-		writes = append(writes, agent.Write{Path: "odd/" + name, Size: 1})
+		writes = append(writes, agent.Write{Path: "odd/" + paths.Text(name), Size: 1})
 	}
 	writes = append(writes, agent.Write{Path: "odd.txt", Size: 1}, agent.Write{Path: "odd/deep/er/file", Size: 1, Mode: 0o600})
 	if updated, err := b.update(t, agent.Update{Write: writes}, "x"); err != nil || len(updated.Failed) > 0 {
 		t.Fatalf("%+v, %v", updated, err)
 	}
 	b.sh(t, `printf 12345 >mine; ln -s odd link; ln -s "/no -> where" lost; mkfifo fifo; touch "$(printf '\377\376')"; mkdir -m 3775 sticky; ln -s . odd2`)
-	var paths []string
+	var found []string
 	by := map[string]agent.FileInfo{}
 	for _, info := range b.list(t, agent.ListDir{Recursive: true}) {
-		paths = append(paths, string(info.Path))
+		found = append(found, string(info.Path))
 		by[string(info.Path)] = info
 	}
 	var odd []string
 	for _, name := range append(oddNames, "deep", "deep/er", "deep/er/file") {
 		odd = append(odd, "odd/"+name)
 	}
-	slices.SortFunc(odd, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
 	want := append(append([]string{"fifo", "link", "lost", "mine", "odd"}, odd...), "odd.txt", "odd2", "sticky", "\xff\xfe")
-	if diff := cmp.Diff(want, paths); diff != "" {
+	slices.Sort(found)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("paths: %s", diff)
 	}
 	for _, test := range []struct {
@@ -133,7 +167,7 @@ func TestRead(t *testing.T) {
 	b.put(t, agent.Write{Path: "big", Size: int64(len(big))}, string(big))
 	b.sh(t, `: >empty; mkfifo fifo; ln -s big link; ln -s fifo lfifo; ln -s /proc/self/status pseudo; ln -s loop loop; mkdir d; ln -s /dev/zero zero; ln -s /proc/1/root/etc/passwd out
 		perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => "socket", Listen => 1)'`)
-	for _, path := range []string{"big", "link", "/workspace/big", "d/../big"} {
+	for _, path := range []string{"big", "link", "/workspace/big", "d/../big", "none/../big", ".//big"} {
 		info, all, err := b.read(t, path)
 		if err != nil || !bytes.Equal(all, big) || info.Size != int64(len(big)) || string(info.Path) != path || info.Type != "file" {
 			t.Errorf("%s: %d bytes, %+v, %v", path, len(all), info, err)
@@ -143,7 +177,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("empty: %d bytes, %v", len(all), err)
 	}
 	b.sh(t, `printf odd >"$(printf '\377\376')"; truncate -s 1T sparse`)
-	if _, all, err := b.read(t, "\xff\xfe"); err != nil || string(all) != "odd" {
+	if _, all, err := b.read(t, "\uFFFDff\uFFFDfe"); err != nil || string(all) != "odd" {
 		t.Errorf("a name that isn't UTF-8: %q, %v", all, err)
 	}
 	for _, offset := range []int64{1, agent.MaxData, int64(len(big)) - 1, int64(len(big))} {
@@ -159,7 +193,7 @@ func TestRead(t *testing.T) {
 	_, _, err := agent.OpenFile(t.Context(), b.dial(t), "big", int64(len(big))+1)
 	checkError(t, "read beyond the end", err, agent.Error{Code: agent.ErrInvalid})
 	for path, code := range map[string]agent.ErrorCode{
-		"sparse": agent.ErrWrongType, "none": agent.ErrNotFound, "fifo": agent.ErrWrongType, "lfifo": agent.ErrWrongType, "d": agent.ErrWrongType, "": agent.ErrWrongType,
+		"sparse": agent.ErrWrongType, "none": agent.ErrNotFound, "fifo": agent.ErrWrongType, "lfifo": agent.ErrWrongType, "d": agent.ErrWrongType, "big/": agent.ErrWrongType, "": agent.ErrInvalid, "a\uFFFDb": agent.ErrInvalid,
 		"socket": agent.ErrWrongType, "zero": agent.ErrWrongType, "/dev/null": agent.ErrWrongType,
 		"pseudo": agent.ErrDenied, "/proc/1/environ": agent.ErrDenied, "loop": agent.ErrDenied, "out": agent.ErrDenied,
 		"big/x": agent.ErrWrongType, "../../../../workspace/none": agent.ErrNotFound,
@@ -167,10 +201,24 @@ func TestRead(t *testing.T) {
 		_, _, err := b.read(t, path)
 		checkError(t, "read "+path, err, agent.Error{Code: code})
 	}
-	info, err := agent.StatFile(t.Context(), b.dial(t), "fifo")
-	if err != nil || info.Type != "other" {
-		t.Errorf("stat: %+v, %v", info, err)
-	}
-	_, err = agent.StatFile(t.Context(), b.dial(t), "none")
+	_, err = agent.StatFile(t.Context(), b.dial(t), "none", false)
 	checkError(t, "stat", err, agent.Error{Code: agent.ErrNotFound})
+	// Every listed entry has the same description by its path.
+	b.sh(t, `ln -s nowhere lost; ln -s d/ "$(printf 'l\377')"; ln -s "$(printf '\376')" to; ln -s .. up; touch '*' '~' -- -x`)
+	for _, listed := range b.list(t, agent.ListDir{}) {
+		info, err := agent.StatFile(t.Context(), b.dial(t), paths.Text(string(listed.Path)), false)
+		if diff := cmp.Diff(listed, info); err != nil || diff != "" {
+			t.Errorf("%q: %v, %s", listed.Path, err, diff)
+		}
+	}
+	for path, want := range map[string]string{"link": "file", "l\uFFFDff": "directory", "up": "directory"} {
+		if info, err := agent.StatFile(t.Context(), b.dial(t), path, true); err != nil || info.Type != want {
+			t.Errorf("%q: %+v, %v", path, info, err)
+		}
+	}
+	if info, err := agent.StatFile(t.Context(), b.dial(t), "up/", false); err != nil || info.Type != "directory" {
+		t.Errorf("a slash after a link: %+v, %v", info, err)
+	}
+	_, err = agent.StatFile(t.Context(), b.dial(t), "lost", true)
+	checkError(t, "stat of a missing target", err, agent.Error{Code: agent.ErrNotFound})
 }

@@ -200,7 +200,11 @@ func TestUsage(t *testing.T) {
 
 // The runner has a limit of processes, which was read back.
 func TestForkBomb(t *testing.T) {
-	b := newBed(t, 96)
+	t.Run("without groups", func(t *testing.T) { forkBomb(t, newBed(t, 96)) })
+	t.Run("version 2 of cgroups", func(t *testing.T) { forkBomb(t, newBed(t, 96, unifiedGroups)) })
+}
+
+func forkBomb(t *testing.T, b *bed) {
 	for name, script := range map[string]string{
 		"fork":          `perl -e 'while (1) { fork }'`,
 		"setsid":        `perl -e 'use POSIX; while (1) { if (!fork) { POSIX::setsid() } }'`,
@@ -295,7 +299,11 @@ func TestStoppedStartsFailOrSucceed(t *testing.T) {
 
 // A command leaves a process whose first thread has ended, so that it looks like a zombie.
 func TestProcessWithoutItsFirstThreadIsKilled(t *testing.T) {
-	b := newBed(t, 0)
+	t.Run("without groups", func(t *testing.T) { withoutFirstThread(t, newBed(t, 0)) })
+	t.Run("version 2 of cgroups", func(t *testing.T) { withoutFirstThread(t, newBed(t, 0, unifiedGroups)) })
+}
+
+func withoutFirstThread(t *testing.T, b *bed) {
 	b.compile(t, `
 #include <pthread.h>
 #include <stdio.h>

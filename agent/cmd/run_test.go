@@ -332,3 +332,26 @@ func TestVersion(t *testing.T) {
 		t.Error("runs without a command")
 	}
 }
+
+// TestMisreadScriptsSayWhy: the kernel's errno doesn't.
+func TestMisreadScriptsSayWhy(t *testing.T) {
+	b := newBed(t, 0)
+	for content, want := range map[string]string{
+		"#!/bin/sh\r\ntrue\r\n":             "carriage return (CR)",
+		"\xef\xbb\xbf#!/bin/sh\ntrue\n":     "byte order mark (BOM)",
+		"\xef\xbb\xbf#!/bin/sh\r\ntrue\r\n": "byte order mark (BOM)",
+		"#!/bin/none\ntrue\r\n":             "the interpreter in its first line (#!) doesn't exist",
+		"true\r\n":                          "has no #!",
+		"#!/bin/none\r -e":                  "doesn't exist",
+	} {
+		b.put(t, agent.Write{Path: "dir/script", Size: int64(len(content)), Mode: 0o755}, content)
+		for _, limits := range []*agent.Limits{nil, {OpenFiles: 100}} {
+			for argv, dir := range map[string]string{"./script": "dir", "/workspace/dir/script": ""} {
+				_, err := b.start(t, agent.Start{Argv: []string{argv}, Dir: dir, Env: testEnv, Limits: limits})
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%q, %+v: %v, want %q", content, limits, err, want)
+				}
+			}
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/paths"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -35,21 +36,24 @@ func TestUpdate(t *testing.T) {
 			"stat -c %a a d e", "640\n1777\n755\n"},
 		{"empty file", "", agent.Update{Write: []agent.Write{{Path: "a"}, file("b")}}, nil, "wc -c <a; cat b", "0\nabc"},
 		{"delete", "mkdir -p d/e; touch d/e/f g", agent.Update{Delete: []string{"d", "none", "g", "none/x"}}, []string{"d", "g"}, "ls -A", ""},
-		{"delete all", "mkdir d; touch .hidden d/x y", agent.Update{Delete: []string{"*"}}, []string{"*"}, "ls -A; stat -c %a .", "1777\n"},
-		{"delete ./*", "mkdir d; touch .hidden d/x y; chmod 0 d", agent.Update{Delete: []string{"./*"}}, []string{"./*"}, "ls -A", ""},
-		{"delete inside", "mkdir -p d/e; touch d/.x d/e/y z", agent.Update{Delete: []string{"d/*", "none/*"}}, []string{"d/*"}, "ls -A . d", ".:\nd\nz\n\nd:\n"},
+		{"empty the workspace", "mkdir d; touch .hidden d/x y; chmod 0 d", agent.Update{Empty: []string{"."}}, []string{"."}, "ls -A; stat -c %a .", "1777\n"},
+		{"a file named *", "mkdir d; touch .hidden d/x '*' d/'*'", agent.Update{Delete: []string{"*", "./d/*"}}, []string{"*", "./d/*"}, "ls -A . d", ".:\n.hidden\nd\n\nd:\nx\n"},
+		{"no file named *", "mkdir d; touch y", agent.Update{Delete: []string{"*", "./*", "/workspace/*", "[y]", "?"}}, nil, "ls -A", "d\ny\n"},
+		{"empty a directory", "mkdir -p d/e; touch d/.x d/e/y z; ln -s d l", agent.Update{Empty: []string{"l/", "none"}}, []string{"l/"}, "ls -A . d", ".:\nd\nl\nz\n\nd:\n"},
+		{"delete with a slash", "mkdir d; touch d/x", agent.Update{Delete: []string{"d//", "none/"}}, []string{"d//"}, "ls -A", ""},
+		{"dots", "touch b", agent.Update{Delete: []string{"a/../b"}, Write: []agent.Write{file("x/./../c")}}, []string{"a/../b"}, "ls -A; cat c", "c\nabc"},
 		{"delete a link", "mkdir d; touch d/x; ln -s d l; ln -s /tmp m", agent.Update{Delete: []string{"l", "m"}}, []string{"l", "m"}, "ls -A . d; ls -d /tmp", ".:\nd\n\nd:\nx\n/tmp\n"},
 		{"delete then write", "mkdir a; touch a/x b", agent.Update{Delete: []string{"a", "b"}, Write: []agent.Write{file("a"), file("b/c")}}, []string{"a", "b"}, "cat a b/c", "abcabc"},
-		{"delete all then write", "mkdir a; touch a/x", agent.Update{Delete: []string{"./*"}, Write: []agent.Write{file("a"), file("n")}}, []string{"./*"}, "cat a n; ls", "abcabca\nn\n"},
+		{"delete all then write", "mkdir a; touch a/x", agent.Update{Empty: []string{"./"}, Write: []agent.Write{file("a"), file("n")}}, []string{"./"}, "cat a n; ls", "abcabca\nn\n"},
 		{"over a link", "echo old >t; ln -s t l", agent.Update{Write: []agent.Write{file("l")}}, nil, "cat t l", "old\nabc"},
 		{"through a link", "mkdir d; ln -s d l; ln -s /tmp m", agent.Update{Write: []agent.Write{file("l/x"), file("m/from-workspace")}}, nil, "cat d/x /tmp/from-workspace", "abcabc"},
 		{"absolute", "", agent.Update{Write: []agent.Write{file("/tmp/q/r"), file("/workspace/s")}}, nil, "cat /tmp/q/r s", "abcabc"},
 		{"dir twice", "mkdir -m 700 d", agent.Update{Write: []agent.Write{{Path: "d", Directory: true}, file("d/x"), file("d/x")}}, nil, "stat -c %a d; ls d", "700\nx\n"},
 		{"deep", "perl -e 'for (1..700) { mkdir q{d}; chdir q{d} }'", agent.Update{Delete: []string{"d"}}, []string{"d"}, "ls -A", ""},
-		{"many", "for i in $(seq 3000); do : >f$i; done", agent.Update{Delete: []string{"./*"}}, []string{"./*"}, "ls -A", ""},
+		{"many", "for i in $(seq 3000); do : >f$i; done", agent.Update{Empty: []string{"."}}, []string{"."}, "ls -A", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b.update(t, agent.Update{Delete: []string{"*", "/tmp/*"}}, "")
+			b.update(t, agent.Update{Empty: []string{".", "/tmp"}}, "")
 			if r := b.sh(t, test.before); r.exit.Code != 0 {
 				t.Fatalf("before: %+v", r)
 			}
@@ -62,14 +66,16 @@ func TestUpdate(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range oddNames {
+	b.update(t, agent.Update{Empty: []string{"."}}, "")
+	for _, raw := range oddNames {
+		name := paths.Text(raw)
 		b.put(t, agent.Write{Path: name, Size: 3}, "abc")
 		if _, all, err := b.read(t, name); err != nil || string(all) != "abc" {
 			t.Errorf("%q: %q, %v", name, all, err)
 		}
 		updated, err := b.update(t, agent.Update{Delete: []string{"./" + name}}, "")
-		if err != nil || len(updated.Deleted) != 1 {
-			t.Errorf("delete %q: %+v, %v", name, updated, err)
+		if left := b.list(t, agent.ListDir{}); err != nil || len(updated.Deleted) != 1 || len(left) != 0 {
+			t.Errorf("delete %q: %+v, %v, %d left", name, updated, err, len(left))
 		}
 	}
 }
@@ -81,7 +87,7 @@ func TestUpdateDescribesOneFile(t *testing.T) {
 	if err != nil || updated.File == nil {
 		t.Fatalf("%+v, %v", updated, err)
 	}
-	info, err := agent.StatFile(t.Context(), b.dial(t), "d/f")
+	info, err := agent.StatFile(t.Context(), b.dial(t), "d/f", false)
 	if diff := cmp.Diff(info, *updated.File); err != nil || diff != "" {
 		t.Errorf("%v, %s", err, diff)
 	}
@@ -119,6 +125,10 @@ func TestUpdateRefused(t *testing.T) {
 		{write("new", "a\x00b"), agent.ErrInvalid, "write", 1},
 		{write("new", strings.Repeat("x", 256)), agent.ErrInvalid, "write", 1},
 		{write("new", strings.Repeat("x/", 3000)), agent.ErrInvalid, "write", 1},
+		{write("new", "x/"), agent.ErrInvalid, "write", 1},
+		{write("new", "x/."), agent.ErrInvalid, "write", 1},
+		{write("new", "x/y/.."), agent.ErrInvalid, "write", 1},
+		{write("new", "a\uFFFDb"), agent.ErrInvalid, "write", 1},
 		{write("new", "."), agent.ErrInvalid, "write", 1},
 		{write("new", "/workspace/"), agent.ErrInvalid, "write", 1},
 		{write("new", ".."), agent.ErrInvalid, "write", 1},
@@ -145,11 +155,15 @@ func TestUpdateRefused(t *testing.T) {
 		{remove("dir", "."), agent.ErrInvalid, "delete", 1},
 		{remove("dir", "/workspace"), agent.ErrInvalid, "delete", 1},
 		{remove("dir", "/"), agent.ErrInvalid, "delete", 1},
-		{remove("dir", "/*"), agent.ErrInvalid, "delete", 1},
 		{remove("dir", "dir/.."), agent.ErrInvalid, "delete", 1},
+		{remove("dir", "file/"), agent.ErrWrongType, "delete", 1},
+		{remove("dir", "self/"), agent.ErrWrongType, "delete", 1},
+		{agent.Update{Empty: []string{"dir", "/"}}, agent.ErrInvalid, "empty", 1},
+		{agent.Update{Empty: []string{"dir", ".."}}, agent.ErrInvalid, "empty", 1},
+		{agent.Update{Empty: []string{"dir", "file"}}, agent.ErrWrongType, "empty", 1},
+		{agent.Update{Empty: []string{"dir", "usr"}}, agent.ErrDenied, "empty", 1},
+		{agent.Update{Empty: []string{"dir", "proc"}}, agent.ErrDenied, "empty", 1},
 		{remove("dir", "/etc/passwd"), agent.ErrDenied, "delete", 1},
-		{remove("dir", "usr/*"), agent.ErrDenied, "delete", 1},
-		{remove("dir", "proc/*"), agent.ErrDenied, "delete", 1},
 		{remove("dir", "/tmp"), agent.ErrDenied, "delete", 1},
 		{remove("dir", "/dev/null"), agent.ErrDenied, "delete", 1},
 	} {
@@ -207,6 +221,7 @@ func TestMove(t *testing.T) {
 		{"e", "e/in", "to", agent.ErrInvalid}, {"e", "../workspace/d2/../e/in", "to", agent.ErrInvalid}, {"d2", "linked/in", "", agent.ErrNotFound}, {"d2", "d3/in", "to", agent.ErrDenied}, {"e", "d2/a/x", "", agent.ErrWrongType},
 		{"b", "/tmp/x", "to", agent.ErrDenied}, {"b", "/etc/x", "to", agent.ErrDenied}, {"b", "/proc/x", "to", agent.ErrDenied}, {"b", "/dev/x", "to", agent.ErrDenied},
 		{"/etc/passwd", "x", "from", agent.ErrDenied}, {"/proc/1/cwd/b", "x", "", agent.ErrDenied},
+		{"b/", "x", "from", agent.ErrWrongType}, {"b", "x/", "to", agent.ErrWrongType},
 		{"", "x", "from", agent.ErrInvalid}, {"b", "", "to", agent.ErrInvalid}, {"b", "a\x00b", "to", agent.ErrInvalid},
 		{".", "x", "from", agent.ErrInvalid}, {"/", "x", "from", agent.ErrInvalid}, {"root/workspace", "x", "from", agent.ErrDenied}, {"b", "/workspace", "to", agent.ErrInvalid},
 	} {
@@ -243,7 +258,8 @@ func TestUpdateRace(t *testing.T) {
 	}
 	for range 300 {
 		_, err := b.update(t, agent.Update{
-			Delete: []string{"d/x/*", "d/y"},
+			Empty:  []string{"d/x"},
+			Delete: []string{"d/y"},
 			Write:  []agent.Write{{Path: "d/x/f", Size: 1}, {Path: "d/y", Size: 1}},
 		}, "x")
 		var e *agent.Error

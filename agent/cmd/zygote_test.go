@@ -180,15 +180,15 @@ func TestCommandsStartColdWithoutTheirZygote(t *testing.T) {
 				if err != nil || started.Warm || !strings.Contains(started.Cold, "the interpreter") {
 					t.Errorf("%+v, started %+v", r, started)
 				}
-				waited = period{started.At, time.UnixMicro(int64(seconds * 1e6))}
+				waited = period{r.exit.At.Add(-r.exit.Wall), time.UnixMicro(int64(seconds * 1e6))}
 			}()
 			var others []period
 			for done := false; !done; {
-				r, started := b.temperature(t, otherStart, "")
+				r, _ := b.temperature(t, otherStart, "")
 				if r.stdout != "1\n" {
 					t.Errorf("%+v", r)
 				}
-				others = append(others, period{started.At, r.exit.At})
+				others = append(others, period{r.exit.At.Add(-r.exit.Wall), r.exit.At})
 				select {
 				case <-cold:
 					done = true

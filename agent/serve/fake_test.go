@@ -181,7 +181,7 @@ func (h *fakeHost) List(list agent.ListDir, each func(agent.FileInfo) error) err
 	return nil
 }
 
-func (h *fakeHost) Stat(path string) (agent.FileInfo, error) {
+func (h *fakeHost) Stat(path string, _ bool) (agent.FileInfo, error) {
 	if path == "secret" {
 		return agent.FileInfo{}, errFake
 	}

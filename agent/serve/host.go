@@ -43,10 +43,10 @@ type WarmStarter interface {
 
 // Files are a host's files.
 type Files interface {
-	// List calls each with every entry, sorted by path. It ends with each's error.
+	// List calls each with every entry. It ends with each's error.
 	List(list agent.ListDir, each func(agent.FileInfo) error) error
-	// Stat describes the entry at path, and follows a link.
-	Stat(path string) (agent.FileInfo, error)
+	// Stat describes the entry at path, or with follow the target of a link.
+	Stat(path string, follow bool) (agent.FileInfo, error)
 	// Open opens a regular file. The server reads at most the Size that it returns.
 	Open(path string) (agent.FileInfo, io.ReadSeekCloser, error)
 	// Move moves an entry and returns its new description. It never replaces an entry.

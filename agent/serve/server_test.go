@@ -375,7 +375,7 @@ func TestInvalidRequestsAreRejected(t *testing.T) {
 		want agent.ErrorCode
 	}{
 		{`{"protocol":0,"ping":{}}`, agent.ErrIncompatible},
-		{`{"protocol":7,"ping":{}}`, agent.ErrIncompatible},
+		{`{"protocol":8,"ping":{}}`, agent.ErrIncompatible},
 		{`{"protocol":4,"ping":{}}`, ""},
 		{`{"protocol":4,"warm":{"interpreter":"python"}}`, agent.ErrInvalid},
 		{`{"protocol":6,"search":{"name":"*","most":1}}`, ""},

@@ -62,7 +62,7 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 
 // began reports when and how x was started.
 func (x *execution) began() agent.Started {
-	started := agent.Started{At: x.at}
+	started := agent.Started{Ago: time.Since(x.at)}
 	if t, ok := x.process.(WarmStarter); ok {
 		started.Warm, started.Cold = t.StartedWarm()
 	}

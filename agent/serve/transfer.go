@@ -98,11 +98,8 @@ func (t *transfer) flush() error {
 // read adds a file's description and, unless only that was requested, its bytes.
 func (t *transfer) read(read agent.ReadFile) error {
 	path := read.Path
-	if len(read.Name) > 0 {
-		path = string(read.Name)
-	}
 	if read.InfoOnly {
-		info, err := t.server.host.Stat(path)
+		info, err := t.server.host.Stat(path, read.Follow)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -22,6 +23,7 @@ type Case struct {
 
 	ExitCode    int
 	Message     string // why it could not be started
+	Hint        string // the server's; "": none
 	Stderr      string // the end of its standard error
 	Environment string // the environment it ran in; "": unknown
 	Image       string
@@ -62,6 +64,10 @@ func rules() []rule {
 		{"no server", func(c Case) (string, bool) { return "", errors.Is(c.Err, syscall.ECONNREFUSED) }, func(Case, string) string {
 			return "no server listens there: start one with `rockpool serve`, or give another one with --server (or ROCKPOOL_SERVER)"
 		}},
+		{"other version", otherVersion, func(Case, string) string {
+			return "this rockpool and the server have different versions, and the server doesn't know what this one asks for: use the same version for both. `rockpool version` and the server's `rockpool version` print them"
+		}},
+		{"the server's hint", func(c Case) (string, bool) { return "", c.Err == nil && c.Hint != "" }, func(c Case, _ string) string { return c.Hint }},
 		{"no module", ended(`(?:ModuleNotFoundError: No module named '|Error: Cannot find module ')([\w@./-]{1,100})'`), noModule},
 		{"no network", noNetwork, func(c Case, _ string) string {
 			return fmt.Sprintf("the environment %s has no network access: an OPERATOR can allow it with `rockpool env put %s --network`, if the server runs with --network", c.Environment, c.Environment)
@@ -71,6 +77,16 @@ func rules() []rule {
 			return "", c.Err == nil && (c.ExitCode == 127 || missing)
 		}, noInterpreter},
 	}
+}
+
+// otherVersion matches the errors of a server with another schema: it lacks a field, an argument or a type.
+func otherVersion(c Case) (string, bool) {
+	var refused *client.Error
+	if !errors.As(c.Err, &refused) {
+		return "", false
+	}
+	return "", slices.ContainsFunc([]string{"Cannot query field", "Unknown argument", "Unknown type", "unknown field", "is not defined by type"},
+		func(words string) bool { return strings.Contains(refused.Message, words) })
 }
 
 // code matches an error of the server by its code.

@@ -33,6 +33,8 @@ func TestRules(t *testing.T) {
 	}{
 		{"no token", Case{Err: refused(runtime.CodeUnauthenticated)}, "--token-file (or ROCKPOOL_TOKEN_FILE)"},
 		{"no right", Case{Err: refused(runtime.CodeForbidden)}, "rockpool whoami"},
+		{"an older server", Case{Err: &client.Error{Message: `Cannot query field "tenant" on type "Execution".`}}, "use the same version for both"},
+		{"the server's hint", Case{ExitCode: 124, Hint: "it printed nothing"}, "it printed nothing"},
 		{"another error", Case{Err: refused(runtime.CodeConflict), ExitCode: 127, Stderr: "Network is unreachable"}, ""},
 		{"another kind of error", Case{Err: errors.New("UNAUTHENTICATED")}, ""},
 		{"no TLS", Case{Err: fmt.Errorf("post: %w", http.ErrSchemeMismatch)}, "with http://"},

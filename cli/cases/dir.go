@@ -1,5 +1,5 @@
-// Package cases runs a program on a server once for each case in a directory, and compares its
-// output with the expected output.
+// Package cases runs a program on a server once for each case in a directory. The server compares
+// its output with the expected output.
 package cases
 
 import (
@@ -15,14 +15,16 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// maxCases is the server's limit for one batch.
-const maxCases = 1000
+// The server's limits for one batch.
+const (
+	maxCases = 1000
+	maxBytes = 16 << 20 // of all standard inputs together, and of all expected outputs
+)
 
 // A Case has the files of one name in a directory: NAME.in, NAME.args and NAME.out.
 type Case struct {
-	Name   string
-	Input  client.CaseInput
-	Wanted []byte // expected output; nil: any
+	Name  string
+	Input client.CaseInput
 }
 
 // Read returns the cases of a directory, sorted by name; numbers in names sort by value. It ignores
@@ -33,6 +35,7 @@ func Read(dir string) ([]Case, error) {
 		return nil, err
 	}
 	byName := map[string]*Case{}
+	sizes := map[string]int64{}
 	for _, entry := range entries {
 		name, kind := split(entry.Name())
 		if kind == "" {
@@ -40,6 +43,13 @@ func Read(dir string) ([]Case, error) {
 		}
 		if byName[name] == nil {
 			byName[name] = &Case{Name: name}
+		}
+		// Before it is read: the files may be larger than the memory.
+		if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil {
+			sizes[kind] += info.Size()
+		}
+		if sizes[kind] > maxBytes {
+			return nil, fmt.Errorf("the .%s files in %s have more than %d MiB together, which is the limit for one run: move some cases into another directory", kind, dir, maxBytes>>20)
 		}
 		if err := byName[name].load(filepath.Join(dir, entry.Name()), kind); err != nil {
 			return nil, err
@@ -88,7 +98,7 @@ func (c *Case) load(path, kind string) error {
 	case "args":
 		c.Input.Args = lines(string(data))
 	case "out":
-		c.Wanted = append([]byte{}, data...)
+		c.Input.ExpectedOutputBase64 = append([]byte{}, data...)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ func TestCasesOfADirectory(t *testing.T) {
 		{Name: "2", Input: client.CaseInput{StdinBase64: []byte{}, Args: []string{"a b", "", "c"}}},
 		{Name: "10", Input: client.CaseInput{StdinBase64: []byte("\x00\xff")}},
 		{Name: "a.sample", Input: client.CaseInput{StdinBase64: []byte("y")}},
-		{Name: "b", Input: client.CaseInput{Args: []string{}}, Wanted: []byte("x")},
+		{Name: "b", Input: client.CaseInput{Args: []string{}, ExpectedOutputBase64: []byte("x")}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -52,6 +53,13 @@ func TestCasesOfADirectory(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
+	large := write(t, map[string]string{"1.in": "", "1.out": "", "2.in": "", "2.out": ""})
+	if err := errors.Join(os.Truncate(filepath.Join(large, "1.out"), 16<<20), os.Truncate(filepath.Join(large, "2.out"), 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(large); err == nil || !strings.Contains(err.Error(), "16 MiB together") {
+		t.Error("too much expected output:", err)
+	}
 	if _, err := Read(filepath.Join(dir, "none")); err == nil {
 		t.Error("a directory that isn't there has cases")
 	}
@@ -64,25 +72,6 @@ func TestNumbersAreSortedByTheirValue(t *testing.T) {
 			if got := compareNames(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
 				t.Errorf("%q and %q: %d", a, b, got)
 			}
-		}
-	}
-}
-
-func TestDifference(t *testing.T) {
-	for _, test := range []struct{ wanted, got, says string }{
-		{"a\nb\n", "a\nb\n", ""},
-		{"a\nb", "a \r\nb\t\n\n\n", ""},
-		{"", "\n", ""},
-		{"a\nb\n", "a\n", `line 2 is missing: "b"`},
-		{"a\n", "a\n\nb\n", `line 2 is unexpected: ""`},
-		{"a\nb", "a\nc", `line 2 is "c", not "b"`},
-		{" a", "a", `line 1 is "a", not " a"`},
-		{"a\n\nb", "a\nb", `line 2 is "b", not ""`},
-		{"x", "\x1b\xff", `line 1 is "·�", not "x"`},
-		{strings.Repeat("a", 100), "", `line 1 is missing: "` + strings.Repeat("a", 60) + `"…`},
-	} {
-		if got := difference([]byte(test.wanted), []byte(test.got)); got != test.says {
-			t.Errorf("%q and %q: %s, want %s", test.wanted, test.got, got, test.says)
 		}
 	}
 }

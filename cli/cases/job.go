@@ -23,6 +23,12 @@ const (
 	cleanupTimeout = 5 * time.Second  // of the last calls
 )
 
+// Bounds of the output that a job holds.
+const (
+	keptBytes = 2 << 20  // of all cases together, for a report
+	tailBytes = 16 << 10 // at the end of stderr, for a line on a failed case
+)
+
 // A Job runs a program once for each case. Every call has an idempotency key or a cursor, so it can
 // be repeated safely if the connection breaks before the response. Use a Job once.
 type Job struct {
@@ -30,13 +36,15 @@ type Job struct {
 	Out, Err      io.Writer
 	Input         client.RunInput // except cases and keys, which Run adds
 	Cases         []Case
-	StopOnFailure bool // also after an unexpected output
+	Compare       runtime.CompareMode // of all cases with an expected output
+	Tolerance     *float64            // with NUMBERS; nil: the server's default
+	StopOnFailure bool
 	Quiet         bool // print nothing: neither lines for cases nor the output of the build
 
 	batch   string
 	after   *string
-	stopped bool // because of an unexpected output
 	current Result
+	kept    int // bytes of output in the report
 	report  Report
 	lost    bool // the connection is broken
 }
@@ -50,19 +58,21 @@ type Report struct {
 
 // A Result is the result of the build or of a case.
 type Result struct {
-	Name       string            `json:"name,omitempty"`
-	State      runtime.CaseState `json:"state"` // FAILED also after an unexpected output
-	Outcome    runtime.Outcome   `json:"outcome,omitempty"`
-	ExitCode   *int              `json:"exitCode"`
-	Signal     string            `json:"signal,omitempty"`
-	Message    string            `json:"message,omitempty"`
-	Difference string            `json:"difference,omitempty"` // between the expected output and the program's
-	WallMs     int64             `json:"wallMs"`
-	Stdout     string            `json:"stdout"`
-	Stderr     string            `json:"stderr"`
-	LostBytes  int64             `json:"lostBytes"`
+	Name        string            `json:"name,omitempty"`
+	ExecutionID string            `json:"executionId,omitempty"`
+	State       runtime.CaseState `json:"state"`
+	Outcome     runtime.Outcome   `json:"outcome,omitempty"`
+	ExitCode    *int              `json:"exitCode"`
+	Signal      string            `json:"signal,omitempty"`
+	Message     string            `json:"message,omitempty"`
+	Difference  string            `json:"difference,omitempty"` // between the expected output and the program's
+	WallMs      int64             `json:"wallMs"`
+	Stdout      string            `json:"stdout"`
+	Stderr      string            `json:"stderr"`
+	Truncated   bool              `json:"truncated,omitempty"` // Stdout or Stderr lacks output that the server has
+	LostBytes   int64             `json:"lostBytes"`
 
-	stdout, stderr []byte
+	stdout, stderr []byte // as far as they are kept
 }
 
 // Passed returns the number of cases that passed.
@@ -85,8 +95,11 @@ func (r Report) count(state runtime.CaseState) (n int) {
 // end within cancelPatience after that, Run returns context.Canceled.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	j.Input.WaitFor, j.Input.IdempotencyKey = new(int(runnerPatience/time.Second)), new(uuid.NewString())
-	j.Input.StopOnFailure = &j.StopOnFailure
+	j.Input.StopOnFailure, j.Input.Lease = &j.StopOnFailure, new(connection.Lease)
 	for _, c := range j.Cases {
+		if c.Input.ExpectedOutputBase64 != nil {
+			c.Input.Compare, c.Input.Tolerance = &j.Compare, j.Tolerance
+		}
 		j.Input.Cases = append(j.Input.Cases, c.Input)
 		j.report.Cases = append(j.report.Cases, Result{Name: c.Name, State: runtime.CaseSkipped})
 	}
@@ -97,11 +110,13 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	j.batch = started.Run.Batch.Id
 	following, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	go connection.KeepLease(following, j.Client, j.batch)
 	defer context.AfterFunc(ctx, func() {
 		j.cancel()
 		time.AfterFunc(cancelPatience, end)
 	})()
 	if err := j.follow(following); err != nil {
+		j.cancel()
 		return j.report, orCancelled(ctx, err)
 	}
 	return j.report, nil
@@ -132,10 +147,12 @@ func (j *Job) follow(ctx context.Context) error {
 		j.lost = false
 		j.after = &event.Cursor
 		if finished = event.Type == "BatchFinished"; finished {
-			j.report.Batch = j.judged(event.Batch)
+			j.report.Batch = event.Batch
 			return nil
 		}
-		local = j.handle(event)
+		if err := j.handle(event); err != nil {
+			local = &output.WriteError{Err: err}
+		}
 		return local
 	}
 	for !finished {
@@ -185,17 +202,28 @@ func (j *Job) handle(event client.BatchEvent) error {
 	return nil
 }
 
-// printed collects a piece of output of the current execution. The build's output is also shown,
-// unless the job is quiet.
+// printed handles a piece of output of the current execution. The build's output is also shown, unless
+// the job is quiet. A report keeps output up to keptBytes, a printed line only the end of stderr.
 func (j *Job) printed(event client.BatchEvent) (err error) {
-	data := event.Event.Base64
+	data, r := event.Event.Base64, &j.current
 	if event.CaseIndex == nil && !j.Quiet { // the build's output, as it arrives
 		_, err = j.Err.Write(data)
 	}
-	if event.Event.Stream == client.OutputStreamStderr {
-		j.current.stderr = append(j.current.stderr, data...)
-	} else {
-		j.current.stdout = append(j.current.stdout, data...)
+	isStderr := event.Event.Stream == client.OutputStreamStderr
+	switch {
+	case j.Quiet:
+		if room := keptBytes - j.kept; len(data) > room {
+			data, r.Truncated = data[:room], true
+		}
+		j.kept += len(data)
+		if isStderr {
+			r.stderr = append(r.stderr, data...)
+		} else {
+			r.stdout = append(r.stdout, data...)
+		}
+	case isStderr:
+		r.stderr = append(r.stderr, data...)
+		r.stderr = r.stderr[max(0, len(r.stderr)-tailBytes):]
 	}
 	return err
 }
@@ -204,13 +232,13 @@ func (j *Job) printed(event client.BatchEvent) (err error) {
 func (j *Job) ended(event client.BatchEvent) error {
 	r, x := j.current, event.Event.Execution
 	j.current = Result{}
-	r.Outcome, r.ExitCode, r.Signal, r.Message, r.WallMs = x.Outcome, x.ExitCode, x.Signal, x.Message, x.Usage.WallMs
+	r.ExecutionID, r.Outcome, r.ExitCode, r.Signal, r.Message, r.WallMs = x.Id, x.Outcome, x.ExitCode, x.Signal, x.Message, x.Usage.WallMs
 	r.State = runtime.CaseFailed
 	if x.Outcome == runtime.OutcomeExited && x.ExitCode != nil && *x.ExitCode == 0 {
 		r.State = runtime.CasePassed
 	}
-	if j.stopped && x.Outcome == runtime.OutcomeCancelled {
-		return nil // it counts as skipped, like the later cases
+	if c := x.Comparison; c != nil && c.Matches != nil && !*c.Matches {
+		r.State, r.Difference = runtime.CaseFailed, c.Message
 	}
 	if j.Quiet {
 		r.Stdout, r.Stderr = string(r.stdout), string(r.stderr)
@@ -219,41 +247,9 @@ func (j *Job) ended(event client.BatchEvent) error {
 		j.report.Build = &r
 		return nil
 	}
-	c := j.Cases[*event.CaseIndex]
-	r.Name = c.Name
-	if c.Wanted != nil && r.State == runtime.CasePassed {
-		r.Difference = difference(c.Wanted, r.stdout)
-		if r.LostBytes > 0 {
-			r.Difference = fmt.Sprintf("%d bytes of output were lost", r.LostBytes)
-		}
-		if r.Difference != "" {
-			r.State = runtime.CaseFailed
-			j.stopAfter()
-		}
-	}
+	r.Name = j.Cases[*event.CaseIndex].Name
 	err := j.print(r)
 	r.stdout, r.stderr = nil, nil
 	j.report.Cases[*event.CaseIndex] = r
 	return err
-}
-
-// judged corrects a batch's counts and outcome: only this side knows the expected outputs.
-func (j *Job) judged(b client.Batch) client.Batch {
-	b.FailedCount = j.report.Failed()
-	if j.stopped {
-		b.SkippedCount = j.report.count(runtime.CaseSkipped)
-		b.EndedCount = len(j.report.Cases) - b.SkippedCount
-	}
-	if j.stopped && b.Outcome == runtime.BatchCancelled {
-		b.Outcome, b.Message = runtime.BatchStopped, "a case failed; the later ones were skipped"
-	}
-	return b
-}
-
-// stopAfter cancels the batch after an unexpected output, which the server doesn't know about.
-func (j *Job) stopAfter() {
-	if j.StopOnFailure && !j.stopped {
-		j.stopped = true
-		j.cancel()
-	}
 }

@@ -24,6 +24,28 @@ const DefaultServer = "http://127.0.0.1:8080"
 // Patience is how long commands retry after they lose the server.
 const Patience = time.Minute
 
+// Lease is how many seconds the server lets a program or batch run after its command is gone. Commands
+// renew it until then.
+const Lease = 60
+
+// KeepLease renews the lease of an execution or batch until ctx ends.
+func KeepLease(ctx context.Context, c *client.Client, id string) {
+	const every = Lease * time.Second / 6
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		// The next one makes up for one that fails.
+		within, cancel := context.WithTimeout(ctx, every)
+		_, _ = client.RenewLease(within, c, id)
+		cancel()
+	}
+}
+
 // Flags select the server and the token.
 type Flags struct {
 	Server    string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"URL of the server. (http://127.0.0.1:8080; $$${env})"`

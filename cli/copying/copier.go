@@ -3,6 +3,7 @@
 package copying
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // A Copier copies files between this machine and one runner. Use it for one copy.
@@ -51,7 +53,7 @@ func (c *Copier) stat(ctx context.Context, path string) (*client.DownloadableFil
 
 // statBy is stat with the given sender, which decides about retries.
 func (c *Copier) statBy(ctx context.Context, server client.Sender, path string) (*client.DownloadableFile, error) {
-	out, err := client.GetFile(ctx, server, c.Runner, inRunner(path))
+	out, err := client.GetFile(ctx, server, c.Runner, path)
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +63,11 @@ func (c *Copier) statBy(ctx context.Context, server client.Sender, path string) 
 	return out.Runner.File, nil
 }
 
-// inRunner returns a path for the API; "" means the workspace.
+// inRunner returns a path for the API; "" means the workspace. The path may be the API's text
+// already, for example copied from a list, or have the bytes of a name.
 func inRunner(path string) string {
-	if path == "" {
-		return "."
+	if _, err := paths.Bytes(path); err != nil {
+		path = paths.Text(path)
 	}
-	return path
+	return cmp.Or(path, ".")
 }

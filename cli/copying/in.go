@@ -16,6 +16,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Small files are sent together in one call. Each larger file is streamed in its own call.
@@ -34,6 +35,7 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		if to == "" || strings.HasSuffix(to, "/") {
 			return errors.New("give a file name for standard input, as RUNNER:PATH")
 		}
+		to = inRunner(to)
 		if _, err := c.stat(ctx, to); err != nil { // before reading stdin, which can't be read twice
 			return err
 		}
@@ -43,6 +45,7 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		}
 		return c.stream(ctx, c.Stdin, -1, to, bits)
 	}
+	to = inRunner(to)
 	info, err := os.Stat(from)
 	if err != nil {
 		return err
@@ -59,7 +62,7 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		to = path.Join(to, filepath.Base(name))
+		to = path.Join(to, paths.Text(filepath.Base(name)))
 	}
 	// tree and file collect small files in the batch. The flush below sends the rest.
 	b := batch{Copier: c}
@@ -121,12 +124,12 @@ func (b *batch) tree(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+	return fs.WalkDir(anyNames{root}, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil && name == "." {
 			return err
 		}
 		if err == nil && ctx.Err() == nil {
-			at := path.Join(to, name)
+			at := path.Join(to, paths.Text(name))
 			if entry.IsDir() {
 				err = b.directory(ctx, entry, at)
 			} else {
@@ -141,6 +144,12 @@ func (b *batch) tree(ctx context.Context, from, to string) error {
 		return cmp.Or(err, ctx.Err())
 	})
 }
+
+// anyNames opens the files of a root. Unlike [os.Root.FS] it accepts names that aren't UTF-8.
+type anyNames struct{ root *os.Root }
+
+// Open implements fs.FS.
+func (a anyNames) Open(name string) (fs.File, error) { return a.root.Open(name) }
 
 // directory adds a directory to the batch, without its contents.
 func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) error {

@@ -11,10 +11,10 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Out copies a file or directory from the runner to this machine; to "-" is Stdout. The program in
@@ -23,6 +23,7 @@ import (
 func (c *Copier) Out(ctx context.Context, from, to string) error {
 	c.progress = newProgress(c.Stderr, c.Quiet)
 	defer c.progress.end()
+	from = inRunner(from)
 	file, err := c.stat(ctx, from)
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func (c *Copier) Out(ctx context.Context, from, to string) error {
 	case file == nil:
 		return fmt.Errorf("%s doesn't exist in runner %s", from, c.Runner)
 	case file.Type == client.FileTypeDirectory && !c.Recursive:
-		return fmt.Errorf("%s is a directory: use -r to copy it with its contents", inRunner(from))
+		return fmt.Errorf("%s is a directory: use -r to copy it with its contents", from)
 	case file.Type != client.FileTypeDirectory && file.Type != client.FileTypeFile:
 		return fmt.Errorf("%s is neither a file nor a directory", from)
 	case to == "-" && file.Type == client.FileTypeDirectory:
@@ -41,7 +42,10 @@ func (c *Copier) Out(ctx context.Context, from, to string) error {
 	}
 	dir, name := filepath.Split(to)
 	if info, err := os.Stat(to); err == nil && info.IsDir() {
-		dir, name = to, baseInRunner(from)
+		if name, err = paths.Bytes(baseInRunner(from)); err != nil {
+			return err
+		}
+		dir = to
 	} else if name == "" {
 		return fmt.Errorf("%s doesn't exist: create the directory first", to)
 	}
@@ -85,7 +89,7 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 	files, err := connection.Pages(func(after *string) ([]client.File, client.PageInfo, error) {
 		var out *client.GetFilesResponse
 		err := c.persist(ctx, client.Passing, func() (err error) {
-			out, err = client.GetFiles(ctx, c.Client, c.Runner, new(inRunner(from)), connection.PageSize, after)
+			out, err = client.GetFiles(ctx, c.Client, c.Runner, &from, connection.PageSize, after)
 			return err
 		})
 		switch {
@@ -100,16 +104,17 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 		return err
 	}
 	for _, file := range files {
-		local := filepath.FromSlash(file.Path)
+		raw, wrong := paths.Parse(file.Path)
+		local := filepath.FromSlash(raw)
 		switch {
+		case wrong != nil:
+			c.leaveOut(file.Path, wrong.Error())
 		case !filepath.IsLocal(local):
 			c.leaveOut(file.Path, "its name leads out of the destination")
-		case strings.ContainsRune(file.Path, '\uFFFD'):
-			c.leaveOut(file.Path, "its name isn't UTF-8")
 		case file.Type == client.FileTypeDirectory:
 			err = below.MkdirAll(local, 0o777)
 		case file.Type == client.FileTypeFile:
-			err = c.fetch(ctx, below, local, path.Join(inRunner(from), file.Path), file.Mode)
+			err = c.fetch(ctx, below, local, path.Join(from, file.Path), file.Mode)
 		default:
 			c.skip(file.Path, file.Type == client.FileTypeLink)
 		}

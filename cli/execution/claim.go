@@ -71,7 +71,11 @@ func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (st
 	}
 	claimed := make(chan answer, 1)
 	go func() {
-		runner, resumed, err := client.ClaimOrResume(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
+		claim := client.ClaimOrResume
+		if r.Wait > longestCall {
+			claim = claimByTicket
+		}
+		runner, resumed, err := claim(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
 		claimed <- answer{runner, resumed, advice.Unknown(ctx, c, r.Environment, r.unknown(err))}
 	}()
 	var got answer
@@ -85,6 +89,52 @@ func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (st
 		_, _ = fmt.Fprintf(errs, "rockpool: resumed runner %s of this holder\n", output.Plain(got.runner))
 	}
 	return got.runner, got.err
+}
+
+// longestCall is how long one call waits at most: many proxies end a call after 60 s.
+const longestCall = 45 * time.Second
+
+// pollEvery is the interval of the queries for a ticket.
+const pollEvery = 500 * time.Millisecond
+
+// claimByTicket is client.ClaimOrResume for a long wait. The claim keeps its place in the queue, though no
+// call is long.
+func claimByTicket(ctx context.Context, c client.Sender, input client.ClaimRunnerInput) (runner string, resumed bool, err error) {
+	input.Wait = new(client.ClaimWaitTicket)
+	out, err := client.ClaimTicket(ctx, c, input)
+	if err != nil {
+		return "", false, err
+	}
+	again := time.NewTicker(pollEvery)
+	defer again.Stop()
+	for t := out.ClaimRunner.Ticket; ; {
+		switch {
+		case t.State != client.TicketStateWaiting && t.Runner != nil:
+			return t.Runner.Id, t.Resumed, nil
+		case t.State != client.TicketStateWaiting:
+			ended := &client.Error{Message: "the runner of this claim is gone: claim again"}
+			if t.Message != nil {
+				ended.Message = *t.Message
+			}
+			if t.Code != nil {
+				ended.Extensions.Code = runtime.Code(*t.Code)
+			}
+			return "", false, ended
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			defer cancel()
+			_, _ = client.CancelTicket(leaving, c, t.Id) // otherwise the server cancels it in 30 s
+			return "", false, ctx.Err()
+		}
+		got, err := client.GetTicket(ctx, c, t.Id)
+		if err != nil {
+			return "", false, err
+		}
+		t = got.Ticket
+	}
 }
 
 // explain prints what a claim waits for.

@@ -43,7 +43,7 @@ func TestClaimReportsInOrder(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	var said bytes.Buffer
-	runner, err := Claim(t.Context(), &said, client.New(server.URL), Request{Environment: "e", Wait: time.Minute, Holder: new("ada")})
+	runner, err := Claim(t.Context(), &said, client.New(server.URL), Request{Environment: "e", Wait: 30 * time.Second, Holder: new("ada")})
 	if err != nil || runner != "r" {
 		t.Fatal(runner, err)
 	}

@@ -47,7 +47,8 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 	var local error // an error on this side: reconnecting doesn't help
 	handle := func(event client.Event) error {
 		f.lost.Store(false)
-		if local = f.write(event); local != nil {
+		if err := f.write(event); err != nil {
+			local = &output.WriteError{Err: err}
 			return local
 		}
 		f.After = &event.Cursor

@@ -4,10 +4,12 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +26,7 @@ const (
 	quietPeriod    = 300 * time.Millisecond // before a command reports that it waits
 	cancelPatience = 3 * time.Second        // of the wait for a cancelled program to end
 	cleanupTimeout = 5 * time.Second        // of the last calls
-	abandoned      = 60                     // seconds without use after which the server releases the runner
+	abandoned      = connection.Lease       // seconds without use after which the server releases the runner
 )
 
 // A Job is one run of a program on a server, from claim to release. Every call has an idempotency
@@ -38,8 +40,9 @@ type Job struct {
 	Files       []client.FileInput
 	Build       []string // command to run first; its output goes to Err. Empty: none
 	Command     []string
-	Directory   string              // working directory of both; "": the image's
-	CommandLine string              // to show instead of Command, if that contains a script of ours
+	Directory   string // working directory of both; "": the image's
+	CommandLine string // to show instead of Command, if that contains a script of ours
+	Variables   []client.VariableInput
 	Labels      []client.LabelInput // of the claim, or with Runner of the execution
 	TimeLimit   *int
 	Stdin       bool               // pass In to the program
@@ -86,6 +89,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 		time.AfterFunc(cancelPatience, end)
 	})
 	defer stopCancelling()
+	go connection.KeepLease(following, j.Client, j.Execution)
 	if j.Stdin || j.Terminal != nil {
 		go j.Terminal.Guard(func() { j.feed(following, interrupt) }) // ends with the program, or with this process: a read can't be interrupted
 	}
@@ -93,6 +97,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 		go j.Terminal.Guard(func() { j.resize(following) })
 	}
 	if ended, err = j.Follow(following); err != nil {
+		j.cancel() // nobody reads its output
 		return failed(ctx, err)
 	}
 	return ended, nil
@@ -100,7 +105,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 
 // build runs the build in the runner. The program's time limit doesn't apply to it.
 func (j *Job) build(ctx context.Context) (client.Ending, error) {
-	of := Job{Follower: Follower{Out: j.Err, Err: j.Err, Client: j.Client}, Runner: j.Runner, Command: j.Build, Directory: j.Directory}
+	of := Job{Follower: Follower{Out: j.Err, Err: j.Err, Client: j.Client}, Runner: j.Runner, Command: j.Build, Variables: j.Variables, Directory: j.Directory}
 	ended, err := of.Run(ctx)
 	j.Tail = of.Tail
 	return ended, err
@@ -124,6 +129,11 @@ func (j *Job) upload(ctx context.Context) error {
 		failed := out.UpdateFiles.Failed[0]
 		return fmt.Errorf("upload %s: %s", failed.Path, failed.Message)
 	}
+	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
+		largest := slices.MaxFunc(j.Files, func(a, b client.FileInput) int { return cmp.Compare(len(a.Base64), len(b.Base64)) })
+		return fmt.Errorf("upload %s, of %d bytes: %w. Files that are uploaded with a run are sent in one request, as base64; for larger ones claim a runner and use `rockpool runner cp`",
+			largest.Path, len(largest.Base64), err)
+	}
 	return err
 }
 
@@ -132,7 +142,7 @@ func (j *Job) persistent() client.Sender { return connection.Persistent(j.Client
 
 // start starts the program and sets j.Execution. Its idempotency key makes it safe to repeat.
 func (j *Job) start(ctx context.Context) (err error) {
-	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, IdempotencyKey: new(uuid.NewString())}
+	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, Variables: j.Variables, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, Lease: new(connection.Lease), IdempotencyKey: new(uuid.NewString())}
 	input.CommandLine = j.Shown()
 	if j.Directory != "" {
 		input.WorkingDirectory = &j.Directory

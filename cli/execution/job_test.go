@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -142,5 +143,22 @@ func TestJobSurvivesBrokenConnections(t *testing.T) {
 	}
 	if sha256.Sum256(out.Bytes()) != sha256.Sum256(output) {
 		t.Errorf("%d bytes of %d, or others", out.Len(), len(output))
+	}
+}
+
+// TestTooLargeUploadsAreNamed: the server's message has only the limit of a body.
+func TestTooLargeUploadsAreNamed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		_, _ = io.WriteString(w, `{"errors": [{"message": "the body must be at most 7 bytes", "extensions": {"code": "LIMIT_EXCEEDED"}}]}`)
+	}))
+	defer server.Close()
+	j := &Job{Follower: Follower{Client: client.New(server.URL)}, Files: []client.FileInput{{Path: "main.py", Base64: []byte("x")}, {Path: "data/big.bin", Base64: make([]byte, 9000)}, {Path: "c"}}}
+	err := j.upload(t.Context())
+	for _, part := range []string{"upload data/big.bin, of 9000 bytes", "at most 7 bytes", "rockpool runner cp"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v doesn't say %q", err, part)
+		}
 	}
 }

@@ -202,3 +202,11 @@ func Ago(moment *time.Time) string {
 		return fmt.Sprintf("%d days%s", int(d.Hours()/24), suffix)
 	}
 }
+
+// An WriteError means that the program's output can't be written on this side, for example because the
+// reader of a pipe is gone.
+type WriteError struct{ Err error }
+
+func (e *WriteError) Error() string { return "the output can't be written: " + e.Err.Error() }
+
+func (e *WriteError) Unwrap() error { return e.Err }

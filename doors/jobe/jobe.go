@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // root is the path of Jobe's routes.
@@ -38,9 +39,12 @@ func (door) Name() string { return "jobe" }
 // Path implements doors.Door.
 func (door) Path() string { return root }
 
+// Headers implements doors.Door.
+func (door) Headers() []string { return []string{"X-API-KEY", "X-CodeRunner-Job-Id"} }
+
 // Register implements doors.Door.
 func (door) Register(host doors.Host, routes *doors.Routes) {
-	a := &api{Host: host, files: newCache(maxCachedBytes), defaults: language.Default()}
+	a := &api{Host: host, files: newCache(host.Memory.Reserve(maxCachedBytes)), defaults: language.Default(), turns: turns.NewGate(programsPerCPU)}
 	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: a.refuseCaller}
 	for pattern, handler := range map[string]handler{
 		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
@@ -75,6 +79,7 @@ type api struct {
 	doors.Host
 	files    *cache
 	defaults *language.Set // the built-in recipes, without an operator's changes
+	turns    *turns.Gate   // of programs
 }
 
 // A handler returns the answer to a request. It may set deadlines with w, and must not write to it.
@@ -96,6 +101,7 @@ func (a *api) answering(handle handler) http.Handler {
 			write(w, body.Status, body.Message)
 		case err != nil:
 			a.fail(w, r, err)
+		case answer == sent{}:
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:
@@ -120,13 +126,19 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
+// A sent is the result of a handler that has written its answer.
+type sent struct{}
+
+// jsonType is the type of all answers.
+const jsonType = "application/json; charset=UTF-8"
+
 // write writes an answer as JSON. If it is already encoded, write sends it unchanged.
 func write(w http.ResponseWriter, status int, answer any) {
 	text, encoded := answer.(encoded)
 	if !encoded {
 		text = encode(answer)
 	}
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // fails only if the client closed the connection
 }
@@ -186,7 +198,7 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !a.files.put(p.Tenant, id, content) {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "put: file %s is larger than the cache", id)
+		return nil, refuse(http.StatusRequestEntityTooLarge, "put: file %s is larger than the cache of %d MiB, a quarter of the memory that the server keeps for callers", id, a.files.most>>20)
 	}
 	return nil, nil
 }

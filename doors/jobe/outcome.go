@@ -43,6 +43,9 @@ func (j job) judge(build, run phase) result {
 		case "", runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
 			return result{Outcome: internal, Stderr: cmp.Or(build.end.Message, run.end.Message, "the build's output was lost")} // it isn't the source's fault
 		}
+		if build.end.Outcome == runtime.OutcomeTimeLimit { // of wall time, which a compiler reaches only on a busy machine
+			return result{Outcome: overload}
+		}
 		if build.lost != "" {
 			return result{Outcome: internal, Stderr: build.lost}
 		}

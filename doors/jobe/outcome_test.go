@@ -53,7 +53,8 @@ func TestOutcomes(t *testing.T) {
 		{"a program that can't be started", "c", good, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
 		{"a build that fails", "c", phase{end: exited(1), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e"}},
 		{"a build that fails silently", "c", phase{end: exited(1)}, phase{}, result{Outcome: compileError, CmpInfo: "compiling failed: "}},
-		{"a build that takes too long", "c", phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e\ncompiling failed: it ended"}},
+		{"a build that takes too much processor time", "c", phase{end: ended(runtime.OutcomeCPULimit), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e\ncompiling failed: it ended"}},
+		{"a build on a machine that is too busy", "c", phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("e")}, phase{}, result{Outcome: overload}},
 		{"a warning", "c", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: compileError, CmpInfo: "w"}},
 		{"a remark", "c", phase{end: exited(0), stdout: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
@@ -192,7 +193,8 @@ func (b *beginning) Register(host doors.Host, routes *doors.Routes) {
 	a := &api{Host: host, files: newCache(1)}
 	by := doors.Authentication{Shown: func(*http.Request) string { return "" }}
 	routes.Handle("/", host.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
-		_, _, err := a.start(w, r)
+		_, _, _, err := a.read(w, r)
+		doors.HoldOf(r).ReleaseMemory() // as start does
 		b.used = host.Peers.Usage()
 		return nil, err
 	})))
@@ -204,22 +206,22 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 	return identity.Caller{Principal: access.Server()}, nil
 }
 
-// Text that isn't UTF-8 becomes three times as long, and counts with that length.
-func TestInvalidUTF8CountsWithItsFinalLength(t *testing.T) {
+// Text that isn't UTF-8 is refused with its field: it would become U+FFFD.
+func TestInvalidUTF8IsRefused(t *testing.T) {
 	const size = 100_000
 	all, mux := peers.New(peers.Bounds{Bodies: 2 * size}), http.NewServeMux()
 	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
 	doors.Open(mux, host, anybody{}, new(doors.Counts), new(beginning))
-	for body, status := range map[string]int{
-		`"sourcecode": "` + strings.Repeat("x", size):                                           http.StatusBadRequest,
-		`"sourcecode": "` + strings.Repeat("\xff", size):                                        http.StatusServiceUnavailable,
-		`"sourcecode": "", "input": "` + strings.Repeat("\xff", size):                           http.StatusServiceUnavailable,
-		`"parameters": {"runargs": ["` + strings.Repeat("\xff", size) + `"]}, "sourcecode": "`:  http.StatusServiceUnavailable,
-		`"parameters": {"main_class": "` + strings.Repeat("\xff", size) + `"}, "sourcecode": "`: http.StatusServiceUnavailable,
+	for body, field := range map[string]string{
+		`"sourcecode": "` + strings.Repeat("\xff", size):                                        "run_spec.sourcecode: isn't",
+		`"sourcecode": "\ud800`:                                                                 "run_spec.sourcecode: has half",
+		`"sourcecode": "", "input": "` + strings.Repeat("\xff", size):                           "run_spec.input: isn't",
+		`"parameters": {"runargs": ["` + strings.Repeat("\xff", size) + `"]}, "sourcecode": "`:  "run_spec.parameters.runargs.0: isn't",
+		`"parameters": {"main_class": "` + strings.Repeat("\xff", size) + `"}, "sourcecode": "`: "run_spec.parameters.main_class: isn't",
 	} {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"language_id": "unknown", `+body+`"}}`)))
-		if w.Code != status || all.Usage().BodyBytes != 0 {
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), field) || all.Usage().BodyBytes != 0 {
 			t.Errorf("%.40q: %d %.80s, %d bytes are held", body, w.Code, w.Body, all.Usage().BodyBytes)
 		}
 	}
@@ -252,10 +254,10 @@ func TestAttemptsShareTheirPatience(t *testing.T) {
 	for _, test := range []struct {
 		takes  time.Duration
 		waited []int
-	}{{0, []int{30, 30, 30}}, {12 * time.Second, []int{30, 18, 6}}, {20 * time.Second, []int{30, 10}}} {
+	}{{0, []int{30, 30, 30}}, {12 * time.Second, []int{30, 18, 6}}, {20 * time.Second, []int{30, 10, 0}}} {
 		synctest.Test(t, func(t *testing.T) {
 			var waited []int
-			err := attempt(func(waitFor int) error {
+			err := attempt(time.Now().Add(30*time.Second), func(waitFor int) error {
 				waited = append(waited, waitFor)
 				time.Sleep(test.takes)
 				return gone
@@ -266,7 +268,7 @@ func TestAttemptsShareTheirPatience(t *testing.T) {
 		})
 	}
 	calls := 0
-	if err := attempt(func(int) error { calls++; return nil }); err != nil || calls != 1 {
+	if err := attempt(time.Now(), func(int) error { calls++; return nil }); err != nil || calls != 1 {
 		t.Error(err, calls)
 	}
 }
@@ -294,7 +296,7 @@ func TestFilesOfARunCount(t *testing.T) {
 	s := spec{files: []namedFile{{"12345678", "one"}}}
 	bounded := peers.New(peers.Bounds{Bodies: 100})
 	hold := bounded.Hold(t.Context(), peers.Credential{})
-	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 2 || bounded.Usage().BodyBytes != 60 {
+	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 3 || bounded.Usage().BodyBytes != 60 {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
 	if _, err := a.filesOf("x", s, "prog.c", &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {

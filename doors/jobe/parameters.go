@@ -118,32 +118,45 @@ func arguments(name string, raw json.RawMessage) ([]string, *refusal) {
 
 // Defaults of parameters, and the minimum for builds: seconds, MB, MB, processes.
 const (
-	defaultSeconds, leastBuildSeconds     = 5, 2
+	defaultSeconds, leastBuildSeconds     = 5, 20
 	defaultDisk, leastBuildDisk           = 20, 20
 	defaultStream                         = 2
 	defaultProcesses, leastBuildProcesses = 30, 5
 )
 
-// bounds returns the limits of a run in an environment with this limit of output, in bytes.
-func (p parameters) bounds(d dialect, outputLimit int64) batch.Bounds {
-	return p.of(outputLimit, or(p.seconds, defaultSeconds), or(p.disk, defaultDisk), d.processes(or(p.processes, defaultProcesses)))
+// A ceiling is what an environment allows and how fast its programs are.
+type ceiling struct {
+	output int64   // bytes
+	pace   float64 // wall time for each second of processor time, if nothing else runs; at least 1
+}
+
+// Wall time only ends programs that sleep or wait: it must suffice for a program that uses all its
+// processor time while other programs use the same CPUs.
+const (
+	wallFactor  = programsPerCPU + 1
+	wallReserve = 40 // seconds
+)
+
+// bounds returns the limits of a run.
+func (p parameters) bounds(d dialect, most ceiling) batch.Bounds {
+	return p.of(most, or(p.seconds, defaultSeconds), or(p.disk, defaultDisk), d.processes(or(p.processes, defaultProcesses)))
 }
 
 // buildBounds returns the limits of a build.
-func (p parameters) buildBounds(d dialect, outputLimit int64) batch.Bounds {
-	return p.of(outputLimit, atLeast(or(p.seconds, defaultSeconds), leastBuildSeconds), atLeast(or(p.disk, defaultDisk), leastBuildDisk),
+func (p parameters) buildBounds(d dialect, most ceiling) batch.Bounds {
+	return p.of(most, atLeast(or(p.seconds, defaultSeconds), leastBuildSeconds), atLeast(or(p.disk, defaultDisk), leastBuildDisk),
 		d.processes(atLeast(or(p.processes, defaultProcesses), leastBuildProcesses)))
 }
 
 // of returns these limits as Bounds. If seconds isn't positive, the limit is maxSeconds. Other
 // values that aren't positive set no limit.
-func (p parameters) of(outputLimit int64, seconds, disk, processes float64) batch.Bounds {
+func (p parameters) of(most ceiling, seconds, disk, processes float64) batch.Bounds {
 	if seconds <= 0 {
 		seconds = maxSeconds
 	}
 	whole := min(int(math.Ceil(seconds)), maxSeconds)
-	b := batch.Bounds{CPUSeconds: &whole, TimeLimit: new(2 * whole)}
-	output := min(outputLimit, maxOutput)
+	b := batch.Bounds{CPUSeconds: &whole, TimeLimit: new(int(math.Ceil(wallFactor*most.pace*float64(whole))) + wallReserve)}
+	output := min(most.output, maxOutput)
 	if stream := or(p.stream, defaultStream); stream > 0 {
 		output = min(output, clamp(stream*million, runtime.MinOutputLimit, maxOutput))
 	}

@@ -11,24 +11,59 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
+// directory is the directory of a program's files in the workspace. It isn't sticky, as the
+// workspace is: the program may delete and rename all files there.
+const directory = "run"
+
 const (
-	// patience is how long a run waits for a runner. Web servers in front of Moodle usually wait
-	// for 60 s or more.
-	patience = 30 * time.Second
+	// patience is how long a run waits for its turn and a runner. A client that gives up earlier
+	// closes the connection, which ends its run.
+	patience = 15 * time.Minute
 	// attempts bounds the runners of a run, if they are lost before it begins.
 	attempts = 3
 )
 
 // run serves POST runs: it runs a program, waits for its end, and returns Jobe's result. The HTTP
-// status is 200 also when the program fails.
+// status is 200 also when the program fails. The answer may begin with white space.
 func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
-	j, batch, err := a.start(w, r)
+	j, in, of, err := a.read(w, r)
+	if err != nil {
+		return overloaded(err)
+	}
+	var answer any
+	begun := response.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() {
+		answer, err = a.complete(r, j, in, of)
+	})
+	if !begun {
+		return answer, err
+	}
+	if err != nil { // the status can't tell any longer
+		answer = result{Outcome: internal, Stderr: runtime.MessageOf(err)}
+	}
+	text, encoded := answer.(encoded)
+	if !encoded {
+		text = encode(answer)
+	}
+	_, _ = w.Write(text) // fails only if the client closed the connection
+	return sent{}, nil
+}
+
+// complete runs a program when its turn comes, and returns Jobe's result.
+func (a *api) complete(r *http.Request, j job, in engine.RunInput, of engine.BatchInput) (any, error) {
+	until := time.Now().Add(patience)
+	leave, err := a.turn(r.Context(), until)
+	if err != nil {
+		return overloaded(err)
+	}
+	defer leave()
+	batch, err := a.start(r, until, in, of)
 	if err != nil {
 		return overloaded(err)
 	}
@@ -52,20 +87,16 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// start starts the run that a request describes. The request's body is freed before it returns.
-func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.BatchID, err error) {
+// start starts a run. The request's body is freed before it returns.
+func (a *api) start(r *http.Request, until time.Time, in engine.RunInput, of engine.BatchInput) (runtime.BatchID, error) {
 	defer doors.HoldOf(r).ReleaseMemory()
-	j, in, of, err := a.read(w, r)
-	if err != nil {
-		return j, "", err
-	}
 	var b runtime.Batch
-	err = attempt(func(waitFor int) (err error) {
+	err := attempt(until, func(waitFor int) (err error) {
 		in.WaitFor = &waitFor
 		b, _, err = a.Guard.RunBatch(r.Context(), in, of)
 		return err
 	})
-	return j, b.ID, err
+	return b.ID, err
 }
 
 // read parses a request to the input of the engine. Its bytes are held only once, since a run may
@@ -89,7 +120,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 		return nil
 	})
 	if err == nil {
-		// The memory of the body is taken already. The program can be larger; see size.
+		// The memory of the body is taken already.
 		err = hold.Grow(int64(s.size() - len(body)))
 	}
 	if err != nil {
@@ -109,10 +140,11 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 	if err != nil {
 		return j, in, of, err
 	}
-	in = engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
-	of = engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
+	in = engine.RunInput{EnvironmentID: env.ID, Files: files, WorkingDirectory: runtime.Workspace + "/" + directory, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
+	limits := ceiling{output: env.OutputLimit, pace: a.pace(r.Context(), env)}
+	of = engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, limits)}}}
 	if j.build != nil {
-		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, env.OutputLimit)}
+		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, limits)}
 	}
 	return j, in, of, nil
 }
@@ -121,7 +153,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 // replaces the source.
 func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peers.Hold) ([]runtime.FileWrite, error) {
 	const mode = 0o644
-	files := []runtime.FileWrite{{Path: source, Data: []byte(s.source), Mode: mode}}
+	files := []runtime.FileWrite{{Path: directory + "/" + source, Data: []byte(s.source), Mode: mode}}
 	bytes := int64(0)
 	for _, f := range s.files {
 		content, there := a.files.get(tenant, f.id)
@@ -138,20 +170,17 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peer
 			files[0].Data = content
 			continue
 		}
-		files = append(files, runtime.FileWrite{Path: f.name, Data: content, Mode: mode})
+		files = append(files, runtime.FileWrite{Path: directory + "/" + f.name, Data: content, Mode: mode})
 	}
-	return files, nil
+	// It comes last because errors name files by their index.
+	return append(files, runtime.FileWrite{Path: directory, Directory: true, Mode: 0o777}), nil
 }
 
 // attempt calls begin, which may wait for a runner for that many seconds. It tries again if the
-// runner was lost before anything started in it. All attempts together wait for at most patience.
-func attempt(begin func(waitFor int) error) (err error) {
-	until := time.Now().Add(patience)
+// runner was lost before anything started in it. No attempt waits longer than until.
+func attempt(until time.Time, begin func(waitFor int) error) (err error) {
 	for range attempts {
-		left := time.Until(until)
-		if left <= 0 {
-			break
-		}
+		left := max(time.Until(until), 0)
 		if err = begin(int(math.Ceil(left.Seconds()))); runtime.CodeOf(err) != runtime.CodeRunnerGone {
 			break
 		}

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // A refusal is an answer other than a result: a status and the reason.
@@ -35,8 +38,7 @@ type spec struct {
 	parameters parameters
 }
 
-// size returns the bytes of the program, its input and its arguments. Invalid UTF-8 makes it up to
-// three times as large as the body.
+// size returns the bytes of the program, its input and its arguments.
 func (s spec) size() int {
 	p := s.parameters
 	bytes := len(s.source) + len(s.input) + len(p.mainClass)
@@ -55,6 +57,10 @@ type namedFile struct {
 func parseSpec(body []byte) (s spec, refused *refusal) {
 	var outer *struct {
 		Run json.RawMessage `json:"run_spec"`
+	}
+	// The decoder would replace what isn't text. PHP refuses it, too.
+	if _, err := peers.Values(body); runtime.CodeOf(err) == runtime.CodeInvalidInput {
+		return s, bad("Non-JSON post data received: %s", err)
 	}
 	if json.Unmarshal(body, &outer) != nil || outer == nil {
 		return s, bad("Non-JSON post data received")

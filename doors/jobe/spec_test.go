@@ -139,18 +139,18 @@ func TestWords(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	c, java := dialects["c"], dialects["java"]
-	const most = 1 << 40
+	most := ceiling{output: 1 << 40, pace: 1}
 	for _, test := range []struct {
 		name, parameters string
 		dialect          dialect
 		run, build       string
 	}{
-		{"defaults", `{}`, c, "5 s 10 s 2000000 B 20000000 B 30", "5 s 10 s 2000000 B 20000000 B 30"},
-		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, c, "1 s 2 s 2000000 B 1000000 B 1", "2 s 4 s 2000000 B 20000000 B 5"},
-		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, c, "1 s 2 s 1024 B 500000 B 30", "2 s 4 s 1024 B 20000000 B 30"},
-		{"none", `{"cputime": 0, "streamsize": 0, "disklimit": -1, "numprocs": 0}`, c, "120 s 240 s 16777216 B - -", "120 s 240 s 16777216 B - -"},
-		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, c, "120 s 240 s 16777216 B 1099511627776 B 65536", "120 s 240 s 16777216 B 1099511627776 B 65536"},
-		{"Java", `{"numprocs": 20}`, java, "5 s 10 s 2000000 B 20000000 B 256", "5 s 10 s 2000000 B 20000000 B 256"},
+		{"defaults", `{}`, c, "5 s 55 s 2000000 B 20000000 B 30", "20 s 100 s 2000000 B 20000000 B 30"},
+		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, c, "1 s 43 s 2000000 B 1000000 B 1", "20 s 100 s 2000000 B 20000000 B 5"},
+		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, c, "1 s 43 s 1024 B 500000 B 30", "20 s 100 s 1024 B 20000000 B 30"},
+		{"none", `{"cputime": 0, "streamsize": 0, "disklimit": -1, "numprocs": 0}`, c, "120 s 400 s 16777216 B - -", "120 s 400 s 16777216 B - -"},
+		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, c, "120 s 400 s 16777216 B 1099511627776 B 65536", "120 s 400 s 16777216 B 1099511627776 B 65536"},
+		{"Java", `{"numprocs": 20}`, java, "5 s 55 s 2000000 B 20000000 B 256", "20 s 100 s 2000000 B 20000000 B 256"},
 	} {
 		p, refused := parseParameters([]byte(test.parameters))
 		if refused != nil {
@@ -208,7 +208,7 @@ func FuzzSpec(f *testing.F) {
 			t.Fatalf("%q, %q", s.source, s.input)
 		}
 		for _, d := range dialects {
-			run := s.parameters.bounds(d, 1<<20)
+			run := s.parameters.bounds(d, ceiling{output: 1 << 20, pace: 1})
 			if *run.CPUSeconds < 1 || *run.CPUSeconds > maxSeconds || *run.OutputLimit < 1024 || *run.OutputLimit > 1<<20 || run.FileSize != nil && *run.FileSize < 1 || run.Processes != nil && *run.Processes < 1 {
 				t.Fatalf("%+v", run)
 			}

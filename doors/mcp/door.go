@@ -31,7 +31,9 @@ import (
 const (
 	maxSessions    = 1024 // of all tokens
 	maxPerToken    = 32
-	idleTimeout    = time.Hour // without a request; longer than the pauses of a person who talks to an agent
+	sessionBytes   = 64 << 10         // of memory
+	answerTime     = 40 * time.Second // clients' libraries end a call after 60 s, and cancel its program
+	idleTimeout    = time.Hour        // without a request; longer than the pauses of a person who talks to an agent
 	sessionHeader  = "Mcp-Session-Id"
 	unknownSession = "this MCP session doesn't exist or has ended: initialize a new one"
 )
@@ -39,7 +41,8 @@ const (
 // A Door serves the Model Context Protocol at /mcp.
 type Door struct {
 	idle     time.Duration
-	most     int // limit of sessions of all tokens
+	within   time.Duration // a call answers within it, even if its program still runs
+	most     int           // limit of sessions of all tokens
 	perToken int
 
 	host   doors.Host
@@ -52,7 +55,7 @@ type Door struct {
 
 // New returns a door.
 func New() *Door {
-	return &Door{idle: idleTimeout, most: maxSessions, perToken: maxPerToken, sessions: map[string]*session{}}
+	return &Door{idle: idleTimeout, within: answerTime, most: maxSessions, perToken: maxPerToken, sessions: map[string]*session{}}
 }
 
 // Name implements doors.Door.
@@ -60,6 +63,9 @@ func (*Door) Name() string { return "mcp" }
 
 // Path implements doors.Door.
 func (*Door) Path() string { return "/mcp" }
+
+// Headers implements doors.Door.
+func (*Door) Headers() []string { return []string{sessionHeader, "Mcp-Protocol-Version"} }
 
 // Register implements doors.Door.
 func (d *Door) Register(host doors.Host, routes *doors.Routes) {
@@ -74,10 +80,12 @@ func (d *Door) Register(host doors.Host, routes *doors.Routes) {
 	by := doors.Authentication{Shown: shown, Refuse: refuse}
 	routes.Handle("POST /mcp", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.post(w, r, protocol) })))
 	routes.Handle("DELETE /mcp", host.Authenticated(by, http.HandlerFunc(d.delete)))
-	routes.Handle("/mcp", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	others := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Allow", "POST, DELETE") // this server sends no requests of its own, so a stream by GET would be empty
 		http.Error(w, "send messages by POST", http.StatusMethodNotAllowed)
-	})))
+	})
+	routes.Handle("/mcp", host.Authenticated(by, others))
+	routes.Handle("OPTIONS /mcp", others)
 }
 
 // shown returns the token in the header Authorization. The cookie of a dashboard session doesn't
@@ -124,8 +132,8 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	needed, err := decoded(body)
 	hold := doors.HoldOf(r)
 	switch room := hold.Room(); {
-	case err != nil:
-		http.Error(w, runtime.MessageOf(err), http.StatusBadRequest)
+	case err != nil: // of Values, without internal details
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	case needed > room: // retrying couldn't help
 		http.Error(w, fmt.Sprintf("the message is too large: in addition to its body it needs %d bytes of memory, but at most %d are left (--body-memory)", needed, room), http.StatusRequestEntityTooLarge)
@@ -225,12 +233,16 @@ func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 	// limits.
 	err := d.makeRoom(of)
 	if err == nil {
+		s.kept, err = d.host.Memory.Keep(access.FromContext(ctx).Tenant, sessionBytes, "an MCP session")
+	}
+	if err == nil {
 		err = d.host.Guard.Go(s.ctx, func(ctx context.Context) {
 			defer release()
 			s.run(ctx)
 		})
 	}
 	if err != nil {
+		s.kept.Free()
 		s.end(err)
 		release()
 		return nil, err
@@ -272,6 +284,7 @@ func (d *Door) forget(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.sessions, s.id)
+	s.kept.Free()
 }
 
 // instructions describe the tools to models.
@@ -280,6 +293,7 @@ const instructions = `Rockpool runs programs in isolated runners: Linux sandboxe
 - To run one program once, use run_program. It returns the output, how the program ended, and the files that it created.
 - For several steps that share files (install, edit, build, test), use open_session, then execute, write_files, read_file and list_files. Use close_session at the end.
 - Programs run in /workspace, not as root. Relative paths start there. Files there count as memory.
+- If a program runs for longer than about 40 s, the result says running: it continues. Call read_output, which waits for its output and its end.
 - Long output is cut in the middle, and the result says so. read_output reads the rest.
 - An error has a code, the invalid argument and what to do next. A program that fails isn't an error of the tool: see outcome and exitCode.
 - list_environments lists the languages and environments.`

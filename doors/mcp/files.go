@@ -94,7 +94,7 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 	// room is left for content as text or base64. Images don't count.
 	room := maxMadeInAll
 	for _, path := range paths {
-		made := madeFile{Path: strings.ToValidUTF8(path, "\uFFFD"), Size: after[path].size}
+		made := madeFile{Path: path, Size: after[path].size}
 		image := isImage(path) && made.Size <= maxImage && len(images) < maxImages
 		switch {
 		case made.Size == 0:
@@ -142,7 +142,8 @@ func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) (d
 type writeInput struct {
 	Session string   `json:"session" jsonschema:"from open_session"`
 	Files   []file   `json:"files,omitempty" jsonschema:"files to write"`
-	Delete  []string `json:"delete,omitempty" jsonschema:"paths to delete before writing, with everything below; ./* is everything in /workspace"`
+	Empty   []string `json:"empty,omitempty" jsonschema:"directories to empty first; . is /workspace"`
+	Delete  []string `json:"delete,omitempty" jsonschema:"paths to delete before writing, with everything below"`
 }
 
 // A wrote is the result of write_files.
@@ -162,10 +163,10 @@ func writeFiles(c *call, in writeInput) (out wrote, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	if len(files)+len(in.Delete) == 0 {
+	if len(files)+len(in.Delete)+len(in.Empty) == 0 {
 		return out, reply, runtime.Invalid("files", "files to write or paths to delete are required")
 	}
-	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, in.Delete, "files", files)
+	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, in.Empty, in.Delete, "files", files)
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s; %d other files were written", updated.Failed[0].Path, updated.Failed[0].Message, len(updated.Written))
 	}
@@ -208,7 +209,7 @@ func readFile(c *call, in readInput) (out content, reply answer, err error) {
 		reply.images = []*sdk.ImageContent{{Data: data, MIMEType: kind}}
 	}
 	if end := in.Offset + int64(len(data)); end < size {
-		if whole := len(trimEnd(data)); whole > 0 {
+		if whole := len(data) - runtime.Unfinished(data); whole > 0 {
 			data, end = data[:whole], in.Offset+int64(whole)
 		}
 		out.NextOffset = &end
@@ -274,7 +275,7 @@ func listFiles(c *call, in listInput) (out listing, reply answer, err error) {
 	var b strings.Builder
 	out.Files = []entry{}
 	for _, f := range all {
-		e := entry{strings.ToValidUTF8(f.Path, "\uFFFD"), f.Type, f.Size}
+		e := entry{f.Path, f.Type, f.Size}
 		out.Files = append(out.Files, e)
 		fmt.Fprintf(&b, "%-9s %10d %s\n", e.Type, e.Size, e.Path)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -113,7 +114,7 @@ func TestBinaryOutputIsAlsoBase64(t *testing.T) {
 	}
 	p := newPrinted()
 	p.streams[runtime.Stdout].write(data)
-	if text, encoded := p.streams[runtime.Stdout].text(""); text != "\uFFFDa\x00" || encoded != base64.StdEncoding.EncodeToString(data) {
+	if text, encoded := p.streams[runtime.Stdout].text(""); text != "\uFFFD\uFFFDa\x00" || encoded != base64.StdEncoding.EncodeToString(data) {
 		t.Errorf("%q %q", text, encoded)
 	}
 }
@@ -432,7 +433,7 @@ func TestUnwantedProgressCostsNothing(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.door.sessionOf(a)
-	c := &call{session: s, request: &request{hold: new(peers.Hold)}, ctx: s.ctx}
+	c := &call{session: s, request: &request{hold: new(peers.Hold)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}
 	shell := "lines 1000"
 	out, err := c.run(runtime.RunnerID(session.Session), engine.StartInput{Shell: &shell}, nil)
 	if err != nil || out.Stdout == "" || c.progress != (progress{}) {

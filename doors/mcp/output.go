@@ -3,7 +3,6 @@ package mcp
 import (
 	"encoding/base64"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -73,35 +72,22 @@ func (c *cut) text(cursor string) (text, encoded string) {
 	if omitted == 0 {
 		whole := append(append([]byte(nil), c.head...), tail...)
 		if !utf8.Valid(whole) {
-			return strings.ToValidUTF8(string(whole), "\uFFFD"), base64.StdEncoding.EncodeToString(whole)
+			return runtime.Text(whole), base64.StdEncoding.EncodeToString(whole)
 		}
 		return string(whole), ""
 	}
 	note := fmt.Sprintf("\n[… %d bytes are cut out here: call read_output with cursor %q …]\n", omitted, cursor)
-	return strings.ToValidUTF8(trimEnd(c.head), "\uFFFD") + note + strings.ToValidUTF8(trimStart(tail), "\uFFFD"), ""
-}
-
-// trimEnd returns text without an incomplete character at its end.
-func trimEnd(text []byte) string {
-	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-		if last := text[len(text)-i:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return string(text[:len(text)-i])
-			}
-			break
-		}
-	}
-	return string(text)
+	return runtime.Text(c.head[:len(c.head)-runtime.Unfinished(c.head)]) + note + runtime.Text(trimStart(tail)), ""
 }
 
 // trimStart returns text without an incomplete character at its beginning.
-func trimStart(text []byte) string {
+func trimStart(text []byte) []byte {
 	for i := 0; i < utf8.UTFMax-1 && i < len(text); i++ {
 		if utf8.RuneStart(text[i]) {
-			return string(text[i:])
+			return text[i:]
 		}
 	}
-	return string(text)
+	return text
 }
 
 // textOf returns bytes as text or, if they aren't UTF-8, as base64.

@@ -20,7 +20,7 @@ import (
 const (
 	maxTimeLimit = 3600 // seconds
 	workspace    = "/workspace/"
-	maxWait      = 45 // seconds that a claim waits for a runner: clients and proxies end requests without data for a minute
+	maxWait      = 35 // seconds that a claim waits for a runner, less than answerTime
 )
 
 // A program is what run_program and execute run.

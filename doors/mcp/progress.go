@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // Live output is sent immediately, but not more often than clients can show it and not more than
@@ -42,7 +44,8 @@ func (p *progress) output(text string) {
 		return
 	}
 	if room := min(maxLive-len(p.pending), maxLiveInAll-p.passed-len(p.pending)); room < len(text) {
-		text, p.cut = trimEnd([]byte(text[:max(room, 0)])), true
+		text, p.cut = text[:max(room, 0)], true
+		text = text[:len(text)-runtime.Unfinished([]byte(text))]
 	}
 	p.pending += text
 }

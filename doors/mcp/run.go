@@ -1,7 +1,10 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,10 +34,13 @@ type executeInput struct {
 type ran struct {
 	Execution    string          `json:"execution" jsonschema:"the execution's id, for read_output"`
 	Phase        string          `json:"phase" jsonschema:"run; or build, if the build failed and nothing was run"`
-	Outcome      runtime.Outcome `json:"outcome" jsonschema:"how it ended: EXITED, SIGNALED, TIME_LIMIT, CPU_LIMIT, MEMORY_LIMIT, PROCESS_LIMIT, OUTPUT_LIMIT, CANCELLED, RUNNER_GONE, LOST or FAILED"`
+	Running      bool            `json:"running,omitempty" jsonschema:"the program still runs, and has no outcome yet: call read_output with execution and cursor, which waits for more output and for the end"`
+	Session      string          `json:"session,omitempty" jsonschema:"with running, of run_program: the session with the program's files; call close_session when it isn't needed any longer"`
+	Outcome      runtime.Outcome `json:"outcome,omitempty" jsonschema:"how it ended: EXITED, SIGNALED, TIME_LIMIT, CPU_LIMIT, MEMORY_LIMIT, PROCESS_LIMIT, OUTPUT_LIMIT, CANCELLED, RUNNER_GONE, LOST or FAILED"`
 	ExitCode     *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
 	Signal       string          `json:"signal,omitempty" jsonschema:"with SIGNALED"`
 	Message      string          `json:"message,omitempty" jsonschema:"a description of the outcome and its cause"`
+	Hint         string          `json:"hint,omitempty" jsonschema:"what may have gone wrong"`
 	Seconds      float64         `json:"seconds" jsonschema:"how long it ran"`
 	MemoryBytes  int64           `json:"memoryBytes,omitempty" jsonschema:"its peak memory"`
 	Stdout       string          `json:"stdout" jsonschema:"cut in the middle if it is long"`
@@ -77,7 +83,11 @@ func runProgram(c *call, in runInput) (out ran, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	defer c.drop(runner.ID)
+	defer func() {
+		if !out.Running { // else its files are still needed
+			c.drop(runner.ID)
+		}
+	}()
 	if err := c.fill(runner.ID, what.files); err != nil {
 		return out, reply, err
 	}
@@ -89,7 +99,10 @@ func runProgram(c *call, in runInput) (out ran, reply answer, err error) {
 	if out, err = c.runAll(runner.ID, what); err != nil {
 		return out, reply, err
 	}
-	if out.Outcome != runtime.OutcomeRunnerGone {
+	switch {
+	case out.Running:
+		out.Session = string(runner.ID)
+	case out.Outcome != runtime.OutcomeRunnerGone:
 		reply.images = c.collect(runner.ID, before, &out)
 	}
 	return out, out.answer(reply.images), nil
@@ -145,7 +158,7 @@ func (c *call) fill(id runtime.RunnerID, files []runtime.FileWrite) error {
 	if len(files) == 0 {
 		return nil
 	}
-	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, nil, "files", files)
+	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, nil, nil, "files", files)
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}
@@ -156,7 +169,11 @@ func (c *call) fill(id runtime.RunnerID, files []runtime.FileWrite) error {
 func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
 	if what.build != nil {
 		built, err := c.run(id, engine.StartInput{Command: what.build, TimeLimit: what.start.TimeLimit}, nil)
-		if built.Phase = "build"; err != nil || built.ExitCode == nil || *built.ExitCode != 0 {
+		if built.Phase = "build"; built.Running {
+			command, _ := json.Marshal(what.start.Command)
+			built.Message = "when the build has ended, run the program: call execute with the session and the command " + string(command)
+		}
+		if err != nil || built.ExitCode == nil || *built.ExitCode != 0 {
 			return built, err
 		}
 	}
@@ -165,8 +182,8 @@ func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
 	return out, err
 }
 
-// run runs one command, and reports its output as progress meanwhile. It cancels the command if the
-// call ends earlier.
+// run runs one command, and reports its output as progress meanwhile. If the command still runs when
+// the call must answer, it continues. It is cancelled if the call is.
 func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (out ran, err error) {
 	in.RunnerID = id
 	x, err := c.door.host.Guard.Start(c.ctx, in)
@@ -189,15 +206,25 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 		}
 	}()
 	// Standard input is fed while output is read: a command may need both.
-	feeding, fed := context.WithCancel(c.ctx)
-	defer fed()
+	feeding, fed := context.WithCancel(c.session.ctx) // a command that continues needs it
+	defer func() {
+		if !out.Running {
+			fed()
+		}
+	}()
 	if stdin != nil {
 		if err := c.door.host.Guard.Go(feeding, func(ctx context.Context) { c.feed(ctx, x.ID, []byte(*stdin)) }); err != nil {
 			return ran{}, err
 		}
 	}
 	c.progress.notify(c.ctx, "execution "+string(x.ID)+" has started")
+	began := time.Now()
 	ended, output, err := c.follow(x.ID)
+	if errors.Is(err, errRunning) {
+		out = report(x, output)
+		out.Running, out.Seconds, out.Cursor = true, time.Since(began).Seconds(), cmp.Or(out.Cursor, output.at)
+		return out, nil
+	}
 	if err != nil {
 		return ran{}, err
 	}
@@ -214,7 +241,11 @@ func (c *call) feed(ctx context.Context, id runtime.ExecutionID, data []byte) {
 	}
 }
 
-// follow reads an execution's events to its end.
+// errRunning says that a call must answer before its program has ended.
+var errRunning = errors.New("the program still runs")
+
+// follow reads an execution's events to its end. It returns errRunning if the call must answer
+// earlier.
 func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, error) {
 	output := newPrinted()
 	reader, err := c.door.host.Guard.Events(c.ctx, id, "")
@@ -223,8 +254,10 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 	}
 	defer reader.Close()
 	output.at = reader.At()
+	ctx, cancel := context.WithDeadline(c.ctx, c.until)
+	defer cancel()
 	for {
-		event, err := c.event(reader)
+		event, err := c.event(ctx, reader)
 		if err != nil {
 			return runtime.Execution{}, output, err
 		}
@@ -242,23 +275,27 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 	}
 }
 
-// event waits for the next event, and sends progress meanwhile.
-func (c *call) event(reader *events.Reader) (events.Event, error) {
-	if !c.progress.wanted() {
-		return reader.Next(c.ctx)
-	}
+// event waits for the next event, and sends progress meanwhile. It returns errRunning when the call
+// must answer, which is when ctx ends before the call does.
+func (c *call) event(ctx context.Context, reader *events.Reader) (event events.Event, err error) {
 	for {
-		due := c.progress.due(time.Now())
-		if due == 0 {
-			c.progress.notify(c.ctx, "it runs")
-			continue
+		waiting, cancel := ctx, func() {}
+		if c.progress.wanted() {
+			due := c.progress.due(time.Now())
+			if due == 0 {
+				c.progress.notify(c.ctx, "it runs")
+				continue
+			}
+			waiting, cancel = context.WithTimeout(ctx, due)
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, due)
-		event, err := reader.Next(ctx)
-		over := ctx.Err() != nil && c.ctx.Err() == nil
+		event, err = reader.Next(waiting)
+		over := waiting.Err() != nil
 		cancel()
-		if err == nil || !over {
+		switch {
+		case err == nil || !over || c.ctx.Err() != nil:
 			return event, err
+		case ctx.Err() != nil:
+			return event, errRunning
 		}
 	}
 }
@@ -266,7 +303,7 @@ func (c *call) event(reader *events.Reader) (events.Event, error) {
 // report returns the result of an execution.
 func report(x runtime.Execution, output *printed) ran {
 	out := ran{
-		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message,
+		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message, Hint: x.Hint(),
 		Seconds: x.Usage.Wall.Seconds(), MemoryBytes: x.Usage.PeakMemory, LostBytes: output.lost, LostReason: output.reason,
 	}
 	if x.End.Outcome == runtime.OutcomeExited {
@@ -294,13 +331,21 @@ func (r ran) String() string {
 		what = "the build, so nothing was run,"
 	}
 	switch {
+	case r.Running:
+		fmt.Fprintf(&b, "%s still runs after %.2f s: call read_output with cursor %q, which waits for more", strings.TrimSuffix(what, ", so nothing was run,"), r.Seconds, r.Cursor)
 	case r.ExitCode != nil:
 		fmt.Fprintf(&b, "%s exited with %d after %.2f s", what, *r.ExitCode, r.Seconds)
 	default:
 		fmt.Fprintf(&b, "%s ended with %s after %.2f s", what, strings.TrimSpace(string(r.Outcome)+" "+r.Signal), r.Seconds)
 	}
+	if r.Session != "" {
+		fmt.Fprintf(&b, "; session %s keeps its files until close_session", r.Session)
+	}
 	if r.Message != "" && r.ExitCode == nil {
 		fmt.Fprintf(&b, ": %s", r.Message)
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "; %s", r.Hint)
 	}
 	fmt.Fprintf(&b, " (execution %s)\n", r.Execution)
 	for _, s := range []struct{ name, text, encoded string }{{"stdout", r.Stdout, r.StdoutBase64}, {"stderr", r.Stderr, r.StderrBase64}} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // The reasons why sessions end.
@@ -42,6 +43,7 @@ type session struct {
 	served     map[string]*request // by the value of the header requestKey
 	used       time.Time
 	idle       *time.Timer
+	kept       *share.Kept
 }
 
 // begin counts a request. It returns false if the session has ended.

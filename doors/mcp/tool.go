@@ -32,6 +32,7 @@ type call struct {
 	request  *request
 	ctx      context.Context
 	progress progress
+	until    time.Time // when the call must answer
 }
 
 // An answer is a tool's result in addition to structured content: the same as text, without base64.
@@ -203,7 +204,7 @@ func (s *session) call(ctx context.Context, of *request, t tool, request *sdk.Ca
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
-	c := &call{session: s, request: of, ctx: ctx, progress: progress{token: request.Params.GetProgressToken(), to: request.Session}}
+	c := &call{session: s, request: of, ctx: ctx, until: began.Add(s.door.within), progress: progress{token: request.Params.GetProgressToken(), to: request.Session}}
 	arguments := request.Params.Arguments
 	request.Params.Arguments = nil // free them, since the call may take long
 	result, err := t.run(c, arguments)

@@ -1,7 +1,11 @@
 package mcp
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -29,7 +33,7 @@ func sessionTools() []tool {
 			sdk.ToolAnnotations{}, func(s *jsonschema.Schema) { between(s, "inactivityTimeout", 1, maxInactivity) }, openSession),
 		define("close_session", "Close a session", "Ends a session. Its runner is deleted with all files and processes.",
 			sdk.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true}, nil, closeSession),
-		define("read_output", "Read output", "Reads the output of an execution from a cursor on, for example the part that a result left out. It returns the next cursor.",
+		define("read_output", "Read output", "Reads the output of an execution from a cursor on, for example the part that a result left out. While the execution runs, it waits up to 40 s for output or the end. It returns the next cursor.",
 			readOnly, func(s *jsonschema.Schema) { between(s, "maxBytes", 1, maxReadOutput) }, readOutput),
 		define("list_environments", "List environments", "Lists the environments that programs can run in, with their languages, limits and network access.",
 			readOnly, nil, listEnvironments),
@@ -116,6 +120,10 @@ type page struct {
 	Chunks []chunk `json:"chunks" jsonschema:"the output, in the order in which it was printed"`
 	Cursor string  `json:"cursor" jsonschema:"where the next page begins"`
 	End    bool    `json:"end" jsonschema:"whether the execution has ended and this page has its last output"`
+
+	Outcome  runtime.Outcome `json:"outcome,omitempty" jsonschema:"with end: how the execution ended, as in a result of run_program"`
+	ExitCode *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
+	Message  string          `json:"message,omitempty" jsonschema:"a description of the outcome and its cause"`
 }
 
 // A chunk is consecutive output of one stream, or a gap where output was not kept.
@@ -136,11 +144,27 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	read, next, end, err := c.door.host.Guard.Output(c.ctx, runtime.ExecutionID(in.Execution), in.Cursor, most, func(data []byte) error { return c.request.grow(int64(len(data) + chunkMemory)) })
+	id, charge := runtime.ExecutionID(in.Execution), func(data []byte) error { return c.request.grow(int64(len(data) + chunkMemory)) }
+	read, next, end, err := c.door.host.Guard.Output(c.ctx, id, in.Cursor, most, charge)
+	if err == nil && len(read) == 0 && !end {
+		if err = c.await(id, next); err == nil {
+			read, next, end, err = c.door.host.Guard.Output(c.ctx, id, next, most, charge)
+		}
+	}
 	if err != nil {
 		return out, reply, err
 	}
 	out = page{Chunks: []chunk{}, Cursor: next, End: end}
+	if end {
+		x, err := c.door.host.Guard.Execution(c.ctx, id, 0)
+		if err != nil {
+			return out, reply, err
+		}
+		out.Outcome, out.Message = x.End.Outcome, x.End.Message
+		if x.End.Outcome == runtime.OutcomeExited {
+			out.ExitCode = &x.End.ExitCode
+		}
+	}
 	var b strings.Builder
 	stream := runtime.Stdout
 	for _, event := range read {
@@ -149,8 +173,12 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 			fmt.Fprintf(&b, "\n[… %d bytes were not kept: %s …]\n", event.Bytes, event.Reason)
 			continue
 		}
+		whole := event.Whole()
+		if len(whole) == 0 { // part of a character: it comes with its rest
+			continue
+		}
 		part := chunk{Stream: event.Stream.String()}
-		part.Text, part.Base64 = textOf(event.Data)
+		part.Text, part.Base64 = textOf(whole)
 		out.Chunks = append(out.Chunks, part)
 		if event.Stream != stream {
 			stream = event.Stream
@@ -159,12 +187,32 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 		b.WriteString(event.Text())
 	}
 	if end {
-		b.WriteString("\n[the end]")
+		fmt.Fprintf(&b, "\n[the end: %s]", cmp.Or(out.Message, string(out.Outcome)))
 	} else {
 		fmt.Fprintf(&b, "\n[… call read_output with cursor %q for more …]", next)
 	}
 	reply.text = b.String()
 	return out, reply, nil
+}
+
+// await waits for output of an execution after a cursor, or for its end, until the call must answer.
+func (c *call) await(id runtime.ExecutionID, after string) error {
+	reader, err := c.door.host.Guard.Events(c.ctx, id, after)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	ctx, cancel := context.WithDeadline(c.ctx, c.until)
+	defer cancel()
+	for {
+		event, err := c.event(ctx, reader)
+		if err != nil || event.Kind != events.Started {
+			if errors.Is(err, errRunning) || errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+	}
 }
 
 // An environmentsInput has at least one argument, since some clients reject a schema without any.

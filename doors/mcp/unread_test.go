@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
@@ -91,7 +92,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for path, text := range map[string]string{"binary": "\xff", "escaped": "\x01", "html": "<"} {
-		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), nil, "", []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}); err != nil {
+		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), nil, nil, "", []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,14 +139,14 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 		files = append(files, runtime.FileWrite{Path: fmt.Sprintf("%d.png", i), Data: make([]byte, maxImage), Mode: 0o644})
 	}
 	runner := runtime.RunnerID(session.Session)
-	if _, err := b.engine.UpdateFiles(t.Context(), runner, nil, "", files); err != nil {
+	if _, err := b.engine.UpdateFiles(t.Context(), runner, nil, nil, "", files); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })
 	hold := b.peers.Hold(t.Context(), peers.Credential{Token: id})
 	defer hold.Release()
 	s := b.door.sessionOf(a)
-	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}}
+	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}, until: time.Now().Add(wait.Limit)}
 	var out ran
 	c.collect(runner, nil, &out)
 	if held := b.peers.Usage().BodyBytes; held != 0 || c.request.taken != 0 || len(out.Files) != len(files) {

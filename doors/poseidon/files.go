@@ -1,7 +1,11 @@
 package poseidon
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"path"
 	"strconv"
@@ -58,7 +62,7 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 	list := []file{}
 	entries, err := d.Guard.Files(r.Context(), runner.ID, at(runner, dir), recursive)
 	if runtime.CodeOf(err) == runtime.CodeFileError {
-		entry, found, statErr := d.Guard.File(r.Context(), runner.ID, at(runner, dir))
+		entry, found, statErr := d.Guard.File(r.Context(), runner.ID, at(runner, dir), false)
 		if statErr != nil || !found || entry.Type == runtime.FileDirectory {
 			return err
 		}
@@ -137,8 +141,13 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range asked.Delete {
-		asked.Delete[i] = at(runner, content(runner, p))
+	var empty, remove []string
+	for _, p := range asked.Delete {
+		if emptied(runner, p) {
+			empty = append(empty, at(runner, "."))
+		} else {
+			remove = append(remove, at(runner, p))
+		}
 	}
 	write := make([]runtime.FileWrite, len(asked.Copy))
 	for i, c := range asked.Copy {
@@ -148,30 +157,76 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 			write[i] = runtime.FileWrite{Path: at(runner, c.Path), Directory: true, Mode: sticky}
 		}
 	}
-	updated, err := d.Guard.UpdateFiles(r.Context(), runner.ID, asked.Delete, "copy", write)
+	err = d.update(r.Context(), runner.ID, empty, remove, write)
+	if wrong, is := errors.AsType[*runtime.Error](err); is && (wrong.Code == runtime.CodeFileError || wrong.Code == runtime.CodeInvalidInput && strings.HasPrefix(wrong.Field, "copy.")) {
+		err = d.updateEach(r.Context(), runner.ID, empty, remove, write)
+	}
 	if err != nil {
 		return err
-	}
-	if len(updated.Failed) > 0 {
-		failed := updated.Failed[0]
-		return runtime.Errorf(runtime.CodeStorageFull, "%s can't be written: %s", failed.Path, failed.Message)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// content converts the path of the working directory to that of its contents, so that the directory
-// itself isn't deleted.
-func content(runner runtime.Runner, p string) string {
-	dir := runner.Environment.Pin.WorkingDirectory
-	if dir == "" {
-		dir = runtime.Workspace
+// update deletes files, then writes files. If a path is impossible, it changes nothing.
+func (d *door) update(ctx context.Context, id runtime.RunnerID, empty, remove []string, write []runtime.FileWrite) error {
+	updated, err := d.Guard.UpdateFiles(ctx, id, empty, remove, "copy", write)
+	if err == nil && len(updated.Failed) > 0 {
+		failed := updated.Failed[0]
+		err = runtime.Errorf(runtime.CodeStorageFull, "%s can't be written: %s", failed.Path, failed.Message)
 	}
-	if p != "" && (path.Clean(p) == "." || path.Clean(p) == dir) {
-		return path.Join(p, "*")
-	}
-	return p
+	return err
 }
+
+// updateEach does the same, one file at a time, and skips impossible paths, as the tar of Poseidon
+// does. Its error is the first one, with status 500.
+func (d *door) updateEach(ctx context.Context, id runtime.RunnerID, empty, remove []string, write []runtime.FileWrite) (first error) {
+	if len(empty) > 0 {
+		first = d.update(ctx, id, empty, nil, nil)
+	}
+	for i := range len(remove) + len(write) {
+		var err error
+		var path string
+		if i < len(remove) {
+			path, err = remove[i], d.update(ctx, id, nil, remove[i:i+1], nil)
+		} else {
+			w := write[i-len(remove)]
+			path, err = w.Path, d.update(ctx, id, nil, nil, []runtime.FileWrite{w})
+		}
+		if err == nil {
+			continue
+		}
+		switch runtime.CodeOf(err) {
+		case runtime.CodeFileError, runtime.CodeInvalidInput:
+			err = runtime.Errorf(runtime.CodeStorageFull, "%.200s: %s", path, runtime.MessageOf(err))
+		case runtime.CodeStorageFull:
+		default:
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// emptied reports whether a path to delete means all files in the working directory: it is ./*, as
+// CodeOcean sends it, or the directory itself. In every other path * is a character of a name.
+func emptied(runner runtime.Runner, p string) bool {
+	dir := cmp.Or(runner.Environment.Pin.WorkingDirectory, runtime.Workspace)
+	return p == "./*" || p != "" && (path.Clean(p) == "." || path.Clean(p) == dir)
+}
+
+// attachment returns the header Content-Disposition with a file's path, as Poseidon sends it.
+func attachment(p string) string {
+	if plain := strings.Trim(p, printable) == ""; plain {
+		return `attachment; filename="` + p + `"`
+	}
+	return cmp.Or(mime.FormatMediaType("attachment", map[string]string{"filename": strings.ToValidUTF8(p, "\uFFFD")}), "attachment")
+}
+
+// printable are the characters that need no escape in a header's quoted text.
+const printable = ` !#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_abcdefghijklmnopqrstuvwxyz{|}~` + "`"
 
 // download sends a file's bytes.
 func (d *door) download(w http.ResponseWriter, r *http.Request) error {
@@ -186,7 +241,7 @@ func (d *door) download(w http.ResponseWriter, r *http.Request) error {
 	defer stream.Close()
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream")
-	header.Set("Content-Disposition", "attachment")
+	header.Set("Content-Disposition", attachment(r.URL.Query().Get("path")))
 	header.Set("Content-Length", strconv.FormatInt(info.Size, 10))
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")

@@ -22,64 +22,49 @@ import (
 // Limits of the executions that wait for their WebSocket. CodeOcean opens that immediately.
 const (
 	pendingLife   = time.Minute
-	pendingRunner = 16       // for one runner; a further one replaces the oldest
-	pendingKiB    = 64 << 10 // for all tenants together
+	pendingRunner = 16 // for one runner; a further one replaces the oldest
 )
 
 // pending are requested executions that wait for their WebSocket. Its methods are safe for
 // concurrent use.
 type pending struct {
-	mu     sync.Mutex // guards the fields below
-	of     map[runtime.RunnerID][]waiting
-	shares share.Bound // of KiB
+	memory *share.Memory // nil: without a limit
+
+	mu sync.Mutex // guards of
+	of map[runtime.RunnerID][]waiting
 }
 
 // A waiting is an execution that waits for its WebSocket.
 type waiting struct {
 	id    string
 	in    engine.StartInput
-	kib   int
+	kept  *share.Kept
 	timer *time.Timer // removes it after pendingLife
-}
-
-// newPending returns pending without executions.
-func newPending() *pending {
-	return &pending{of: map[runtime.RunnerID][]waiting{}, shares: share.Bound{Limit: pendingKiB, Quota: "websockets", Of: "KiB of executions that wait for their WebSockets"}}
 }
 
 // add keeps an execution for pendingLife, and returns its id. It returns QUOTA_EXCEEDED if the
 // tenant has used up its share; then it drops no other execution.
 func (p *pending) add(in engine.StartInput) (string, error) {
-	bytes := 0
+	bytes := int64(1 << 10)
 	for _, arg := range in.Command {
-		bytes += len(arg)
+		bytes += int64(len(arg))
 	}
 	for _, v := range in.Variables {
-		bytes += len(v.Name) + len(v.Value)
+		bytes += int64(len(v.Name) + len(v.Value))
 	}
-	w := waiting{id: uuid.NewString(), in: in, kib: 1 + bytes>>10}
+	kept, err := p.memory.Keep(in.Tenant, bytes, "an execution that waits for its WebSocket")
+	if err != nil {
+		return "", err
+	}
+	w := waiting{id: uuid.NewString(), in: in, kept: kept}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Take all of its KiB or none.
-	for taken := range w.kib {
-		if err := p.shares.Acquire(in.Tenant); err != nil {
-			p.release(in.Tenant, taken)
-			return "", err
-		}
-	}
 	if all := p.of[in.RunnerID]; len(all) == pendingRunner {
 		p.remove(in.RunnerID, all[0].id)
 	}
 	w.timer = time.AfterFunc(pendingLife, func() { p.take(in.RunnerID, w.id) })
 	p.of[in.RunnerID] = append(p.of[in.RunnerID], w)
 	return w.id, nil
-}
-
-// release returns a tenant's KiB. The caller holds mu.
-func (p *pending) release(tenant runtime.TenantID, kib int) {
-	for range kib {
-		p.shares.Release(tenant)
-	}
 }
 
 // has reports whether an execution with this id waits for a runner.
@@ -104,7 +89,7 @@ func (p *pending) remove(runner runtime.RunnerID, id string) (engine.StartInput,
 			continue
 		}
 		w.timer.Stop()
-		p.release(w.in.Tenant, w.kib)
+		w.kept.Free()
 		if p.of[runner] = append(append([]waiting{}, all[:i]...), all[i+1:]...); len(all) == 1 {
 			delete(p.of, runner)
 		}
@@ -119,7 +104,7 @@ func (p *pending) drop(runner runtime.RunnerID) {
 	defer p.mu.Unlock()
 	for _, w := range p.of[runner] {
 		w.timer.Stop()
-		p.release(w.in.Tenant, w.kib)
+		w.kept.Free()
 	}
 	delete(p.of, runner)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 func start(runner runtime.RunnerID, bytes int) engine.StartInput {
@@ -24,10 +25,25 @@ func (p *pending) count() (n int) {
 
 // room returns how many KiB a tenant may still use.
 func (p *pending) room(tenant runtime.TenantID) (n int) {
-	for ; p.shares.Acquire(tenant) == nil; n++ {
+	var all []*share.Kept
+	for ; ; n++ {
+		kept, err := p.memory.Keep(tenant, 1<<10, "a test")
+		if err != nil {
+			break
+		}
+		all = append(all, kept)
 	}
-	p.release(tenant, n)
+	for _, kept := range all {
+		kept.Free()
+	}
 	return n
+}
+
+// pendingKiB is the memory of these tests.
+const pendingKiB = 64 << 10
+
+func newPending() *pending {
+	return &pending{memory: share.NewMemory(pendingKiB << 10), of: map[runtime.RunnerID][]waiting{}}
 }
 
 func TestPendingExecutionsExpire(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // TokenHeader is the header with the caller's token.
@@ -36,7 +35,7 @@ type Options struct {
 
 // New returns the door.
 func New(options Options) doors.Door {
-	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: newPending()}
+	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: &pending{of: map[runtime.RunnerID][]waiting{}}}
 }
 
 // A door implements doors.Door. Its times are fields, so that tests can change them.
@@ -56,9 +55,12 @@ func (*door) Name() string { return "poseidon" }
 // Path implements doors.Door.
 func (*door) Path() string { return root + "/" }
 
+// Headers implements doors.Door.
+func (*door) Headers() []string { return []string{TokenHeader} }
+
 // Register implements doors.Door.
 func (d *door) Register(host doors.Host, routes *doors.Routes) {
-	d.Host = host
+	d.Host, d.pending.memory = host, host.Memory
 	shown := func(r *http.Request) string { return r.Header.Get(TokenHeader) }
 	routes.Handle("GET "+root+"/health", host.Authenticated(doors.Authentication{
 		Shown: shown,
@@ -67,7 +69,7 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 				d.refuse(w, r, err)
 				return
 			}
-			d.health(w, r) // health checks have no token
+			w.WriteHeader(http.StatusNoContent) // health checks have no token: they learn that the server is ready
 		},
 	}, http.HandlerFunc(d.health)))
 	routes.HandleFunc("GET "+root+"/version", d.version)
@@ -105,13 +107,9 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 }
 
 // health reports the caller's pools with too few idle runners. A caller without a token only learns
-// whether such a pool exists, since the names of environments belong to their tenants.
+// that the server is ready, since pools belong to tenants.
 func (d *door) health(w http.ResponseWriter, r *http.Request) {
-	ctx, known := r.Context(), access.FromContext(r.Context()).Kind != ""
-	if !known {
-		ctx = access.With(ctx, access.Server())
-	}
-	alerts, err := d.Guard.PoolAlerts(ctx)
+	alerts, err := d.Guard.PoolAlerts(r.Context())
 	if err != nil {
 		d.refuse(w, r, err)
 		return
@@ -126,11 +124,7 @@ func (d *door) health(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	which := ""
-	if known {
-		which = ": environments " + strings.Join(depleted, ",")
-	}
-	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting" + which, "PREWARMING_POOL_DEPLETING"})
+	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting: environments " + strings.Join(depleted, ","), "PREWARMING_POOL_DEPLETING"})
 }
 
 // version returns the version of the server.
@@ -228,7 +222,7 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	}
 	switch runtime.CodeOf(err) {
 	case runtime.CodeInvalidInput:
-		return status{http.StatusBadRequest, runtime.MessageOf(err)}
+		return status{http.StatusBadRequest, message(err)}
 	case runtime.CodeLimitExceeded: // like a body that is too long: after a 400 CodeOcean would destroy the runner
 		return status{http.StatusRequestEntityTooLarge, runtime.MessageOf(err)}
 	}

@@ -60,14 +60,39 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer done()
+	var x runtime.Execution // with the runner's inactivity timeout as its time limit
 	d.accept(w, r, func(ctx context.Context) (runtime.Execution, error) {
 		in, there := d.pending.take(runner.ID, id) // only now, so that a failed handshake doesn't use it up
 		if !there {
 			return runtime.Execution{}, runtime.Errorf(runtime.CodeExecutionNotFound, noneWaits) // another WebSocket was faster
 		}
-		return d.Guard.Start(ctx, in)
+		idle := int(runner.Claim.InactivityTimeout / time.Second)
+		if idle == 0 || *in.TimeLimit > 0 && *in.TimeLimit <= idle {
+			return d.Guard.Start(ctx, in)
+		}
+		in.TimeLimit = &idle
+		started, err := d.Guard.Start(ctx, in)
+		x = started
+		return started, err
 	})
+	if x.ID != "" {
+		d.endInactive(r.Context(), x)
+	}
 	return nil
+}
+
+// endInactive releases the runner of an execution that ran into the runner's inactivity timeout. In
+// Poseidon a running program isn't activity.
+func (d *door) endInactive(ctx context.Context, x runtime.Execution) {
+	now, err := d.Guard.Execution(ctx, x.ID, 0)
+	if err != nil || now.End.Outcome != runtime.OutcomeTimeLimit {
+		return
+	}
+	if _, err := d.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
+		d.Logger.Warn("an inactive runner can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
+		return
+	}
+	d.pending.drop(x.RunnerID)
 }
 
 // noneWaits is the message about an execution's id that is unknown, expired, or already used.
@@ -211,7 +236,7 @@ func (c *connection) run(ctx context.Context, x runtime.Execution) error {
 		c.feed(feeding, x.ID)
 	}()
 	defer func() { stop(); <-fed }()
-	out := output{send: c.send, begun: events.Characters{}}
+	out := output{send: c.send}
 	for {
 		event, err := reader.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -298,8 +323,7 @@ const outOfMemory = "the allocation was OOM Killed"
 
 // An output converts events to frames. Clients reject a frame with an additional field.
 type output struct {
-	send  func(frame []byte) error
-	begun events.Characters
+	send func(frame []byte) error
 }
 
 // frame sends a frame of a type. It has the field data only if data is given.
@@ -326,37 +350,24 @@ func (o output) event(event events.Event) error {
 	case events.Started:
 		return o.frame(startFrame)
 	case events.Output:
-		return o.text(event.Stream, o.begun.Whole(event.Stream, event.Data))
+		return o.text(event.Stream, event.Text())
 	case events.Lost:
-		if err := o.rest(); err != nil {
-			return err
-		}
 		return o.frame(stderrFrame, "\r\n[output is missing here: "+event.Reason+"]\r\n")
 	case events.Finished:
-		if err := o.rest(); err != nil {
-			return err
-		}
 		return o.end(event.Execution.End)
 	}
 	return nil
 }
 
-// text sends output of a stream. It sends nothing if data is empty.
-func (o output) text(stream runtime.Stream, data []byte) error {
-	if len(data) == 0 {
+// text sends output of a stream. It sends nothing if text is empty.
+func (o output) text(stream runtime.Stream, text string) error {
+	switch {
+	case text == "":
 		return nil
+	case stream == runtime.Stderr:
+		return o.frame(stderrFrame, text)
 	}
-	if stream == runtime.Stderr {
-		return o.frame(stderrFrame, string(data))
-	}
-	return o.frame(stdoutFrame, string(data))
-}
-
-// rest sends incomplete characters at the end of the output.
-func (o output) rest() error {
-	err := errors.Join(o.text(runtime.Stdout, o.begun[runtime.Stdout]), o.text(runtime.Stderr, o.begun[runtime.Stderr]))
-	clear(o.begun)
-	return err
+	return o.frame(stdoutFrame, text)
 }
 
 // end sends the last frame.

@@ -14,14 +14,22 @@ import (
 
 // collect returns an output that keeps its frames.
 func collect(frames *[]string) output {
-	return output{send: func(frame []byte) error { *frames = append(*frames, string(frame)); return nil }, begun: events.Characters{}}
+	return output{send: func(frame []byte) error { *frames = append(*frames, string(frame)); return nil }}
 }
 
 func TestFramesOfOutput(t *testing.T) {
 	var got []string
 	out := collect(&got)
-	printed := func(stream runtime.Stream, data string) events.Event {
-		return events.Event{Kind: events.Output, Stream: stream, Data: []byte(data)}
+	var begun runtime.Characters
+	printed := func(stream runtime.Stream, data string) events.Event { // as a reader returns it
+		event := events.Event{Kind: events.Output, Stream: stream, Data: []byte(data)}
+		event.Begun, event.Cut = begun.Add(stream, event.Data)
+		return event
+	}
+	rest := func() events.Event {
+		event := events.Event{Kind: events.Output, Stream: runtime.Stdout, Begun: begun[0]}
+		begun[0] = ""
+		return event
 	}
 	for _, event := range []events.Event{
 		{Kind: events.Started},
@@ -30,8 +38,10 @@ func TestFramesOfOutput(t *testing.T) {
 		printed(runtime.Stdout, "\x98\x80"),
 		printed(runtime.Stderr, "\xa9\r\n"),
 		printed(runtime.Stdout, "\xff\xe2\x82"), // what is no character, and half of one
+		rest(),
 		{Kind: events.Lost, Reason: "the disk is full"},
 		printed(runtime.Stdout, "\xac\xe2"),
+		rest(),
 		{Kind: events.Finished, Execution: runtime.Execution{End: runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 3}}},
 	} {
 		if err := out.event(event); err != nil {
@@ -43,11 +53,11 @@ func TestFramesOfOutput(t *testing.T) {
 		`{"type":"stdout","data":"<a>&\u2028\u0000"}`,
 		`{"type":"stdout","data":"😀"}`,
 		`{"type":"stderr","data":"é\r\n"}`,
-		`{"type":"stdout","data":"\ufffd"}`,
-		`{"type":"stdout","data":"\ufffd\ufffd"}`,
+		`{"type":"stdout","data":"�"}`,
+		`{"type":"stdout","data":"��"}`,
 		`{"type":"stderr","data":"\r\n[output is missing here: the disk is full]\r\n"}`,
-		`{"type":"stdout","data":"\ufffd"}`,
-		`{"type":"stdout","data":"\ufffd"}`,
+		`{"type":"stdout","data":"�"}`,
+		`{"type":"stdout","data":"�"}`,
 		`{"type":"exit","data":3}`,
 	}
 	if !slices.Equal(got, want) {
@@ -91,8 +101,15 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, size byte) {
 		var frames []string
 		out := collect(&frames)
-		for piece := range slices.Chunk(data, int(size)+1) {
-			if err := out.event(events.Event{Kind: events.Output, Stream: runtime.Stdout, Data: bytes.Clone(piece)}); err != nil {
+		var begun runtime.Characters
+		pieces := slices.Collect(slices.Chunk(data, int(size)+1))
+		for i := range len(pieces) + 1 { // as a reader returns them
+			event := events.Event{Kind: events.Output, Stream: runtime.Stdout, Begun: begun[0]}
+			if i < len(pieces) {
+				event.Data = bytes.Clone(pieces[i])
+				event.Begun, event.Cut = begun.Add(event.Stream, event.Data)
+			}
+			if err := out.event(event); err != nil {
 				t.Fatal(err)
 			}
 		}

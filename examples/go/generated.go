@@ -86,7 +86,7 @@ type FeedResponse struct {
 	//
 	// Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if `offset` is beyond the bytes written so far. CONFLICT if
 	// the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
-	// for 10 s.
+	// for 10 s. `extensions.offset` has the number of bytes written so far, where you can continue.
 	//
 	// Access: CLIENT, or a grant with STDIN.
 	WriteStdin FeedWriteStdinWriteStdinPayload `json:"writeStdin"`
@@ -574,8 +574,13 @@ func (v *StartStartExecutionStartExecutionPayloadExecution) GetId() string { ret
 
 // WriteResponse is returned by Write on success.
 type WriteResponse struct {
-	// Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
-	// Each file is put in place by rename, so programs never see a partly written file.
+	// Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
+	// are deleted, and then files are written. Each file is put in place by rename, so programs never see a
+	// partly written file.
+	//
+	// The bytes of a path are literal: `*`, `?`, `~`, `\` and a leading `-` have no meaning. `.`, `..` and
+	// repeated slashes are resolved as text, whatever exists there. A path that ends in `/` must be a
+	// directory. `File.path` says how names that aren't UTF-8 are written.
 	//
 	// Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
 	//

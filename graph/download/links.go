@@ -19,6 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // Life is the validity of an address. A download that has begun continues, unless its token ends.
@@ -28,7 +29,10 @@ const Life = 10 * time.Minute
 const KeySize = sha256.Size
 
 // Links signs addresses and verifies them. It is safe for concurrent use.
-type Links struct{ key []byte }
+type Links struct {
+	key   []byte
+	clock timing.Clock
+}
 
 // NewLinks returns Links with a secret key of KeySize bytes. With a shorter key it generates one,
 // so that its addresses end with this process.
@@ -37,7 +41,7 @@ func NewLinks(key []byte) *Links {
 		key = make([]byte, KeySize)
 		_, _ = rand.Read(key) // it never fails
 	}
-	return &Links{key: key}
+	return &Links{key: key, clock: timing.NewClock()}
 }
 
 // File returns a file's address for a caller, without scheme and host.
@@ -54,7 +58,7 @@ func (l *Links) Output(by access.Principal, id runtime.ExecutionID) string {
 
 // sign returns the parameters of a signed address. It expires after Life, or earlier with a grant.
 func (l *Links) sign(by access.Principal, what ...string) url.Values {
-	until := time.Now().Add(Life)
+	until := l.clock.Now().Add(Life)
 	if by.Grant != nil && by.Grant.Expires.Before(until) {
 		until = by.Grant.Expires
 	}
@@ -80,7 +84,7 @@ func (l *Links) check(query url.Values, what ...string) error {
 	if !hmac.Equal([]byte(query.Get("signature")), []byte(l.signature(expires, query.Get("token"), what))) {
 		return runtime.Errorf(runtime.CodeForbidden, "this address has no valid signature: use File.downloadUrl or Execution.outputUrl unchanged")
 	}
-	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || time.Now().Unix() >= until {
+	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || l.clock.Now().Unix() >= until {
 		return errExpired
 	}
 	return nil

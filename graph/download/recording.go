@@ -13,7 +13,6 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/events"
 )
 
 // The screen of a recording if the program had no terminal.
@@ -84,7 +83,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 		Timestamp int64  `json:"timestamp,omitempty"`
 		Command   string `json:"command,omitempty"`
 	}{2, size.Columns, size.Rows, max(0, x.Marks.StartedAt.Unix()), strings.Join(x.Command, " ")})
-	c := cast{encoder: encoder, begun: events.Characters{}}
+	c := cast{encoder: encoder}
 	if x.Terminal == nil {
 		c.returns = strings.NewReplacer("\r\n", "\r\n", "\n", "\r\n")
 	}
@@ -106,7 +105,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 		switch {
 		case err != nil:
 		case !record.Resized():
-			err = c.output(c.begun.Whole(record.Stream, record.Data))
+			err = c.output(c.begun.Text(record.Stream, record.Data))
 		case record.Size != size:
 			size = record.Size
 			err = c.event("r", fmt.Sprintf("%dx%d", size.Columns, size.Rows))
@@ -119,17 +118,15 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 type cast struct {
 	encoder *json.Encoder
 	returns *strings.Replacer // nil: the program had a terminal
-	begun   events.Characters
+	begun   runtime.Characters
 	at      time.Duration
 }
 
-// output writes an event of output; none if data is empty. data must end with a whole character,
-// unless its rest is lost.
-func (c *cast) output(data []byte) error {
-	if len(data) == 0 {
+// output writes an event of output; none if text is empty.
+func (c *cast) output(text string) error {
+	if text == "" {
 		return nil
 	}
-	text := string(data)
 	if c.returns != nil {
 		text = c.returns.Replace(text)
 	}
@@ -138,8 +135,8 @@ func (c *cast) output(data []byte) error {
 
 // lost ends characters whose rest is lost. It adds the marker if bytes are missing.
 func (c *cast) lost(bytes int64) error {
-	err := errors.Join(c.output(c.begun[runtime.Stdout]), c.output(c.begun[runtime.Stderr]))
-	clear(c.begun)
+	err := errors.Join(c.output(runtime.Text([]byte(c.begun[0]))), c.output(runtime.Text([]byte(c.begun[1]))))
+	c.begun = runtime.Characters{}
 	if err == nil && bytes > 0 {
 		err = c.event("m", fmt.Sprintf("bytes missing here: %d", bytes))
 	}

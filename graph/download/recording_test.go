@@ -47,9 +47,9 @@ func TestRecordingHasSizesAndMarks(t *testing.T) {
 		"terminal": {runtime.Execution{Terminal: &first}, `{"version":2,"width":80,"height":24}
 [1,"o","one\n"]
 [2,"r","100x24"]
-[3,"o","\ufffd\ufffd"]
+[3,"o","��"]
 [3,"m","bytes missing here: 7"]
-[3,"o","\ufffd\ufffdtwo\n"]
+[3,"o","��two\n"]
 [4,"m","bytes missing here: 1"]
 [4,"r","80x24"]
 [4,"m","bytes missing here: 92"]

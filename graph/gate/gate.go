@@ -1,5 +1,6 @@
 // Package gate checks a request's Host, Origin and credential before its body is read. CheckHost
-// and CheckOrigin are for all requests, Admission for the API and the metrics.
+// and CheckOrigin are for all requests of the API, RefuseProxied for all of the server, Admission for the
+// API and the metrics.
 package gate
 
 import (
@@ -14,9 +15,16 @@ import (
 )
 
 // CheckHost refuses requests for a name that isn't this server's. A page whose name an attacker
-// pointed at this address (DNS rebinding) sends its own name.
+// pointed at this address (DNS rebinding) sends its own name. Only programs send none, in HTTP/1.0:
+// browsers always do. Such a request gets the name of the address that it came to.
 func CheckHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if here, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && nameless(r) {
+			r = r.WithContext(r.Context()) // a copy
+			r.Host = here.String()
+			next.ServeHTTP(w, r)
+			return
+		}
 		if name := hostName(r.Host); !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, name) }) {
 			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 				"this server doesn't accept the host name %q: use another name, or allow it with --allowed-hosts", name))
@@ -24,6 +32,11 @@ func CheckHost(allowed []string, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// nameless reports whether a program sent a request without the header Host, which HTTP/1.0 allows.
+func nameless(r *http.Request) bool {
+	return r.Host == "" && !r.ProtoAtLeast(1, 1) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
 }
 
 // hostName returns a Host header without its port and brackets.

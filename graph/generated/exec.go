@@ -381,9 +381,11 @@ type ComplexityRoot struct {
 		ColdReason    func(childComplexity int) int
 		Command       func(childComplexity int) int
 		CommandLine   func(childComplexity int) int
+		Comparison    func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		ExitCode      func(childComplexity int) int
 		GoneReason    func(childComplexity int) int
+		Hint          func(childComplexity int) int
 		ID            func(childComplexity int) int
 		Labels        func(childComplexity int) int
 		Lines         func(childComplexity int, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) int
@@ -572,6 +574,7 @@ type ComplexityRoot struct {
 		PutEnvironment    func(childComplexity int, input PutEnvironmentInput) int
 		PutTenant         func(childComplexity int, input PutTenantInput) int
 		ReleaseRunner     func(childComplexity int, id string) int
+		RenewLease        func(childComplexity int, id string) int
 		RenewRunner       func(childComplexity int, id string) int
 		ResizeTerminal    func(childComplexity int, input ResizeTerminalInput) int
 		RevokeToken       func(childComplexity int, id string, alsoMade *bool) int
@@ -596,6 +599,19 @@ type ComplexityRoot struct {
 		Data   func(childComplexity int) int
 		Stream func(childComplexity int) int
 		Text   func(childComplexity int) int
+	}
+
+	OutputComparison struct {
+		Difference func(childComplexity int) int
+		Matches    func(childComplexity int) int
+		Message    func(childComplexity int) int
+		Mode       func(childComplexity int) int
+	}
+
+	OutputDifference struct {
+		Actual   func(childComplexity int) int
+		Expected func(childComplexity int) int
+		Line     func(childComplexity int) int
 	}
 
 	OutputLine struct {
@@ -707,10 +723,13 @@ type ComplexityRoot struct {
 	}
 
 	Quotas struct {
+		CPUMHz            func(childComplexity int) int
 		CPUSecondsPerDay  func(childComplexity int) int
 		ClaimsPerMinute   func(childComplexity int) int
 		Executions        func(childComplexity int) int
+		MemoryMiB         func(childComplexity int) int
 		OutputBytesPerDay func(childComplexity int) int
+		PoolRunners       func(childComplexity int) int
 		Runners           func(childComplexity int) int
 		Subscriptions     func(childComplexity int) int
 		Waiting           func(childComplexity int) int
@@ -718,6 +737,10 @@ type ComplexityRoot struct {
 
 	ReleaseRunnerPayload struct {
 		Released func(childComplexity int) int
+	}
+
+	RenewLeasePayload struct {
+		Renewed func(childComplexity int) int
 	}
 
 	RenewRunnerPayload struct {
@@ -752,7 +775,7 @@ type ComplexityRoot struct {
 		CreatedAt     func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		Events        func(childComplexity int) int
-		File          func(childComplexity int, path string) int
+		File          func(childComplexity int, path string, followLinks *bool) int
 		Files         func(childComplexity int, path *string, recursive *bool, first *int, after *string) int
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
@@ -834,10 +857,13 @@ type ComplexityRoot struct {
 	}
 
 	TenantUse struct {
+		CPUMHz            func(childComplexity int) int
 		CPUSecondsPerDay  func(childComplexity int) int
 		ClaimsPerMinute   func(childComplexity int) int
 		Executions        func(childComplexity int) int
+		MemoryMiB         func(childComplexity int) int
 		OutputBytesPerDay func(childComplexity int) int
+		PoolRunners       func(childComplexity int) int
 		Runners           func(childComplexity int) int
 		Subscriptions     func(childComplexity int) int
 		Waiting           func(childComplexity int) int
@@ -1021,6 +1047,7 @@ type ExecutionResolver interface {
 	Signal(ctx context.Context, obj *runtime.Execution) (*string, error)
 	GoneReason(ctx context.Context, obj *runtime.Execution) (*runtime.GoneReason, error)
 	Message(ctx context.Context, obj *runtime.Execution) (*string, error)
+
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 	UsageNow(ctx context.Context, obj *runtime.Execution) (*runtime.UsageNow, error)
 
@@ -1069,6 +1096,7 @@ type MutationResolver interface {
 	StartExecution(ctx context.Context, input StartExecutionInput) (StartExecutionPayload, error)
 	WriteStdin(ctx context.Context, input WriteStdinInput) (WriteStdinPayload, error)
 	ResizeTerminal(ctx context.Context, input ResizeTerminalInput) (ResizeTerminalPayload, error)
+	RenewLease(ctx context.Context, id string) (RenewLeasePayload, error)
 	SignalExecution(ctx context.Context, input SignalExecutionInput) (SignalExecutionPayload, error)
 	CancelExecution(ctx context.Context, id string) (CancelExecutionPayload, error)
 	CancelBatch(ctx context.Context, id string) (CancelBatchPayload, error)
@@ -1121,7 +1149,7 @@ type RunnerResolver interface {
 	Events(ctx context.Context, obj *runtime.Runner) ([]runtime.TaskEvent, error)
 	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (pagination.Connection[runtime.File], error)
 	SearchFiles(ctx context.Context, obj *runtime.Runner, path *string, name *string, containing *string, maxMatches *int) (runtime.FileSearch, error)
-	File(ctx context.Context, obj *runtime.Runner, path string) (*runtime.File, error)
+	File(ctx context.Context, obj *runtime.Runner, path string, followLinks *bool) (*runtime.File, error)
 }
 type RunnerUsageResolver interface {
 	CPUMs(ctx context.Context, obj *runtime.RunnerUsage) (int64, error)
@@ -2395,6 +2423,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.CommandLine(childComplexity), true
+	case "Execution.comparison":
+		if e.ComplexityRoot.Execution.Comparison == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Comparison(childComplexity), true
 	case "Execution.environmentId":
 		if e.ComplexityRoot.Execution.EnvironmentID == nil {
 			break
@@ -2413,6 +2447,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.GoneReason(childComplexity), true
+	case "Execution.hint":
+		if e.ComplexityRoot.Execution.Hint == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Hint(childComplexity), true
 	case "Execution.id":
 		if e.ComplexityRoot.Execution.ID == nil {
 			break
@@ -3208,6 +3248,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ReleaseRunner(childComplexity, args["id"].(string)), true
+	case "Mutation.renewLease":
+		if e.ComplexityRoot.Mutation.RenewLease == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_renewLease_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RenewLease(childComplexity, args["id"].(string)), true
 	case "Mutation.renewRunner":
 		if e.ComplexityRoot.Mutation.RenewRunner == nil {
 			break
@@ -3363,6 +3414,50 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.OutputChunk.Text(childComplexity), true
+
+	case "OutputComparison.difference":
+		if e.ComplexityRoot.OutputComparison.Difference == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Difference(childComplexity), true
+	case "OutputComparison.matches":
+		if e.ComplexityRoot.OutputComparison.Matches == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Matches(childComplexity), true
+	case "OutputComparison.message":
+		if e.ComplexityRoot.OutputComparison.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Message(childComplexity), true
+	case "OutputComparison.mode":
+		if e.ComplexityRoot.OutputComparison.Mode == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputComparison.Mode(childComplexity), true
+
+	case "OutputDifference.actual":
+		if e.ComplexityRoot.OutputDifference.Actual == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputDifference.Actual(childComplexity), true
+	case "OutputDifference.expected":
+		if e.ComplexityRoot.OutputDifference.Expected == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputDifference.Expected(childComplexity), true
+	case "OutputDifference.line":
+		if e.ComplexityRoot.OutputDifference.Line == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputDifference.Line(childComplexity), true
 
 	case "OutputLine.at":
 		if e.ComplexityRoot.OutputLine.At == nil {
@@ -3881,6 +3976,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.WaitingClaims(childComplexity, args["tenant"].(*string), args["environmentId"].(*string), args["first"].(*int), args["after"].(*string)), true
 
+	case "Quotas.cpuMHz":
+		if e.ComplexityRoot.Quotas.CPUMHz == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.CPUMHz(childComplexity), true
 	case "Quotas.cpuSecondsPerDay":
 		if e.ComplexityRoot.Quotas.CPUSecondsPerDay == nil {
 			break
@@ -3899,12 +4000,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Quotas.Executions(childComplexity), true
+	case "Quotas.memoryMiB":
+		if e.ComplexityRoot.Quotas.MemoryMiB == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.MemoryMiB(childComplexity), true
 	case "Quotas.outputBytesPerDay":
 		if e.ComplexityRoot.Quotas.OutputBytesPerDay == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Quotas.OutputBytesPerDay(childComplexity), true
+	case "Quotas.poolRunners":
+		if e.ComplexityRoot.Quotas.PoolRunners == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.PoolRunners(childComplexity), true
 	case "Quotas.runners":
 		if e.ComplexityRoot.Quotas.Runners == nil {
 			break
@@ -3930,6 +4043,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ReleaseRunnerPayload.Released(childComplexity), true
+
+	case "RenewLeasePayload.renewed":
+		if e.ComplexityRoot.RenewLeasePayload.Renewed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RenewLeasePayload.Renewed(childComplexity), true
 
 	case "RenewRunnerPayload.runner":
 		if e.ComplexityRoot.RenewRunnerPayload.Runner == nil {
@@ -4042,7 +4162,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Runner.File(childComplexity, args["path"].(string)), true
+		return e.ComplexityRoot.Runner.File(childComplexity, args["path"].(string), args["followLinks"].(*bool)), true
 	case "Runner.files":
 		if e.ComplexityRoot.Runner.Files == nil {
 			break
@@ -4387,6 +4507,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Tenant.Weight(childComplexity), true
 
+	case "TenantUse.cpuMHz":
+		if e.ComplexityRoot.TenantUse.CPUMHz == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.CPUMHz(childComplexity), true
 	case "TenantUse.cpuSecondsPerDay":
 		if e.ComplexityRoot.TenantUse.CPUSecondsPerDay == nil {
 			break
@@ -4405,12 +4531,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TenantUse.Executions(childComplexity), true
+	case "TenantUse.memoryMiB":
+		if e.ComplexityRoot.TenantUse.MemoryMiB == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.MemoryMiB(childComplexity), true
 	case "TenantUse.outputBytesPerDay":
 		if e.ComplexityRoot.TenantUse.OutputBytesPerDay == nil {
 			break
 		}
 
 		return e.ComplexityRoot.TenantUse.OutputBytesPerDay(childComplexity), true
+	case "TenantUse.poolRunners":
+		if e.ComplexityRoot.TenantUse.PoolRunners == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.PoolRunners(childComplexity), true
 	case "TenantUse.runners":
 		if e.ComplexityRoot.TenantUse.Runners == nil {
 			break
@@ -5398,8 +5536,13 @@ type Mutation {
   ): ReleaseRunnerPayload!
 
   """
-  Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
-  Each file is put in place by rename, so programs never see a partly written file.
+  Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
+  are deleted, and then files are written. Each file is put in place by rename, so programs never see a
+  partly written file.
+
+  The bytes of a path are literal: ` + "`" + `*` + "`" + `, ` + "`" + `?` + "`" + `, ` + "`" + `~` + "`" + `, ` + "`" + `\` + "`" + ` and a leading ` + "`" + `-` + "`" + ` have no meaning. ` + "`" + `.` + "`" + `, ` + "`" + `..` + "`" + ` and
+  repeated slashes are resolved as text, whatever exists there. A path that ends in ` + "`" + `/` + "`" + ` must be a
+  directory. ` + "`" + `File.path` + "`" + ` says how names that aren't UTF-8 are written.
 
   Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
 
@@ -5443,8 +5586,8 @@ type Mutation {
   nothing arrives for 30 s.
 
   Errors: INVALID_INPUT for an invalid path or mode, and for a file that is missing or incomplete.
-  RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace.
-  LIMIT_EXCEEDED.
+  RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace, and
+  INVALID_INPUT if it is larger than the whole workspace. LIMIT_EXCEEDED if the upload stalls.
 
   Access: CLIENT, or a grant with FILES_WRITE.
   """
@@ -5488,7 +5631,7 @@ type Mutation {
 
   Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if ` + "`" + `offset` + "`" + ` is beyond the bytes written so far. CONFLICT if
   the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
-  for 10 s.
+  for 10 s. ` + "`" + `extensions.offset` + "`" + ` has the number of bytes written so far, where you can continue.
 
   Access: CLIENT, or a grant with STDIN.
   """
@@ -5509,6 +5652,19 @@ type Mutation {
     "The execution and the new size."
     input: ResizeTerminalInput!
   ): ResizeTerminalPayload!
+
+  """
+  Restarts the lease of an execution or a batch. The client that started it with ` + "`" + `lease` + "`" + ` calls this while
+  it lives. Safe to repeat.
+
+  Errors: EXECUTION_NOT_FOUND, also for an unknown batch.
+
+  Access: CLIENT, or a grant with EXECUTE.
+  """
+  renewLease(
+    "The id of the execution or the batch."
+    id: ID!
+  ): RenewLeasePayload!
 
   """
   Sends a signal to a running execution: to the process group of its command and, on a terminal, also to
@@ -5987,6 +6143,12 @@ type TenantUse {
   outputBytesPerDay: Int64!
   "Its open subscriptions."
   subscriptions: Int64!
+  "The pool sizes of its environments together."
+  poolRunners: Int64!
+  "Memory in MiB that its pools, at their full size, and its held runners reserve."
+  memoryMiB: Int64!
+  "CPU in MHz that its pools, at their full size, and its held runners reserve."
+  cpuMHz: Int64!
 }
 
 "The quotas of a tenant. Null: unlimited. A request beyond a quota returns QUOTA_EXCEEDED."
@@ -6011,6 +6173,18 @@ type Quotas {
   outputBytesPerDay: Int64
   "Maximum number of open subscriptions."
   subscriptions: Int
+  "Maximum sum of the pool sizes of its environments."
+  poolRunners: Int
+  """
+  Maximum memory in MiB that its pools, at their full size, and its held runners reserve. Each reserves
+  ` + "`" + `resources.memoryMiB` + "`" + ` of its environment.
+  """
+  memoryMiB: Int64
+  """
+  Maximum CPU in MHz that its pools, at their full size, and its held runners reserve. Each reserves
+  ` + "`" + `resources.cpuMHz` + "`" + ` of its environment.
+  """
+  cpuMHz: Int64
 }
 
 "The template of runners: image, limits, network and pool size. Every change makes a new revision."
@@ -6781,10 +6955,13 @@ type Runner {
   """
   events: [TaskEvent!]!
   """
-  The entries of a directory, sorted by path.
+  The entries of a directory, sorted by path. A tree may have any depth. Directories whose path has more
+  than 4095 bytes are listed without their entries, because no operation can name those.
 
-  Errors: RUNNER_GONE. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory. INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `
-  is invalid.
+  Errors: RUNNER_GONE. LIMIT_EXCEEDED for more than 65536 entries or 16 MiB of them. LIMIT_EXCEEDED also if 2
+  lists of the runner, or the tenant's share of the server's 12, are running, and none ends within 10 seconds.
+  CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory.
+  INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
 
   Access: OBSERVER, or a grant with FILES_READ.
   """
@@ -6807,8 +6984,9 @@ type Runner {
 
   Errors: INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `name` + "`" + `, ` + "`" + `containing` + "`" + ` or ` + "`" + `maxMatches` + "`" + ` is invalid, or neither ` + "`" + `name` + "`" + ` nor
   ` + "`" + `containing` + "`" + ` is given. RUNNER_GONE. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory. LIMIT_EXCEEDED if 2 searches
-  of the runner, or 64 of all runners, are running, and none ends within 10 seconds. CONFLICT if an older
-  server started the runner and its agent doesn't support this.
+  of the runner, or the tenant's share of the server's 64, are running, and none ends within 10 seconds.
+  CLUSTER_UNAVAILABLE if the runner takes longer than 30 seconds. CONFLICT if an older server started the
+  runner and its agent doesn't support this.
 
   Access: OBSERVER, or a grant with FILES_READ.
   """
@@ -6827,7 +7005,7 @@ type Runner {
     maxMatches: Int
   ): FileSearch!
   """
-  One file, directory, link or other entry. Null if there is none.
+  One file, directory, link or other entry, as ` + "`" + `files` + "`" + ` lists it. Null if there is none.
 
   Errors: RUNNER_GONE. INVALID_INPUT for an invalid path.
 
@@ -6836,6 +7014,11 @@ type Runner {
   file(
     "The entry's path, absolute in the runner or relative to /workspace."
     path: String!
+    """
+    Whether to return the target of a link instead of the link, and null if the target doesn't exist.
+    Default: false.
+    """
+    followLinks: Boolean
   ): File
 }
 
@@ -6882,7 +7065,7 @@ enum GoneReason {
   INACTIVITY
   "Its environment changed while it was idle."
   REPLACED
-  "Its pool was made smaller while it was idle."
+  "It was idle. Its pool was made smaller, or it gave way to a waiting claim of another environment."
   SHRUNK
   "Its environment was deleted."
   ENVIRONMENT_DELETED
@@ -7040,8 +7223,10 @@ type PortMapping {
 "An entry of a runner's file system."
 type File {
   """
-  Its path: as requested, or below the requested directory. Bytes that aren't UTF-8 are replaced with
-  U+FFFD.
+  Its path: as requested, or below the requested directory. A byte that isn't UTF-8 is U+FFFD and two
+  hexadecimal digits: the byte FF is U+FFFD and ` + "`" + `ff` + "`" + `. Each of the three bytes of U+FFFD itself is written
+  so, too. All arguments and results that are paths have this form, so a listed path means the same entry in
+  every operation.
   """
   path: String!
   "The type of the entry."
@@ -7056,7 +7241,7 @@ type File {
   owner: String!
   "The name of its group, or the number if the runner has no name for it."
   group: String!
-  "The target of a link. Null for all other entries."
+  "The target of a link, in the form of ` + "`" + `path` + "`" + `. Null for all other entries."
   linkTarget: String
   """
   The path on this server from which to download the file, for example ` + "`" + `/files/…?path=…` + "`" + `. Send GET or HEAD
@@ -7121,10 +7306,7 @@ created and removed within 50 ms is only REMOVED.
 type FileChange {
   "The kind of the change."
   type: FileChangeType!
-  """
-  The entry's path, below the watched directory. Null for BEGAN and LOST. Bytes that aren't UTF-8 are
-  replaced with U+FFFD.
-  """
+  "The entry's path, below the watched directory, in the form of ` + "`" + `File.path` + "`" + `. Null for BEGAN and LOST."
   path: String
 }
 
@@ -7173,6 +7355,11 @@ type Execution {
   batchId: ID
   "The index of its case in its batch, starting at 0. Null for a build, and outside of batches."
   caseIndex: Int
+  """
+  How its standard output is compared with the expected output of its case, and the result. Null if its
+  case has none, and outside of batches.
+  """
+  comparison: OutputComparison
   "The command as it is run: program and arguments."
   command: [String!]!
   """
@@ -7197,6 +7384,11 @@ type Execution {
   goneReason: GoneReason
   "Its outcome in a sentence. Null until it is FINISHED."
   message: String
+  """
+  A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
+  without any output may have buffered it. Null if nothing is known.
+  """
+  hint: String
   "The resources that it used. Null until it is FINISHED."
   usage: Usage
   """
@@ -7252,8 +7444,8 @@ type Execution {
     "How many lines of the stream to skip, 0 or more. It replaces ` + "`" + `from` + "`" + `."
     skip: Int64
     """
-    Whether to return the last ` + "`" + `maxLines` + "`" + ` lines of the stream. It replaces ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `. Default:
-    false.
+    Whether to return the last ` + "`" + `maxLines` + "`" + ` lines of the stream. It replaces ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `. Such a
+    request first counts all output, up to 8 GiB. Default: false.
     """
     last: Boolean
     """
@@ -7446,8 +7638,8 @@ type OutputLinePage {
   "How many lines of the stream are counted so far."
   total: Int64!
   """
-  Whether ` + "`" + `total` + "`" + ` includes all output so far. One request counts at most 32 MiB or a million lines. While
-  this is false, the next request continues.
+  Whether ` + "`" + `total` + "`" + ` includes all output so far. One request without ` + "`" + `last` + "`" + ` counts at most 32 MiB or a million
+  lines. While this is false, the next request continues.
   """
   counted: Boolean!
   "Whether more lines follow this page."
@@ -7475,7 +7667,10 @@ type OutputLine {
   escape sequences are included. Bytes that aren't UTF-8 are replaced with U+FFFD. Empty for lost bytes.
   """
   text: String!
-  "Whether the line is longer than 16384 bytes. ` + "`" + `text` + "`" + ` then has only its first 16384 bytes."
+  """
+  Whether the line is longer than 16384 bytes. ` + "`" + `text` + "`" + ` then has only its first 16384 bytes. If these have
+  carriage returns, as those of a progress bar, it has the last 16384 bytes or fewer instead.
+  """
   truncated: Boolean!
   "Whether the line may still grow."
   open: Boolean!
@@ -7608,7 +7803,7 @@ type Batch {
   outcome: BatchOutcome
   "Its outcome in a sentence. Null until it is FINISHED."
   message: String
-  "Whether the first failed case ends the batch."
+  "Whether the first failed case ends the batch, also one with a wrong output."
   stopOnFailure: Boolean!
   "Whether each case has its own runner."
   freshRunners: Boolean!
@@ -7620,7 +7815,7 @@ type Batch {
   caseCount: Int!
   "Number of cases that have ended."
   endedCount: Int!
-  "Number of ended cases that failed: they didn't exit with 0."
+  "Number of ended cases that failed: they didn't exit with 0, or their output isn't the expected one."
   failedCount: Int!
   "Number of cases that never began, and won't: the last ones. 0 until the batch is FINISHED."
   skippedCount: Int!
@@ -7684,14 +7879,55 @@ enum BatchCaseState {
   WAITING
   "Its execution runs."
   RUNNING
-  "It exited with 0."
+  "It exited with 0, and its output is the expected one, if the case has one."
   PASSED
-  "It ended in another way; see its execution's outcome."
+  "It ended in another way, or with a wrong output; see its execution's ` + "`" + `outcome` + "`" + ` and ` + "`" + `comparison` + "`" + `."
   FAILED
   "It never began, and won't; see the batch's outcome."
   SKIPPED
   "It has ended, and its execution is no longer kept."
   COLLECTED
+}
+
+"How a program's standard output is compared with the expected output, and the result."
+type OutputComparison {
+  "Which differences count."
+  mode: CompareMode!
+  """
+  Whether the output matches; the case then passes. False also if output was lost. Null until the execution
+  is FINISHED, and if it didn't exit with 0: its output isn't compared then.
+  """
+  matches: Boolean
+  "Why the output doesn't match, in a sentence. Null unless ` + "`" + `matches` + "`" + ` is false."
+  message: String
+  "The first difference. Null unless ` + "`" + `matches` + "`" + ` is false, and if output was lost."
+  difference: OutputDifference
+}
+
+"""
+The first difference between an output and the expected output. Both texts are cut to about 100
+characters around the difference. They are lines, or words with TOKENS and NUMBERS. Bytes that aren't
+UTF-8 are U+FFFD.
+"""
+type OutputDifference {
+  "The number of the line, starting at 1."
+  line: Int!
+  "What is expected there. Null if the expected output ends before."
+  expected: String
+  "What the program printed there. Null if the output ends before."
+  actual: String
+}
+
+"Which differences between an output and the expected output count."
+enum CompareMode {
+  "All: every byte must be equal."
+  EXACT
+  "All except spaces, tabs and carriage returns at line ends, and empty lines at the end."
+  TRIMMED
+  "Those in words: what is between white space. The white space itself doesn't count."
+  TOKENS
+  "As TOKENS, but two decimal numbers may differ by the tolerance. Examples: ` + "`" + `3` + "`" + `, ` + "`" + `-0.5` + "`" + `, ` + "`" + `1e9` + "`" + `."
+  NUMBERS
 }
 
 "An event of a batch."
@@ -7943,13 +8179,18 @@ input FileInput {
   mode: String
 }
 
-"The files of a runner to delete and to write."
+"The directories of a runner to empty, and the files to delete and to write."
 input UpdateFilesInput {
   "The runner's id."
   runnerId: ID!
   """
-  Paths to delete, with all that is below them. A path that doesn't exist is no error. ` + "`" + `./*` + "`" + ` empties the
-  workspace and keeps its directory. Deletes come before writes.
+  Directories to empty. They stay, without entries. One that doesn't exist is no error. ` + "`" + `.` + "`" + ` is the
+  workspace. This comes before deletes.
+  """
+  empty: [String!]
+  """
+  Paths to delete, with all that is below them. A path that doesn't exist is no error. Deletes come before
+  writes.
   """
   delete: [String!]
   "Files and directories to write, in this order."
@@ -8018,6 +8259,12 @@ input StartExecutionInput {
   """
   privileged: Boolean
   """
+  Ties it to its client: it is cancelled once nobody called ` + "`" + `renewLease` + "`" + ` for this many seconds, 10 to
+  86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+  batch it applies to the batch. Default: none, it runs to its end also without its client.
+  """
+  lease: Int
+  """
   Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
   Empty: none.
   """
@@ -8034,7 +8281,7 @@ input StartExecutionInput {
   cases: [CaseInput!]
   "The command to run before the cases. If it doesn't exit with 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
   build: BuildInput
-  "Whether the first case that doesn't exit with 0 ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  "Whether the first case that fails ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
   stopOnFailure: Boolean
 }
 
@@ -8046,6 +8293,20 @@ input CaseInput {
   stdin: String
   "Bytes for its standard input. Not with ` + "`" + `stdin` + "`" + `."
   stdinBase64: Base64
+  """
+  The text that the program must print on standard output. If it prints another, the case fails, also with
+  the exit status 0. Default: the output isn't compared. All cases together may have 16 MiB.
+  """
+  expectedOutput: String
+  "The bytes that the program must print. Not with ` + "`" + `expectedOutput` + "`" + `."
+  expectedOutputBase64: Base64
+  "Which differences count. Only with an expected output. Default: TRIMMED."
+  compare: CompareMode
+  """
+  How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
+  number, whichever is more. Only with NUMBERS. Default: 0.000001.
+  """
+  tolerance: Float
   "The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's."
   timeLimit: Int
   "More limits of the case. A null limit is that of the batch."
@@ -8167,6 +8428,12 @@ input RunInput {
   "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
   timeLimit: Int
   """
+  Ties it to its client: it is cancelled once nobody called ` + "`" + `renewLease` + "`" + ` for this many seconds, 10 to
+  86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+  batch it applies to the batch. Default: none, it runs to its end also without its client.
+  """
+  lease: Int
+  """
   Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see ` + "`" + `claimRunner` + "`" + `).
   Default: 0, the call fails immediately.
   """
@@ -8191,7 +8458,7 @@ input RunInput {
   with ` + "`" + `cases` + "`" + `.
   """
   build: BuildInput
-  "Whether the first case that doesn't exit with 0 ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  "Whether the first case that fails ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
   stopOnFailure: Boolean
   """
   Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
@@ -8243,7 +8510,10 @@ input PutTenantInput {
   quotas: QuotasInput
 }
 
-"The quotas of a tenant, each 0 to 1000000. Those per day are 0 to 1125899906842624. Null: unlimited."
+"""
+The quotas of a tenant, each 0 to 1000000. Those of memory and CPU and those per day are 0 to
+1125899906842624. Null: unlimited.
+"""
 input QuotasInput {
   "Maximum number of runners held at the same time."
   runners: Int
@@ -8259,6 +8529,12 @@ input QuotasInput {
   outputBytesPerDay: Int64
   "Maximum number of open subscriptions."
   subscriptions: Int
+  "Maximum sum of the pool sizes of its environments."
+  poolRunners: Int
+  "Maximum memory in MiB that its pools, at their full size, and its held runners reserve."
+  memoryMiB: Int64
+  "Maximum CPU in MHz that its pools, at their full size, and its held runners reserve."
+  cpuMHz: Int64
 }
 
 "Whether to drain the cluster."
@@ -8300,6 +8576,12 @@ type CancelTicketPayload {
   ticket: Ticket!
 }
 
+"The result of renewLease."
+type RenewLeasePayload {
+  "Whether it has a lease. False: it has ended, or was started without one."
+  renewed: Boolean!
+}
+
 "The result of renewRunner."
 type RenewRunnerPayload {
   "The runner with its new expiry time."
@@ -8316,7 +8598,7 @@ type ReleaseRunnerPayload {
 type UpdateFilesPayload {
   "The written paths."
   written: [String!]!
-  "The deleted paths."
+  "The emptied directories and the deleted paths, as in the input, that existed."
   deleted: [String!]!
   """
   The paths that couldn't be written, for example because the workspace is full. An invalid path is never
@@ -9314,6 +9596,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_batchId(ctx, field)
 	case "caseIndex":
 		return ec.fieldContext_Execution_caseIndex(ctx, field)
+	case "comparison":
+		return ec.fieldContext_Execution_comparison(ctx, field)
 	case "command":
 		return ec.fieldContext_Execution_command(ctx, field)
 	case "commandLine":
@@ -9332,6 +9616,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_goneReason(ctx, field)
 	case "message":
 		return ec.fieldContext_Execution_message(ctx, field)
+	case "hint":
+		return ec.fieldContext_Execution_hint(ctx, field)
 	case "usage":
 		return ec.fieldContext_Execution_usage(ctx, field)
 	case "usageNow":
@@ -9630,6 +9916,32 @@ func (ec *executionContext) childFields_OutputChunk(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type OutputChunk", field.Name)
 }
 
+func (ec *executionContext) childFields_OutputComparison(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "mode":
+		return ec.fieldContext_OutputComparison_mode(ctx, field)
+	case "matches":
+		return ec.fieldContext_OutputComparison_matches(ctx, field)
+	case "message":
+		return ec.fieldContext_OutputComparison_message(ctx, field)
+	case "difference":
+		return ec.fieldContext_OutputComparison_difference(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OutputComparison", field.Name)
+}
+
+func (ec *executionContext) childFields_OutputDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "line":
+		return ec.fieldContext_OutputDifference_line(ctx, field)
+	case "expected":
+		return ec.fieldContext_OutputDifference_expected(ctx, field)
+	case "actual":
+		return ec.fieldContext_OutputDifference_actual(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OutputDifference", field.Name)
+}
+
 func (ec *executionContext) childFields_OutputLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "number":
@@ -9814,6 +10126,12 @@ func (ec *executionContext) childFields_Quotas(ctx context.Context, field graphq
 		return ec.fieldContext_Quotas_outputBytesPerDay(ctx, field)
 	case "subscriptions":
 		return ec.fieldContext_Quotas_subscriptions(ctx, field)
+	case "poolRunners":
+		return ec.fieldContext_Quotas_poolRunners(ctx, field)
+	case "memoryMiB":
+		return ec.fieldContext_Quotas_memoryMiB(ctx, field)
+	case "cpuMHz":
+		return ec.fieldContext_Quotas_cpuMHz(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Quotas", field.Name)
 }
@@ -9824,6 +10142,14 @@ func (ec *executionContext) childFields_ReleaseRunnerPayload(ctx context.Context
 		return ec.fieldContext_ReleaseRunnerPayload_released(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ReleaseRunnerPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RenewLeasePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "renewed":
+		return ec.fieldContext_RenewLeasePayload_renewed(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RenewLeasePayload", field.Name)
 }
 
 func (ec *executionContext) childFields_RenewRunnerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -10048,6 +10374,12 @@ func (ec *executionContext) childFields_TenantUse(ctx context.Context, field gra
 		return ec.fieldContext_TenantUse_outputBytesPerDay(ctx, field)
 	case "subscriptions":
 		return ec.fieldContext_TenantUse_subscriptions(ctx, field)
+	case "poolRunners":
+		return ec.fieldContext_TenantUse_poolRunners(ctx, field)
+	case "memoryMiB":
+		return ec.fieldContext_TenantUse_memoryMiB(ctx, field)
+	case "cpuMHz":
+		return ec.fieldContext_TenantUse_cpuMHz(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TenantUse", field.Name)
 }
@@ -10756,6 +11088,20 @@ func (ec *executionContext) field_Mutation_releaseRunner_args(ctx context.Contex
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_renewLease_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_renewRunner_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -11389,6 +11735,14 @@ func (ec *executionContext) field_Runner_file_args(ctx context.Context, rawArgs 
 		return nil, err
 	}
 	args["path"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "followLinks",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["followLinks"] = arg1
 	return args, nil
 }
 
@@ -16639,6 +16993,38 @@ func (ec *executionContext) fieldContext_Execution_caseIndex(_ context.Context, 
 	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Execution_comparison(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_comparison(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Comparison, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Comparison) graphql.Marshaler {
+			return ec.marshalOOutputComparison2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐComparison(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_comparison(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Execution",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_OutputComparison(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Execution_command(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16853,6 +17239,29 @@ func (ec *executionContext) _Execution_message(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_Execution_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Execution_hint(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_hint(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Hint(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_hint(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_usage(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -19772,6 +20181,50 @@ func (ec *executionContext) fieldContext_Mutation_resizeTerminal(ctx context.Con
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_renewLease(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_renewLease(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RenewLease(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v RenewLeasePayload) graphql.Marshaler {
+			return ec.marshalNRenewLeasePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRenewLeasePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_renewLease(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RenewLeasePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_renewLease_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_signalExecution(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -20417,6 +20870,176 @@ func (ec *executionContext) _OutputChunk_at(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_OutputChunk_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("OutputChunk", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_mode(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_mode(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Mode, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.CompareMode) graphql.Marshaler {
+			return ec.marshalNCompareMode2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_mode(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputComparison", field, false, false, errors.New("field of type CompareMode does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_matches(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_matches(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Matches, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *bool) graphql.Marshaler {
+			return ec.marshalOBoolean2ᚖbool(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_matches(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputComparison", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputComparison", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _OutputComparison_difference(ctx context.Context, field graphql.CollectedField, obj *runtime.Comparison) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputComparison_difference(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Difference, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.OutputDifference) graphql.Marshaler {
+			return ec.marshalOOutputDifference2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutputDifference(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputComparison_difference(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "OutputComparison",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_OutputDifference(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _OutputDifference_line(ctx context.Context, field graphql.CollectedField, obj *runtime.OutputDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputDifference_line(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Line, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputDifference_line(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputDifference", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _OutputDifference_expected(ctx context.Context, field graphql.CollectedField, obj *runtime.OutputDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputDifference_expected(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Expected, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputDifference_expected(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputDifference", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _OutputDifference_actual(ctx context.Context, field graphql.CollectedField, obj *runtime.OutputDifference) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputDifference_actual(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Actual, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputDifference_actual(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputDifference", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _OutputLine_number(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
@@ -22738,6 +23361,75 @@ func (ec *executionContext) fieldContext_Quotas_subscriptions(_ context.Context,
 	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Quotas_poolRunners(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_poolRunners(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PoolRunners, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_poolRunners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_memoryMiB(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_memoryMiB(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiB, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_memoryMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_cpuMHz(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_cpuMHz(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUMHz, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_cpuMHz(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _ReleaseRunnerPayload_released(ctx context.Context, field graphql.CollectedField, obj *ReleaseRunnerPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -22759,6 +23451,29 @@ func (ec *executionContext) _ReleaseRunnerPayload_released(ctx context.Context, 
 }
 func (ec *executionContext) fieldContext_ReleaseRunnerPayload_released(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ReleaseRunnerPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _RenewLeasePayload_renewed(ctx context.Context, field graphql.CollectedField, obj *RenewLeasePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RenewLeasePayload_renewed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Renewed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RenewLeasePayload_renewed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RenewLeasePayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _RenewRunnerPayload_runner(ctx context.Context, field graphql.CollectedField, obj *RenewRunnerPayload) (ret graphql.Marshaler) {
@@ -23524,7 +24239,7 @@ func (ec *executionContext) _Runner_file(ctx context.Context, field graphql.Coll
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Runner().File(ctx, obj, fc.Args["path"].(string))
+			return ec.Resolvers.Runner().File(ctx, obj, fc.Args["path"].(string), fc.Args["followLinks"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *runtime.File) graphql.Marshaler {
@@ -24804,6 +25519,75 @@ func (ec *executionContext) _TenantUse_subscriptions(ctx context.Context, field 
 	)
 }
 func (ec *executionContext) fieldContext_TenantUse_subscriptions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_poolRunners(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_poolRunners(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PoolRunners, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_poolRunners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_memoryMiB(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_memoryMiB(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiB, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_memoryMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_cpuMHz(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_cpuMHz(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUMHz, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_cpuMHz(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
@@ -27394,7 +28178,7 @@ func (ec *executionContext) unmarshalInputCaseInput(ctx context.Context, obj any
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"args", "stdin", "stdinBase64", "timeLimit", "limits"}
+	fieldsInOrder := [...]string{"args", "stdin", "stdinBase64", "expectedOutput", "expectedOutputBase64", "compare", "tolerance", "timeLimit", "limits"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -27422,6 +28206,34 @@ func (ec *executionContext) unmarshalInputCaseInput(ctx context.Context, obj any
 				return it, err
 			}
 			it.StdinBase64 = data
+		case "expectedOutput":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedOutput"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExpectedOutput = data
+		case "expectedOutputBase64":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedOutputBase64"))
+			data, err := ec.unmarshalOBase642ᚕbyte(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExpectedOutputBase64 = data
+		case "compare":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("compare"))
+			data, err := ec.unmarshalOCompareMode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Compare = data
+		case "tolerance":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tolerance"))
+			data, err := ec.unmarshalOFloat2ᚖfloat64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Tolerance = data
 		case "timeLimit":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("timeLimit"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -28150,7 +28962,7 @@ func (ec *executionContext) unmarshalInputQuotasInput(ctx context.Context, obj a
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runners", "waiting", "executions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay", "subscriptions"}
+	fieldsInOrder := [...]string{"runners", "waiting", "executions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay", "subscriptions", "poolRunners", "memoryMiB", "cpuMHz"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28206,6 +29018,27 @@ func (ec *executionContext) unmarshalInputQuotasInput(ctx context.Context, obj a
 				return it, err
 			}
 			it.Subscriptions = data
+		case "poolRunners":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("poolRunners"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PoolRunners = data
+		case "memoryMiB":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("memoryMiB"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MemoryMiB = data
+		case "cpuMHz":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cpuMHz"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CPUMHz = data
 		}
 	}
 	return it, nil
@@ -28317,7 +29150,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
+	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "lease", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28380,6 +29213,13 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.TimeLimit = data
+		case "lease":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("lease"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Lease = data
 		case "waitFor":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("waitFor"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -28482,7 +29322,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "commandLine", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "commandLine", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "lease", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28566,6 +29406,13 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.Privileged = data
+		case "lease":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("lease"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Lease = data
 		case "idempotencyKey":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("idempotencyKey"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -28654,7 +29501,7 @@ func (ec *executionContext) unmarshalInputUpdateFilesInput(ctx context.Context, 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "delete", "write"}
+	fieldsInOrder := [...]string{"runnerId", "empty", "delete", "write"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28668,6 +29515,13 @@ func (ec *executionContext) unmarshalInputUpdateFilesInput(ctx context.Context, 
 				return it, err
 			}
 			it.RunnerID = data
+		case "empty":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("empty"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Empty = data
 		case "delete":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("delete"))
 			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
@@ -32387,6 +33241,11 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "comparison":
+			out.Values[i] = ec._Execution_comparison(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "command":
 			out.Values[i] = ec._Execution_command(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -32663,6 +33522,11 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "hint":
+			out.Values[i] = ec._Execution_hint(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "usage":
 			field := field
 
@@ -34583,6 +35447,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "renewLease":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_renewLease(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "signalExecution":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_signalExecution(ctx, field)
@@ -34762,6 +35633,107 @@ func (ec *executionContext) _OutputChunk(ctx context.Context, sel ast.SelectionS
 		case "at":
 			out.Values[i] = ec._OutputChunk_at(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var outputComparisonImplementors = []string{"OutputComparison"}
+
+func (ec *executionContext) _OutputComparison(ctx context.Context, sel ast.SelectionSet, obj *runtime.Comparison) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, outputComparisonImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("OutputComparison")
+		case "mode":
+			out.Values[i] = ec._OutputComparison_mode(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "matches":
+			out.Values[i] = ec._OutputComparison_matches(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._OutputComparison_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "difference":
+			out.Values[i] = ec._OutputComparison_difference(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var outputDifferenceImplementors = []string{"OutputDifference"}
+
+func (ec *executionContext) _OutputDifference(ctx context.Context, sel ast.SelectionSet, obj *runtime.OutputDifference) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, outputDifferenceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("OutputDifference")
+		case "line":
+			out.Values[i] = ec._OutputDifference_line(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expected":
+			out.Values[i] = ec._OutputDifference_expected(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "actual":
+			out.Values[i] = ec._OutputDifference_actual(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -36015,6 +36987,21 @@ func (ec *executionContext) _Quotas(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "poolRunners":
+			out.Values[i] = ec._Quotas_poolRunners(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "memoryMiB":
+			out.Values[i] = ec._Quotas_memoryMiB(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "cpuMHz":
+			out.Values[i] = ec._Quotas_cpuMHz(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -36050,6 +37037,44 @@ func (ec *executionContext) _ReleaseRunnerPayload(ctx context.Context, sel ast.S
 			out.Values[i] = graphql.MarshalString("ReleaseRunnerPayload")
 		case "released":
 			out.Values[i] = ec._ReleaseRunnerPayload_released(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var renewLeasePayloadImplementors = []string{"RenewLeasePayload"}
+
+func (ec *executionContext) _RenewLeasePayload(ctx context.Context, sel ast.SelectionSet, obj *RenewLeasePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, renewLeasePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RenewLeasePayload")
+		case "renewed":
+			out.Values[i] = ec._RenewLeasePayload_renewed(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -37430,6 +38455,21 @@ func (ec *executionContext) _TenantUse(ctx context.Context, sel ast.SelectionSet
 			}
 		case "subscriptions":
 			out.Values[i] = ec._TenantUse_subscriptions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "poolRunners":
+			out.Values[i] = ec._TenantUse_poolRunners(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memoryMiB":
+			out.Values[i] = ec._TenantUse_memoryMiB(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cpuMHz":
+			out.Values[i] = ec._TenantUse_cpuMHz(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -39565,6 +40605,23 @@ func (ec *executionContext) marshalNCluster2githubᚗcomᚋrockpoolᚋrockpool�
 	return ec._Cluster(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNCompareMode2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, v any) (runtime.CompareMode, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.CompareMode(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNCompareMode2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, sel ast.SelectionSet, v runtime.CompareMode) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNComponentHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐComponentHealth(ctx context.Context, sel ast.SelectionSet, v engine.ComponentHealth) graphql.Marshaler {
 	return ec._ComponentHealth(ctx, sel, &v)
 }
@@ -40645,6 +41702,10 @@ func (ec *executionContext) marshalNReleaseRunnerPayload2githubᚗcomᚋrockpool
 	return ec._ReleaseRunnerPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNRenewLeasePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRenewLeasePayload(ctx context.Context, sel ast.SelectionSet, v RenewLeasePayload) graphql.Marshaler {
+	return ec._RenewLeasePayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNRenewRunnerPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRenewRunnerPayload(ctx context.Context, sel ast.SelectionSet, v RenewRunnerPayload) graphql.Marshaler {
 	return ec._RenewRunnerPayload(ctx, sel, &v)
 }
@@ -41386,6 +42447,25 @@ func (ec *executionContext) marshalOClaimWait2ᚖgithubᚗcomᚋrockpoolᚋrockp
 	return v
 }
 
+func (ec *executionContext) unmarshalOCompareMode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, v any) (*runtime.CompareMode, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.CompareMode(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCompareMode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCompareMode(ctx context.Context, sel ast.SelectionSet, v *runtime.CompareMode) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(*v))
+	return res
+}
+
 func (ec *executionContext) unmarshalOCursor2ᚖstring(ctx context.Context, v any) (*string, error) {
 	if v == nil {
 		return nil, nil
@@ -41829,6 +42909,20 @@ func (ec *executionContext) marshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoo
 	return res
 }
 
+func (ec *executionContext) marshalOOutputComparison2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐComparison(ctx context.Context, sel ast.SelectionSet, v *runtime.Comparison) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._OutputComparison(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOOutputDifference2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutputDifference(ctx context.Context, sel ast.SelectionSet, v *runtime.OutputDifference) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._OutputDifference(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalOOutputLossCause2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx context.Context, v any) (*runtime.LossCause, error) {
 	if v == nil {
 		return nil, nil
@@ -41968,6 +43062,18 @@ func (ec *executionContext) marshalORunnerUsage2ᚖgithubᚗcomᚋrockpoolᚋroc
 		return graphql.Null
 	}
 	return ec._RunnerUsage(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOString2string(ctx context.Context, v any) (string, error) {
+	res, err := model.UnmarshalString(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {

@@ -52,6 +52,16 @@ type CaseInput struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// Bytes for its standard input. Not with `stdin`.
 	StdinBase64 []byte `json:"stdinBase64,omitempty"`
+	// The text that the program must print on standard output. If it prints another, the case fails, also with
+	// the exit status 0. Default: the output isn't compared. All cases together may have 16 MiB.
+	ExpectedOutput *string `json:"expectedOutput,omitempty"`
+	// The bytes that the program must print. Not with `expectedOutput`.
+	ExpectedOutputBase64 []byte `json:"expectedOutputBase64,omitempty"`
+	// Which differences count. Only with an expected output. Default: TRIMMED.
+	Compare *runtime.CompareMode `json:"compare,omitempty"`
+	// How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
+	// number, whichever is more. Only with NUMBERS. Default: 0.000001.
+	Tolerance *float64 `json:"tolerance,omitempty"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// More limits of the case. A null limit is that of the batch.
@@ -352,6 +362,12 @@ type ReleaseRunnerPayload struct {
 	Released bool `json:"released"`
 }
 
+// The result of renewLease.
+type RenewLeasePayload struct {
+	// Whether it has a lease. False: it has ended, or was started without one.
+	Renewed bool `json:"renewed"`
+}
+
 // The result of renewRunner.
 type RenewRunnerPayload struct {
 	// The runner with its new expiry time.
@@ -417,6 +433,10 @@ type RunInput struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
+	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
+	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	Lease *int `json:"lease,omitempty"`
 	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
 	// Default: 0, the call fails immediately.
 	WaitFor *int `json:"waitFor,omitempty"`
@@ -432,7 +452,7 @@ type RunInput struct {
 	// The command to run before the cases, in the same runner. If it doesn't exit with 0, no case begins. Only
 	// with `cases`.
 	Build *BuildInput `json:"build,omitempty"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 	// Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
 	// s for a runner. Only with `cases`, and not with `build`. Default: false, all cases run in one runner.
@@ -497,6 +517,10 @@ type StartExecutionInput struct {
 	// Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
 	// has no more power over the machine than any other user. Default: false.
 	Privileged *bool `json:"privileged,omitempty"`
+	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
+	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
+	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	Lease *int `json:"lease,omitempty"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
 	// Empty: none.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
@@ -508,7 +532,7 @@ type StartExecutionInput struct {
 	Cases []CaseInput `json:"cases,omitempty"`
 	// The command to run before the cases. If it doesn't exit with 0, no case begins. Only with `cases`.
 	Build *BuildInput `json:"build,omitempty"`
-	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that fails ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 }
 
@@ -542,14 +566,23 @@ type TenantUse struct {
 	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
 	// Its open subscriptions.
 	Subscriptions int64 `json:"subscriptions"`
+	// The pool sizes of its environments together.
+	PoolRunners int64 `json:"poolRunners"`
+	// Memory in MiB that its pools, at their full size, and its held runners reserve.
+	MemoryMiB int64 `json:"memoryMiB"`
+	// CPU in MHz that its pools, at their full size, and its held runners reserve.
+	CPUMHz int64 `json:"cpuMHz"`
 }
 
-// The files of a runner to delete and to write.
+// The directories of a runner to empty, and the files to delete and to write.
 type UpdateFilesInput struct {
 	// The runner's id.
 	RunnerID string `json:"runnerId"`
-	// Paths to delete, with all that is below them. A path that doesn't exist is no error. `./*` empties the
-	// workspace and keeps its directory. Deletes come before writes.
+	// Directories to empty. They stay, without entries. One that doesn't exist is no error. `.` is the
+	// workspace. This comes before deletes.
+	Empty []string `json:"empty,omitempty"`
+	// Paths to delete, with all that is below them. A path that doesn't exist is no error. Deletes come before
+	// writes.
 	Delete []string `json:"delete,omitempty"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write,omitempty"`

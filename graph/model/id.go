@@ -16,7 +16,7 @@ func MarshalID(s string) graphql.Marshaler { return MarshalString(s) }
 func UnmarshalID(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
-		return v, nil
+		return UnmarshalString(v)
 	case json.Number:
 		if _, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
 			return v.String(), nil

@@ -3,7 +3,6 @@ package model
 import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/events"
 )
 
 // An OutputLine is a line of an execution's output, or lost bytes.
@@ -17,8 +16,13 @@ func (l OutputLine) Stream() *runtime.Stream {
 	return &l.Line.Stream
 }
 
-// Text is the line as valid UTF-8.
-func (l OutputLine) Text() string { return events.Event{Data: l.Data}.Text() }
+// Text is the line as valid UTF-8. An unfinished character of an open line waits for its rest.
+func (l OutputLine) Text() string {
+	if l.Open {
+		return runtime.Text(l.Data[:len(l.Data)-runtime.Unfinished(l.Data)])
+	}
+	return runtime.Text(l.Data)
+}
 
 // LostCause is nil for a line.
 func (l OutputLine) LostCause() *runtime.LossCause {

@@ -22,11 +22,18 @@ func MarshalString(s string) graphql.Marshaler {
 	return graphql.MarshalString(strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// UnmarshalString reads a String or Cursor.
+// copied bounds the strings that UnmarshalString copies. All that the server keeps are shorter.
+const copied = 128 << 10
+
+// UnmarshalString reads a String or Cursor. It copies strings: one that is written in the document
+// would otherwise keep the whole document in memory.
 func UnmarshalString(v any) (string, error) {
 	s, ok := v.(string)
 	if !ok {
 		return "", runtime.Invalid("", "must be a string")
+	}
+	if len(s) <= copied {
+		s = strings.Clone(s)
 	}
 	return s, nil
 }

@@ -140,6 +140,9 @@ func extensions(err *runtime.Error) map[string]any {
 	if err.Code == runtime.CodeInvalidInput && err.Field != "" {
 		out["field"] = shorten(err.Field, maxMessage)
 	}
+	if err.Offset != nil {
+		out["offset"] = *err.Offset
+	}
 	if q := err.Exceeded; q != nil {
 		out["quota"], out["limit"], out["used"] = q.Quota, q.Limit, q.Used
 		if q.Pending > 0 {

@@ -36,6 +36,8 @@ func TestPresent(t *testing.T) {
 			"no such file", map[string]any{"code": "FILE_ERROR", "retryable": false}},
 		{"with a field", t.Context(), runtime.Invalid("poolSize", "must be less"),
 			"must be less", map[string]any{"code": "INVALID_INPUT", "retryable": false, "field": "poolSize"}},
+		{"with an offset", t.Context(), &runtime.Error{Code: runtime.CodeInvalidInput, Field: "offset", Offset: new(int64(7)), Message: "must be 0 to 7"},
+			"must be 0 to 7", map[string]any{"code": "INVALID_INPUT", "retryable": false, "field": "offset", "offset": 7}},
 		{"cancelled", cancelled, fmt.Errorf("read: %w", context.Canceled),
 			"the request was cancelled, or the server is stopping", map[string]any{"code": "CLUSTER_UNAVAILABLE", "retryable": true}},
 		{"cancelled for a reason", left, fmt.Errorf("read: %w", peerLeft),

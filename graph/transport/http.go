@@ -141,12 +141,17 @@ func answer(w http.ResponseWriter, kind string, status int, r *graphql.Response)
 // write writes a whole response. Browsers must not guess its type, nor may anything cache it.
 func write(w http.ResponseWriter, kind string, status int, body []byte) {
 	header := w.Header()
-	header.Set("Content-Type", kind+"; charset=utf-8")
+	setHead(header, kind)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that left needs no answer
+}
+
+// setHead sets the header of an answer of a media type, except for its length.
+func setHead(header http.Header, kind string) {
+	header.Set("Content-Type", kind+"; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
 }
 
 // serve serves a query or mutation. An operation that can't begin gets status 400, or 200 if the
@@ -197,17 +202,29 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		s.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
 		return
 	}
-	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
-	answered := s.orFailure(ctx, next(ctx))
+	var answered *graphql.Response
+	work := func() {
+		next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
+		answered = s.orFailure(ctx, next(ctx))
+	}
+	sent := false
+	if isMultipart(r) { // its body is still being read
+		work()
+	} else {
+		sent = response.Early(w, s.Early, func(header http.Header) { setHead(header, kind) }, work)
+	}
 	setRetryAfter(w.Header(), answered.Errors)
-	body := response.Append(nil, answered)
+	body, status := response.Append(nil, answered), http.StatusOK
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
-		status := statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
-		answer(w, kind, status, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})
+		status = statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
+		body = response.Append(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})
+	}
+	if sent {
+		_, _ = w.Write(body) // a client that left needs no answer
 		return
 	}
-	write(w, kind, http.StatusOK, body)
+	write(w, kind, status, body)
 }
 
 // RetryAfter is the extension of an error with the seconds until a retry makes sense, as in the

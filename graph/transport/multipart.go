@@ -32,8 +32,13 @@ const typeMultipart = "multipart/form-data"
 
 // Supports reports whether a request is for this transport.
 func (Multipart) Supports(r *http.Request) bool {
+	return r.Method == http.MethodPost && !isUpgrade(r) && isMultipart(r)
+}
+
+// isMultipart reports whether a request's body has several parts.
+func isMultipart(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return r.Method == http.MethodPost && !isUpgrade(r) && err == nil && kind == typeMultipart
+	return err == nil && kind == typeMultipart
 }
 
 // Do serves a request.
@@ -47,6 +52,9 @@ type afterwards struct {
 	http.ResponseWriter
 	body *arriving.Body
 }
+
+// Unwrap supports http.ResponseController.
+func (w afterwards) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {

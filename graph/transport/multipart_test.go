@@ -107,7 +107,7 @@ func TestStalledUploadsAreAborted(t *testing.T) {
 				status = 200 // the mutation had begun
 			}
 			s := b.sender(t, 100_000, preflight, sent) // in one piece: what has arrived is no silence
-			s.want(t, status, "no data of the request arrived for 1s", true)
+			s.want(t, status, "the request stalled: no data of it arrived for 1s", true)
 		})
 	}
 }

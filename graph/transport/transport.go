@@ -69,6 +69,7 @@ type Settings struct {
 	// Fields returns how many fields an operation's answer may have. Nil: they aren't counted.
 	Fields func(op *graphql.OperationContext) int
 
+	Early         time.Duration // after it, the head of an answer is sent before the answer is complete
 	MaxBody       int64         // bytes of a body, and of a WebSocket's message
 	MaxOperations int           // concurrent ones of one WebSocket
 	Budget        int           // bytes that may wait for a subscription's reader; one more message at most
@@ -92,6 +93,7 @@ const (
 
 // WithDefaults returns s with the defaults for zero values.
 func (s Settings) WithDefaults() Settings {
+	s.Early = cmp.Or(s.Early, response.DefaultEarly)
 	s.MaxBody = cmp.Or(s.MaxBody, DefaultMaxBody)
 	s.MaxOperations = cmp.Or(s.MaxOperations, DefaultMaxOperations)
 	s.Budget = cmp.Or(s.Budget, DefaultBudget)

@@ -83,6 +83,9 @@ func (d *Driver) Start(ctx context.Context, request taskrunner.StartRequest) (ta
 	s := saved{PID: answer.PID, Start: answer.Start, Root: d.Host.Root, Slot: slot, Address: answer.Address}
 	// The agent may have ended already. Its start time differs from that of a later process with the same id.
 	first, err := process.Open(s.PID, s.Start)
+	if errors.Is(err, process.ErrHidden) {
+		return nil, &taskrunner.Failure{Message: process.ErrHidden.Error(), Err: err}
+	}
 	if err != nil {
 		return nil, &taskrunner.Failure{Message: "its agent ended immediately; the server's log says more", Err: err}
 	}

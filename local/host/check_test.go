@@ -4,10 +4,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/test/executable"
+	"github.com/rockpool/rockpool/test/need"
 )
 
 // Each controller is tested in its own tree.
@@ -47,5 +51,34 @@ func TestCheckRemovesTheGroupOfAKilledServer(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(mount, group)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the group is still there: %v", err)
+	}
+}
+
+// TestChrootsAreFound runs this test's program in a chroot that isn't a mount point, and in one that
+// is.
+func TestChrootsAreFound(t *testing.T) {
+	need.Sandboxes(t)
+	if os.Getenv("IN_CHROOT") != "" {
+		if !Chrooted() {
+			t.Error("not found")
+		}
+		return
+	}
+	if Chrooted() {
+		t.Error("this machine's root")
+	}
+	dir := t.TempDir()
+	program, err := os.ReadFile("/proc/self/exe")
+	if err := errors.Join(err, os.Mkdir(filepath.Join(dir, "proc"), 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	executable.Write(t, filepath.Join(dir, "test"), program)
+	for _, mount := range []string{"true", `mount --bind "$0" "$0"`} {
+		// The first process of the namespaces stays outside of the chroot.
+		cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", mount+` && mount -t proc proc "$0/proc" &&
+			for part in usr lib lib64; do [ ! -e /$part ] || { mkdir -p "$0/$part" && mount --bind /$part "$0/$part"; } || exit; done && (IN_CHROOT=1 ROCKPOOL_TEST=sandbox exec chroot "$0" /test -test.run '^TestChrootsAreFound$')`, dir)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+			t.Errorf("%s: %v, %s", mount, err, out)
+		}
 	}
 }

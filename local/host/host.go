@@ -64,13 +64,14 @@ type Host struct {
 
 	Removals turns.Slots // limits concurrent removals, which are costly
 
-	config   Config
-	unready  error          // why no sandbox can be started; nil: it can
-	offered  *network.Offer // offered by a listening helper
-	rootless rootless
-	lock     *os.File
-	runners  *os.File    // the open directory of the runners' directories
-	rootTurn turns.Slots // capacity 1: held while the root directory is built
+	config    Config
+	inherited string         // what programs inherit from the starter of this server; "": nothing
+	unready   error          // why no sandbox can be started; nil: it can
+	offered   *network.Offer // offered by a listening helper
+	rootless  rootless
+	lock      *os.File
+	runners   *os.File    // the open directory of the runners' directories
+	rootTurn  turns.Slots // capacity 1: held while the root directory is built
 }
 
 // Open locks the directory, and inspects the machine. If something is missing for sandboxes, that
@@ -79,7 +80,7 @@ type Host struct {
 func Open(ctx context.Context, config Config) (*Host, error) {
 	h := &Host{
 		config:   config,
-		Ranges:   &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots},
+		Ranges:   &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots, First: spec.FirstUID, Size: spec.UIDs},
 		Root:     string(runtime.NewRunnerID()),
 		Removals: make(turns.Slots, config.Removals),
 		rootTurn: make(turns.Slots, 1),
@@ -96,7 +97,7 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 			Worker: config.ImageWorker, Working: new(sync.WaitGroup),
 		}
 		h.Runtimes = slices.Sorted(maps.Keys(config.Runtimes))
-		if os.Geteuid() == 0 {
+		if uids.Root() {
 			h.Direct.Maker = new(launch.Maker)
 		}
 		h.Launcher = h.Direct
@@ -131,7 +132,7 @@ func (h *Host) open(ctx context.Context) error {
 
 // install writes the helper to where it can be executed.
 func (h *Host) install(ctx context.Context) error {
-	if h.Direct != nil && os.Geteuid() != 0 {
+	if h.Direct != nil && !uids.Root() {
 		h.installRootless()
 	} else if h.Trees, h.unready = cgroup.Mounted(); h.unready != nil {
 		h.Trees = nil
@@ -139,6 +140,10 @@ func (h *Host) install(ctx context.Context) error {
 	h.Machine = spec.Inspect(h.Trees)
 	if h.Direct == nil {
 		return h.greet(ctx)
+	}
+	// Programs of a listening helper inherit nothing from this server.
+	if h.inherited = spec.Inherited(); h.inherited != "" {
+		h.config.Logger.Warn(h.inherited)
 	}
 	h.Direct.Config.Machine, h.Direct.Lock = h.Machine, h.lock
 	h.Direct.Config.AcceptMissing = h.config.MissingLimits

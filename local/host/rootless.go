@@ -33,7 +33,7 @@ func (h *Host) installRootless() {
 		h.rootless.losses = append(h.rootless.losses, fmt.Sprintf("with more than %d runners some share the same users, because /etc/subuid gives the server's user no more ranges; all runners made from container images share them, because only root can map their owners", users.Count/spec.UIDs))
 	}
 	h.Trees = trees
-	h.Ranges.Dir = filepath.Join(h.config.Dir, "uids")
+	h.Ranges.Dir, h.Ranges.Size = filepath.Join(h.config.Dir, "uids"), 0 // runners may share ranges
 	h.Direct.Users = users
 	h.Direct.Config.Rootless = &helper.Rootless{Base: base, Users: users.Count}
 	if lost := h.Limitations(); lost != "" {
@@ -57,14 +57,18 @@ func (h *Host) lacking() string {
 	return fmt.Sprintf("limits of %s can't be set for runners (%s)", strings.Join(lacks, ", "), why)
 }
 
-// Limitations describes in one line which features runners lack because the server isn't root; "": none.
+// Limitations describes in one line which features runners lack because the server isn't root, and what their
+// programs inherit from the starter of the server; "": none.
 func (h *Host) Limitations() string {
 	all := slices.Clone(h.rootless.losses)
 	if lacking := h.lacking(); lacking != "" && h.config.MissingLimits {
 		all = append([]string{lacking}, all...)
 	}
-	if len(all) == 0 {
-		return ""
+	if len(all) > 0 {
+		all = []string{"without root, runners have less isolation: " + strings.Join(all, "; ")}
 	}
-	return "without root, runners have less isolation: " + strings.Join(all, "; ")
+	if h.inherited != "" {
+		all = append(all, h.inherited)
+	}
+	return strings.Join(all, "; ")
 }

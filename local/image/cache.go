@@ -117,7 +117,7 @@ func Open(config Config) (*Cache, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Name() == tempName {
+		if e.Name() == tempName || e.Name() == heldName {
 			continue
 		}
 		if err := c.load(e.Name()); err != nil {

@@ -28,6 +28,7 @@ type guard struct {
 	stall     time.Duration // see Config.Stall
 	proxy     func(*http.Request) (*url.URL, error)
 	next      *http.Transport // dials with guard.dial
+	held      *held
 }
 
 // A visit sends the requests for one reference: to its registry, and to the hosts that this
@@ -52,6 +53,9 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err := v.checkRedirect(q.URL); err != nil {
 		return nil, err
 	}
+	if err := v.held.check(hostOf(q.URL)); err != nil {
+		return nil, err
+	}
 	via, err := v.proxy(q)
 	if err != nil {
 		return nil, err
@@ -65,6 +69,10 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	answer.Request = q
 	answer.Body = &paced{ReadCloser: answer.Body, cancel: cancel, within: v.stall, left: v.stall}
+	if err := v.held.note(hostOf(q.URL), answer); err != nil {
+		_ = answer.Body.Close()
+		return nil, err
+	}
 	if !strings.Contains(first.URL.Path, "/blobs/") { // only blobs may be large
 		answer.Body = &document{answer.Body, maxDocument}
 	}

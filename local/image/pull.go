@@ -165,7 +165,10 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		c.fail(p, err)
 		pause := pauses.Next()
 		var later <-chan time.Time // nil: retrying can't help
+		var pausing *heldError
 		switch {
+		case errors.As(err, &pausing):
+			later = time.After(max(pause, time.Until(pausing.Until)))
 		case errors.Is(err, errLogin): // many failed logins can lock an account
 			later = time.After(lastPause)
 		case runtime.CodeOf(err) != runtime.CodeInvalidInput:

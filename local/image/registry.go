@@ -38,7 +38,7 @@ type registries struct {
 // newRegistries returns the registries of a configuration. It reads the certificate authorities
 // once.
 func newRegistries(config Config) (*registries, error) {
-	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment}
+	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, held: openHeld(config.Dir)}
 	for _, host := range config.Registries {
 		g.permitted = append(g.permitted, canonical(host))
 	}
@@ -161,7 +161,8 @@ func brief(err error) bool {
 
 // explain returns an error with a message for clients. A refusal (INVALID_INPUT) needs another
 // reference or other credentials; after CLUSTER_UNAVAILABLE a retry can succeed. Text from a
-// registry is neither shown nor logged: it may repeat secrets that it was sent.
+// registry is neither shown nor logged, because it may repeat secrets that it was sent; see ownWords for the
+// exception.
 func (r *registries) explain(ctx context.Context, ref name.Reference, err error) error {
 	host := ref.Context().RegistryStr()
 	var known *runtime.Error

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ import (
 // the other methods are safe for concurrent use.
 type Process struct{ pidfd *os.File }
 
+// ErrHidden says that a process exists, and /proc doesn't show it to this user.
+var ErrHidden = errors.New("/proc is mounted with hidepid, which hides the runners' processes from the server: add gid= with the server's group to that mount, or remove hidepid")
+
 // Open returns the process with this id and start time (see [StartTime]), and an error if there is
 // none. Close it.
 func Open(pid int, start uint64) (*Process, error) {
@@ -28,11 +32,17 @@ func Open(pid int, start uint64) (*Process, error) {
 	}
 	p := &Process{os.NewFile(uintptr(fd), "pidfd")}
 	// A process that has this id and start time now is the one that the pidfd was opened for.
-	if now, err := StartTime(pid); err != nil || now != start {
-		p.Close()
-		return nil, errors.Join(fmt.Errorf("process %d is another one: its start time differs", pid), err)
+	now, err := StartTime(pid)
+	if err == nil && now == start {
+		return p, nil
 	}
-	return p, nil
+	if errors.Is(err, fs.ErrNotExist) && p.Signal(0) != unix.ESRCH { // it lives
+		err = fmt.Errorf("%w: %w", ErrHidden, err)
+	} else {
+		err = errors.Join(fmt.Errorf("process %d is another one: its start time differs", pid), err)
+	}
+	p.Close()
+	return nil, err
 }
 
 // StartTime returns when a process started, in clock ticks since boot, as in /proc/<pid>/stat.

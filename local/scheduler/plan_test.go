@@ -106,7 +106,7 @@ func TestShortage(t *testing.T) {
 		"cpu":        {room{capacity: capacity, used: runtime.Resources{CPUMHz: 3000}}, runtime.Resources{CPUMHz: 1001}, "cpu exhausted: 1001 MHz wanted, 1000 MHz free"},
 		"processes":  {room{capacity: capacity, used: runtime.Resources{Processes: 120}}, runtime.Resources{Processes: 1}, "processes exhausted: 1 wanted, 0 free"},
 		"workspace":  {room{capacity: capacity, kept: runtime.Resources{WorkspaceMiB: 150}}, runtime.Resources{WorkspaceMiB: 64}, "workspace exhausted: 64 MiB wanted, 50 MiB free, and 150 MiB kept for runners that go first"},
-		"too much":   {room{capacity: capacity}, runtime.Resources{MemoryMiB: 2048}, "memory exhausted: 2048 MiB wanted, the machine has only 1024 MiB for runners"},
+		"too much":   {room{capacity: capacity}, runtime.Resources{MemoryMiB: 2048}, "memory exhausted: 2048 MiB wanted, the machine has only 1024 MiB for runners, so it can never fit: lower this limit of the environment"},
 		"two things": {room{capacity: capacity, used: capacity}, runtime.Resources{CPUMHz: 1, MemoryMiB: 1}, "cpu exhausted: 1 MHz wanted, 0 MHz free; memory exhausted: 1 MiB wanted, 0 MiB free"},
 	} {
 		t.Run(name, func(t *testing.T) {

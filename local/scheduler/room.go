@@ -121,7 +121,7 @@ func (s Shortage) String() string {
 	text := fmt.Sprintf("%s exhausted: %d%s wanted, ", s.Dimension, s.Wanted, unit)
 	switch {
 	case s.Wanted > s.Capacity:
-		return text + fmt.Sprintf("the machine has only %d%s for runners", s.Capacity, unit)
+		return text + fmt.Sprintf("the machine has only %d%s for runners, so it can never fit: lower this limit of the environment", s.Capacity, unit)
 	case s.Kept > 0:
 		return text + fmt.Sprintf("%d%s free, and %d%s kept for runners that go first", s.Free, unit, s.Kept, unit)
 	default:

@@ -252,7 +252,7 @@ func TestRefillsLeaveRoomToClaims(t *testing.T) {
 		full := fill(t, s)
 		register(t, s, sized(job("claim", "a", runtime.PriorityWaiting), 512), sized(job("never", "a", runtime.PriorityWaiting), 4096))
 		synctest.Wait()
-		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has only 1024 MiB for runners"; got != want {
+		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has only 1024 MiB for runners, so it can never fit: lower this limit of the environment"; got != want {
 			t.Errorf("reason %q, want %q", got, want)
 		}
 		end(t, s, full[0])

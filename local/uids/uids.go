@@ -2,8 +2,9 @@
 // even with several servers.
 //
 // An allocated range is a symbolic link, named after its number, in one directory for the whole
-// machine. It points to a directory of its holder. Making a link is atomic, and a link whose target
-// is missing counts as free.
+// machine. It points to a directory of its holder. Making a link is atomic. A link whose target is missing
+// counts as free, unless a process still has one of the range's ids: the directory may have been deleted
+// while its sandbox ran.
 package uids
 
 import (
@@ -28,9 +29,30 @@ const Default = "/run/rockpool/uids"
 type Ranges struct {
 	Dir   string
 	Count int
+	First int // first id of range 0
+	Size  int // ids of a range; 0: processes aren't examined
 
-	mu   sync.Mutex // guards next
+	mu   sync.Mutex // guards the fields below
 	next int
+	busy map[int]bool // ranges that processes had when they were last examined; nil: never
+}
+
+// Root reports whether this process is root of the machine. Root of a user namespace that maps few ids, as
+// unshare -Ur makes it, isn't: it can do what the user outside can.
+func Root() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	return os.Geteuid() == 0 && (err != nil || mapsAll(string(text)))
+}
+
+// mapsAll reports whether a uid_map (user_namespaces(7)) maps the ids of all sandboxes to something.
+func mapsAll(table string) bool {
+	for line := range strings.Lines(table) {
+		var first, outside, count uint64
+		if _, err := fmt.Sscan(line, &first, &outside, &count); err == nil && first == 0 && count >= 1<<31 {
+			return true
+		}
+	}
+	return false
 }
 
 // Take allocates a number for holder, the absolute path of a directory that must exist as long as
@@ -39,15 +61,33 @@ func (r *Ranges) Take(holder string) (int, error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return 0, err
 	}
+	n, err := r.take(holder, false)
+	if err == nil && n < 0 {
+		n, err = r.take(holder, true) // processes may have ended meanwhile
+	}
+	if err == nil && n < 0 {
+		err = fmt.Errorf("all %d ranges of user ids are in use (see %s)", r.Count, r.Dir)
+	}
+	return n, err
+}
+
+// take tries each number once. It returns a negative one if all are in use.
+func (r *Ranges) take(holder string, examine bool) (int, error) {
+	if err := r.examine(examine); err != nil {
+		return 0, err
+	}
 	for range r.Count {
-		n := r.candidate()
+		n, busy := r.candidate()
+		if busy {
+			continue
+		}
 		at := r.path(n)
 		err := os.Symlink(holder, at)
 		if errors.Is(err, fs.ErrExist) {
 			if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
-			err = r.replace(at, holder)
+			err = r.replace(n, holder)
 		}
 		if errors.Is(err, errTaken) {
 			continue
@@ -57,14 +97,64 @@ func (r *Ranges) Take(holder string) (int, error) {
 		}
 		return n, nil
 	}
-	return 0, fmt.Errorf("all %d ranges of user ids are in use (see %s)", r.Count, r.Dir)
+	return -1, nil
+}
+
+// examine records which ranges processes have. Unless again is set, it does so at the first call only:
+// afterwards links show which ranges are in use.
+func (r *Ranges) examine(again bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Size == 0 || r.busy != nil && !again {
+		return nil
+	}
+	busy := map[int]bool{}
+	files, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // the process may have ended
+		for _, id := range idsOf(string(text)) {
+			if n := (id - r.First) / r.Size; id >= r.First && n < r.Count {
+				busy[n] = true
+			}
+		}
+	}
+	r.busy = busy
+	return nil
+}
+
+// idsOf returns the user and group ids in a process's status (proc(5)).
+func idsOf(status string) (ids []int) {
+	for line := range strings.Lines(status) {
+		name, values, _ := strings.Cut(line, ":")
+		if name != "Uid" && name != "Gid" && name != "Groups" {
+			continue
+		}
+		for _, value := range strings.Fields(values) {
+			if id, err := strconv.Atoi(value); err == nil {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
 }
 
 // errTaken means that the next number must be tried.
-var errTaken = errors.New("another server took the range meanwhile")
+var errTaken = errors.New("the range is in use")
 
-// replace takes over a link whose target is missing.
-func (r *Ranges) replace(at, holder string) error {
+// replace takes over the link of a number whose target is missing.
+func (r *Ranges) replace(n int, holder string) error {
+	if err := r.examine(true); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	busy, at := r.busy[n], r.path(n)
+	r.mu.Unlock()
+	if busy {
+		return errTaken
+	}
 	unlock, err := r.lock()
 	if err != nil {
 		return err
@@ -99,13 +189,13 @@ func (r *Ranges) lock() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// candidate returns the number to try next, whether it is free or not.
-func (r *Ranges) candidate() int {
+// candidate returns the number to try next, and whether a process had it.
+func (r *Ranges) candidate() (n int, busy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.next
+	n = r.next
 	r.next = (n + 1) % r.Count
-	return n
+	return n, r.busy[n]
 }
 
 // Release frees a number if holder has it. All processes of the range's users must have ended.

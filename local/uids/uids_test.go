@@ -1,10 +1,16 @@
 package uids
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"syscall"
 	"testing"
+
+	"github.com/rockpool/rockpool/test/need"
 )
 
 func holder(t *testing.T) string {
@@ -83,4 +89,71 @@ func TestStaleRangesAreReused(t *testing.T) {
 	if len(taken) != count {
 		t.Errorf("%d of %d ranges were handed out once: %v", len(taken), count, taken)
 	}
+}
+
+func TestRootNeedsTheIDsOfSandboxes(t *testing.T) {
+	for table, want := range map[string]bool{
+		"         0          0 4294967295\n":        true,
+		"         0       1000          1\n":        false, // unshare -Ur
+		"0 1000 1\n1 100000 65536\n":                false, // podman unshare
+		"         0     100000      65536\n":        false, // an unprivileged container
+		"":                                          false,
+		"         5          5 4294967290\n":        false,
+		"         0 0 4294967295\n         7 7 1\n": true,
+	} {
+		if got := mapsAll(table); got != want {
+			t.Errorf("%q: got %t", table, got)
+		}
+	}
+}
+
+// A range is in use as long as a process has one of its ids, even if its holder, or all links, were deleted.
+func TestRangesOfProcessesAreInUse(t *testing.T) {
+	need.Sandboxes(t) // root
+	const first, size = 1_900_000_000, 1000
+	start := func(uid, gid uint32, groups ...uint32) (end func()) {
+		t.Helper()
+		cmd := exec.Command("sleep", "1000")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid, Groups: groups}, Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		end = sync.OnceFunc(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		t.Cleanup(end)
+		return end
+	}
+	endUser := start(first+7, 0)
+	endGroup := start(0, first+size+999)
+	endGroups := start(0, 0, first+2*size)
+	dir := filepath.Join(t.TempDir(), "uids")
+	ranges := func() *Ranges { return &Ranges{Dir: dir, Count: 4, First: first, Size: size} }
+	mine := holder(t)
+	take := func(r *Ranges, want int) {
+		t.Helper()
+		n, err := r.Take(mine)
+		if err == nil && n != want || (err == nil) != (want >= 0) {
+			t.Errorf("got %d, %v; want %d", n, err, want)
+		}
+	}
+	for n := range 3 { // of servers whose data was deleted
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink("/nonesuch/runner", filepath.Join(dir, strconv.Itoa(n)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := ranges()
+	take(r, 3)
+	take(r, -1)
+	endGroup()
+	take(r, 1)
+	if err := os.RemoveAll(dir); err != nil { // the links, too
+		t.Fatal(err)
+	}
+	r = ranges()
+	take(r, 1)
+	take(r, 3)
+	take(r, -1)
+	endUser()
+	endGroups()
+	take(r, 0)
+	take(r, 2)
 }

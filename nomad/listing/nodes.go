@@ -126,6 +126,9 @@ func (n *Nodes) Capacity() runtime.Capacity {
 		if ready(node) {
 			mhz, mib := has(node)
 			sum.CPUMHz += int(mhz)
+			if resources := node.NodeResources; resources != nil {
+				sum.CPUs += int(resources.Cpu.TotalCpuCores)
+			}
 			sum.MemoryMiB += mib
 		}
 	}

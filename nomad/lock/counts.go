@@ -8,21 +8,21 @@ import (
 // Counts count a lock's renewals and losses. They are atomic, so they need no lock. The zero value
 // is ready; a nil Counts counts nothing.
 type Counts struct {
-	since  atomic.Int64 // when it was acquired or renewed last, in ns since 1970; 0: it isn't held
+	since  atomic.Pointer[time.Time] // when it was acquired or renewed last; nil: it isn't held
 	losses atomic.Int64
 }
 
 // renewed counts that the lock was acquired or renewed at a time.
 func (c *Counts) renewed(at time.Time) {
 	if c != nil {
-		c.since.Store(at.UnixNano())
+		c.since.Store(&at)
 	}
 }
 
 // lose counts that the lock was lost.
 func (c *Counts) lose() {
 	if c != nil {
-		c.since.Store(0)
+		c.since.Store(nil)
 		c.losses.Add(1)
 	}
 }
@@ -30,7 +30,7 @@ func (c *Counts) lose() {
 // release records that the lock isn't held any longer, without a loss.
 func (c *Counts) release() {
 	if c != nil {
-		c.since.Store(0)
+		c.since.Store(nil)
 	}
 }
 
@@ -44,8 +44,8 @@ type Stats struct {
 // Read returns the current values.
 func (c *Counts) Read() Stats {
 	s := Stats{Losses: c.losses.Load()}
-	if since := c.since.Load(); since != 0 {
-		s.Held, s.Age = true, max(time.Since(time.Unix(0, since)), 0)
+	if since := c.since.Load(); since != nil {
+		s.Held, s.Age = true, max(time.Since(*since), 0)
 	}
 	return s
 }

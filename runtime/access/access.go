@@ -115,6 +115,12 @@ type key struct{}
 // With returns a context with the principal p.
 func With(ctx context.Context, p Principal) context.Context { return context.WithValue(ctx, key{}, p) }
 
+// Alone returns a context that has only the principal of ctx, and never ends. Work that outlasts
+// its request uses it, because the request's context keeps the whole request in memory.
+func Alone(ctx context.Context) context.Context {
+	return With(context.Background(), FromContext(ctx))
+}
+
 // FromContext returns the principal of a context, or the zero Principal, which may do nothing.
 func FromContext(ctx context.Context) Principal {
 	p, _ := ctx.Value(key{}).(Principal)

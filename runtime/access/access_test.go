@@ -102,7 +102,7 @@ func TestGrantsAreForObjects(t *testing.T) {
 	objects := []Operation{
 		"version", "me", // which show none
 		"runner", "files", "file", "searchFiles", "fileChanges", "updateFiles", "moveFile", "uploadFile", "startExecution", "renewRunner",
-		"execution", "executionEvents", "output", "writeStdin", "resizeTerminal", "signalExecution", "cancelExecution",
+		"execution", "executionEvents", "output", "renewLease", "writeStdin", "resizeTerminal", "signalExecution", "cancelExecution",
 		"batch", "batchEvents", "cancelBatch",
 	}
 	for _, op := range Operations() {

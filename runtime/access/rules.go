@@ -54,6 +54,7 @@ var rules = map[Operation]Rule{
 	"moveFile":        {Role: Client, Rights: []Right{FilesWrite}},
 	"uploadFile":      {Role: Client, Rights: []Right{FilesWrite}},
 	"startExecution":  {Role: Client, Rights: []Right{Execute}},
+	"renewLease":      {Role: Client, Rights: []Right{Execute}},
 	"writeStdin":      {Role: Client, Rights: []Right{Stdin}},
 	"resizeTerminal":  {Role: Client, Rights: []Right{Stdin}},
 	"signalExecution": {Role: Client, Rights: []Right{Cancel}},

@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // mostWaiting bounds the entries that wait in memory, of about 500 bytes each, before Room refuses
@@ -64,6 +65,7 @@ type Config struct {
 // A Log is an audit log. Make it with New and call Run. Its methods are safe for concurrent use.
 type Log struct {
 	config Config
+	steady timing.Clock  // of the retention
 	lines  *lines        // nil: none
 	wake   chan struct{} // capacity 1; signals that the queue isn't empty
 
@@ -102,7 +104,7 @@ var (
 
 // New returns a log, or an error if Lines can't be opened. Call Run.
 func New(c Config) (*Log, error) {
-	l := &Log{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: share.Bound{Limit: mostWaiting}}
+	l := &Log{config: c, steady: timing.NewClock(), wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: share.Bound{Limit: mostWaiting}}
 	if c.Lines == "" {
 		return l, nil
 	}

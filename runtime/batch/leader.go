@@ -58,7 +58,8 @@ type Leader struct {
 	next   int                // position at which Run continues
 
 	state     latest.Value[*State]
-	cancel    sync.Once     // closes cancelled
+	cancel    sync.Once     // sets why and closes cancelled
+	why       string        // message of the cancelled batch
 	cancelled chan struct{} // closed by Cancel
 }
 
@@ -79,8 +80,14 @@ func (l *Leader) Batch() runtime.Batch {
 	return state.Batch
 }
 
-// Cancel ends the batch and its running case. It never blocks and may be called again.
-func (l *Leader) Cancel() { l.cancel.Do(func() { close(l.cancelled) }) }
+// Cancel ends the batch, with this message, and its running case. It never blocks and may be called
+// again; then the first message counts.
+func (l *Leader) Cancel(message string) {
+	l.cancel.Do(func() {
+		l.why = message
+		close(l.cancelled)
+	})
+}
 
 // Recall adopts the executions that an earlier server began, by case number.
 func (l *Leader) Recall(known map[int]runtime.Execution) {
@@ -116,7 +123,7 @@ func (l *Leader) Run(ctx context.Context) {
 	}
 	state, _ := l.state.Get()
 	end := *state
-	end.Batch.State, end.Batch.Outcome, end.Batch.Message, end.Batch.FinishedAt = runtime.BatchFinished, outcome, message, time.Now()
+	end.Batch.State, end.Batch.Outcome, end.Batch.Message, end.Batch.FinishedAt = runtime.BatchFinished, outcome, message, end.Batch.QueuedAt.Add(time.Since(end.Batch.QueuedAt))
 	for pauses := (backoff.Backoff{First: firstPause, Last: lastPause}); ; {
 		err := l.host.Finish(context.WithoutCancel(ctx), end.Batch)
 		if err == nil {
@@ -187,7 +194,7 @@ func (l *Leader) judge(position int, x runtime.Execution) (outcome runtime.Batch
 		return runtime.BatchRunnerGone, x.End.Message
 	case number == runtime.BuildCase && !x.Passed():
 		return runtime.BatchBuildFailed, "the build failed: " + x.End.Message
-	case b.StopOnFailure && !x.Passed() && number+1 < b.CaseCount:
+	case b.StopOnFailure && !x.Accepted() && number+1 < b.CaseCount:
 		return runtime.BatchStopped, "a case failed, and the later ones were skipped"
 	}
 	return "", ""
@@ -218,7 +225,7 @@ func (l *Leader) isCancelled() bool {
 
 // cancelledOutcome returns how a cancelled batch ends.
 func (l *Leader) cancelledOutcome() (outcome runtime.BatchOutcome, message string) {
-	return runtime.BatchCancelled, "it was cancelled"
+	return runtime.BatchCancelled, l.why
 }
 
 // began publishes the execution at a position.
@@ -243,7 +250,7 @@ func (l *Leader) ended(position int, x runtime.Execution) {
 		return
 	}
 	next.Batch.Progress.Ended++
-	if !x.Passed() {
+	if !x.Accepted() {
 		next.Batch.Progress.Failed++
 	}
 	l.state.Set(&next)

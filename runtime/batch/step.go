@@ -23,10 +23,12 @@ type Shared struct {
 
 // A Step is what one execution of a batch has of its own. It is stored until the batch has finished.
 type Step struct {
-	Command []string `json:"command,omitempty"` // instead of the shared one
-	Shell   bool     `json:"shell,omitempty"`   // with Command: it was made from a command line
-	Args    []string `json:"args,omitempty"`
-	Stdin   []byte   `json:"stdin,omitempty"`
+	Command    []string            `json:"command,omitempty"` // instead of the shared one
+	Shell      bool                `json:"shell,omitempty"`   // with Command: it was made from a command line
+	Args       []string            `json:"args,omitempty"`
+	Stdin      []byte              `json:"stdin,omitempty"`
+	Expected   []byte              `json:"-"`                    // output, stored separately
+	Comparison *runtime.Comparison `json:"comparison,omitempty"` // how the output is compared; nil: it isn't
 	Bounds
 }
 

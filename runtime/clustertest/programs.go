@@ -261,7 +261,7 @@ func (h *programs) List(_ agent.ListDir, each func(agent.FileInfo) error) error 
 }
 
 // Stat implements serve.Files.
-func (h *programs) Stat(path string) (agent.FileInfo, error) {
+func (h *programs) Stat(path string, _ bool) (agent.FileInfo, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	data, ok := h.files[inWorkspace(path)]
@@ -273,7 +273,7 @@ func (h *programs) Stat(path string) (agent.FileInfo, error) {
 
 // Open implements serve.Files.
 func (h *programs) Open(path string) (agent.FileInfo, io.ReadSeekCloser, error) {
-	info, err := h.Stat(path)
+	info, err := h.Stat(path, true)
 	if err != nil {
 		return info, nil, err
 	}
@@ -314,6 +314,10 @@ func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent
 		updated := agent.Updated{Written: []string{}, Deleted: []string{}}
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		if len(update.Empty) > 0 {
+			clear(h.files)
+			updated.Deleted = append(updated.Deleted, update.Empty...)
+		}
 		for _, path := range update.Delete {
 			delete(h.files, path)
 			h.change(agent.ChangeRemoved, path)

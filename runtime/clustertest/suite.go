@@ -209,7 +209,7 @@ func testMove(t *testing.T, s suite) {
 		}
 	}
 	for name, size := range map[string]int64{"b": 1, "taken": 5} {
-		if info, err := agent.StatFile(t.Context(), dial(), name); err != nil || info.Size != size {
+		if info, err := agent.StatFile(t.Context(), dial(), name, false); err != nil || info.Size != size {
 			t.Errorf("%s: %+v, %v", name, info, err)
 		}
 	}

@@ -30,32 +30,34 @@ type batches struct {
 
 	mu     sync.Mutex // guards the fields below
 	byID   map[runtime.BatchID]*batch.Leader
+	kept   map[runtime.BatchID]*share.Kept
 	shares share.Bound
 }
 
 func newBatches() *batches {
-	return &batches{byID: map[runtime.BatchID]*batch.Leader{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+	return &batches{byID: map[runtime.BatchID]*batch.Leader{}, kept: map[runtime.BatchID]*share.Kept{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
-// add registers a leader. It returns QUOTA_EXCEEDED if the tenant has its share of running batches.
-func (all *batches) add(l *batch.Leader) error {
+// add registers a leader with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
+// of running batches.
+func (all *batches) add(l *batch.Leader, kept *share.Kept) error {
 	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if err := all.shares.Acquire(b.Tenant); err != nil {
 		return err
 	}
-	all.byID[b.ID] = l
+	all.byID[b.ID], all.kept[b.ID] = l, kept
 	return nil
 }
 
 // adopt registers the leader of a batch that an earlier server left, whatever the tenant's share.
-func (all *batches) adopt(l *batch.Leader) {
+func (all *batches) adopt(l *batch.Leader, kept *share.Kept) {
 	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Adopt(b.Tenant)
-	all.byID[b.ID] = l
+	all.byID[b.ID], all.kept[b.ID] = l, kept
 }
 
 // remove unregisters a batch that add or adopt registered.
@@ -63,7 +65,9 @@ func (all *batches) remove(b runtime.Batch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Release(b.Tenant)
+	all.kept[b.ID].Free()
 	delete(all.byID, b.ID)
+	delete(all.kept, b.ID)
 }
 
 func (all *batches) len() int {
@@ -129,11 +133,27 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		return runtime.Execution{}, err
 	}
 	done := func() {
+		e.inputs.release(b.Tenant, b.InputBytes)
 		e.holdings.end(b.Tenant)
 		unused()
 	}
-	b.EnvironmentID, b.State, b.QueuedAt = env.ID, runtime.BatchRunning, time.Now()
+	b.EnvironmentID, b.State, b.QueuedAt = env.ID, runtime.BatchRunning, e.clock.Now()
 	encoded, err := encodeSteps(steps, b, env)
+	if err != nil {
+		done()
+		return runtime.Execution{}, err
+	}
+	start := batch.Encode(shared)
+	size := int64(len(start))
+	for _, step := range encoded {
+		size += int64(len(step.Value) + len(step.Expected))
+	}
+	if err := e.inputs.add(ctx, b.Tenant, size); err != nil {
+		done()
+		return runtime.Execution{}, err
+	}
+	b.InputBytes = size
+	kept, err := e.memory.Keep(b.Tenant, bytesOfBatch(len(start), encoded), "a batch")
 	if err != nil {
 		done()
 		return runtime.Execution{}, err
@@ -141,11 +161,12 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 	// The leader is registered before the batch is stored, so that a retry that finds the batch
 	// also finds its leader.
 	l := e.batches.host.New(b, caller)
-	if err := e.batches.add(l); err != nil {
+	if err := e.batches.add(l, kept); err != nil {
+		kept.Free()
 		done()
 		return runtime.Execution{}, err
 	}
-	stored, added, err := e.store.AddBatch(ctx, b, batch.Encode(shared), encoded)
+	stored, added, err := e.store.AddBatch(ctx, b, start, encoded)
 	if err != nil || !added {
 		e.batches.remove(b)
 		done()
@@ -160,6 +181,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		}
 		return runtime.Execution{}, err
 	}
+	e.leaseBatch(b)
 	return x, e.jobs.add(l.Run) // if it fails, the next server continues the batch
 }
 
@@ -183,7 +205,9 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 // batchEnded implements batch.Host.Ended.
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
+	e.inputs.release(b.Tenant, b.InputBytes)
 	e.holdings.end(b.Tenant)
+	e.leases.end(string(b.ID))
 	if !b.FreshRunners() {
 		if p, err := e.poolOf(b.RunnerID); err == nil {
 			p.Done(context.Background(), b.RunnerID)
@@ -201,7 +225,7 @@ func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
 	if _, found, err := e.store.ExecutionByKey(ctx, b.Key); err != nil || found {
 		return orConflict(err)
 	}
-	spent, found, err := e.store.SpentKey(ctx, b.Key, time.Now())
+	spent, found, err := e.store.SpentKey(ctx, b.Key, e.clock.Now())
 	switch {
 	case err != nil || !found:
 		return err
@@ -275,7 +299,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 		return x, err
 	}
 	x.Key, x.Input, x.Release = caseKey(b.ID, number), string(b.ID), b.FreshRunners()
-	x.Batch = &runtime.BatchPlace{ID: b.ID, Case: number}
+	x.Batch, x.Comparison = &runtime.BatchPlace{ID: b.ID, Case: number}, step.Comparison
 	if b.FreshRunners() {
 		x, err = e.startFresh(ctx, b, caller, shared, in, x, cancelled)
 	} else {
@@ -283,7 +307,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	}
 	// The execution may be one that an earlier server began, and may have ended.
 	if err == nil && in.Stdin && x.State != runtime.ExecutionFinished {
-		err = e.feedLater(x.ID, step.Stdin, 0)
+		err = e.feedLater(x.ID, step.Stdin, 0, func() {})
 	}
 	return x, err
 }
@@ -378,9 +402,11 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 		l := e.batches.host.New(u.Batch, "")
 		l.Recall(known)
 		if u.Cancelled {
-			l.Cancel()
+			l.Cancel(wasCancelled)
 		}
-		e.batches.adopt(l)
+		e.batches.adopt(l, e.memory.Adopt(u.Batch.Tenant, batchBytes+2*u.Bytes))
+		e.leaseBatch(u.Batch)
+		e.inputs.adopt(u.Batch.Tenant, u.Batch.InputBytes)
 		// A batch counts as one execution.
 		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)
@@ -455,6 +481,14 @@ func (e *Engine) batchExecutions(ctx context.Context, id runtime.BatchID, first,
 // CancelBatch cancels the running execution of a batch and skips the rest. It returns when the batch
 // has ended, or after two seconds. A batch that has ended stays unchanged.
 func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
+	return e.cancelBatch(ctx, id, wasCancelled)
+}
+
+// wasCancelled is the message of a batch that a caller cancelled.
+const wasCancelled = "it was cancelled"
+
+// cancelBatch is CancelBatch, and message becomes the batch's.
+func (e *Engine) cancelBatch(ctx context.Context, id runtime.BatchID, message string) (runtime.Batch, error) {
 	l := e.batches.get(id)
 	if l == nil {
 		return e.store.Batch(ctx, id)
@@ -463,7 +497,7 @@ func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.B
 	if err := e.store.CancelBatch(ctx, id); err != nil {
 		return runtime.Batch{}, err
 	}
-	l.Cancel()
+	l.Cancel(message)
 	late := time.NewTimer(2 * time.Second)
 	defer late.Stop()
 	for {

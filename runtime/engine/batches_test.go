@@ -121,6 +121,54 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 	}
 }
 
+// TestWrongOutputFailsTheCase: in the counts, in the state of the case, and for StopOnFailure.
+func TestWrongOutputFailsTheCase(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 0)
+	r := b.claim(t, "a")
+	in := StartInput{RunnerID: r.ID, Command: []string{"cat"}}
+	of := BatchInput{Cases: []CaseInput{
+		{Stdin: []byte("1 2\n"), Expected: []byte("1 2")},
+		{Stdin: []byte("1 2\n"), Expected: []byte("1 3")},
+		{Stdin: []byte("1 2\n"), Expected: []byte("1 2"), Compare: runtime.CompareExact},
+		{Stdin: []byte("1 2\n"), Expected: []byte(" 1\n2 "), Compare: runtime.CompareTokens},
+		{Stdin: []byte("1 2\n"), Expected: []byte("1 2.0000001"), Compare: runtime.CompareNumbers},
+		{Stdin: []byte("1 2\n"), Expected: []byte("1 2.1"), Compare: runtime.CompareNumbers, Tolerance: ptr(0.1)},
+		{Stdin: []byte("1 2\n"), Expected: []byte("1 2.1"), Compare: runtime.CompareNumbers, Tolerance: ptr(0.01)},
+		{Stdin: []byte("1 2\n"), Expected: []byte{}},
+		{Stdin: []byte("1 2\n")},
+	}}
+	for stop, want := range map[bool]runtime.BatchProgress{false: {Begun: 9, Ended: 9, Failed: 4}, true: {Begun: 2, Ended: 2, Failed: 1}} {
+		of.StopOnFailure = stop
+		started, _, err := b.StartBatch(t.Context(), in, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := b.awaitBatch(t, started.ID)
+		if ended.Progress != want || (ended.Outcome == runtime.BatchStopped) != stop {
+			t.Errorf("stop %v: %+v", stop, ended)
+		}
+		if stop {
+			continue
+		}
+		cases, err := b.BatchCases(t.Context(), ended, 0, 9, unbounded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, passes := range []bool{true, false, false, true, true, true, false, false, true} {
+			if got := cases[i]; (got.State == runtime.CasePassed) != passes || got.State != runtime.CasePassed && got.State != runtime.CaseFailed {
+				t.Errorf("case %d: %s, %+v", i, got.State, got.Execution.Comparison)
+			}
+		}
+		if got := cases[1].Execution.Comparison; got.Message == nil || *got.Message != `line 1: "1 2" instead of "1 3"` {
+			t.Errorf("%+v", got)
+		}
+		if got := cases[8].Execution.Comparison; got != nil {
+			t.Errorf("without an expected output: %+v", got)
+		}
+	}
+}
+
 func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
@@ -308,6 +356,10 @@ func TestInvalidBatchInputIsRefused(t *testing.T) {
 		"cases.0.limits.cpuSeconds":  {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{CPUSeconds: ptr(0)}}}}},
 		"cases.0.limits.outputBytes": {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{OutputLimit: ptr(int64(1) << 40)}}}}},
 		"build.limits.outputBytes":   {good, BatchInput{Build: &BuildInput{Shell: ptr("x"), Bounds: batch.Bounds{OutputLimit: ptr(int64(runtime.MaxOutputLimit))}}, Cases: one}},
+		"cases.0.compare":            {good, BatchInput{Cases: []CaseInput{{Compare: runtime.CompareExact}}}},
+		"cases.0.tolerance":          {good, BatchInput{Cases: []CaseInput{{Expected: []byte{}, Compare: runtime.CompareTokens, Tolerance: ptr(0.5)}}}},
+		"cases.1.tolerance":          {good, BatchInput{Cases: []CaseInput{{}, {Expected: []byte{}, Compare: runtime.CompareNumbers, Tolerance: ptr(1.5)}}}},
+		"cases.1.expectedOutput":     {good, BatchInput{Cases: []CaseInput{{Expected: make([]byte, maxBatchExpected)}, {Expected: []byte{0}}}}},
 		"cases.0.limits.processes":   {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{Processes: ptr(-1)}}}}},
 	} {
 		_, _, err := b.StartBatch(t.Context(), test.in, test.of)

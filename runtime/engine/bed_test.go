@@ -65,6 +65,7 @@ func (b *bed) start(t testing.TB) {
 		t.Fatal(err)
 	}
 	b.config.Dir, b.config.Logger = b.dir, zap.NewNop()
+	b.config.Boot = runtime.ReadBoot()
 	b.Engine = New(b.cluster, s, b.config)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

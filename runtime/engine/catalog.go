@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // A catalog holds the served environments and their pools. Its lock is never held across I/O.
@@ -17,14 +18,16 @@ type catalog struct {
 
 	mu           sync.Mutex // guards the fields below
 	environments map[runtime.EnvironmentID]runtime.Environment
-	pools        map[runtime.EnvironmentID]*pool.Pool // also of deleted environments that still have claimed runners
-	poolsChanged chan struct{}                        // closed and replaced when a pool is added
+	kept         map[runtime.EnvironmentID]*share.Kept // as long as it is served or has a pool
+	pools        map[runtime.EnvironmentID]*pool.Pool  // also of deleted environments that still have claimed runners
+	poolsChanged chan struct{}                         // closed and replaced when a pool is added
 }
 
 func newCatalog() *catalog {
 	return &catalog{
 		changing:     make(chan struct{}, 1),
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
+		kept:         map[runtime.EnvironmentID]*share.Kept{},
 		pools:        map[runtime.EnvironmentID]*pool.Pool{},
 		poolsChanged: make(chan struct{}),
 	}
@@ -71,6 +74,23 @@ func (c *catalog) environment(id runtime.EnvironmentID) (runtime.Environment, bo
 	return env, ok
 }
 
+// keep replaces the memory of an environment.
+func (c *catalog) keep(id runtime.EnvironmentID, kept *share.Kept) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept[id].Free()
+	c.kept[id] = kept
+	c.free(id)
+}
+
+// free frees the memory of an environment that is neither served nor has a pool. The caller holds mu.
+func (c *catalog) free(id runtime.EnvironmentID) {
+	if _, served := c.environments[id]; !served && c.pools[id] == nil {
+		c.kept[id].Free()
+		delete(c.kept, id)
+	}
+}
+
 // put serves env unless a newer revision is served. It returns env's pool, or nil.
 func (c *catalog) put(env runtime.Environment) *pool.Pool {
 	c.mu.Lock()
@@ -93,6 +113,7 @@ func (c *catalog) remove(id runtime.EnvironmentID) *pool.Pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.environments, id)
+	c.free(id)
 	return c.pools[id]
 }
 
@@ -141,6 +162,7 @@ func (c *catalog) removePool(id runtime.EnvironmentID, p *pool.Pool, removed fun
 	defer c.mu.Unlock()
 	if c.pools[id] == p {
 		delete(c.pools, id)
+		c.free(id)
 		removed()
 	}
 }

@@ -26,8 +26,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/usage"
 )
 
@@ -35,11 +37,13 @@ import (
 type Config struct {
 	Dir       string // parent directory of the output logs
 	Logger    *zap.Logger
+	Boot      runtime.Boot   // see pool.Options and session.Host
 	Alert     pool.AlertRule // when a pool with too few idle runners raises an alert
 	Keep      time.Duration  // how long finished executions and their output are kept; 0: forever
 	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
 	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
 
+	Memory *share.Memory                 // for what is kept for callers; nil: without a limit
 	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
 	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
 
@@ -63,6 +67,8 @@ type Engine struct {
 	cluster  runtime.Cluster
 	store    *store.Store
 	logger   *zap.Logger
+	boot     runtime.Boot
+	clock    timing.Clock
 	alert    pool.AlertRule
 	logs     *logdir.Dir
 	lines    *lines.Book
@@ -75,12 +81,16 @@ type Engine struct {
 	keep     time.Duration                   // of finished executions; 0: forever
 	health   healthBook
 
+	memory   *share.Memory
+	lacking  chan struct{} // capacity 1: a hint that waiting claims lack room
 	holdings *holdings
 	catalog  *catalog
 	runners  runners
 	host     session.Host // of all sessions
 	sessions *sessionTable
 	batches  *batches
+	leases   *leases
+	inputs   *inputCharge
 	tickets  *ticket.Book
 	claims   *once.Group[runtime.RunnerID] // results by key, kept while their runners live
 	holders  holders
@@ -94,6 +104,8 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		cluster:  cluster,
 		store:    store,
 		logger:   config.Logger,
+		boot:     config.Boot,
+		clock:    timing.NewClock(),
 		alert:    config.Alert,
 		jobs:     jobs{make(chan func(context.Context)), make(chan struct{})},
 		restored: restoration{done: make(chan struct{})},
@@ -102,10 +114,13 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		keep:     config.Keep,
 		health:   healthBook{readAttacks: config.Attacks, auditProblem: config.Audit, parts: map[string]ComponentHealth{}},
 		lines:    lines.NewBook(),
+		memory:   config.Memory,
+		lacking:  make(chan struct{}, 1),
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
 		batches:  newBatches(),
+		leases:   &leases{byID: map[string]*lease{}},
 		claims:   once.NewCachingGroup[runtime.RunnerID](),
 		holders:  holders{calls: map[string]*holding{}},
 		runs:     once.NewGroup[runtime.Execution](),
@@ -115,12 +130,13 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	}, e.jobs.add)
 	e.holdings = newHoldings(config, e.Runner)
 	e.Access = files.New(reach{e})
-	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Grace: config.Grace})
+	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})
+	e.inputs = newInputCharge(e.logs, config.KeepBytes)
 	e.host = session.Host{
-		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger,
+		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger, Boot: config.Boot,
 		Began: e.counts.starting.Add, Ended: e.ended,
 	}
 	e.batches.host = batch.Host{Begin: e.beginCase, Await: e.awaitCase, Finish: store.FinishBatch, Ended: e.batchEnded, Logger: config.Logger}
@@ -157,6 +173,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	})
 	group.Go(func() { e.sample(ctx) })
+	group.Go(func() { e.makeRoom(ctx) })
 	group.Go(func() { e.followEnvironments(ctx) })
 	for {
 		select {
@@ -226,7 +243,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
 		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
+			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Boot: e.boot, Busy: busy, Lacks: e.lacks, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
 		})
 	})
 	if p == nil {

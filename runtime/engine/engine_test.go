@@ -21,13 +21,13 @@ func TestClaimRunAndRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	if _, err := b.UpdateFiles(t.Context(), r.ID, nil, "write", []runtime.FileWrite{{Path: "x", Data: []byte("data")}}); err != nil {
+	if _, err := b.UpdateFiles(t.Context(), r.ID, nil, nil, "write", []runtime.FileWrite{{Path: "x", Data: []byte("data")}}); err != nil {
 		t.Fatal(err)
 	}
-	if f, found, err := b.File(t.Context(), r.ID, "x"); err != nil || !found || f.Size != 4 {
+	if f, found, err := b.File(t.Context(), r.ID, "x", false); err != nil || !found || f.Size != 4 {
 		t.Errorf("%+v, %v, %v", f, found, err)
 	}
-	if _, found, err := b.File(t.Context(), r.ID, "none"); err != nil || found {
+	if _, found, err := b.File(t.Context(), r.ID, "none", false); err != nil || found {
 		t.Error(found, err)
 	}
 	x := b.run(t, r.ID, "echo", "Hello", "World")
@@ -402,9 +402,9 @@ func TestInvalidInputIsRefused(t *testing.T) {
 	wantCode(t, err, runtime.CodeInvalidInput, "inactivityTimeout")
 	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(1 << 40)})
 	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
-	_, err = b.UpdateFiles(t.Context(), r.ID, []string{"a", ""}, "write", nil)
+	_, err = b.UpdateFiles(t.Context(), r.ID, nil, []string{"a", ""}, "write", nil)
 	wantCode(t, err, runtime.CodeInvalidInput, "delete.1")
-	_, err = b.UpdateFiles(t.Context(), r.ID, nil, "write", []runtime.FileWrite{{Path: "x\x00"}})
+	_, err = b.UpdateFiles(t.Context(), r.ID, nil, nil, "write", []runtime.FileWrite{{Path: "x\x00"}})
 	wantCode(t, err, runtime.CodeInvalidInput, "write.0.path")
 	_, err = b.MoveFile(t.Context(), r.ID, ".", "x")
 	wantCode(t, err, runtime.CodeInvalidInput, "from")

@@ -61,10 +61,23 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 			return env, false, e.setEnvironment(ctx, env)
 		}
 		env = e.withPrevious(env, stored, exists)
+		kept, err := e.memory.Keep(env.Tenant, bytesOfEnvironment(env), "environment "+string(env.ID))
+		if err != nil {
+			return runtime.Environment{}, false, err
+		}
+		undo, err := e.holdings.reserve(env.ID, reservationOf(env), false)
+		if err != nil {
+			kept.Free()
+			return runtime.Environment{}, false, err
+		}
 		err = e.cluster.PutEnvironment(ctx, env)
 		if err == nil {
-			return env, !exists, e.setEnvironment(ctx, env)
+			err = e.setEnvironment(ctx, env)
+			e.catalog.keep(env.ID, kept)
+			return env, !exists, err
 		}
+		kept.Free()
+		undo()
 		if runtime.CodeOf(err) != runtime.CodeConflict || in.IfRevision != nil {
 			return runtime.Environment{}, false, err
 		}
@@ -119,14 +132,22 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 		if err := e.setEnvironment(ctx, env); err != nil {
 			return err
 		}
+		e.adoptEnvironment(env)
 	}
 	for id := range deleted {
+		_, _ = e.holdings.reserve(id, reservation{}, true)
 		e.logger.Info("environment deleted by another server or tool", zap.String("environment", string(id)))
 		if err := e.emptyPool(ctx, e.catalog.remove(id), false); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// adoptEnvironment counts an environment that is stored already.
+func (e *Engine) adoptEnvironment(env runtime.Environment) {
+	e.catalog.keep(env.ID, e.memory.Adopt(env.Tenant, bytesOfEnvironment(env)))
+	_, _ = e.holdings.reserve(env.ID, reservationOf(env), true)
 }
 
 // emptyPool makes the pool of a deleted environment remove its runners. p may be nil.
@@ -164,6 +185,7 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 			return false, err
 		}
 	}
+	_, _ = e.holdings.reserve(id, reservation{}, true)
 	p := e.catalog.remove(id)
 	if !exists && !endClaimed {
 		return false, nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/session"
 )
 
 // spare is the inactivity timeout of a runner that Execute claimed. It ends the runner if no server
@@ -41,7 +43,7 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 			return e.repeated(stored, x, err)
 		}
-		return whole(ctx)
+		return e.keeping(in.Tenant, bytesOfRun(in), func() (runtime.Execution, error) { return whole(ctx) })
 	})
 	return made, keyError(err)
 }
@@ -61,7 +63,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	if err != nil {
 		return b, runtime.Execution{}, err
 	}
-	shared.WorkingDirectory = runtime.Workspace // where its files are
+	shared.WorkingDirectory = cmp.Or(in.WorkingDirectory, runtime.Workspace) // where its files are
 	whole := func(ctx context.Context) (runtime.Execution, error) {
 		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
 	}
@@ -84,7 +86,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {
 			return e.repeatedBatch(ctx, stored, b, err)
 		}
-		return whole(ctx)
+		return e.keeping(in.Tenant, bytesOfRun(in, of.Cases...), func() (runtime.Execution, error) { return whole(ctx) })
 	})
 	return e.started(ctx, x, keyError(err))
 }
@@ -111,6 +113,16 @@ func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in Run
 	return x, err
 }
 
+// keeping calls start with the memory of a run that continues when its caller disconnects.
+func (e *Engine) keeping(tenant runtime.TenantID, bytes int64, start func() (runtime.Execution, error)) (runtime.Execution, error) {
+	kept, err := e.memory.Keep(tenant, bytes, "a run with an idempotencyKey")
+	if err != nil {
+		return runtime.Execution{}, err
+	}
+	defer kept.Free()
+	return start()
+}
+
 // A preparedRun is a checked RunInput.
 type preparedRun struct {
 	start     StartInput
@@ -120,11 +132,11 @@ type preparedRun struct {
 
 // prepareRun validates all of a run's input before anything is claimed or stored.
 func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
-	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
+	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Lease: in.Lease, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
 	if p.execution, err = p.start.execution(); err != nil {
 		return p, err
 	}
-	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
+	if err := files.ValidateUpdate(nil, nil, "files", in.Files); err != nil {
 		return p, err
 	}
 	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, WaitFor: in.WaitFor, Key: in.Key, Labels: in.Labels, Caller: in.Caller}.claim()
@@ -161,7 +173,10 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 	if err != nil || in.Stdin == nil {
 		return x, err
 	}
-	return x, e.feedLater(x.ID, []byte(*in.Stdin), 0)
+	if s := e.sessions.get(x.ID); s != nil {
+		return x, e.feedInput(s)
+	}
+	return x, nil // it has ended
 }
 
 // fill writes all files, or returns why one could not be written.
@@ -169,22 +184,34 @@ func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.
 	if len(write) == 0 {
 		return nil
 	}
-	updated, err := e.UpdateFiles(ctx, id, nil, "files", write)
+	updated, err := e.UpdateFiles(ctx, id, nil, nil, "files", write)
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}
 	return err
 }
 
+// feedInput feeds a session's stdin with what this server has for it, if anything.
+func (e *Engine) feedInput(s *session.Session) error {
+	data, offset, ok := s.Input()
+	if !ok {
+		return nil
+	}
+	return e.feedLater(s.Execution().ID, data, offset, s.Fed)
+}
+
 // feedLater writes data to a command's stdin from an offset on and closes it, in a goroutine that
-// Run waits for.
-func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64) error {
+// Run waits for. It calls fed once the agent has all.
+func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64, fed func()) error {
 	return e.jobs.add(func(ctx context.Context) {
 		feed := StdinInput{ExecutionID: id, Data: data, Offset: &offset, Close: true}
 		for {
 			// LIMIT_EXCEEDED means that the program doesn't read yet. The offset makes a retry
 			// safe.
 			_, err := e.WriteStdin(ctx, feed)
+			if err == nil {
+				fed()
+			}
 			if runtime.CodeOf(err) != runtime.CodeLimitExceeded {
 				return // everything is written, or the command has ended
 			}

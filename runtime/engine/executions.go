@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/session"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -18,7 +20,6 @@ const (
 	maxArgBytes     = 128<<10 - 1 // of one argument
 	maxCommandBytes = 1 << 20     // of all arguments
 	maxCommandArgs  = 4096
-	maxPathBytes    = 4096
 )
 
 // Start records an execution, starts it in the background, and returns it PENDING. Later errors
@@ -45,7 +46,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 			return e.repeated(stored, x, err)
 		}
 		// A run (Release) shares its key with the claim of its runner.
-		if spent, found, err := e.store.SpentKey(ctx, x.Key, time.Now()); err != nil || found && !x.Release {
+		if spent, found, err := e.store.SpentKey(ctx, x.Key, e.clock.Now()); err != nil || found && !x.Release {
 			return runtime.Execution{}, collected(spent, x, err)
 		}
 	}
@@ -81,7 +82,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		}
 	}
 	x.Marks.QueuedAt = time.Now()
-	begin := session.Begin{Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
+	begin := session.Begin{Queued: e.boot.Moment(x.Marks.QueuedAt), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
 	switch {
 	case begin.Dir != "":
@@ -93,8 +94,20 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	// The counts before the start show later what has increased since.
 	before, err := e.cluster.Evidence(ctx, x.RunnerID)
 	begin.Before, begin.Counted = before, err == nil
-	stored, added, err := e.store.AddExecution(ctx, x, begin.Encode())
+	encoded := begin.Encode()
+	begin.Encoded = int64(len(encoded))
+	stored, added := x, false
+	kept, err := e.keepExecution(x, begin)
+	if err == nil {
+		err = e.inputs.add(ctx, x.Tenant, inputOf(x, begin.Encoded))
+	}
+	if err == nil {
+		if stored, added, err = e.store.AddExecution(ctx, x, encoded); err != nil || !added {
+			e.inputs.release(x.Tenant, inputOf(x, begin.Encoded))
+		}
+	}
 	if err != nil || !added {
+		kept.Free()
 		if x.Batch == nil {
 			e.holdings.end(x.Tenant)
 		}
@@ -102,7 +115,9 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		return e.repeated(stored, x, err)
 	}
 	s := e.host.New(runner, x, begin, output.New(e.logs.Place(x.ID)))
+	s.Keep(kept)
 	e.sessions.add(s)
+	e.leaseExecution(x)
 	e.counts.started.Add(1)
 	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return runtime.Execution{}, err // it is recorded, so the next server starts it
@@ -111,6 +126,15 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		s.RunnerGone(r.GoneReason) // the runner was gone before observe could find the session
 	}
 	return x, nil
+}
+
+// keepExecution takes the memory of an execution. A batch has taken it for all of its executions.
+func (e *Engine) keepExecution(x runtime.Execution, begin session.Begin) (*share.Kept, error) {
+	if x.Batch != nil {
+		return nil, nil
+	}
+	start, input := begin.Bytes()
+	return e.memory.Keep(x.Tenant, bytesOfExecution(x)+start+input, "an execution")
 }
 
 // repeated returns the execution that used this key before.
@@ -220,13 +244,21 @@ func (in StartInput) execution() (runtime.Execution, error) {
 	if err := runtime.ValidateVariables("variables", in.Variables); err != nil {
 		return x, err
 	}
-	if len(in.WorkingDirectory) > maxPathBytes || strings.ContainsRune(in.WorkingDirectory, 0) {
-		return x, runtime.Invalid("workingDirectory", "must be at most %d bytes without NUL", maxPathBytes)
+	if in.WorkingDirectory != "" {
+		if err := files.ValidatePath("workingDirectory", in.WorkingDirectory); err != nil {
+			return x, err
+		}
 	}
 	if in.TimeLimit != nil {
 		if x.TimeLimit, err = seconds("timeLimit", *in.TimeLimit, runtime.MaxTimeLimit); err != nil {
 			return x, err
 		}
+	}
+	if in.Lease != nil {
+		if err := runtime.Between("lease", int64(*in.Lease), int64(minLease/time.Second), int64(maxLease/time.Second), "seconds"); err != nil {
+			return x, err
+		}
+		x.Lease = time.Duration(*in.Lease) * time.Second
 	}
 	if in.Terminal != nil {
 		if err := validateTerminal("terminal.", *in.Terminal); err != nil {

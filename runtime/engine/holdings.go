@@ -19,18 +19,20 @@ type holdings struct {
 	weight func(runtime.TenantID) int // the share of a tenant among those that wait
 	runner func(runtime.RunnerID) (runtime.Runner, bool)
 
+	memory  *share.Memory
+	pools   map[runtime.EnvironmentID]reservation // see reserve
 	waiting waiting
 
-	mu     sync.Mutex                            // guards the fields below, and the state of waiters
-	held   map[runtime.RunnerID]runtime.TenantID // runners that are counted, by the tenant that has them
-	shares share.Bound                           // of waiting claims
+	mu     sync.Mutex                       // guards the fields below, and the state of waiters
+	held   map[runtime.RunnerID]reservation // runners that are counted
+	shares share.Bound                      // of waiting claims
 }
 
 // maxWaiting bounds the waiting claims of all tenants together. One tenant gets at most half.
 const maxWaiting = 20_000
 
 func newHoldings(config Config, runner func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
-	h := &holdings{ledger: config.Quotas, weight: config.Weight, runner: runner, held: map[runtime.RunnerID]runtime.TenantID{},
+	h := &holdings{ledger: config.Quotas, weight: config.Weight, memory: config.Memory, runner: runner, held: map[runtime.RunnerID]reservation{}, pools: map[runtime.EnvironmentID]reservation{},
 		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
@@ -54,6 +56,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
 		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
 		free:  later,
+		bytes: waitingBytes + bytesOfLabels(claim.Claim.Labels),
 	}
 	// The claim is counted as waiting only once it really waits: for the quota, or in the pool.
 	begins := claim.Waits
@@ -69,7 +72,14 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 			return runtime.Runner{}, err
 		}
 	}
-	if err := h.reserve(ctx, claim, later); err != nil {
+	if err := h.acquire(ctx, claim, later); err != nil {
+		return runtime.Runner{}, err
+	}
+	needs := quota.ReservedBy(p.Environment().Resources, 1)
+	if later {
+		h.ledger.AdoptAll(tenant, needs)
+	} else if err := h.ledger.AcquireAll(tenant, needs); err != nil {
+		h.ledger.Release(tenant, quota.Runners)
 		return runtime.Runner{}, err
 	}
 	if !later {
@@ -81,10 +91,11 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	h.ledger.Pend(tenant, -1)
 	if err != nil {
 		h.ledger.Release(tenant, quota.Runners)
+		h.ledger.ReleaseAll(tenant, needs)
 		return r, err
 	}
 	h.mu.Lock()
-	h.held[r.ID] = tenant
+	h.held[r.ID] = reservation{tenant, needs}
 	h.mu.Unlock()
 	// The runner may have ended before runnerGone could find it.
 	if now, ok := h.runner(r.ID); !ok || now.State != runtime.RunnerClaimed {
@@ -93,9 +104,9 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	return r, nil
 }
 
-// reserve acquires a runner from the tenant's quota. It waits for it as long as the claim may wait; a
+// acquire acquires a runner from the tenant's quota. It waits for it as long as the claim may wait; a
 // later case of a batch waits without a limit.
-func (h *holdings) reserve(ctx context.Context, claim pool.Claim, later bool) error {
+func (h *holdings) acquire(ctx context.Context, claim pool.Claim, later bool) error {
 	tenant, longest := claim.Claim.Tenant, claim.WaitFor
 	err := h.ledger.Acquire(tenant, quota.Runners)
 	if later {
@@ -121,10 +132,16 @@ func (h *holdings) wait(w *waiter) error {
 		if err := h.shares.Acquire(tenant); err != nil {
 			return err
 		}
-		if err := h.ledger.Acquire(tenant, quota.Waiting); err != nil {
+		kept, err := h.memory.Keep(tenant, w.bytes, "a waiting claim")
+		if err == nil {
+			err = h.ledger.Acquire(tenant, quota.Waiting)
+		}
+		if err != nil {
+			kept.Free()
 			h.shares.Release(tenant)
 			return err
 		}
+		w.kept = kept
 	}
 	w.waits = true
 	h.waiting.add(w)
@@ -140,6 +157,7 @@ func (h *holdings) answered(w *waiter) {
 		return
 	}
 	h.waiting.remove(w)
+	w.kept.Free()
 	if !w.free {
 		h.shares.Release(w.claim.Tenant)
 		h.ledger.Release(w.claim.Tenant, quota.Waiting)
@@ -149,11 +167,12 @@ func (h *holdings) answered(w *waiter) {
 // runnerGone releases a removed runner. The owner goroutine of a pool calls it, so it must not block.
 func (h *holdings) runnerGone(id runtime.RunnerID) {
 	h.mu.Lock()
-	tenant, held := h.held[id]
+	of, held := h.held[id]
 	delete(h.held, id)
 	h.mu.Unlock()
 	if held {
-		h.ledger.Release(tenant, quota.Runners)
+		h.ledger.Release(of.tenant, quota.Runners)
+		h.ledger.ReleaseAll(of.tenant, of.amounts)
 	}
 }
 
@@ -162,10 +181,12 @@ func (h *holdings) adopt(r runtime.Runner) {
 	if r.State != runtime.RunnerClaimed {
 		return
 	}
-	h.ledger.Adopt(r.Claim.Tenant, quota.Runners, 1)
+	of := reservation{r.Claim.Tenant, quota.ReservedBy(r.Environment.Resources, 1)}
+	h.ledger.Adopt(of.tenant, quota.Runners, 1)
+	h.ledger.AdoptAll(of.tenant, of.amounts)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.held[r.ID] = r.Claim.Tenant
+	h.held[r.ID] = of
 }
 
 // begin acquires an execution from a tenant's quota. A batch acquires one for all its executions until

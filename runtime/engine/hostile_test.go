@@ -70,7 +70,7 @@ func hello(t *testing.T, conn net.Conn) bool {
 	}
 	out, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Protocol: agent.Protocol})
 	if err == nil {
-		out, err = agent.AppendJSON(out, agent.KindStarted, agent.Started{At: time.Now()})
+		out, err = agent.AppendJSON(out, agent.KindStarted, agent.Started{})
 	}
 	if err != nil {
 		t.Error(err)

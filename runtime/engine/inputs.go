@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,6 +88,7 @@ type StartInput struct {
 	Stdin            bool
 	Terminal         *runtime.TerminalSize // implies Stdin
 	Privileged       bool                  // as root inside the runner
+	Lease            *int                  `json:",omitempty"` // seconds; nil: none
 	Key              string
 	Keys             string `json:"-"` // as in ClaimInput
 
@@ -107,10 +109,13 @@ type RunInput struct {
 	Variables     []runtime.Variable
 	Stdin         *string
 	TimeLimit     *int // seconds
+	Lease         *int `json:",omitempty"` // as in StartInput
 	WaitFor       *int // seconds
 	Key           string
 	Keys          string `json:"-"` // as in ClaimInput
 	Caller        string `json:"-"` // as in ClaimInput; a retry with the same key may come from another caller
+	// WorkingDirectory is that of a batch's commands; "": the workspace.
+	WorkingDirectory string `json:",omitempty"`
 }
 
 // BatchInput turns a StartInput or RunInput into a batch: its command runs once for each case.
@@ -130,9 +135,12 @@ type BuildInput struct {
 
 // CaseInput is what a case adds to the batch's command. Unset Bounds are those of the batch.
 type CaseInput struct {
-	Args   []string // appended to the command
-	Stdin  []byte
-	Bounds batch.Bounds
+	Args      []string // appended to the command
+	Stdin     []byte
+	Expected  []byte              // output; nil: any
+	Compare   runtime.CompareMode `json:",omitempty"` // with Expected; "": TRIMMED
+	Tolerance *float64            `json:",omitempty"` // with NUMBERS; nil: defaultTolerance
+	Bounds    batch.Bounds
 }
 
 // StdinInput is data for a running command's stdin.
@@ -210,7 +218,9 @@ type ExecutionFilter = store.ExecutionFilter
 const (
 	maxBatches       = 512      // unfinished, of all tenants together; one tenant gets at most half
 	maxBatchStdin    = 16 << 20 // bytes of all cases together
-	shellArgumentOne = "sh"     // $0 of a shell that gets arguments
+	maxBatchExpected = 16 << 20 // bytes of all expected outputs together
+	defaultTolerance = 1e-6
+	shellArgumentOne = "sh" // $0 of a shell that gets arguments
 )
 
 // plan checks the input, completes b, and returns the steps. in is the command of each case.
@@ -243,14 +253,19 @@ func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared,
 		}
 		steps = append(steps, step)
 	}
-	left := maxBatchStdin
+	stdin, expected := maxBatchStdin, maxBatchExpected
 	for i, c := range of.Cases {
-		step, err := c.step(shared, boundsOf(in), &left)
+		step, err := c.step(shared, boundsOf(in), &stdin)
+		if err == nil {
+			step.Expected = c.Expected
+			step.Comparison, err = c.comparison(&expected)
+		}
 		if err != nil {
 			return shared, nil, within(fmt.Sprintf("cases.%d.", i), err)
 		}
 		steps = append(steps, step)
 	}
+	b.Lease = x.Lease
 	b.HasBuild, b.CaseCount, b.StopOnFailure = of.Build != nil, len(of.Cases), of.StopOnFailure
 	return shared, steps, nil
 }
@@ -297,6 +312,33 @@ func (c CaseInput) step(shared batch.Shared, bounds batch.Bounds, left *int) (ba
 	return step, validateBounds(c.Bounds)
 }
 
+// comparison checks how a case is compared, and returns that; nil: it isn't. left is the expected
+// output that this and later cases may have.
+func (c CaseInput) comparison(left *int) (*runtime.Comparison, error) {
+	how := runtime.Comparison{Mode: cmp.Or(c.Compare, runtime.CompareTrimmed), Bytes: int64(len(c.Expected))}
+	switch {
+	case c.Expected == nil && c.Compare != "":
+		return nil, runtime.Invalid("compare", "needs an expected output: give expectedOutput too")
+	case c.Tolerance != nil && how.Mode != runtime.CompareNumbers:
+		return nil, runtime.Invalid("tolerance", "needs compare: NUMBERS")
+	case c.Expected == nil:
+		return nil, nil
+	}
+	if *left -= len(c.Expected); *left < 0 {
+		return nil, runtime.Invalid("expectedOutput", "must be at most %d bytes for all cases together", maxBatchExpected)
+	}
+	if how.Mode == runtime.CompareNumbers {
+		how.Tolerance = defaultTolerance
+	}
+	if c.Tolerance != nil {
+		how.Tolerance = *c.Tolerance
+	}
+	if !(how.Tolerance >= 0 && how.Tolerance <= 1) { // also NaN
+		return nil, runtime.Invalid("tolerance", "must be 0 to 1")
+	}
+	return &how, nil
+}
+
 // within prefixes the field that an error names.
 func within(prefix string, err error) error {
 	var typed *runtime.Error
@@ -332,8 +374,8 @@ func validateBounds(bounds batch.Bounds) error {
 }
 
 // encodeSteps checks the environment's limits and returns the steps as they are stored.
-func encodeSteps(steps []batch.Step, b runtime.Batch, env runtime.Environment) ([][]byte, error) {
-	encoded := make([][]byte, len(steps))
+func encodeSteps(steps []batch.Step, b runtime.Batch, env runtime.Environment) ([]store.BatchStep, error) {
+	encoded := make([]store.BatchStep, len(steps))
 	for i, step := range steps {
 		if step.OutputLimit != nil && *step.OutputLimit > env.OutputLimit {
 			field := "build.limits.outputBytes"
@@ -342,7 +384,7 @@ func encodeSteps(steps []batch.Step, b runtime.Batch, env runtime.Environment) (
 			}
 			return nil, runtime.Between(field, *step.OutputLimit, runtime.MinOutputLimit, env.OutputLimit, "bytes (the environment's outputLimit)")
 		}
-		encoded[i] = batch.Encode(step)
+		encoded[i] = store.BatchStep{Value: batch.Encode(step), Expected: step.Expected}
 	}
 	return encoded, nil
 }

@@ -94,7 +94,7 @@ func (e *Engine) Lines(ctx context.Context, id runtime.ExecutionID, query LineQu
 	if err != nil {
 		return LinePage{}, err
 	}
-	end := events.At(id, page.Position, page.Offset)
+	end := events.At(id, page.Position, page.Offset, page.Begun)
 	out := LinePage{Page: page, Lines: make([]Line, 0, len(page.Lines)), Cursor: end.String()}
 	for _, line := range page.Lines {
 		if err := charge(line.Data); err != nil {

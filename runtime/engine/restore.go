@@ -61,7 +61,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	for _, r := range runners {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
-		e.runners.byID.Store(r.ID, pool.Adopted(r))
+		e.runners.byID.Store(r.ID, pool.Adopted(r, e.boot))
 		e.runners.recordHolder(r)
 		e.holdings.adopt(r)
 		if r.Claim.Key != "" {
@@ -70,6 +70,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	for _, env := range environments {
 		e.catalog.replace(env)
+		e.adoptEnvironment(env)
 	}
 
 	// Sessions come before pools: pools report the ends of runners to them, and must know from the
@@ -141,7 +142,11 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	_ = group.Wait() // no goroutine returns an error
 	for _, s := range sessions {
 		e.sessions.add(s)
-		if x := s.Execution(); x.Batch == nil {
+		x := s.Execution()
+		e.leaseExecution(x)
+		e.inputs.adopt(x.Tenant, inputOf(x, s.Stored()))
+		if x.Batch == nil {
+			s.Keep(e.memory.Adopt(x.Tenant, bytesOfExecution(x)+s.Bytes()))
 			e.holdings.ledger.Adopt(x.Tenant, quota.Executions, 1)
 		}
 	}
@@ -158,10 +163,7 @@ func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return err
 	}
-	if data, offset, ok := s.Input(); ok {
-		return e.feedLater(s.Execution().ID, data, offset)
-	}
-	return nil
+	return e.feedInput(s)
 }
 
 // releaseLeft releases the runners that should have been released with their execution, if the server

@@ -211,7 +211,7 @@ func keyError(err error) error {
 // claimUnlessSpent claims a runner unless the key's runner is gone already. It can't miss a spent key,
 // because a key is stored as spent before it is forgotten (see ending).
 func (e *Engine) claimUnlessSpent(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
-	spent, found, err := e.store.SpentKey(ctx, claim.Claim.Key, time.Now())
+	spent, found, err := e.store.SpentKey(ctx, claim.Claim.Key, e.clock.Now())
 	switch {
 	case err != nil:
 		return runtime.Runner{}, err
@@ -243,7 +243,7 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	if id, ok := e.claims.Kept(r.Claim.Key); ok && id != r.ID {
 		return nil
 	}
-	now := time.Now()
+	now := e.clock.Now()
 	err := e.store.PutSpentKey(ctx, store.SpentKey{
 		Key: r.Claim.Key, Input: r.Claim.Input, Runner: r.ID, Expires: now.Add(store.SpentKeyLife),
 	}, now)

@@ -93,8 +93,10 @@ func (t *sessionTable) count(tenant *runtime.TenantID) (running, pending int) {
 // ended implements session.Host.Ended.
 func (e *Engine) ended(s *session.Session, x runtime.Execution) {
 	e.counts.finished[x.End.Outcome].Add(1)
-	e.failures.Ended(time.Now(), x)
+	e.failures.Ended(e.clock.Now(), x)
 	e.holdings.ended(x)
+	e.leases.end(string(x.ID))
+	e.inputs.release(x.Tenant, inputOf(x, s.Stored()))
 	e.sessions.remove(s) // from here on, callers read the stored execution
 }
 

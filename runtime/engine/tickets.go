@@ -32,7 +32,7 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(tic
 		key = holderKey(id, claim.Claim)
 	}
 	return e.tickets.Open(ctx, ticket.Order{
-		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: key, Input: claim.Claim.Input, Held: held, Claimed: claimed,
+		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: key, Input: claim.Claim.Input, Bytes: bytesOfLabels(claim.Claim.Labels), Held: held, Claimed: claimed,
 		Claim: func(ctx context.Context, waiting *pool.Waiting) (runtime.RunnerID, bool, error) {
 			claim := claim
 			claim.Waiting = waiting

@@ -54,7 +54,7 @@ func TestTransfersOfAFile(t *testing.T) {
 	}
 	for _, size := range []int64{-1, room + 1} {
 		_, err := b.UploadFile(t.Context(), r.ID, "f", 0, size, io.LimitReader(zeros{}, room+1))
-		wantCode(t, err, runtime.CodeStorageFull, "")
+		wantCode(t, err, runtime.CodeInvalidInput, "file")
 	}
 	_, content, err := b.OpenFile(t.Context(), r.ID, "f", room-3)
 	if err != nil {

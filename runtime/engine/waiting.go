@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // A WaitingClaim is a claim that waits in its pool's queue, or for its tenant's quota of runners.
@@ -57,8 +58,10 @@ type waiter struct {
 	claim WaitingClaim                     // without its position
 	place func(context.Context) pool.Place // its position in the pool's queue
 	free  bool                             // not counted against quotas
+	bytes int64                            // of memory, while it waits
 
 	waits, answered bool // guarded by holdings.mu
+	kept            *share.Kept
 }
 
 // add adds a claim that begins to wait, and gives it an id.

@@ -87,7 +87,7 @@ func (e *Engine) PoolAlertHistory(sees func(runtime.Environment) bool) []runtime
 func (e *Engine) Activity(ctx context.Context, tenant *runtime.TenantID) runtime.Activity {
 	a := runtime.Activity{Draining: e.Draining()}
 	a.ExecutionsRunning, a.ExecutionsPending = e.sessions.count(tenant)
-	a.FailuresPerMinute = e.failures.Count(time.Now(), func(id runtime.TenantID) bool { return tenant == nil || id == *tenant })
+	a.FailuresPerMinute = e.failures.Count(e.clock.Now(), func(id runtime.TenantID) bool { return tenant == nil || id == *tenant })
 	_, a.ClaimsWaiting = e.WaitingClaims(ctx, WaitingFilter{Tenant: tenant}, 0, "")
 	return a
 }

@@ -13,8 +13,9 @@ import (
 type Cursor struct {
 	id       runtime.ExecutionID
 	started  bool
-	position int64 // in the log
-	offset   int64 // output bytes before it
+	position int64              // in the log
+	offset   int64              // output bytes before it
+	begun    runtime.Characters // of the output before it: the text after it begins with their rest
 }
 
 // tagSize is how many bytes of a cursor identify its execution.
@@ -31,13 +32,16 @@ func (c Cursor) encode() string {
 	raw := append(make([]byte, 0, tagSize+2*binary.MaxVarintLen64), tag(c.id)...)
 	raw = binary.AppendUvarint(raw, uint64(c.position))
 	raw = binary.AppendUvarint(raw, uint64(c.offset))
+	if c.begun != (runtime.Characters{}) {
+		raw = append(append(append(raw, byte(len(c.begun[0]))), c.begun[0]...), c.begun[1]...)
+	}
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
 // At returns the cursor at a position in the log, after Started. offset is the number of output
-// bytes before it.
-func At(id runtime.ExecutionID, position, offset int64) Cursor {
-	return Cursor{id: id, started: true, position: position, offset: offset}
+// bytes before it, and begun holds the unfinished characters of these.
+func At(id runtime.ExecutionID, position, offset int64, begun runtime.Characters) Cursor {
+	return Cursor{id: id, started: true, position: position, offset: offset, begun: begun}
 }
 
 // String returns the cursor's text for clients.
@@ -59,10 +63,26 @@ func Parse(id runtime.ExecutionID, text string) (Cursor, error) {
 		return Cursor{}, badCursor()
 	}
 	offset, m := binary.Uvarint(raw[n:])
-	if m <= 0 || n+m != len(raw) || int64(position) < 0 || int64(offset) < 0 {
+	if m <= 0 || int64(position) < 0 || int64(offset) < 0 {
 		return Cursor{}, badCursor()
 	}
-	return Cursor{id: id, started: true, position: int64(position), offset: int64(offset)}, nil
+	var begun runtime.Characters
+	if rest := raw[n+m:]; len(rest) > 0 {
+		first := int(rest[0])
+		if rest = rest[1:]; first > len(rest) {
+			return Cursor{}, badCursor()
+		}
+		begun = runtime.Characters{string(rest[:first]), string(rest[first:])}
+		for _, bytes := range begun {
+			if runtime.Unfinished([]byte(bytes)) != len(bytes) {
+				return Cursor{}, badCursor()
+			}
+		}
+		if len(rest) == 0 {
+			return Cursor{}, badCursor()
+		}
+	}
+	return At(id, int64(position), int64(offset), begun), nil
 }
 
 // badCursor returns INVALID_INPUT for the field after.

@@ -8,9 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
@@ -38,7 +36,9 @@ type Event struct {
 	Cursor    string
 	At        time.Time
 	Stream    runtime.Stream       // Output
-	Data      []byte               // Output: the exact bytes
+	Data      []byte               // Output: the exact bytes; empty where an unfinished character gets no rest
+	Begun     string               // Output: the first bytes of a character that Data continues
+	Cut       int                  // Output: how many of the last bytes of Begun and Data begin a character
 	Bytes     int64                // Lost: how many
 	Cause     runtime.LossCause    // Lost: why
 	Reason    string               // Lost: Cause in words
@@ -46,17 +46,19 @@ type Event struct {
 	Execution runtime.Execution    // Finished
 }
 
-// Text returns Data as valid UTF-8, with U+FFFD for each invalid byte.
-func (e Event) Text() string {
-	if utf8.Valid(e.Data) {
-		return string(e.Data)
+// Whole returns the exact bytes of the stream from after the last whole character of its event before, up
+// to its last whole character now.
+func (e Event) Whole() []byte {
+	if e.Begun == "" {
+		return e.Data[:len(e.Data)-e.Cut]
 	}
-	var b strings.Builder
-	for _, r := range string(e.Data) {
-		b.WriteRune(r)
-	}
-	return b.String()
+	all := append([]byte(e.Begun), e.Data...)
+	return all[:len(all)-e.Cut]
 }
+
+// Text returns Whole as valid UTF-8, with U+FFFD for each invalid byte. So the texts of a stream's events
+// are the text of all its output, wherever it was divided.
+func (e Event) Text() string { return runtime.Text(e.Whole()) }
 
 // A Reader reads one execution's events: Started (unless it never started), its output, and
 // Finished, each once and in order. It is for one goroutine. Close it.
@@ -195,6 +197,9 @@ func (r *Reader) TryNext() (Event, error) {
 	case err != nil:
 		return Event{}, err
 	case record.Offset > r.at.offset:
+		if event, ok := r.unfinished(time.Now()); ok {
+			return event, nil
+		}
 		return r.lost(record.Offset, false), nil
 	case record.Resized():
 		return r.resized(x.Marks.StartedAt)
@@ -250,8 +255,20 @@ func (r *Reader) output(began time.Time) (Event, error) {
 		}
 	}
 	r.at.position = r.log.Position()
+	event.Begun, event.Cut = r.at.begun.Add(event.Stream, event.Data)
 	event.Cursor = r.at.encode()
 	return event, nil
+}
+
+// unfinished returns the event of a character that gets no rest, because output is missing or has ended.
+func (r *Reader) unfinished(at time.Time) (event Event, ok bool) {
+	for i, begun := range r.at.begun {
+		if begun != "" {
+			r.at.begun[i] = ""
+			return Event{Kind: Output, Cursor: r.at.encode(), At: at, Stream: runtime.Stream(i + 1), Data: []byte{}, Begun: begun}, true
+		}
+	}
+	return Event{}, false
 }
 
 // lost returns the event of output that is missing from the log, up to where its cause changes.
@@ -269,6 +286,9 @@ func (r *Reader) lost(until int64, behind bool) Event {
 // that the execution has finished.
 func (r *Reader) end() (Event, error) {
 	x := r.execution()
+	if event, ok := r.unfinished(x.Marks.FinishedAt); ok {
+		return event, nil
+	}
 	if r.at.offset < x.Usage.OutputBytes {
 		return r.lost(x.Usage.OutputBytes, true), nil
 	}

@@ -29,10 +29,15 @@ func Printed(x runtime.Execution, at time.Time) runtime.Execution {
 	return x
 }
 
-// Finished moves an execution to FINISHED. A finished one keeps its outcome.
+// Finished moves an execution to FINISHED, not before its other times. A finished one keeps its outcome.
 func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time.Time) runtime.Execution {
 	if x.State == runtime.ExecutionFinished {
 		return x
+	}
+	for _, before := range []time.Time{x.Marks.StartedAt, x.Marks.FirstOutputAt} {
+		if at.Before(before) { // another machine's clock, or one that was set back before a boot
+			at = before
+		}
 	}
 	x.State, x.End, x.Usage, x.Marks.FinishedAt = runtime.ExecutionFinished, end, usage, at
 	return x
@@ -66,9 +71,10 @@ type Limits struct {
 	CPU       time.Duration // of processor time
 	Output    int64         // bytes
 	MemoryMiB int
-	Processes int   // of the runner
-	FileSize  int64 // bytes of one file
-	Own       int   // process limit of the execution, if that was reached; 0: it wasn't
+	Processes int           // of the runner
+	FileSize  int64         // bytes of one file
+	Lease     time.Duration // that its client didn't renew in time; 0: it did
+	Own       int           // process limit of the execution, if that was reached; 0: it wasn't
 }
 
 // Decide returns the outcome that the facts support, with a message. The cause of the end counts,
@@ -128,6 +134,9 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 		end.Message = "it ran into its CPU limit of " + seconds(l.CPU)
 	case runtime.OutcomeCancelled:
 		end.Message = "cancelled"
+		if l.Lease > 0 {
+			end.Message = "cancelled: the client that started it is gone; it didn't renew its lease of " + seconds(l.Lease)
+		}
 	}
 	return end
 }

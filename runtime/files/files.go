@@ -10,22 +10,18 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path"
 	"slices"
-	"strings"
 	"unsafe"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Bounds of file calls.
 const (
 	maxListedBytes = 16 << 20 // of paths and entries in one list
-	maxListings    = 4        // concurrent lists
-	maxNameBytes   = 255      // the kernel's limit
-	maxPathBytes   = 4096
-	maxPaths       = 10_000 // of one update
+	maxPaths       = 10_000   // of one update
 )
 
 // Runners gives access to runners.
@@ -42,13 +38,13 @@ type Runners interface {
 // errors of type runtime.Error.
 type Access struct {
 	runners  Runners
-	listings chan struct{} // holds a token for each running list
-	searches places
+	lists    *places
+	searches *places
 }
 
 // New returns access to the files of runners.
 func New(runners Runners) *Access {
-	return &Access{runners: runners, listings: make(chan struct{}, maxListings), searches: places{all: make(chan struct{}, maxSearches)}}
+	return &Access{runners: runners, lists: newPlaces("lists", maxLists), searches: newPlaces("searches", maxSearches)}
 }
 
 // Updated is the result of UpdateFiles.
@@ -58,15 +54,20 @@ type Updated struct {
 	Failed  []runtime.FileFailure
 }
 
-// UpdateFiles deletes paths and then writes files, in a claimed runner. It checks all paths first:
-// after an error nothing was changed. A valid file that could not be written, for example because
-// the workspace is full, is in Failed and unchanged. field is the name of write in errors.
-func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
-	if err := ValidateUpdate(remove, field, write); err != nil {
+// UpdateFiles empties directories, deletes paths and then writes files, in a claimed runner. It
+// checks all paths first: after an error nothing was changed. A valid file that could not be
+// written, for example because the workspace is full, is in Failed and unchanged. field is the name
+// of write in errors.
+func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, empty, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
+	if err := ValidateUpdate(empty, remove, field, write); err != nil {
 		return Updated{}, err
 	}
-	update := agent.Update{Delete: remove}
-	for _, w := range write {
+	update := agent.Update{Empty: empty, Delete: remove}
+	r, known := a.runners.Runner(id)
+	for i, w := range write {
+		if known && int64(len(w.Data)) > int64(r.Environment.Resources.WorkspaceMiB)<<20 {
+			return Updated{}, tooLarge(fmt.Sprintf("%s.%d", field, i), r)
+		}
 		update.Write = append(update.Write, agent.Write{Path: w.Path, Size: int64(len(w.Data)), Directory: w.Directory, Mode: w.Mode})
 	}
 	var updated agent.Updated
@@ -99,16 +100,21 @@ func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to str
 	}
 	err = a.use(ctx, id, func(conn net.Conn) error {
 		info, err := agent.MoveFile(ctx, conn, agent.Move{From: from, To: to})
-		moved = file(id, info)
+		moved = at(id, to, info)
 		return err
 	})
 	return moved, err
 }
 
 // ValidateUpdate returns INVALID_INPUT for everything that UpdateFiles can check without the runner.
-func ValidateUpdate(remove []string, field string, write []runtime.FileWrite) error {
-	if len(remove)+len(write) > maxPaths {
+func ValidateUpdate(empty, remove []string, field string, write []runtime.FileWrite) error {
+	if len(empty)+len(remove)+len(write) > maxPaths {
 		return runtime.Invalid(field, "must be at most %d paths in total", maxPaths)
+	}
+	for i, p := range empty {
+		if err := ValidatePath(fmt.Sprintf("empty.%d", i), p); err != nil {
+			return err
+		}
 	}
 	for i, p := range remove {
 		if err := validateTarget(fmt.Sprintf("delete.%d", i), p); err != nil {
@@ -119,6 +125,9 @@ func ValidateUpdate(remove []string, field string, write []runtime.FileWrite) er
 		at := fmt.Sprintf("%s.%d", field, i)
 		if err := validateTarget(at+".path", w.Path); err != nil {
 			return err
+		}
+		if !w.Directory && paths.IsDirectory(w.Path) {
+			return runtime.Invalid(at+".path", "must not end in a slash, which only a directory may: leave it out, or set directory")
 		}
 		if w.Mode > 0o7777 {
 			return runtime.Invalid(at+".mode", "must be octal, 0 to 7777")
@@ -132,49 +141,35 @@ func ValidateUpdate(remove []string, field string, write []runtime.FileWrite) er
 
 // validateTarget checks a path to write or delete.
 func validateTarget(field, p string) error {
-	if err := validatePath(field, p); err != nil {
+	if err := ValidatePath(field, p); err != nil {
 		return err
 	}
-	clean := path.Clean(p)
-	if !path.IsAbs(p) {
-		clean = path.Join(runtime.Workspace, p)
-	}
-	if clean == "/" || clean == runtime.Workspace {
-		return runtime.Invalid(field, "must be inside the workspace, not the workspace itself (use ./* for everything in it)")
+	if clean := paths.Resolve(runtime.Workspace, p); clean == "/" || clean == runtime.Workspace {
+		return runtime.Invalid(field, "must not be the workspace itself: updateFiles(empty:) deletes everything in it")
 	}
 	return nil
 }
 
-// validatePath checks the path of a file in a runner.
-func validatePath(field, p string) error {
-	if p == "" || len(p) > maxPathBytes || strings.ContainsRune(p, 0) {
-		return runtime.Invalid(field, "must be 1 to %d bytes without NUL", maxPathBytes)
-	}
-	for element := range strings.SplitSeq(p, "/") {
-		if len(element) > maxNameBytes {
-			return runtime.Invalid(field, "must have no name of more than %d bytes", maxNameBytes)
-		}
+// ValidatePath returns INVALID_INPUT for a text that can't be the path of a file in a runner.
+func ValidatePath(field, p string) error {
+	if _, err := paths.Parse(p); err != nil {
+		return runtime.Invalid(field, "%s", err)
 	}
 	return nil
 }
 
 // Files returns the entries of a directory, ordered by path; "" is the workspace. With recursive it
-// includes all entries below. It returns LIMIT_EXCEEDED for more than 16 MiB of entries.
+// includes all entries below. It returns LIMIT_EXCEEDED for more than 16 MiB of entries, and if too
+// many other lists run.
 func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
 	if dir != "" {
-		if err := validatePath("path", dir); err != nil {
+		if err := ValidatePath("path", dir); err != nil {
 			return nil, err
 		}
 	}
-	select { // a program can make a list large, so only few are held concurrently
-	case a.listings <- struct{}{}:
-		defer func() { <-a.listings }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 	var files []runtime.File
 	held := 0
-	err := a.use(ctx, id, func(conn net.Conn) error {
+	err := a.useWithin(ctx, id, a.lists, func(ctx context.Context, conn net.Conn) error {
 		return agent.ListFiles(ctx, conn, agent.ListDir{Path: dir, Recursive: recursive}, func(info agent.FileInfo) error {
 			entry := below(id, dir, info)
 			if held += int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.At) + len(entry.LinkTarget); held > maxListedBytes {
@@ -188,14 +183,14 @@ func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 	return files, err
 }
 
-// File returns an entry, and whether it exists.
-func (a *Access) File(ctx context.Context, id runtime.RunnerID, at string) (entry runtime.File, found bool, err error) {
-	if err := validatePath("path", at); err != nil {
+// File returns an entry, and whether it exists. With follow it returns the target of a link.
+func (a *Access) File(ctx context.Context, id runtime.RunnerID, path string, follow bool) (entry runtime.File, found bool, err error) {
+	if err := ValidatePath("path", path); err != nil {
 		return runtime.File{}, false, err
 	}
 	err = a.use(ctx, id, func(conn net.Conn) error {
-		info, err := agent.StatFile(ctx, conn, at)
-		entry = file(id, info)
+		info, err := agent.StatFile(ctx, conn, path, follow)
+		entry = at(id, path, info)
 		return err
 	})
 	var refused *agent.Error
@@ -213,6 +208,14 @@ func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) 
 	}
 	defer done()
 	return a.translate(id, f(conn))
+}
+
+// useWithin is use in one of the places.
+func (a *Access) useWithin(ctx context.Context, id runtime.RunnerID, of *places, f func(context.Context, net.Conn) error) error {
+	r, _ := a.runners.Runner(id)
+	return of.within(ctx, id, r.Tenant(), func(ctx context.Context) error {
+		return a.use(ctx, id, func(conn net.Conn) error { return f(ctx, conn) })
+	})
 }
 
 // dial opens a stream to the agent of a claimed runner. It counts as a use of the claim until done
@@ -254,8 +257,8 @@ func fileError(err *agent.Error) error {
 	case agent.ErrInvalid:
 		field := "path"
 		switch err.Field {
-		case "delete":
-			field = fmt.Sprintf("delete.%d", err.Index)
+		case "empty", "delete":
+			field = fmt.Sprintf("%s.%d", err.Field, err.Index)
 		case "from", "to":
 			field = err.Field
 		}
@@ -273,6 +276,13 @@ func fileError(err *agent.Error) error {
 	}
 }
 
+// at returns the entry at a requested path.
+func at(id runtime.RunnerID, path string, info agent.FileInfo) runtime.File {
+	entry := file(id, info)
+	entry.Path, entry.At = path, path
+	return entry
+}
+
 // file returns an agent's description of a file as the runtime's.
 func file(id runtime.RunnerID, info agent.FileInfo) runtime.File {
 	types := map[string]runtime.FileType{"file": runtime.FileRegular, "directory": runtime.FileDirectory, "link": runtime.FileLink}
@@ -281,7 +291,7 @@ func file(id runtime.RunnerID, info agent.FileInfo) runtime.File {
 		kind = runtime.FileOther
 	}
 	return runtime.File{
-		Runner: id, Path: string(info.Path), At: string(info.Path), Type: kind, Size: info.Size, ModifiedAt: info.ModifiedAt,
-		Mode: info.Mode, Owner: info.Owner, Group: info.Group, LinkTarget: string(info.LinkTarget),
+		Runner: id, Path: paths.Text(string(info.Path)), At: paths.Text(string(info.Path)), Type: kind, Size: info.Size, ModifiedAt: info.ModifiedAt,
+		Mode: info.Mode, Owner: info.Owner, Group: info.Group, LinkTarget: paths.Text(string(info.LinkTarget)),
 	}
 }

@@ -1,10 +1,13 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -16,7 +19,8 @@ type unreachable struct {
 }
 
 func (u *unreachable) Runner(id runtime.RunnerID) (runtime.Runner, bool) {
-	return runtime.Runner{ID: id, State: runtime.RunnerClaimed}, true
+	tenant, _, _ := strings.Cut(string(id), "/")
+	return runtime.Runner{ID: id, State: runtime.RunnerClaimed, Environment: runtime.Environment{Resources: runtime.Resources{WorkspaceMiB: 1}}, Claim: runtime.Claim{Epoch: 1, ClaimedAt: time.Now(), Tenant: runtime.TenantID(tenant)}}, true
 }
 
 func (u *unreachable) Use(context.Context, runtime.RunnerID) (func(), error) {
@@ -37,7 +41,7 @@ func TestUnreachableAgentIsUnavailable(t *testing.T) {
 		"list": func(a *Access) error { _, err := a.Files(t.Context(), "r", "", false); return err },
 		"open": func(a *Access) error { _, _, err := a.OpenFile(t.Context(), "r", "f", 0); return err },
 		"update": func(a *Access) error {
-			_, err := a.UpdateFiles(t.Context(), "r", []string{"f"}, "write", nil)
+			_, err := a.UpdateFiles(t.Context(), "r", nil, []string{"f"}, "write", nil)
 			return err
 		},
 	}
@@ -51,3 +55,32 @@ func TestUnreachableAgentIsUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// TestUploadsFailForTheirOwnReason: a content that stalls, and so ends its request's context, and one
+// that never fits.
+func TestUploadsFailForTheirOwnReason(t *testing.T) {
+	agents := &silent{}
+	agents.answers.Store(true)
+	a := New(agents)
+	stalled := runtime.Errorf(runtime.CodeLimitExceeded, "the request stalled")
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := a.UploadFile(ctx, "r", "f", 0, -1, reader(func([]byte) (int, error) { cancel(); return 0, stalled }))
+	if !errors.Is(err, stalled) {
+		t.Errorf("a stalled content: %v", err)
+	}
+	var e *runtime.Error
+	large := make([]byte, 1<<20+1)
+	_, err = a.UploadFile(t.Context(), "r", "f", 0, -1, bytes.NewReader(large))
+	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "file" || !strings.Contains(e.Message, "workspace of 1 MiB") {
+		t.Errorf("a large file: %+v", err)
+	}
+	_, err = a.UpdateFiles(t.Context(), "r", nil, nil, "write", []runtime.FileWrite{{Path: "ok"}, {Path: "f", Data: large}})
+	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "write.1" || e.Code.Retryable() {
+		t.Errorf("a large write: %+v", err)
+	}
+}
+
+// A reader is a function as an io.Reader.
+type reader func(p []byte) (int, error)
+
+func (r reader) Read(p []byte) (int, error) { return r(p) }

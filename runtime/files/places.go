@@ -3,76 +3,85 @@ package files
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
-// places limits concurrent searches, in total and per runner, so that slow runners occupy few of
-// the total.
+// Limits of calls that an agent can make slow or large. It runs in the runner, so a hostile program
+// decides how long it takes.
+const (
+	maxLists    = 12 // concurrent, in total; each holds up to maxListedBytes
+	maxSearches = 64
+	maxOfRunner = 2                // concurrent, of one kind in one runner
+	placeWait   = 10 * time.Second // how long a call waits for a place
+	agentWithin = 30 * time.Second // how long it then has
+)
+
+// places limits concurrent calls of one kind: in one runner, of one tenant, and in total. A tenant
+// gets its share of the total, and always a first place. So slow runners of one tenant never keep
+// another tenant from its calls.
 type places struct {
-	all chan struct{} // holds a token for each running search
+	what string // the kind's plural
 
-	mu sync.Mutex // guards of
-	of map[runtime.RunnerID]*runnerPlaces
+	mu      sync.Mutex // guards the fields below
+	tenants share.Bound
+	runners map[runtime.RunnerID]int
+	freed   chan struct{} // closed when a place becomes free
 }
 
-// runnerPlaces limit the searches in one runner.
-type runnerPlaces struct {
-	taken chan struct{} // holds a token for each search in the runner
-	users int           // searches that hold or await a place; guarded by places.mu
+func newPlaces(what string, total int64) *places {
+	return &places{what: what, tenants: share.Bound{Limit: total}, runners: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
 }
 
-// enter waits for a place, which is held until leave is called. It returns LIMIT_EXCEEDED after
-// searchWait.
-func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), err error) {
-	ours := p.use(id)
-	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches are already running in runner %s: try again later", maxSearchesOf, id))
-	defer cancel()
-	select {
-	case ours.taken <- struct{}{}:
-	case <-waiting.Done():
-		p.unuse(id, ours)
-		return nil, context.Cause(waiting)
-	}
-	leaveOurs := func() {
-		<-ours.taken
-		p.unuse(id, ours)
-	}
-	waiting, cancelAll := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches are already running on this server: try again later", maxSearches))
-	defer cancelAll()
-	select {
-	case p.all <- struct{}{}:
-	case <-waiting.Done():
-		leaveOurs()
-		return nil, context.Cause(waiting)
-	}
-	return func() {
-		<-p.all
-		leaveOurs()
-	}, nil
-}
-
-// use returns the runner's places, and counts the caller as one of their users until unuse.
-func (p *places) use(id runtime.RunnerID) *runnerPlaces {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ours := p.of[id]
-	if ours == nil {
-		if p.of == nil {
-			p.of = map[runtime.RunnerID]*runnerPlaces{}
+// within calls do when there is a place for it, with a context that ends after agentWithin. It
+// returns LIMIT_EXCEEDED if there is none for placeWait.
+func (p *places) within(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, do func(ctx context.Context) error) error {
+	late := time.NewTimer(placeWait)
+	defer late.Stop()
+	for {
+		freed, full := p.take(id, tenant)
+		if full == nil {
+			break
 		}
-		ours = &runnerPlaces{taken: make(chan struct{}, maxSearchesOf)}
-		p.of[id] = ours
+		select {
+		case <-freed:
+		case <-late.C:
+			return full
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	ours.users++
-	return ours
+	defer p.leave(id, tenant)
+	ctx, cancel := context.WithTimeoutCause(ctx, agentWithin, runtime.Errorf(runtime.CodeClusterUnavailable, "the agent of runner %s took longer than %v", id, agentWithin))
+	defer cancel()
+	return do(ctx)
 }
 
-// unuse ends a use. The last one deletes the runner's places.
-func (p *places) unuse(id runtime.RunnerID, ours *runnerPlaces) {
+// take takes a place, or returns why there is none, and a channel that is closed when one becomes
+// free.
+func (p *places) take(id runtime.RunnerID, tenant runtime.TenantID) (freed <-chan struct{}, full error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ours.users--; ours.users == 0 {
-		delete(p.of, id)
+	if n := p.runners[id]; n >= maxOfRunner {
+		return p.freed, runtime.Errorf(runtime.CodeLimitExceeded, "%d %s are already running in runner %s: try again later", n, p.what, id)
 	}
+	if p.tenants.Acquire(tenant) != nil {
+		return p.freed, runtime.Errorf(runtime.CodeLimitExceeded, "the tenant's runners already have its share of this server's %d %s: try again later", p.tenants.Limit, p.what)
+	}
+	p.runners[id]++
+	return nil, nil
+}
+
+// leave returns a place.
+func (p *places) leave(id runtime.RunnerID, tenant runtime.TenantID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tenants.Release(tenant)
+	if p.runners[id]--; p.runners[id] == 0 {
+		delete(p.runners, id)
+	}
+	close(p.freed)
+	p.freed = make(chan struct{})
 }

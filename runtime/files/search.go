@@ -5,19 +5,15 @@ import (
 	"net"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Bounds of searches.
 const (
-	maxSearches    = 64               // concurrent, in total
-	maxSearchesOf  = 2                // concurrent, per runner
-	searchWait     = 10 * time.Second // how long a search waits for a place
-	searchWithin   = 30 * time.Second // how long it may then run
-	maxText        = 256              // bytes
+	maxText        = 256 // bytes
 	defaultMatches = 100
 
 	noPattern = "must be a pattern such as *.py: * matches any text, ? one character, [a-z] a range; \\ escapes the next character"
@@ -34,16 +30,19 @@ type Search struct {
 // check validates a search and returns the most matches that it returns.
 func (s Search) check() (matches int, err error) {
 	if s.Path != "" {
-		if err := validatePath("path", s.Path); err != nil {
+		if err := ValidatePath("path", s.Path); err != nil {
 			return 0, err
 		}
 	}
-	_, malformed := path.Match(s.Name, "")
+	name, wrong := paths.Bytes(s.Name)
+	_, malformed := path.Match(name, "")
 	switch {
 	case s.Name == "" && s.Text == "":
 		return 0, runtime.Invalid("name", "give name, containing or both")
-	case len(s.Name) > maxNameBytes || strings.ContainsAny(s.Name, "/\x00"):
-		return 0, runtime.Invalid("name", "must be a pattern of at most %d bytes for a name, without / and NUL: name a directory in path", maxNameBytes)
+	case wrong != nil:
+		return 0, runtime.Invalid("name", "%s", wrong)
+	case len(name) > paths.MaxNameBytes || strings.ContainsAny(s.Name, "/\x00"):
+		return 0, runtime.Invalid("name", "must be a pattern of at most %d bytes for a name, without / and NUL: name a directory in path", paths.MaxNameBytes)
 	case malformed != nil:
 		return 0, runtime.Invalid("name", noPattern)
 	case len(s.Text) > maxText || strings.ContainsAny(s.Text, "\n\x00"):
@@ -62,14 +61,7 @@ func (a *Access) SearchFiles(ctx context.Context, id runtime.RunnerID, search Se
 	if err != nil {
 		return runtime.FileSearch{}, err
 	}
-	leave, err := a.searches.enter(ctx, id)
-	if err != nil {
-		return runtime.FileSearch{}, err
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeoutCause(ctx, searchWithin, runtime.Errorf(runtime.CodeClusterUnavailable, "the runner's agent took longer than %v for a search", searchWithin))
-	defer cancel()
-	err = a.use(ctx, id, func(conn net.Conn) error {
+	err = a.useWithin(ctx, id, a.searches, func(ctx context.Context, conn net.Conn) error {
 		answer, err := agent.SearchFiles(ctx, conn, agent.Search{Path: search.Path, Name: search.Name, Text: []byte(search.Text), Most: most})
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // OpenFile opens a regular file of a claimed runner, from offset on, which is at most its size. The
@@ -16,7 +17,7 @@ import (
 // read from the runner as fast as the caller reads. Until it is closed, it counts as a use of the
 // runner. ctx also limits reading.
 func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
-	if err := validatePath("path", path); err != nil {
+	if err := ValidatePath("path", path); err != nil {
 		return runtime.File{}, nil, err
 	}
 	if offset < 0 {
@@ -31,7 +32,7 @@ func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string,
 		done()
 		return runtime.File{}, nil, a.translate(id, err)
 	}
-	return file(id, info), &download{access: a, id: id, content: content, done: done}, nil
+	return at(id, path, info), &download{access: a, id: id, content: content, done: done}, nil
 }
 
 // A download is the content that OpenFile returns.
@@ -66,10 +67,14 @@ func (d *download) Close() error {
 // rename. After an error, also of content, the old file is unchanged, unless the agent no longer
 // answers (RUNNER_GONE or CLUSTER_UNAVAILABLE): then the result is unknown. The file is owned by
 // root, with mode (0: 0744); missing parents are created. It returns STORAGE_FULL as soon as
-// possible: at the latest when it has read more than the runner's workspace can hold.
+// possible, and INVALID_INPUT at the latest when it has read more than the runner's workspace can
+// ever hold.
 func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
-	if err := validatePath("path", path); err != nil {
+	if err := validateTarget("path", path); err != nil {
 		return runtime.File{}, err
+	}
+	if paths.IsDirectory(path) {
+		return runtime.File{}, runtime.Invalid("path", "must not end in a slash, which only a directory may")
 	}
 	if size < -1 {
 		return runtime.File{}, runtime.Invalid("file", "must not have a negative size")
@@ -79,11 +84,10 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	}
 	if r, ok := a.runners.Runner(id); ok {
 		room := int64(r.Environment.Resources.WorkspaceMiB) << 20
-		full := runtime.Errorf(runtime.CodeStorageFull, "the file is larger than the runner's workspace of %d MiB; nothing was changed", room>>20)
 		if size > room {
-			return runtime.File{}, full
+			return runtime.File{}, tooLarge("file", r)
 		}
-		content = &boundedReader{content, room, full}
+		content = &boundedReader{content, room, tooLarge("file", r)}
 	}
 	update := agent.Update{Write: []agent.Write{{Path: path, Size: size, Mode: mode}}}
 	counted := &countedReader{Reader: content}
@@ -104,17 +108,23 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 		return runtime.File{}, err
 	}
 	if updated.File != nil {
-		return file(id, *updated.File), nil
+		return at(id, path, *updated.File), nil
 	}
 	// An agent of protocol 1 doesn't return the file, so ask for it. The file is in place already, so
 	// this must no longer fail.
-	if uploaded, found, err := a.File(ctx, id, path); err == nil && found {
+	if uploaded, found, err := a.File(ctx, id, path, false); err == nil && found {
 		return uploaded, nil
 	}
 	return runtime.File{
 		Runner: id, Path: path, At: path, Type: runtime.FileRegular, Size: counted.n,
 		ModifiedAt: time.Now(), Mode: 0o744, Owner: "root", Group: "root",
 	}, nil
+}
+
+// tooLarge is the error for a file that can never be in the runner's workspace, so that a retry
+// doesn't help.
+func tooLarge(field string, r runtime.Runner) error {
+	return runtime.Invalid(field, "is larger than the runner's whole workspace of %d MiB, so nothing was changed: send a smaller file, or claim a runner of an environment with a larger workspace (resources.workspaceMiB)", r.Environment.Resources.WorkspaceMiB)
 }
 
 // A countedReader counts the bytes read.

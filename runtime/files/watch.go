@@ -6,6 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Limits of the changes queued for a slow subscriber. Beyond them, the subscriber gets LOST.
@@ -27,7 +28,7 @@ type Watch struct {
 // watch doesn't keep the runner alive. It ends with ctx or Close, which waits for its goroutines.
 func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*Watch, error) {
 	if dir != "" {
-		if err := validatePath("path", dir); err != nil {
+		if err := ValidatePath("path", dir); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +127,7 @@ func appendChanges(waiting []runtime.FileChange, changes agent.Changes) []runtim
 		return waiting
 	}
 	for _, c := range changes.Changes {
-		waiting = append(waiting, runtime.FileChange{Type: types[c.Kind], Path: string(c.Path)})
+		waiting = append(waiting, runtime.FileChange{Type: types[c.Kind], Path: paths.Text(string(c.Path))})
 	}
 	return waiting
 }

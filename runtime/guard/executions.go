@@ -136,6 +136,16 @@ func (g *Guard) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream r
 	return g.engine.OpenOutput(ctx, id, stream)
 }
 
+// RenewLease renews the lease of an execution or batch that the caller sees; see
+// [engine.Engine.RenewLease].
+func (g *Guard) RenewLease(ctx context.Context, id string) (bool, error) {
+	err := g.allowBatch(ctx, "renewLease", runtime.BatchID(id))
+	if runtime.CodeOf(err) == runtime.CodeBatchNotFound {
+		err = g.AllowExecution(ctx, "renewLease", runtime.ExecutionID(id))
+	}
+	return err == nil && g.engine.RenewLease(id), err
+}
+
 // WriteStdin writes to the stdin of an execution that the caller sees; see [engine.Engine.WriteStdin].
 func (g *Guard) WriteStdin(ctx context.Context, in engine.StdinInput) (int64, error) {
 	if err := g.AllowExecution(ctx, "writeStdin", in.ExecutionID); err != nil {

@@ -143,11 +143,11 @@ func (g *Guard) Files(ctx context.Context, id runtime.RunnerID, dir string, recu
 }
 
 // File returns a file of a runner that the caller sees; see [files.Access.File].
-func (g *Guard) File(ctx context.Context, id runtime.RunnerID, path string) (runtime.File, bool, error) {
+func (g *Guard) File(ctx context.Context, id runtime.RunnerID, path string, follow bool) (runtime.File, bool, error) {
 	if err := g.allowRunner(ctx, "file", id); err != nil {
 		return runtime.File{}, false, err
 	}
-	return g.engine.File(ctx, id, path)
+	return g.engine.File(ctx, id, path, follow)
 }
 
 // SearchFiles searches files of a runner that the caller sees; see [files.Access.SearchFiles].
@@ -175,12 +175,12 @@ func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, 
 }
 
 // UpdateFiles changes files of a runner that the caller sees; see [files.Access.UpdateFiles].
-func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (_ files.Updated, err error) {
+func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, empty, remove []string, field string, write []runtime.FileWrite) (_ files.Updated, err error) {
 	defer g.recording(ctx, "updateFiles", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "updateFiles", id); err != nil {
 		return files.Updated{}, err
 	}
-	return g.engine.UpdateFiles(ctx, id, remove, field, write)
+	return g.engine.UpdateFiles(ctx, id, empty, remove, field, write)
 }
 
 // MoveFile moves a file of a runner that the caller sees; see [files.Access.MoveFile].

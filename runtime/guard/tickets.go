@@ -23,8 +23,9 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
 	in.Keys = p.Keys()
+	alone := access.Alone(ctx)
 	t, err = g.engine.ClaimLater(ctx, in, func(of ticket.Ticket) {
-		record(context.WithoutCancel(ctx), g, "claimRunner", ofRunner, of.Runner, of.Tenant, nil, append(resumption(of.Resumed), audit.Ref("ticket", of.ID))...)
+		record(alone, g, "claimRunner", ofRunner, of.Runner, of.Tenant, nil, append(resumption(of.Resumed), audit.Ref("ticket", of.ID))...)
 	})
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }

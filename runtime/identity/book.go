@@ -19,6 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // A Store stores tokens and tenants.
@@ -59,6 +60,7 @@ type Book struct {
 	first  *liveToken // of Config.FirstToken; nil: none
 	nobody *liveToken // of callers without a token; ends when the first token is made
 	grants grants
+	clock  timing.Clock
 	quotas Quotas
 	free   func(ctx context.Context, id runtime.TenantID) error // Config.Free
 	logger *zap.Logger
@@ -88,7 +90,7 @@ var (
 
 // New returns a book that contains only the first token. Call Load.
 func New(c Config) *Book {
-	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	b := &Book{store: c.Store, clock: timing.NewClock(), open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
 		b.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
 	}
@@ -136,6 +138,7 @@ func (b *Book) Load(ctx context.Context) error {
 			delete(old, t.ID)
 			continue
 		}
+		t.ExpiresAt = b.clock.Anchor(t.ExpiresAt)
 		b.tokens[t.ID] = newLive(t)
 	}
 	// The remaining ones were revoked or deleted by another server.
@@ -201,9 +204,9 @@ func (b *Book) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		select {
-		case now := <-ticker.C:
+		case <-ticker.C:
 			b.flush(ctx)
-			b.forget(ctx, now)
+			b.forget(ctx, b.clock.Now())
 		case <-ctx.Done():
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
@@ -308,7 +311,7 @@ func (b *Book) manages(by access.Principal, t access.Token) bool {
 // former reports whether an ended token belonged to a deleted tenant whose name a new tenant has
 // now. Hold mu.
 func (b *Book) former(t access.Token) bool {
-	return t.Ended(time.Now()) && !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
+	return t.Ended(b.clock.Now()) && !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
 }
 
 // Tenants returns the tenants that a caller sees, ordered by name. They always include the default

@@ -91,8 +91,8 @@ func (t *liveToken) caller() (Caller, error) {
 	if t.ended.Err() != nil {
 		return Caller{}, context.Cause(t.ended)
 	}
-	// The last use is recorded at most once a second.
-	if now, last := time.Now().UnixMilli(), t.used.Load(); now-last > time.Second.Milliseconds() && t.used.CompareAndSwap(last, now) {
+	// The last use is recorded at most once a second, and if the clock was set back.
+	if now, last := time.Now().UnixMilli(), t.used.Load(); (now-last > time.Second.Milliseconds() || now < last) && t.used.CompareAndSwap(last, now) {
 		t.dirty.Store(true)
 	}
 	return Caller{Principal: t.Principal(), ended: t.ended}, nil

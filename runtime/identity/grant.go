@@ -71,7 +71,7 @@ func (b *Book) Sign(by access.Principal, g access.Grant, life time.Duration) (st
 	if by.Grant != nil || by.Kind == access.KindServer {
 		return "", g, runtime.Errorf(runtime.CodeForbidden, "a grant can't make grants")
 	}
-	now := time.Now()
+	now := b.clock.Now()
 	g.ID, g.Expires = uuid.Must(uuid.NewV7()).String(), now.Add(life).Truncate(time.Second)
 	text, err := jwt.Signed(b.grants.signer).Claims(grantClaims{
 		Claims: jwt.Claims{ID: g.ID, Subject: by.ID, Audience: jwt.Audience{grantAudience}, IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(g.Expires)},
@@ -96,8 +96,8 @@ func (b *Book) authenticateGrant(shown string) (Caller, error) {
 	if claims.Expiry == nil || !slices.Contains(claims.Audience, grantAudience) || claims.Execution == "" == (claims.Runner == "") {
 		return Caller{}, errGrant
 	}
-	until := claims.Expiry.Time()
-	if !time.Now().Before(until) {
+	until := b.clock.Anchor(claims.Expiry.Time())
+	if !b.clock.Now().Before(until) {
 		return Caller{}, errGrantExpired
 	}
 	// A grant ends with the token that made it.

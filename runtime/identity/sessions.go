@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/rockpool/rockpool/runtime/access"
 )
@@ -16,7 +15,7 @@ const maxSessions = 20
 // oldest ones. A session that made tokens is ended but not deleted: see RevokeToken. Its caller
 // holds changing.
 func (b *Book) endOldest(ctx context.Context, subject string) error {
-	now := time.Now()
+	now := b.clock.Now()
 	var all, ending []*liveToken
 	var deleting []string
 	b.mu.RLock()

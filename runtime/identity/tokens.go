@@ -37,7 +37,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	if err := in.validate(); err != nil {
 		return access.Token{}, "", err
 	}
-	made := access.Token{Kind: in.Kind, Name: in.Name, Subject: in.Subject, Tenant: in.Tenant, AllTenants: in.AllTenants, Role: in.Role, CreatedAt: time.Now(), CreatedBy: by.ID}
+	made := access.Token{Kind: in.Kind, Name: in.Name, Subject: in.Subject, Tenant: in.Tenant, AllTenants: in.AllTenants, Role: in.Role, CreatedAt: b.clock.Now(), CreatedBy: by.ID}
 	if in.Life > 0 {
 		made.ExpiresAt = made.CreatedAt.Add(in.Life)
 	}
@@ -89,7 +89,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 
 // count returns how many tokens like with, or sessions like it, a tenant has: valid ones, and all.
 func (b *Book) count(with access.Token) (live, all int) {
-	now := time.Now()
+	now := b.clock.Now()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, t := range b.tokens {
@@ -239,7 +239,7 @@ func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
 
 // revoke revokes those of tokens that haven't ended, and returns them by id. Its caller holds changing.
 func (b *Book) revoke(ctx context.Context, tokens []*liveToken) (map[string]access.Token, error) {
-	now := time.Now()
+	now := b.clock.Now()
 	var ending []*liveToken
 	var stored []access.Token
 	revoked := map[string]access.Token{}
@@ -306,7 +306,7 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 		}
 	}
 	if t.CreatedAt.IsZero() {
-		t.CreatedAt = time.Now()
+		t.CreatedAt = b.clock.Now()
 	}
 	if err := b.store.PutTenant(ctx, t); err != nil {
 		return t, false, err

@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"bytes"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -22,7 +23,7 @@ type Line struct {
 	Stream    runtime.Stream // 0: lost bytes
 	Since     time.Duration  // time of its first byte since the execution's start
 	Data      []byte         // without the newline and a carriage return before it
-	Truncated bool           // Data has only the first MaxText bytes
+	Truncated bool           // Data has MaxText bytes at most: the first ones or, of an overwritten line, the last ones
 	Open      bool           // the line may still grow, and Data with it
 	Lost      int64          // number of lost bytes
 	Offset    int64          // of the first lost byte
@@ -40,6 +41,25 @@ type collector struct {
 	lines  [3]Line
 	data   [3][]byte // of lines; reused
 	open   [3]bool   // the line is selected and not settled yet
+	cut    [3]bool   // the line is overwritten, and data has only its end so far
+}
+
+// overwritten reports whether a long line has a carriage return early, as a progress bar: a terminal shows
+// its end, not its beginning.
+func overwritten(data []byte) bool {
+	return len(data) > MaxText && bytes.IndexByte(data[:MaxText], '\r') >= 0
+}
+
+// lastState returns the last MaxText bytes of an overwritten line or fewer, from after a carriage return.
+func lastState(data []byte) []byte {
+	data = data[max(0, len(data)-MaxText):]
+	if at := bytes.IndexByte(data, '\r'); at >= 0 && at+1 < len(data) {
+		return data[at+1:]
+	}
+	for len(data) > 0 && !utf8.RuneStart(data[0]) {
+		data = data[1:]
+	}
+	return data
 }
 
 // atNext says that the page ends before the next line that begins.
@@ -76,25 +96,34 @@ func (c *collector) selects(at place, stream runtime.Stream) bool {
 func (c *collector) begin(at place, stream runtime.Stream, since time.Duration) {
 	c.open[stream] = c.selects(at, stream)
 	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
-	c.data[stream] = c.data[stream][:0]
+	c.data[stream], c.cut[stream] = c.data[stream][:0], false
 }
 
 // add appends a piece of a stream's open line, up to what the page needs of it.
 func (c *collector) add(stream runtime.Stream, data []byte) {
-	if !c.open[stream] {
-		return
-	}
-	most := MaxText + 2 // enough to see that there is more than a carriage return
-	if c.match != nil {
-		most = searchedBytes
-	}
-	had := c.data[stream]
-	c.data[stream] = append(had, data[:min(len(data), most-len(had))]...)
-	if c.match == nil {
-		c.text += min(len(data), most-len(had))
-	}
-	if len(c.data[stream]) == most {
-		c.settle(stream)
+	for len(data) > 0 && c.open[stream] {
+		most := MaxText + 2 // enough to see that there is more than a carriage return
+		switch {
+		case c.match != nil:
+			most = searchedBytes
+		case c.cut[stream]:
+			most = 2 * MaxText
+		}
+		had := c.data[stream]
+		n := min(len(data), most-len(had))
+		c.data[stream], data = append(had, data[:n]...), data[n:]
+		if c.match == nil && !c.cut[stream] {
+			c.text += n
+		}
+		switch now := c.data[stream]; {
+		case len(now) < most:
+		case c.cut[stream]:
+			c.data[stream] = append(now[:0], now[MaxText:]...)
+		case c.match == nil && overwritten(now):
+			c.cut[stream] = true
+		default:
+			c.settle(stream)
+		}
 	}
 }
 
@@ -126,9 +155,13 @@ func (c *collector) settle(stream runtime.Stream) {
 		}
 		c.text += min(len(data), MaxText)
 	}
-	line.Truncated = len(data) > MaxText
-	if line.Truncated {
-		data = whole(data[:MaxText])
+	line.Truncated = c.cut[stream] || len(data) > MaxText
+	switch {
+	case c.cut[stream] || overwritten(data):
+		data = lastState(data)
+	case line.Truncated:
+		data = data[:MaxText]
+		data = data[:len(data)-runtime.Unfinished(data)]
 		line.Open = false
 	}
 	line.Data = slices.Clone(data)
@@ -146,6 +179,14 @@ func (c *collector) insert(line Line) {
 	}
 	c.found = slices.Insert(c.found, i, line)
 }
+
+// endsOnly reports whether lines are open, and the page needs only the ends of these.
+func (c *collector) endsOnly() bool {
+	return (c.cut[runtime.Stdout] || c.cut[runtime.Stderr]) && !c.needs(runtime.Stdout) && !c.needs(runtime.Stderr)
+}
+
+// needs reports whether the page needs what comes next of a stream's open line.
+func (c *collector) needs(stream runtime.Stream) bool { return c.open[stream] && !c.cut[stream] }
 
 // full reports whether the page is complete.
 func (c *collector) full() bool {
@@ -166,17 +207,4 @@ func (c *collector) rest(ended bool) (first int64) {
 		c.settle(stream)
 	}
 	return first
-}
-
-// whole returns data without an incomplete character at its end.
-func whole(data []byte) []byte {
-	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
-		if at := len(data) - n; utf8.RuneStart(data[at]) {
-			if !utf8.FullRune(data[at:]) {
-				return data[:at]
-			}
-			break
-		}
-	}
-	return data
 }

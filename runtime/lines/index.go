@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
@@ -27,7 +28,8 @@ const (
 type index struct {
 	places  []place // ordered; the first is the log's beginning
 	spacing int64
-	tail    place // everything before it has been counted
+	tail    place              // everything before it has been counted
+	begun   runtime.Characters // of the output before tail
 }
 
 func newIndex() *index { return &index{places: []place{{}}, spacing: firstSpacing} }
@@ -51,6 +53,12 @@ func (x *index) count(ctx context.Context, open func(position int64) (*output.Re
 			return place{}, false, context.Cause(ctx)
 		case err != nil:
 			return place{}, false, err
+		}
+		if record.Offset != x.tail.offset { // output is missing
+			x.begun = runtime.Characters{}
+		}
+		if len(record.Data) > 0 {
+			x.begun.Add(record.Stream, record.Data)
 		}
 		x.tail.advance(record, nil)
 		x.tail.position = r.Position()
@@ -81,4 +89,18 @@ func (x *index) keep() {
 func (x *index) before(selection int, n int64) place {
 	i := sort.Search(len(x.places), func(i int) bool { return x.places[i].begun[selection] > n })
 	return x.places[max(i-1, 0)]
+}
+
+// inside returns a place far behind another one, but in the same open lines, and well before their end; or
+// the same place, if there is none.
+func (x *index) inside(at place) place {
+	end := sort.Search(len(x.places), func(i int) bool { return x.places[i].begun[0] > at.begun[0] })
+	// The last place before the end of the lines may be just before it.
+	for i := end - 2; i >= 0 && x.places[i].position > at.position; i-- {
+		p := x.places[i]
+		if (p.open[1] > 0) == (at.open[1] > 0) && (p.open[2] > 0) == (at.open[2] > 0) {
+			return p
+		}
+	}
+	return at
 }

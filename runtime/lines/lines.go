@@ -28,13 +28,14 @@ type Query struct {
 // A Page is the result of a query.
 type Page struct {
 	Lines    []Line
-	Before   int64 // lines of the stream before the first one examined
-	Total    int64 // lines of the stream counted so far
-	Counted  bool  // Total counts everything printed so far
-	More     bool  // the log continues after the part examined
-	Next     int64 // From of the next page; 0: the execution has ended, and there are no more lines
-	Position int64 // in the log, after everything counted
-	Offset   int64 // output bytes of both streams before Position
+	Before   int64              // lines of the stream before the first one examined
+	Total    int64              // lines of the stream counted so far
+	Counted  bool               // Total counts everything printed so far
+	More     bool               // the log continues after the part examined
+	Next     int64              // From of the next page; 0: the execution has ended, and there are no more lines
+	Position int64              // in the log, after everything counted
+	Offset   int64              // output bytes of both streams before Position
+	Begun    runtime.Characters // of the output before Position
 }
 
 // A Source is the log of one execution.
@@ -142,18 +143,27 @@ func (b *Book) entry(source Source) *entry {
 //
 // A call counts as much of the log at most. If that isn't all, Counted is false, uncounted lines
 // aren't found, and the next call counts on. A call takes at most 0.2 s. One call of each tenant
-// runs at a time, and tenants take turns. Read returns ctx's cause if ctx ends first.
+// runs at a time, and tenants take turns. Only a call for the last lines counts on, in more turns of its
+// tenant, up to the end of 8 GiB. Read returns ctx's cause if ctx ends first.
 func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err error) {
-	err = b.turn(ctx, source.Tenant, func() error {
-		page, err = b.entry(source).page(ctx, source, q)
-		if errors.Is(err, output.ErrPosition) { // the log was truncated or damaged after it was counted
-			b.forget(source.ID)
+	for range lastTurns {
+		err = b.turn(ctx, source.Tenant, func() error {
 			page, err = b.entry(source).page(ctx, source, q)
+			if errors.Is(err, output.ErrPosition) { // the log was truncated or damaged after it was counted
+				b.forget(source.ID)
+				page, err = b.entry(source).page(ctx, source, q)
+			}
+			return err
+		})
+		if err != nil || page.Counted || !q.Last {
+			break
 		}
-		return err
-	})
+	}
 	return page, err
 }
+
+// lastTurns is how many turns a call for the last lines takes at most, to count up to the end.
+const lastTurns = 256
 
 // forget deletes the kept places of an execution.
 func (b *Book) forget(id runtime.ExecutionID) {
@@ -172,10 +182,12 @@ func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) 
 		return Page{}, err
 	}
 	c := &collector{Query: q, match: newMatcher(q.Containing, q.MatchCase), before: -1}
-	if err := c.read(ctx, &at, tail, source); err != nil {
+	if err := c.read(ctx, &at, tail, source, e.inside); err != nil {
 		return Page{}, err
 	}
-	return c.page(at, tail, all, source), nil
+	page := c.page(at, tail, all, source)
+	page.Begun = e.begun
+	return page, nil
 }
 
 // find continues counting, and returns the places where to begin and to end reading. For Last it
@@ -196,14 +208,15 @@ func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail pla
 	return e.before(0, q.From-1), tail, all, err
 }
 
-// read reads from a place until the page is full or the tail is reached. It returns ErrPosition if
-// the log isn't the one that was counted.
-func (c *collector) read(ctx context.Context, at *place, tail place, source Source) error {
+// read reads from a place until the page is full or the tail is reached. It skips what an overwritten
+// line has before the place that inside returns. It returns ErrPosition if the log isn't the one that was
+// counted.
+func (c *collector) read(ctx context.Context, at *place, tail place, source Source, inside func(place) place) error {
 	r, err := source.Open(at.position)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	began := *at
 	for n := 1; at.position < tail.position && !c.full(); n++ {
 		record, err := r.TryNext()
@@ -218,6 +231,15 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 		}
 		at.advance(record, c)
 		at.position = r.Position()
+		if n%checkEvery == 0 && c.endsOnly() {
+			if far := inside(*at); far.position > at.position {
+				_ = r.Close() // it was only read
+				if r, err = source.Open(far.position); err != nil {
+					return err
+				}
+				*at = far
+			}
+		}
 		worked := at.position-began.position > workBytes || at.begun[0]-began.begun[0] > workLines
 		if c.closed == atNext || c.closed == 0 && c.match != nil && worked && c.before >= 0 {
 			c.closed = at.begun[0] + 1

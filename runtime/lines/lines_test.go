@@ -122,7 +122,13 @@ func numbered(pieces []piece, ended bool) []Line {
 func shown(lines []Line) []Line {
 	for i := range lines {
 		if lines[i].Truncated = len(lines[i].Data) > MaxText; lines[i].Truncated {
-			lines[i].Data, lines[i].Open = whole(lines[i].Data[:MaxText]), false
+			data := lines[i].Data
+			if overwritten(data) {
+				lines[i].Data = lastState(data)
+				continue
+			}
+			data = data[:MaxText]
+			lines[i].Data, lines[i].Open = data[:len(data)-runtime.Unfinished(data)], false
 		}
 	}
 	return lines
@@ -590,3 +596,70 @@ func BenchmarkLines(b *testing.B) {
 }
 
 func letter(s runtime.Stream) string { return strings.ToLower(s.String()[3:4]) }
+
+// TestOverwrittenLinesShowTheirEnd: of a progress bar, which is one line with carriage returns, people
+// want its last state. Most of a long one isn't even read.
+func TestOverwrittenLinesShowTheirEnd(t *testing.T) {
+	var bar strings.Builder
+	for n := range 60_000 {
+		fmt.Fprintf(&bar, "\rdone %6d of 60000", n+1)
+	}
+	source, l := write(t, []piece{{1, "begin\n"}, {1, bar.String()}, {2, "beside"}}, func(string) int { return 20 })
+	opened := 0
+	open := source.Open
+	source.Open = func(position int64) (*output.Reader, error) {
+		opened++
+		return open(position)
+	}
+	check := func(wantOpen bool, q Query) {
+		t.Helper()
+		page, err := NewBook().Read(t.Context(), source, q)
+		if err != nil || len(page.Lines) < 2 {
+			t.Fatal(show(page.Lines), err)
+		}
+		line := page.Lines[len(page.Lines)-2]
+		if text := string(line.Data); !strings.HasSuffix(text, "\rdone  60000 of 60000") || len(text) > MaxText || !line.Truncated || line.Open != wantOpen {
+			t.Errorf("%d bytes, %.30q … %q, truncated %v, open %v", len(text), text, text[max(0, len(text)-30):], line.Truncated, line.Open)
+		}
+	}
+	for _, q := range []Query{{From: 1, First: 3}, {First: 2, Last: true}, {First: 3, From: 2}} {
+		opened = 0
+		check(true, q)
+		if opened != 3 { // to count, to read, and to skip the middle
+			t.Error("the log was opened", opened, "times")
+		}
+	}
+	end(t, &source, l, 0)
+	check(false, Query{From: 1, First: 3})
+}
+
+// TestTheLastLinesAreThoseAtTheEnd: also the first call for them counts all output.
+func TestTheLastLinesAreThoseAtTheEnd(t *testing.T) {
+	const lines = 2*workLines + workLines/2
+	source, l := write(t, []piece{{1, strings.Repeat("\n", lines)}, {1, "last\n"}}, wholes)
+	end(t, &source, l, 0)
+	page, err := NewBook().Read(t.Context(), source, Query{First: 1, Last: true})
+	if err != nil || !page.Counted || len(page.Lines) != 1 || page.Lines[0].Number != lines+1 || string(page.Lines[0].Data) != "last" {
+		t.Fatal(page, err)
+	}
+}
+
+// TestPagesKnowUnfinishedCharacters: a follower that continues after a page gets the whole character.
+func TestPagesKnowUnfinishedCharacters(t *testing.T) {
+	source, l := write(t, []piece{{1, "a\xe2"}, {2, "b\xf0\x9f"}, {1, "\x82"}}, wholes)
+	b := NewBook()
+	for _, step := range []struct {
+		more []piece
+		want runtime.Characters
+	}{
+		{nil, runtime.Characters{"\xe2\x82", "\xf0\x9f"}},
+		{[]piece{{1, "\xac"}}, runtime.Characters{"", "\xf0\x9f"}},
+		{[]piece{{0, "lost"}, {1, "\xc3"}}, runtime.Characters{"\xc3", ""}},
+	} {
+		add(t, l, step.more, wholes)
+		page, err := b.Read(t.Context(), source, Query{From: 1, First: 9})
+		if err != nil || page.Begun != step.want {
+			t.Errorf("%q, %v; want %q", page.Begun, err, step.want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/probe"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // Options are a directory's settings.
@@ -32,6 +33,7 @@ type Dir struct {
 	store   *store.Store
 	logger  *zap.Logger
 	keep    time.Duration // how long executions are kept after their end
+	clock   timing.Clock
 	quota   *output.Quota // nil: none
 	failing func(err error)
 
@@ -51,7 +53,7 @@ type Dir struct {
 // New returns the directory at a path. Close it after use.
 func New(path string, o Options) *Dir {
 	d := &Dir{
-		path: path, store: o.Store, logger: o.Logger, keep: o.Keep, failing: o.Failing,
+		path: path, store: o.Store, logger: o.Logger, keep: o.Keep, clock: timing.NewClock(), failing: o.Failing,
 		room: make(chan roomRequest), unremoved: map[runtime.ExecutionID]int64{},
 	}
 	if o.KeepBytes > 0 {

@@ -93,7 +93,7 @@ func (all *orphans) found(fresh bool) string {
 
 // outdated returns a directory to remove: one older than keep, or the oldest of several that
 // together use more than most bytes. 0 means no limit.
-func (all *orphans) outdated(keep time.Duration, most int64) *orphaned {
+func (all *orphans) outdated(now time.Time, keep time.Duration, most int64) *orphaned {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	var bytes int64
@@ -101,7 +101,7 @@ func (all *orphans) outdated(keep time.Duration, most int64) *orphaned {
 		bytes += o.bytes
 	}
 	for i, o := range all.dirs { // oldest first
-		if o.going || keep > 0 && time.Since(o.at) >= keep || most > 0 && bytes > most && i == 0 && len(all.dirs) > 1 {
+		if o.going || keep > 0 && now.Sub(o.at) >= keep || most > 0 && bytes > most && i == 0 && len(all.dirs) > 1 {
 			o.going = true
 			return o
 		}

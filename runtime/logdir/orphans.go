@@ -34,7 +34,7 @@ const (
 // boundOrphans removes a part of the orphaned output that is outdated.
 func (d *Dir) boundOrphans() error {
 	_, most := d.quota.Used()
-	o := d.orphans.outdated(d.keep, most)
+	o := d.orphans.outdated(d.clock.Now(), d.keep, most)
 	if o == nil {
 		return nil
 	}

@@ -25,7 +25,8 @@ type roomRequest struct {
 	done  chan struct{} // closed when there is, or when nothing is left to remove
 }
 
-// Collect applies the retention to finished executions, oldest first, until ctx ends. The work of
+// Collect applies the retention to finished executions, oldest first, until ctx ends, and shrinks the
+// database. The work of
 // each tick and of each request is bounded. Call it once, after PutBack and Count.
 func (d *Dir) Collect(ctx context.Context) {
 	d.sweepFailed(ctx, d.removeLogs(ctx))
@@ -39,7 +40,7 @@ func (d *Dir) Collect(ctx context.Context) {
 			d.sweepFailed(ctx, d.sweep(ctx, r.bytes))
 			close(r.done)
 		case <-tick.C:
-			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans()))
+			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans(), d.store.Shrink(ctx)))
 		}
 	}
 }
@@ -74,7 +75,7 @@ func (d *Dir) sweep(ctx context.Context, n int64) error {
 		var old []store.Finished
 		over := d.quota.Over(n)
 		for _, f := range oldest {
-			if over <= 0 && (d.keep == 0 || time.Since(f.At) < d.keep) {
+			if over <= 0 && (d.keep == 0 || d.clock.Now().Sub(f.At) < d.keep) {
 				break
 			}
 			over -= f.Bytes
@@ -107,7 +108,7 @@ func (d *Dir) forget(ctx context.Context, old []store.Finished) error {
 	for i, f := range old {
 		ids[i] = f.ID
 	}
-	if err := d.store.DeleteExecutions(ctx, ids, time.Now().Add(store.SpentKeyLife)); err != nil {
+	if err := d.store.DeleteExecutions(ctx, ids, d.clock.Now().Add(store.SpentKeyLife)); err != nil {
 		return err
 	}
 	d.counts.collected.Add(int64(len(old)))

@@ -155,8 +155,10 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 	claim.Epoch, claim.ClaimedAt = 1, now
 	if claim.InactivityTimeout > 0 {
 		claim.ExpiresAt = now.Add(claim.InactivityTimeout)
+		claim.Expires = o.pool.options.Boot.Moment(claim.ExpiresAt)
 	}
 	next := e.Runner
+	o.pool.lastUse.Store(now.UnixNano())
 	// No other claim gets the runner while this one is being stored.
 	next.State = runtime.RunnerClaiming
 	o.advance(e, next)
@@ -212,6 +214,12 @@ func (o *owner) noRunner() error {
 		reason = reasonDraining
 	case o.goal.awaiting:
 		reason = o.goal.reasonAwaiting()
+	case reason == "":
+		for _, e := range o.runners {
+			if e.State == runtime.RunnerStarting {
+				reason = least(reason, e.Message)
+			}
+		}
 	}
 	if reason != "" {
 		return runtime.Errorf(runtime.CodeNoRunnerAvailable, "no runner of environment %s is available: %s", o.goal.env.ID, reason)

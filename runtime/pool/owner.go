@@ -29,6 +29,7 @@ type owner struct {
 	changes changes
 
 	failures Failures
+	yielded  yielding
 	short    stall     // the pool is below its size, and starts are blocked
 	stuckAt  time.Time // when the next stall has lasted too long; zero: never
 	alarm    alarm
@@ -110,7 +111,9 @@ func (o *owner) settle(now time.Time) time.Time {
 		}
 		o.members = append(o.members, m)
 	}
-	actions := Plan(now, o.goal.spec(), o.members, o.waiting.length(), o.failures)
+	spec, restored := o.spec(now)
+	wake = earlier(wake, restored)
+	actions := Plan(now, spec, o.members, o.waiting.length(), o.failures)
 	for _, s := range actions.Stop {
 		o.stop(o.runners[s.ID], s.Reason, "")
 	}

@@ -40,8 +40,14 @@ func (w *Waiting) end() {
 
 // places holds what the owner last computed about all waiting claims.
 type places struct {
-	due  atomic.Int64 // when to compute them again, in Unix nanoseconds
-	turn atomic.Int64 // nanoseconds of one turn; 0: unknown
+	due  atomic.Pointer[time.Time] // when to compute them again; nil: now
+	turn atomic.Int64              // nanoseconds of one turn; 0: unknown
+}
+
+// valid reports whether the places need not be computed again yet.
+func (p *places) valid(now time.Time) bool {
+	due := p.due.Load()
+	return due != nil && now.Before(*due)
 }
 
 // placeFor is how long computed places stay valid, per waiting claim: 0.2 s for 10,000. Computing one
@@ -51,7 +57,7 @@ const placeFor = 20 * time.Microsecond
 // Place returns a claim's position. All positions are computed together, on demand, and are reused for
 // a moment, so the result may be slightly old. The position of a claim that arrived since is unknown.
 func (p *Pool) Place(ctx context.Context, w *Waiting) Place {
-	if w.waits.Load() && time.Now().UnixNano() >= p.places.due.Load() {
+	if w.waits.Load() && !p.places.valid(time.Now()) {
 		_, _ = call(ctx, p, func(o *owner, reply func(struct{}, error)) { // on an error, the last positions stay
 			o.place(time.Now())
 			reply(struct{}{}, nil)
@@ -63,7 +69,7 @@ func (p *Pool) Place(ctx context.Context, w *Waiting) Place {
 
 // place computes the positions of all claims, unless they are still valid.
 func (o *owner) place(now time.Time) {
-	if now.UnixNano() < o.pool.places.due.Load() {
+	if o.pool.places.valid(now) {
 		return
 	}
 	position := int64(0)
@@ -74,7 +80,7 @@ func (o *owner) place(now time.Time) {
 		}
 	}
 	o.pool.places.turn.Store(int64(o.pace.turn(now)))
-	o.pool.places.due.Store(now.Add(time.Duration(position) * placeFor).UnixNano())
+	o.pool.places.due.Store(new(now.Add(time.Duration(position) * placeFor)))
 }
 
 // A pace is the mean time between turns while claims wait, in which the latest pacedTurns count most.

@@ -41,6 +41,7 @@ type Options struct {
 	Cluster Cluster
 	Logger  *zap.Logger
 	Alert   AlertRule
+	Boot    runtime.Boot // zero: stored expiries follow the wall clock
 
 	// Busy counts the uses that an earlier server began, by known runner. Each ends with a Done.
 	Busy map[runtime.RunnerID]int
@@ -56,6 +57,10 @@ type Options struct {
 	// Ending is called before a claimed runner is removed, and again before each retry of the
 	// removal. An error delays the removal.
 	Ending func(context.Context, runtime.Runner) error
+
+	// Lacks is called by the owner while waiting claims lack room in the cluster. It must not block
+	// or call the pool. nil: not called.
+	Lacks func()
 
 	// Draining reports whether the cluster is draining, in which case the pool hands out no runner.
 	// The pool must get a Hint after each change. It must not block. nil: never.
@@ -76,6 +81,7 @@ type Pool struct {
 
 	status  latest.Value[runtime.PoolStatus]
 	alert   latest.Value[runtime.PoolAlert]
+	lastUse atomic.Int64  // Unix nanoseconds; 0: never
 	starts  timing.Recent // durations of starts
 	history history
 	places  places

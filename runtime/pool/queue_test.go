@@ -217,7 +217,7 @@ func BenchmarkPlaces(b *testing.B) {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
 			o := &owner{pool: &Pool{}, waiting: *many(waiting, 50)}
 			for b.Loop() {
-				o.pool.places.due.Store(0)
+				o.pool.places.due.Store(nil)
 				o.place(time.Unix(1, 0))
 			}
 		})

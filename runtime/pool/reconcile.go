@@ -38,17 +38,22 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 }
 
 // Adopted returns a runner as a pool adopts it. Its stored expiry may be up to a tenth of the timeout
-// older than its last use, so Adopted adds that: no claim expires early.
-func Adopted(r runtime.Runner) runtime.Runner {
-	if !r.Claim.ExpiresAt.IsZero() {
-		r.Claim.ExpiresAt = r.Claim.ExpiresAt.Add(r.Claim.InactivityTimeout / 10)
+// older than its last use, so Adopted adds that: no claim expires early. A step of the wall clock doesn't
+// move the expiry, and no claim lasts longer than one that was used just now.
+func Adopted(r runtime.Runner, boot runtime.Boot) runtime.Runner {
+	if c := &r.Claim; !c.ExpiresAt.IsZero() {
+		c.ExpiresAt = boot.Time(c.Expires, c.ExpiresAt).Add(c.InactivityTimeout / 10)
+		if most := time.Now().Add(c.InactivityTimeout + c.InactivityTimeout/10); c.ExpiresAt.After(most) {
+			c.ExpiresAt = most
+		}
 	}
 	return r
 }
 
 // adopt takes over a runner that an earlier server, or an earlier pool of this environment, left.
 func (o *owner) adopt(r runtime.Runner) *entry {
-	e := &entry{Runner: Adopted(r), renewal: renewal{stored: r.Claim.ExpiresAt}}
+	e := &entry{Runner: Adopted(r, o.pool.options.Boot)}
+	e.renewal.stored = e.Claim.ExpiresAt.Add(-e.Claim.InactivityTimeout / 10)
 	o.runners[r.ID] = e
 	switch r.State {
 	case runtime.RunnerStopping:
@@ -78,9 +83,10 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 		}
 		next := e.Runner
 		next.State, next.Ports, next.Loaded, next.URL, next.Message = runtime.RunnerIdle, r.Ports, r.Loaded, r.URL, ""
+		next.Blocked = false
 		o.advance(e, next)
-	case e.State == runtime.RunnerStarting && (r.Message != e.Message || r.URL != e.URL):
-		e.Message, e.URL = r.Message, r.URL
+	case e.State == runtime.RunnerStarting && (r.Message != e.Message || r.URL != e.URL || r.Blocked != e.Blocked):
+		e.Message, e.URL, e.Blocked = r.Message, r.URL, r.Blocked
 		o.changed(e)
 	}
 }

@@ -44,6 +44,7 @@ func (o *owner) renew(e *entry, done func(error)) {
 	if timeout > 0 {
 		e.renewal.at = time.Now()
 		e.Claim.ExpiresAt = e.renewal.at.Add(timeout)
+		e.Claim.Expires = o.pool.options.Boot.Moment(e.Claim.ExpiresAt)
 		o.pool.options.Observe(e.Runner)
 		if e.due() {
 			if done != nil {

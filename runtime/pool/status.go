@@ -42,6 +42,9 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		case runtime.RunnerStarting:
 			status.Starting++
 			blocked = least(blocked, e.Message)
+			if e.Blocked && status.Lacking < status.Waiting {
+				status.Lacking++
+			}
 			if o.lasts(now, e.silent.note(now, e.Message == "", silentAfter)) {
 				silent++
 			}
@@ -68,10 +71,15 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		status.Reason = o.goal.reasonAwaiting()
 	case o.failures.Count > 0:
 		status.Reason = o.failures.Reason
-	case status.Idle == 0:
+	case status.Idle == 0 && blocked != "":
 		status.Reason = blocked
 	case status.Idle < status.Size && waits:
 		status.Reason = blocked
+	default:
+		status.Reason = o.yielded.reason()
+	}
+	if status.Lacking > 0 && o.pool.options.Lacks != nil {
+		o.pool.options.Lacks()
 	}
 	o.pool.status.Set(status)
 	return status

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // An account counts the use of one tenant.
 type account struct {
 	tenant runtime.TenantID
-	began  time.Time // start of the ledger, from which claims are timed by the monotonic clock
+	clock  timing.Clock // of days, so that no step of the wall clock begins one
+	began  time.Time    // from which claims are timed by the monotonic clock
 
 	mu      sync.Mutex // guards the fields below
 	limits  limits
@@ -35,14 +37,14 @@ func (a *account) set(q runtime.Quotas) {
 	}
 }
 
-// acquire counts one use of a resource, or returns QUOTA_EXCEEDED.
-func (a *account) acquire(r Resource) error {
+// acquire counts n uses of a resource, or returns QUOTA_EXCEEDED.
+func (a *account) acquire(r Resource, n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.full(r); err != nil {
+	if err := a.full(r, n); err != nil {
 		return err
 	}
-	a.taken[r]++
+	a.taken[r] += n
 	return nil
 }
 
@@ -50,13 +52,13 @@ func (a *account) acquire(r Resource) error {
 func (a *account) room(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.full(r)
+	return a.full(r, 1)
 }
 
-// full returns QUOTA_EXCEEDED if the limit is reached. The caller holds mu.
-func (a *account) full(r Resource) error {
-	if a.limits.reached(r, a.taken[r]) {
-		return a.exceeded(r, a.held(r), 0)
+// full returns QUOTA_EXCEEDED if n more would exceed the limit. The caller holds mu.
+func (a *account) full(r Resource, n int64) error {
+	if a.limits.reached(r, a.taken[r]+n-1) {
+		return a.exceeded(r, a.held(r), n, 0)
 	}
 	return nil
 }
@@ -76,16 +78,16 @@ func (a *account) pend(n int64) {
 	a.pending += n
 }
 
-// release gives back one unit, which may admit a waiting caller.
-func (a *account) release(r Resource) {
+// release gives back n units, which may admit waiting callers.
+func (a *account) release(r Resource, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.put(r)
+	a.put(r, n)
 }
 
-// put releases one. The caller holds mu.
-func (a *account) put(r Resource) {
-	a.taken[r] = max(0, a.taken[r]-1)
+// put releases n. The caller holds mu.
+func (a *account) put(r Resource, n int64) {
+	a.taken[r] = max(0, a.taken[r]-n)
 	a.serve(r)
 }
 
@@ -122,21 +124,21 @@ func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) e
 			return nil
 		}
 		// The caller gave up, so its unit goes to the next one.
-		a.put(r)
+		a.put(r, 1)
 	default:
 		a.waiting[r].Remove(place)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return a.exceeded(r, a.held(r), 0)
+	return a.exceeded(r, a.held(r), 1, 0)
 }
 
 // adopt takes n units without checking the limit.
-func (a *account) adopt(r Resource, n int) {
+func (a *account) adopt(r Resource, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.taken[r] += int64(n)
+	a.taken[r] += n
 }
 
 // claim counts a claim of the last minute, or returns QUOTA_EXCEEDED with when the next one fits.
@@ -146,7 +148,7 @@ func (a *account) claim() error {
 	now := time.Since(a.began)
 	a.claims.forget(now)
 	if limit := a.limits[claims]; a.limits.reached(claims, a.claims.len()) {
-		return a.exceeded(claims, a.claims.len(), a.claims.free(now, limit))
+		return a.exceeded(claims, a.claims.len(), 1, a.claims.free(now, limit))
 	}
 	a.claims.add(now, a.limits[claims])
 	return nil
@@ -156,26 +158,24 @@ func (a *account) claim() error {
 func (a *account) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
+	now := a.clock.Now()
 	a.turn(now)
 	if used := int64(a.cpu / time.Second); a.limits.reached(cpu, used) {
-		return a.exceeded(cpu, used, untilMidnight(now))
+		return a.exceeded(cpu, used, 1, untilMidnight(now))
 	}
 	if a.limits.reached(output, a.output) {
-		return a.exceeded(output, a.output, untilMidnight(now))
+		return a.exceeded(output, a.output, 1, untilMidnight(now))
 	}
 	return nil
 }
 
-// spend adds usage if it is of today.
-func (a *account) spend(at time.Time, used time.Duration, bytes int64) {
+// spend adds usage to that of today.
+func (a *account) spend(used time.Duration, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turn(time.Now())
-	if dayOf(at) == a.day {
-		a.cpu += max(0, used)
-		a.output += max(0, bytes)
-	}
+	a.turn(a.clock.Now())
+	a.cpu += max(0, used)
+	a.output += max(0, bytes)
 }
 
 // turn starts a new day if necessary. The caller holds mu.
@@ -190,10 +190,11 @@ func (a *account) usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.claims.forget(time.Since(a.began))
-	a.turn(time.Now())
+	a.turn(a.clock.Now())
 	held := func(r Resource) Amount { return a.limits.amount(r, a.held(r)) }
 	return Usage{
 		Tenant: a.tenant, Runners: held(Runners), Waiting: held(Waiting), Executions: held(Executions), Subscriptions: held(Subscriptions),
+		PoolRunners: held(PoolRunners), MemoryMiB: held(MemoryMiB), CPUMHz: held(CPUMHz),
 		ClaimsPerMinute:   a.limits.amount(claims, a.claims.len()),
 		CPUSecondsPerDay:  a.limits.amount(cpu, int64(a.cpu/time.Second)),
 		OutputBytesPerDay: a.limits.amount(output, a.output),

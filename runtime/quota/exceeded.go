@@ -13,6 +13,9 @@ var messages = [quotas]string{
 	Waiting:       "tenant %s has %d of at most %d waiting claims",
 	Executions:    "tenant %s has %d of at most %d unfinished executions",
 	Subscriptions: "tenant %s has %d of at most %d open subscriptions",
+	PoolRunners:   "pools of tenant %s have %d of at most %d runners",
+	MemoryMiB:     "pools and held runners of tenant %s reserve %d of at most %d MiB of memory",
+	CPUMHz:        "pools and held runners of tenant %s reserve %d of at most %d MHz",
 	claims:        "tenant %s made %d of at most %d claims in the last 60 s",
 	cpu:           "tenant %s used %d of at most %d CPU seconds today (UTC)",
 	output:        "executions of tenant %s printed %d of at most %d bytes today (UTC)",
@@ -24,10 +27,13 @@ var advice = [resources]string{
 	Waiting:       "try again when one has got a runner or given up",
 	Executions:    "try again when one has ended",
 	Subscriptions: "close one, then try again",
+	PoolRunners:   "lower a poolSize or delete an environment",
+	MemoryMiB:     "release a runner, or lower poolSize or resources.memoryMiB of an environment",
+	CPUMHz:        "release a runner, or lower poolSize or resources.cpuMHz of an environment",
 }
 
-// exceeded returns QUOTA_EXCEEDED for a resource. The caller holds mu.
-func (a *account) exceeded(r Resource, used int64, after time.Duration) error {
+// exceeded returns QUOTA_EXCEEDED for a resource of which more is requested. The caller holds mu.
+func (a *account) exceeded(r Resource, used, more int64, after time.Duration) error {
 	limit := a.limits[r]
 	then := "the quota allows none"
 	switch {
@@ -39,6 +45,9 @@ func (a *account) exceeded(r Resource, used int64, after time.Duration) error {
 		then = advice[r]
 	}
 	message := fmt.Sprintf(messages[r], a.tenant, used, limit)
+	if more > 1 {
+		message += fmt.Sprintf(", and this needs %d more", more)
+	}
 	pending := int64(0)
 	if r == Runners && a.pending > 0 {
 		pending = a.pending

@@ -13,12 +13,13 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // A Ledger has an account for each tenant. A tenant without SetTenant is counted but not limited.
 // All methods are safe for concurrent use, and only Load does I/O.
 type Ledger struct {
-	began time.Time // start of the time line of claims; see account
+	clock timing.Clock
 
 	mu       sync.RWMutex // guards accounts
 	accounts map[runtime.TenantID]*account
@@ -26,7 +27,7 @@ type Ledger struct {
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{began: time.Now(), accounts: map[runtime.TenantID]*account{}}
+	return &Ledger{clock: timing.NewClock(), accounts: map[runtime.TenantID]*account{}}
 }
 
 // Days has the stored usage of tenants by day. [store.Store] implements it.
@@ -36,13 +37,12 @@ type Days interface {
 
 // Load adds today's stored usage. Call it once, before the first Spend.
 func (l *Ledger) Load(ctx context.Context, days Days) error {
-	today := time.Now()
-	use, err := days.DayUse(ctx, today)
+	use, err := days.DayUse(ctx, l.clock.Now())
 	if err != nil {
 		return err
 	}
 	for _, u := range use {
-		l.account(u.Tenant).spend(today, u.CPU, u.OutputBytes)
+		l.account(u.Tenant).spend(u.CPU, u.OutputBytes)
 	}
 	return nil
 }
@@ -73,11 +73,43 @@ func (l *Ledger) account(id runtime.TenantID) *account {
 
 // open returns a new account without limits. It doesn't add it to the ledger.
 func (l *Ledger) open(id runtime.TenantID) *account {
-	return &account{tenant: id, began: l.began, limits: limitsOf(runtime.Quotas{})}
+	return &account{tenant: id, clock: l.clock, began: l.clock.Now(), limits: limitsOf(runtime.Quotas{})}
 }
 
 // Acquire takes one unit. It returns QUOTA_EXCEEDED, and takes nothing, if the limit is reached.
-func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r) }
+func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r, 1) }
+
+// AcquireAll takes some of several resources, or nothing. It returns QUOTA_EXCEEDED for the first whose
+// limit would be exceeded.
+func (l *Ledger) AcquireAll(id runtime.TenantID, some Amounts) error {
+	a := l.account(id)
+	for r, n := range some {
+		if n <= 0 { // even if a lowered limit is exceeded
+			continue
+		}
+		if err := a.acquire(Resource(r), n); err != nil {
+			for taken, n := range some[:r] {
+				a.release(Resource(taken), max(0, n))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// AdoptAll takes some of several resources even beyond the limit.
+func (l *Ledger) AdoptAll(id runtime.TenantID, some Amounts) {
+	for r, n := range some {
+		l.account(id).adopt(Resource(r), max(0, n))
+	}
+}
+
+// ReleaseAll releases some of several resources.
+func (l *Ledger) ReleaseAll(id runtime.TenantID, some Amounts) {
+	for r, n := range some {
+		l.account(id).release(Resource(r), max(0, n))
+	}
+}
 
 // Room returns what Acquire would return, and takes nothing.
 func (l *Ledger) Room(id runtime.TenantID, r Resource) error { return l.account(id).room(r) }
@@ -90,13 +122,13 @@ func (l *Ledger) Wait(ctx context.Context, id runtime.TenantID, r Resource, long
 }
 
 // Release releases what Acquire, Wait or Adopt took. Releasing more than that does nothing.
-func (l *Ledger) Release(id runtime.TenantID, r Resource) { l.account(id).release(r) }
+func (l *Ledger) Release(id runtime.TenantID, r Resource) { l.account(id).release(r, 1) }
 
 // Pend changes by n how many of the acquired runners belong to claims that still wait.
 func (l *Ledger) Pend(id runtime.TenantID, n int64) { l.account(id).pend(n) }
 
 // Adopt takes n units even beyond the limit, for what a starting server finds in use.
-func (l *Ledger) Adopt(id runtime.TenantID, r Resource, n int) { l.account(id).adopt(r, n) }
+func (l *Ledger) Adopt(id runtime.TenantID, r Resource, n int) { l.account(id).adopt(r, int64(n)) }
 
 // Claim counts a claim, whatever its result. It returns QUOTA_EXCEEDED, and counts nothing, if
 // ClaimsPerMinute claims were counted within the last 60 seconds. RetryAfter is exactly the time
@@ -108,10 +140,10 @@ func (l *Ledger) Claim(id runtime.TenantID) error { return l.account(id).claim()
 // see Spend.
 func (l *Ledger) Start(id runtime.TenantID) error { return l.account(id).start() }
 
-// Spend counts what an execution used for the day (UTC) on which it ended. Call it once for each
-// finished execution, after it is stored.
+// Spend counts what an execution used for the present day (UTC). Call it once for each finished
+// execution, after it is stored.
 func (l *Ledger) Spend(x runtime.Execution) {
-	l.account(x.Tenant).spend(x.Marks.FinishedAt, x.Usage.User+x.Usage.System, x.Usage.OutputBytes)
+	l.account(x.Tenant).spend(x.Usage.User+x.Usage.System, x.Usage.OutputBytes)
 }
 
 // Usage returns what a tenant uses, and its limits.

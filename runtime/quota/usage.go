@@ -11,8 +11,27 @@ const (
 	Waiting                       // waiting claims
 	Executions                    // unfinished executions
 	Subscriptions                 // open subscriptions
+	PoolRunners                   // the sizes of its environments' pools
+	MemoryMiB                     // what these pools and its held runners reserve
+	CPUMHz                        // likewise
 	resources
 )
+
+// Amounts are numbers of each resource. Those that aren't positive count as 0.
+type Amounts [resources]int64
+
+// ReservedBy returns what n runners with these limits reserve.
+func ReservedBy(limits runtime.Resources, n int) Amounts {
+	return Amounts{MemoryMiB: int64(n) * int64(limits.MemoryMiB), CPUMHz: int64(n) * int64(limits.CPUMHz)}
+}
+
+// Minus returns a without b.
+func (a Amounts) Minus(b Amounts) Amounts {
+	for r := range a {
+		a[r] -= b[r]
+	}
+	return a
+}
 
 // The other quotas of runtime.Quotas.
 const (
@@ -24,7 +43,7 @@ const (
 
 // String returns the name of the quota, as the API spells it.
 func (r Resource) String() string {
-	return [quotas]string{"runners", "waiting", "executions", "subscriptions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay"}[r]
+	return [quotas]string{"runners", "waiting", "executions", "subscriptions", "poolRunners", "memoryMiB", "cpuMHz", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay"}[r]
 }
 
 // A Usage is what a tenant uses at one moment.
@@ -34,6 +53,9 @@ type Usage struct {
 	Waiting           Amount
 	Executions        Amount
 	Subscriptions     Amount
+	PoolRunners       Amount
+	MemoryMiB         Amount
+	CPUMHz            Amount
 	ClaimsPerMinute   Amount // within the last 60 seconds
 	CPUSecondsPerDay  Amount // of executions that ended today (UTC), rounded down
 	OutputBytesPerDay Amount // likewise
@@ -53,13 +75,13 @@ const unlimited = -1
 
 // limitsOf returns quotas as limits; a quota that isn't set is unlimited.
 func limitsOf(q runtime.Quotas) (all limits) {
-	for r, limit := range []*int{Runners: q.Runners, Waiting: q.Waiting, Executions: q.Executions, Subscriptions: q.Subscriptions, claims: q.ClaimsPerMinute} {
+	for r, limit := range []*int{Runners: q.Runners, Waiting: q.Waiting, Executions: q.Executions, Subscriptions: q.Subscriptions, PoolRunners: q.PoolRunners, claims: q.ClaimsPerMinute} {
 		all[r] = unlimited
 		if limit != nil {
 			all[r] = max(0, int64(*limit))
 		}
 	}
-	for r, limit := range map[Resource]*int64{cpu: q.CPUSecondsPerDay, output: q.OutputBytesPerDay} {
+	for r, limit := range map[Resource]*int64{MemoryMiB: q.MemoryMiB, CPUMHz: q.CPUMHz, cpu: q.CPUSecondsPerDay, output: q.OutputBytesPerDay} {
 		all[r] = unlimited
 		if limit != nil {
 			all[r] = max(0, *limit)

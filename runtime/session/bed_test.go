@@ -33,6 +33,8 @@ type bed struct {
 	mu     sync.Mutex // guards what follows
 	notes  []string
 	refuse error // what the store fails with
+
+	expected string // output of the case
 }
 
 func newBed(t testing.TB) *bed {
@@ -108,6 +110,10 @@ func (b *bed) fail(err error) {
 
 func (b *bed) PutExecution(context.Context, runtime.Execution) error { return b.note("put") }
 
+func (b *bed) PutRunning(context.Context, runtime.Execution, []byte, *int64) error {
+	return b.note("put")
+}
+
 func (b *bed) FinishExecution(_ context.Context, x runtime.Execution, bytes int64) (int64, error) {
 	return bytes, b.note("finish " + string(x.End.Outcome))
 }
@@ -139,4 +145,12 @@ func (b *bed) Done(context.Context, runtime.RunnerID) { _ = b.note("done") }
 
 func (b *bed) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	return true, b.fake.Remove(ctx, id)
+}
+
+// ExpectedOutput returns the expected output of the bed.
+func (b *bed) ExpectedOutput(_ context.Context, _ runtime.BatchPlace, offset int64, p []byte) (int, error) {
+	if err := b.note("expected"); err != nil {
+		return 0, err
+	}
+	return copy(p, b.expected[offset:]), nil
 }

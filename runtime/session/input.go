@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +23,10 @@ type input struct {
 	ended bool   // stdin was closed
 	known bool   // sent is what the agent reported
 	end   *int64 // offset at which an earlier server closed it or was about to; nil: none
+
+	whole   *string     // what this server feeds, until Input returns it; nil: none
+	length  *int64      // of whole; nil: there was none
+	feeding atomic.Bool // the agent doesn't have all of whole yet
 }
 
 // An Input is data for a running command's stdin.
@@ -52,8 +58,8 @@ func (s *Session) WriteStdin(ctx context.Context, in Input) (int64, error) {
 			case err == nil:
 				return offset, nil
 			case context.Cause(ctx) == error(impatient):
-				return offset, runtime.Errorf(runtime.CodeLimitExceeded,
-					"the program doesn't read its stdin: continue later at offset %d", offset)
+				return offset, &runtime.Error{Code: runtime.CodeLimitExceeded, Offset: &offset,
+					Message: fmt.Sprintf("the program doesn't read its stdin: continue later at offset %d", offset)}
 			case ctx.Err() != nil || runtime.CodeOf(err) != runtime.CodeInternal:
 				return offset, err
 			}
@@ -84,9 +90,10 @@ func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (i
 	end := *in.Offset + int64(len(in.Data))
 	switch {
 	case *in.Offset < 0 || *in.Offset > sent:
-		return sent, runtime.Invalid("offset", "must be 0 to %d, the bytes written before, not %d", sent, *in.Offset)
+		return sent, &runtime.Error{Code: runtime.CodeInvalidInput, Field: "offset", Offset: &sent,
+			Message: fmt.Sprintf("must be 0 to %d, the bytes written before, not %d", sent, *in.Offset)}
 	case s.input.ended && end > sent:
-		return sent, runtime.Errorf(runtime.CodeConflict, "stdin was already closed after %d bytes", sent)
+		return sent, &runtime.Error{Code: runtime.CodeConflict, Offset: &sent, Message: fmt.Sprintf("stdin was already closed after %d bytes", sent)}
 	case s.input.ended:
 		return sent, nil // a retry
 	}
@@ -98,11 +105,18 @@ func (s *Session) feed(ctx context.Context, stream *agent.Session, in *Input) (i
 	return s.input.sent, err
 }
 
+// Fed reports that the agent has what Input returned, and its end.
+func (s *Session) Fed() {
+	if s.input.length != nil && s.input.feeding.Swap(false) {
+		s.kept.Shrink(*s.input.length)
+	}
+}
+
 // endInput closes stdin after the bytes sent. It stores that first, so that no input is accepted after a
 // restart that would be discarded.
 func (s *Session) endInput(ctx context.Context, stream *agent.Session) error {
 	id := s.Execution().ID
-	if s.begin.Input == nil && !s.begin.Fed { // otherwise it is fed and closed again after a restart
+	if s.input.length == nil && !s.begin.Fed { // otherwise it is fed and closed again after a restart
 		err := s.host.Store.NoteInputEnd(context.WithoutCancel(ctx), id, s.input.sent)
 		if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
 			return err // another server leads

@@ -30,7 +30,7 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	if began.IsZero() {
 		began = x.Marks.QueuedAt
 	}
-	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
+	if x.TimeLimit > 0 && o.timeline(now).Sub(began) > x.TimeLimit+AgentLate {
 		o.kill(ctx, runtime.OutcomeTimeLimit)
 	}
 	o.reach.observe(o.tries.attempt)
@@ -43,11 +43,18 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	}
 }
 
-// checkHost stores, once and in a worker, that the execution runs. It also reads the host's counters, to
-// see whether the execution reached the limit of processes, and how much CPU time it used.
+// checkHost stores, in a worker, that the execution runs, and drops from the store what the agent already
+// has. It also reads the host's counters, to see whether the execution reached the limit of processes, and how
+// much CPU time it used.
 func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Time) {
 	// The start is stored only here, because most executions end earlier and save this write.
-	store := x.State == runtime.ExecutionRunning && !o.stored
+	var start []byte
+	var inputEnd *int64
+	store := x.State == runtime.ExecutionRunning && !o.settled
+	if store {
+		start, inputEnd = o.rest()
+		store = !o.stored || start != nil
+	}
 	// Executions that share a runner are counted less often.
 	count := o.begin.Counted && (!o.shared.Load() || now.Sub(o.polled) >= time.Second)
 	if o.checking || !store && !count {
@@ -58,13 +65,13 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Tim
 		o.polled = now
 	}
 	o.workers.Go(func() {
-		stored := store && o.host.Store.PutExecution(ctx, x) == nil
+		stored := store && o.host.Store.PutRunning(ctx, x, start, inputEnd) == nil
 		var counted runtime.Evidence
 		if count {
 			counted, _ = o.host.Cluster.Evidence(ctx, o.runner.ID) // an error leaves all counters at 0
 		}
 		o.report(func() {
-			o.checking, o.stored = false, o.stored || stored
+			o.checking, o.stored, o.settled = false, o.stored || stored, o.settled || stored && start != nil
 			o.counted = max(o.counted, counted.CPU)
 			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits
 			// Processes of a shared runner can't be attributed; the limit itself still holds.

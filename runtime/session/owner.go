@@ -38,6 +38,7 @@ type owner struct {
 	counted  time.Duration // CPU time of the runner, as last counted by the host
 	polled   time.Time     // when that was
 	stored   bool          // RUNNING is stored
+	settled  bool          // the store has only what rest returns
 }
 
 // tries are the attempts, which run one after the other.
@@ -105,7 +106,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received.Load(),
 		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
 	}
-	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, time.Now()))
+	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, s.timeline(time.Now())))
 }
 
 // lead returns how the execution ended; nil: ctx ended first.
@@ -227,7 +228,7 @@ func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
 	if x.Marks.StartedAt.IsZero() {
 		return
 	}
-	o.end.exit.Wall = max(0, now.Sub(x.Marks.StartedAt))
+	o.end.exit.Wall = max(0, o.timeline(now).Sub(x.Marks.StartedAt))
 	if x.TimeLimit > 0 { // the server may have been down
 		o.end.exit.Wall = min(o.end.exit.Wall, x.TimeLimit+AgentLate+agentAway)
 	}
@@ -298,21 +299,28 @@ func (o *owner) gone(reason runtime.GoneReason, now time.Time) {
 // limits returns the limits that applied to the execution.
 func (o *owner) limits() execution.Limits {
 	x, resources := o.Execution(), o.runner.Environment.Resources
+	lease := time.Duration(0)
+	if o.lapsed.Load() {
+		lease = x.Lease
+	}
 	return execution.Limits{
-		Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit,
+		Lease: lease, Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit,
 		MemoryMiB: resources.MemoryMiB, Processes: resources.Processes,
 	}
 }
 
-// finish stores the end, and only then publishes it, so that a published outcome never changes. It
-// retries until ctx ends.
+// finish compares the output, stores the end, and only then publishes it, so that a published outcome
+// never changes. It retries until ctx ends.
 func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	log := s.record.log
 	size := log.Size()
 	x.LogBytes = &size
 	for pauses := pauses(); ; {
-		// A write that has begun is completed even if the server is stopping.
-		kept, err := s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
+		var kept int64
+		err := s.compare(ctx, &x)
+		if err == nil { // a write that has begun is completed even if the server is stopping
+			kept, err = s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
+		}
 		if err == nil {
 			// The quota counts the log already. This adds the execution's row and its search terms.
 			s.host.Quota.Add(kept - log.Bytes())
@@ -326,6 +334,7 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 			return // the next server ends it
 		}
 	}
+	s.kept.Free()
 	s.host.Ended(s, x) // before callers see the end: their next execution then has the runner alone
 	// From here on callers see the end.
 	s.now.Store(&x)

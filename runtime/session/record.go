@@ -32,7 +32,7 @@ type record struct {
 // began records that the command runs, since when, and whether it started warm.
 func (r *record) began(started agent.Started) {
 	s := r.session
-	at := r.plausible(started.At)
+	at := r.plausible(s.timeline(time.Now()).Add(-started.Ago))
 	x := s.change(func(x runtime.Execution) runtime.Execution {
 		if r.guessed {
 			// The first output was placed relative to the estimated start, so it moves with it.
@@ -50,6 +50,9 @@ func (r *record) began(started agent.Started) {
 		return execution.Started(x, at)
 	})
 	r.guessed = false
+	start, _ := s.begin.Bytes()
+	s.begin.Env, s.begin.Defaults = nil, nil // attempts attach from now on
+	s.kept.Shrink(start)
 	if s.left == nil {
 		s.host.Began(at.Sub(x.Marks.QueuedAt))
 	}
@@ -58,7 +61,7 @@ func (r *record) began(started agent.Started) {
 
 // plausible returns a time that the agent reported, or the nearest time that is possible.
 func (r *record) plausible(at time.Time) time.Time {
-	queued, now := r.session.Execution().Marks.QueuedAt, time.Now()
+	queued, now := r.session.Execution().Marks.QueuedAt, r.session.timeline(time.Now())
 	switch {
 	case at.Before(queued):
 		return queued
@@ -147,23 +150,23 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 
 // A stall tracks a write that takes long, during which nothing is read from the agent. Its methods are
 // safe for concurrent use.
-type stall struct{ began, ended atomic.Int64 } // Unix nanoseconds; 0: none
+type stall struct{ began, ended atomic.Pointer[time.Time] } // nil: none
 
 // begin records the start of a write. Writes of one execution never overlap.
-func (s *stall) begin() { s.began.Store(time.Now().UnixNano()) }
+func (s *stall) begin() { s.began.Store(new(time.Now())) }
 
 // end records the end of a write, if that took longer than stalledAfter.
 func (s *stall) end() {
-	if now := time.Now(); now.Sub(time.Unix(0, s.began.Swap(0))) > stalledAfter {
-		s.ended.Store(now.UnixNano())
+	if now := time.Now(); now.Sub(*s.began.Swap(nil)) > stalledAfter {
+		s.ended.Store(&now)
 	}
 }
 
 // excuses reports whether an agent can't be called late, because a long write runs, or ended less than
 // AgentLate ago.
 func (s *stall) excuses(now time.Time) bool {
-	began := s.began.Load()
-	return began != 0 && now.Sub(time.Unix(0, began)) > stalledAfter || now.Sub(time.Unix(0, s.ended.Load())) < AgentLate
+	began, ended := s.began.Load(), s.ended.Load()
+	return began != nil && now.Sub(*began) > stalledAfter || ended != nil && now.Sub(*ended) < AgentLate
 }
 
 // stalledAfter is how long a write may take before the disk counts as stalled.

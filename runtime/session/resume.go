@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -27,7 +28,23 @@ type Begin struct {
 	Before   runtime.Evidence `json:"before"`          // host's counters before the start
 	Counted  bool             `json:"counted"`         // Before is known; otherwise no increase can be proved
 	Input    *string          `json:"input,omitempty"` // whole stdin, if the server has to feed it
+	Encoded  int64            `json:"-"`               // size of the stored form
 	Fed      bool             `json:"fed,omitempty"`   // after a restart the whole stdin is fed again from elsewhere
+	Queued   runtime.Moment   `json:"queued,omitzero"` // Marks.QueuedAt on the monotonic clock
+}
+
+// Bytes returns the memory of what the session keeps until the agent has it: the variables, which are
+// copied to be sent, and the stdin.
+func (b Begin) Bytes() (start, input int64) {
+	for _, variables := range [][]string{b.Env, b.Defaults} {
+		for _, v := range variables {
+			start += 2 * int64(len(v)+16)
+		}
+	}
+	if b.Input != nil {
+		input = int64(len(*b.Input))
+	}
+	return start, input
 }
 
 // Encode returns the stored form.
@@ -54,6 +71,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	if err := json.Unmarshal(u.Start, &begin); err != nil { // if it runs already, it can continue
 		skipped("execution %s: its start record is unreadable: %v", x.ID, err)
 	}
+	begin.Encoded = int64(len(u.Start))
 	log, damaged := h.recoverLog(ctx, x.ID, at, skipped)
 	if damaged {
 		x.Losses = []runtime.OutputLoss{{Cause: runtime.LossDamaged}}
@@ -64,7 +82,13 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	if runner == nil {
 		runner = &runtime.Runner{ID: x.RunnerID}
 	}
+	if x.State != runtime.ExecutionPending { // the agent has them
+		begin.Env, begin.Defaults = nil, nil
+	}
 	s := h.New(*runner, x, begin, log)
+	if s.queued = h.Boot.Time(begin.Queued, x.Marks.QueuedAt); s.queued.After(time.Now()) {
+		s.queued = time.Now() // the clock was set back, or is that of another machine
+	}
 	s.left, s.input.end = &left{killed: u.Killed}, u.InputEnd
 	s.record.received.Store(log.Next())
 	if runner.State != runtime.RunnerClaimed { // otherwise its removal never began
@@ -78,12 +102,31 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	return s
 }
 
-// Input returns the stdin that an earlier server still had to feed, its offset, and whether there is any.
-// Stdin ends after it.
+// rest returns what the next server needs of Begin once the agent has the start, and where stdin ended;
+// nil: the next server has to feed stdin, and needs all.
+func (s *Session) rest() (start []byte, inputEnd *int64) {
+	if s.input.feeding.Load() {
+		return nil, nil
+	}
+	return Begin{Before: s.begin.Before, Counted: s.begin.Counted, Fed: s.begin.Fed}.Encode(), s.input.length
+}
+
+// Bytes returns the memory that it keeps until the agent has its start and its stdin.
+func (s *Session) Bytes() int64 {
+	b := s.begin
+	b.Input = s.input.whole
+	start, input := b.Bytes()
+	return start + input
+}
+
+// Input returns the stdin that the server still has to feed, its offset, and whether there is any.
+// Stdin ends after it. The session forgets it: call Fed when the agent has it.
 func (s *Session) Input() (data []byte, offset int64, ok bool) {
 	switch {
-	case s.begin.Input != nil:
-		return []byte(*s.begin.Input), 0, true
+	case s.input.whole != nil:
+		data = []byte(*s.input.whole)
+		s.input.whole = nil
+		return data, 0, true
 	case s.input.end != nil:
 		return nil, *s.input.end, true
 	default:

@@ -28,6 +28,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/latest"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // A Cluster is the part of runtime.Cluster that a session needs.
@@ -39,10 +40,12 @@ type Cluster interface {
 // A Store stores what the next server needs; see package store.
 type Store interface {
 	PutExecution(ctx context.Context, x runtime.Execution) error
+	PutRunning(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error
 	FinishExecution(ctx context.Context, x runtime.Execution, bytes int64) (kept int64, err error)
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error
 	Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error)
+	ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error)
 	Leads(ctx context.Context) error // CLUSTER_UNAVAILABLE: another server leads
 }
 
@@ -66,6 +69,7 @@ type Host struct {
 	Disk    Disk
 	Quota   *output.Quota // nil: none
 	Logger  *zap.Logger
+	Boot    runtime.Boot // zero: the times of earlier servers follow the wall clock
 
 	Began func(after time.Duration)             // a command that this server started began so long after it was queued
 	Ended func(s *Session, x runtime.Execution) // the end x is stored, and no caller has seen it yet
@@ -77,10 +81,12 @@ type Host struct {
 type Session struct {
 	host   *Host
 	runner runtime.Runner
+	queued time.Time // Marks.QueuedAt, on the clock of this process
 	begin  Begin
 	left   *left // of an earlier server; nil: this server recorded the execution
 	record record
 	input  input
+	kept   *share.Kept
 
 	now     atomic.Pointer[runtime.Execution]
 	stream  latest.Value[*agent.Session] // to write to; nil: none
@@ -90,19 +96,24 @@ type Session struct {
 
 	kills  chan runtime.Outcome    // capacity 1: only the first reason counts
 	goes   chan runtime.GoneReason // capacity 1: why the runner ended; only the first reason counts
+	lapsed atomic.Bool             // its lease ended
 	shared atomic.Bool             // another execution ran in the same runner
 }
 
 // New returns the session of a newly recorded execution. Call Run once.
 func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log *output.Log) *Session {
 	s := &Session{
-		host: h, runner: runner, begin: begin,
-		input:   input{turn: make(chan struct{}, 1)},
+		host: h, runner: runner, queued: x.Marks.QueuedAt, begin: begin,
+		input:   input{turn: make(chan struct{}, 1), whole: begin.Input},
 		started: make(chan struct{}),
 		noted:   make(chan struct{}),
 		done:    make(chan struct{}),
 		kills:   make(chan runtime.Outcome, 1),
 		goes:    make(chan runtime.GoneReason, 1),
+	}
+	if begin.Input != nil {
+		s.begin.Input, s.input.length = nil, new(int64(len(*begin.Input)))
+		s.input.feeding.Store(true)
 	}
 	h.charges.enter(runner.ID, begin.Before.CPU)
 	s.record.session, s.record.log = s, log.Within(h.Quota)
@@ -114,14 +125,24 @@ func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log 
 // Execution returns the latest state.
 func (s *Session) Execution() runtime.Execution { return *s.now.Load() }
 
+// timeline returns the time of an event in the execution: its QueuedAt plus the time since then. So a step
+// of the wall clock neither moves its limits nor falsifies the time between two of its marks.
+func (s *Session) timeline(now time.Time) time.Time {
+	return s.Execution().Marks.QueuedAt.Add(now.Sub(s.queued))
+}
+
 // Received returns how many bytes of output have arrived.
 func (s *Session) Received() int64 { return s.record.received.Load() }
 
 // Runner returns the id of its runner.
 func (s *Session) Runner() runtime.RunnerID { return s.runner.ID }
 
-// Begin returns the stored parameters of its start.
-func (s *Session) Begin() Begin { return s.begin }
+// Keep makes the session free memory: the start's as soon as the agent has it, the stdin's with Fed,
+// and the rest at the end. Call it before Run.
+func (s *Session) Keep(kept *share.Kept) { s.kept = kept }
+
+// Stored returns the size of its start as it was stored, in bytes.
+func (s *Session) Stored() int64 { return s.begin.Encoded }
 
 // Log returns its output log, for readers.
 func (s *Session) Log() *output.Log { return s.record.log }
@@ -157,6 +178,12 @@ func (s *Session) Kill(ctx context.Context, outcome runtime.Outcome) {
 	case <-s.done:
 	case <-ctx.Done():
 	}
+}
+
+// Lapse cancels the execution, because its client didn't renew its lease. It waits like Kill.
+func (s *Session) Lapse(ctx context.Context) {
+	s.lapsed.Store(true)
+	s.Kill(ctx, runtime.OutcomeCancelled)
 }
 
 // hintKill is like Kill but doesn't wait.

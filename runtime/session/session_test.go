@@ -82,3 +82,65 @@ func TestMissingRunnerEndsTheExecution(t *testing.T) {
 		t.Errorf("%+v", x.End)
 	}
 }
+
+// TestOutputIsComparedBeforeTheEndIsStored: the stored end has the result.
+func TestOutputIsComparedBeforeTheEndIsStored(t *testing.T) {
+	for name, test := range map[string]struct {
+		command         []string
+		expected        string
+		bytes           int64
+		matches         *bool
+		message, differ string
+	}{
+		"equal":              {[]string{"echo", "hello"}, "hello", 5, new(true), "", ""},
+		"different":          {[]string{"echo", "hello"}, "Hello", 5, new(false), `line 1: "hello" instead of "Hello"`, "hello"},
+		"an exit status":     {[]string{"exit", "3"}, "", 0, nil, "", ""},
+		"the expected went":  {[]string{"echo", "hello"}, "hello", 6, new(false), "the expected output is no longer stored", ""},
+		"nothing is printed": {[]string{"true"}, "", 0, new(true), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.expected = test.expected
+			s := b.session(nil, test.command...)
+			s.change(func(x runtime.Execution) runtime.Execution {
+				x.Batch, x.Comparison = &runtime.BatchPlace{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed, Bytes: test.bytes}
+				return x
+			})
+			before := s.Execution().Comparison
+			b.run(s)
+			<-s.Done()
+			got := *s.Execution().Comparison
+			if before.Matches != nil || before.Message != nil {
+				t.Errorf("an earlier state changed: %+v", before)
+			}
+			if (got.Matches == nil) != (test.matches == nil) || got.Matches != nil && *got.Matches != *test.matches || s.Execution().Accepted() != (test.matches != nil && *test.matches) {
+				t.Errorf("%+v", got)
+			}
+			if test.message == "" && got.Message != nil || test.message != "" && (got.Message == nil || *got.Message != test.message) {
+				t.Errorf("%+v, want %s", got, test.message)
+			}
+			if (got.Difference != nil) != (test.differ != "") || test.differ != "" && *got.Difference.Actual != test.differ {
+				t.Errorf("%+v", got.Difference)
+			}
+		})
+	}
+}
+
+// TestUnreadableExpectedOutputIsNoResult: the comparison waits until the store works again, as the end does.
+func TestUnreadableExpectedOutputIsNoResult(t *testing.T) {
+	b := newBed(t)
+	b.expected = "hello"
+	b.fail(errors.New("the database is unreachable"))
+	s := b.session(nil, "echo", "hello")
+	s.change(func(x runtime.Execution) runtime.Execution {
+		x.Batch, x.Comparison = &runtime.BatchPlace{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed, Bytes: 5}
+		return x
+	})
+	b.run(s)
+	<-s.Started()
+	b.fail(nil)
+	<-s.Done()
+	if !s.Execution().Accepted() {
+		t.Errorf("%+v", s.Execution().Comparison)
+	}
+}

@@ -9,45 +9,51 @@ import "github.com/rockpool/rockpool/runtime"
 // rest, and so on. It always gets its first one, so tenants may have one each beyond the limit. A
 // Bound isn't safe for concurrent use.
 type Bound struct {
-	Limit int
+	Limit int64
 	Quota string // name in [runtime.Exceeded]
 	Of    string // what is limited, for people: "running batches"
 
-	taken int
-	has   map[runtime.TenantID]int
+	taken int64
+	has   map[runtime.TenantID]int64
 }
 
 // Acquire takes one. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has its share.
-func (b *Bound) Acquire(id runtime.TenantID) error {
-	left, has := max(0, b.Limit-b.taken), b.has[id]
-	if has > 0 && has >= left {
+func (b *Bound) Acquire(id runtime.TenantID) error { return b.AcquireN(id, 1) }
+
+// AcquireN takes n together, as Acquire does: afterwards the tenant has at most one more than is left.
+func (b *Bound) AcquireN(id runtime.TenantID, n int64) error {
+	if has := b.has[id]; has > 0 && has+n > b.Limit-b.taken-n+1 {
 		e := runtime.Errorf(runtime.CodeQuotaExceeded, "tenant %s has %d %s, its share of the %d for all tenants: try again when one of them has ended", id, has, b.Of, b.Limit)
 		// Only the tenant's own number: another one would disclose what others have.
-		e.Exceeded = &runtime.Exceeded{Quota: b.Quota, Limit: int64(has), Used: int64(has)}
+		e.Exceeded = &runtime.Exceeded{Quota: b.Quota, Limit: has, Used: has}
 		return e
 	}
-	b.Adopt(id)
+	b.AdoptN(id, n)
 	return nil
 }
 
 // Adopt takes one even beyond the limit, for what a starting server finds in use.
-func (b *Bound) Adopt(id runtime.TenantID) {
+func (b *Bound) Adopt(id runtime.TenantID) { b.AdoptN(id, 1) }
+
+// AdoptN takes n, as Adopt does.
+func (b *Bound) AdoptN(id runtime.TenantID, n int64) {
 	if b.has == nil {
-		b.has = map[runtime.TenantID]int{}
+		b.has = map[runtime.TenantID]int64{}
 	}
-	b.has[id]++
-	b.taken++
+	b.has[id] += n
+	b.taken += n
 }
 
 // Release releases one that the tenant has. Releasing more does nothing.
-func (b *Bound) Release(id runtime.TenantID) {
-	switch b.has[id] {
-	case 0:
-		return
-	case 1:
+func (b *Bound) Release(id runtime.TenantID) { b.ReleaseN(id, 1) }
+
+// ReleaseN releases n, as Release does.
+func (b *Bound) ReleaseN(id runtime.TenantID, n int64) {
+	n = min(n, b.has[id])
+	b.taken -= n
+	if b.has[id] > n {
+		b.has[id] -= n
+	} else {
 		delete(b.has, id)
-	default:
-		b.has[id]--
 	}
-	b.taken--
 }

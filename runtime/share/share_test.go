@@ -63,7 +63,7 @@ func TestBoundWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const tenants = 5
 		limit := rapid.IntRange(1, 12).Draw(t, "limit")
-		b := Bound{Limit: limit}
+		b := Bound{Limit: int64(limit)}
 		has, taken := map[runtime.TenantID]int{}, 0
 		tenant := rapid.SampledFrom([]runtime.TenantID{"a", "b", "c", "d", ""})
 		t.Repeat(map[string]func(*rapid.T){
@@ -87,7 +87,7 @@ func TestBoundWalk(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if b.taken != taken || taken > limit+tenants {
+				if b.taken != int64(taken) || taken > limit+tenants {
 					t.Fatalf("%d are taken, not %d, of %d", b.taken, taken, limit)
 				}
 			},

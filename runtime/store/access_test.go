@@ -87,7 +87,7 @@ func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := runtime.Batch{ID: runtime.BatchID(fmt.Sprintf("%02d", i)), RunnerID: "r", EnvironmentID: "a", Tenant: tenant, CaseCount: 1, State: runtime.BatchRunning}
-		if _, _, err := s.AddBatch(t.Context(), b, []byte("start"), [][]byte{[]byte("step")}); err != nil {
+		if _, _, err := s.AddBatch(t.Context(), b, []byte("start"), []BatchStep{{Value: []byte("step")}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,10 +13,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+// A BatchStep is what a batch's owner needs for one of its executions.
+type BatchStep struct {
+	Value    []byte
+	Expected []byte // output, see ExpectedOutput
+}
+
+// expectedPart is the size of the parts of an expected output.
+const expectedPart = 64 << 10
+
 // AddBatch stores a new batch with what its owner needs: start, shared by all its executions, and
 // its steps in order. Its key can't be used for an execution for a day. If another batch has the
 // key already, AddBatch stores nothing and returns that batch and false.
-func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, steps [][]byte) (stored runtime.Batch, added bool, err error) {
+func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, steps []BatchStep) (stored runtime.Batch, added bool, err error) {
 	value, err := json.Marshal(b)
 	if err != nil {
 		return b, false, err
@@ -37,8 +46,15 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 		// Before the batch: a write may be committed in part, and steps without a batch do no harm (see
 		// UnfinishedBatches).
 		for i, step := range steps {
-			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES ($1, $2, $3)", b.ID, b.First()+i, step); err != nil {
+			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES ($1, $2, $3)", b.ID, b.First()+i, step.Value); err != nil {
 				return err
+			}
+			part := 0
+			for data := range slices.Chunk(step.Expected, expectedPart) {
+				if _, err := tx.Exec("INSERT INTO expected_output (batch, case_no, part, data) VALUES ($1, $2, $3, $4)", b.ID, b.First()+i, part, data); err != nil {
+					return err
+				}
+				part++
 			}
 		}
 		if b.Key != "" {
@@ -60,6 +76,17 @@ func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (
 	return step, start, typed(err, "read a case")
 }
 
+// ExpectedOutput reads a case's expected output from an offset into p. It returns how many bytes it
+// read: some, or 0 at the end.
+func (s *Store) ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error) {
+	var data []byte
+	err = s.reads.QueryRowContext(ctx, "SELECT data FROM expected_output WHERE batch = $1 AND case_no = $2 AND part = $3", at.ID, at.Case, offset/expectedPart).Scan(&data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return copy(p, data[min(offset%expectedPart, int64(len(data))):]), typed(err, "read an expected output")
+}
+
 // CancelBatch records that a batch is to end.
 func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
 	return s.write(ctx, "cancel a batch", func(tx *transaction) error {
@@ -77,8 +104,7 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 	return s.write(ctx, "store a batch", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE batches SET value = $1, start = NULL, finished = $2 WHERE id = $3 AND finished IS NULL", value, b.FinishedAt.UnixMilli(), b.ID)
 		if err == nil {
-			// Steps are needed only to continue the batch.
-			_, err = tx.Exec("DELETE FROM batch_steps WHERE batch = $1", b.ID)
+			err = deleteSteps(tx, "", b.ID) // needed only to continue the batch
 		}
 		return err
 	})
@@ -96,9 +122,17 @@ func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
 		if _, err := tx.Exec("DELETE FROM batches WHERE id = $1"+unbegun, b.ID, b.ID); err != nil {
 			return err
 		}
-		_, err := tx.Exec("DELETE FROM batch_steps WHERE batch = $1"+unbegun, b.ID, b.ID)
-		return err
+		return deleteSteps(tx, unbegun, b.ID, b.ID)
 	})
+}
+
+// deleteSteps deletes what is stored about the cases of a batch, if also more is true.
+func deleteSteps(tx *transaction, more string, ids ...any) error {
+	_, err := tx.Exec("DELETE FROM batch_steps WHERE batch = $1"+more, ids...)
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM expected_output WHERE batch = $1"+more, ids...)
+	}
+	return err
 }
 
 // Batch returns a batch, or BATCH_NOT_FOUND.
@@ -128,7 +162,8 @@ func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.B
 // An UnfinishedBatch is an unfinished batch with what its owner needs to continue it.
 type UnfinishedBatch struct {
 	Batch     runtime.Batch
-	Cancelled bool // see CancelBatch
+	Cancelled bool  // see CancelBatch
+	Bytes     int64 // of the start and the largest step
 }
 
 // UnfinishedBatches returns all unfinished batches, oldest first, except unreadable ones: see
@@ -136,7 +171,11 @@ type UnfinishedBatch struct {
 func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
 	const doing = "list unfinished batches"
 	err := s.write(ctx, doing, func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM batch_steps WHERE batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)")
+		const finished = " WHERE batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)"
+		_, err := tx.Exec("DELETE FROM batch_steps" + finished)
+		if err == nil {
+			_, err = tx.Exec("DELETE FROM expected_output" + finished)
+		}
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
 		}
@@ -145,7 +184,8 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // leftover rows do no harm
 		return nil, err
 	}
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, value, cancelled FROM batches WHERE finished IS NULL ORDER BY id")
+	rows, err := s.reads.QueryContext(ctx, `SELECT id, value, cancelled, coalesce(length(start), 0) + coalesce((SELECT max(length(s.value)) FROM batch_steps s WHERE s.batch = batches.id), 0)
+		FROM batches WHERE finished IS NULL ORDER BY id`)
 	if err != nil {
 		return nil, typed(err, doing)
 	}
@@ -155,7 +195,7 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 		var id runtime.ExecutionID
 		var value []byte
 		var u UnfinishedBatch
-		if err := rows.Scan(&id, &value, &u.Cancelled); err != nil {
+		if err := rows.Scan(&id, &value, &u.Cancelled, &u.Bytes); err != nil {
 			return nil, typed(err, doing)
 		}
 		if err := json.Unmarshal(value, &u.Batch); err != nil {

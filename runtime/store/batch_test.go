@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,12 +14,28 @@ import (
 
 func addBatch(t *testing.T, s *Store, b runtime.Batch, steps ...string) {
 	t.Helper()
-	var all [][]byte
+	var all []BatchStep
 	for _, step := range steps {
-		all = append(all, []byte(step))
+		all = append(all, BatchStep{Value: []byte(step), Expected: bytes.Repeat([]byte(step), 20_000)})
 	}
 	if _, added, err := s.AddBatch(t.Context(), b, []byte("start"), all); err != nil || !added {
 		t.Fatal(added, err)
+	}
+}
+
+// expected reads the expected output of a case of batch b.
+func expected(t *testing.T, s *Store, number int) string {
+	t.Helper()
+	var all []byte
+	for piece := make([]byte, 9999); ; {
+		n, err := s.ExpectedOutput(t.Context(), runtime.BatchPlace{ID: "b", Case: number}, int64(len(all)), piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return string(all)
+		}
+		all = append(all, piece[:n]...)
 	}
 }
 
@@ -52,12 +70,15 @@ func TestUnfinishedBatchIsRestored(t *testing.T) {
 	}
 	s = open(t, path)
 	left, err := s.UnfinishedBatches(t.Context())
-	if diff := cmp.Diff([]UnfinishedBatch{{Batch: b, Cancelled: true}}, left); diff != "" || err != nil {
+	if diff := cmp.Diff([]UnfinishedBatch{{Batch: b, Cancelled: true, Bytes: 11}}, left); diff != "" || err != nil {
 		t.Fatal(diff, err)
 	}
 	for number, want := range map[int]string{runtime.BuildCase: "build", 0: "first", 1: "second"} {
 		if step, start, err := s.BatchStep(t.Context(), "b", number); err != nil || string(step) != want || string(start) != "start" {
 			t.Errorf("%d: %q, %q, %v", number, step, start, err)
+		}
+		if got := expected(t, s, number); got != strings.Repeat(want, 20_000) {
+			t.Errorf("%d: %d bytes of expected output", number, len(got))
 		}
 	}
 	b.State, b.FinishedAt, b.Release = runtime.BatchFinished, time.Unix(6, 0).UTC(), true
@@ -73,6 +94,9 @@ func TestUnfinishedBatchIsRestored(t *testing.T) {
 	}
 	if _, _, err := s.BatchStep(t.Context(), "b", 0); err == nil {
 		t.Error("the input of a finished batch is kept")
+	}
+	if got := expected(t, s, 0); got != "" {
+		t.Error("the expected output of a finished batch is kept")
 	}
 	if stored, err := s.Batch(t.Context(), "b"); err != nil || !cmp.Equal(stored, b) {
 		t.Error(stored, err)

@@ -25,9 +25,14 @@ const patience = 4 * time.Second
 
 // Check returns nil if the database works, or did within the last second. Otherwise it returns an
 // error that says what to do; STORAGE_FULL means that only room is missing. It writes to the
-// database like any other write, and also reports a checkpoint that failed or hangs.
+// database like any other write, and also reports a checkpoint that failed or hangs. Once any read or
+// write has found damage, it reports that for ever.
 func (s *Store) Check(ctx context.Context) error {
 	_, err := s.check.Check(ctx)
+	_ = s.note(err)
+	if damage := s.damage.Load(); damage != nil { // also of a part that a check doesn't read
+		return fmt.Errorf("%s: %w", s.db.damaged(), *damage)
+	}
 	if errors.Is(err, probe.ErrLate) {
 		return errors.New(s.db.stalls())
 	}
@@ -118,8 +123,6 @@ func (d *sqliteDB) explained(err error) error {
 	advice := probe.Advice(err)
 	switch {
 	case advice != "":
-	case hasCode(err, sqliteCorrupt, sqliteNoDatabase):
-		advice = "the file is damaged: stop the server and restore the database from its backup"
 	case ofDisk:
 		advice = "the disk failed, or the file's permissions changed: see the kernel's log (dmesg)"
 	default:

@@ -40,6 +40,9 @@ const (
 	stateDiskFull = "53100"
 	stateReadOnly = "25006"
 	stateNoText   = "22021" // text with NUL
+
+	stateDataCorrupted  = "XX001"
+	stateIndexCorrupted = "XX002"
 )
 
 // hasState reports whether err is a PostgreSQL error with one of these codes.

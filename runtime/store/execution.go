@@ -59,12 +59,21 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 
 // PutExecution replaces an unfinished execution. A finished one stays unchanged.
 func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
+	return s.PutRunning(ctx, x, nil, nil)
+}
+
+// PutRunning is PutExecution for an execution whose agent has its start. start replaces what
+// AddExecution stored, and inputEnd is what NoteInputEnd would store; nil: neither changes.
+func (s *Store) PutRunning(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return err
 	}
 	return s.write(ctx, "store an execution", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE executions SET state = $1, value = $2 WHERE id = $3 AND finished IS NULL", x.State, value, x.ID)
+		if err == nil && start != nil {
+			_, err = tx.Exec("UPDATE restarts SET start = $1, input_end = coalesce(input_end, $2) WHERE execution = $3", start, inputEnd, x.ID)
+		}
 		return err
 	})
 }
@@ -208,7 +217,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 
 // readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
 // the id of the last.
-func (s *Store) readPage(rows *sql.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
+func (s *Store) readPage(rows *rowSet, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var value []byte

@@ -93,7 +93,7 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	if err := d.migrate(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database at %s: %w", net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))), err), d.close())
 	}
-	s := &Store{db: d, reads: reads{d.reads, d.again}, shared: true, taken: make(chan struct{})}
+	s := &Store{db: d, reads: reads{db: d.reads, again: d.again}, shared: true, taken: make(chan struct{})}
 	d.taken = sync.OnceFunc(func() { close(s.taken) })
 	return s.start(), nil
 }
@@ -108,15 +108,19 @@ func Examine(ctx context.Context, url string) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
 	var creates bool
-	err = conn.QueryRow(ctx, "SELECT current_setting('server_version'), has_schema_privilege(current_schema(), 'CREATE')").Scan(&version, &creates)
+	err = db.QueryRowContext(ctx, "SELECT current_setting('server_version'), has_schema_privilege(current_schema(), 'CREATE')").Scan(&version, &creates)
 	if err == nil && !creates {
 		err = fmt.Errorf("user %s may not create tables in the current schema: grant CREATE on it", config.User)
+	}
+	if err != nil {
+		return version, err
+	}
+	provider, err := migrator(goose.DialectPostgres, db)
+	if err == nil {
+		_, err = recognise(ctx, db, goose.DialectPostgres, newestOf(provider))
 	}
 	return version, err
 }
@@ -138,6 +142,9 @@ func (d *postgresDB) migrate(ctx context.Context) error {
 	}
 	provider, err := migrator(goose.DialectPostgres, d.reads, goose.WithSessionLocker(locker))
 	if err != nil {
+		return err
+	}
+	if _, err := recognise(ctx, d.reads, goose.DialectPostgres, newestOf(provider)); err != nil {
 		return err
 	}
 	_, err = provider.Up(ctx)
@@ -261,6 +268,11 @@ func (d *postgresDB) stalls() string {
 		text += ": " + (*why).Error()
 	}
 	return text
+}
+
+// damaged says that PostgreSQL's data are damaged, and what to do.
+func (*postgresDB) damaged() string {
+	return "PostgreSQL's files are damaged: stop the servers, see PostgreSQL's log, and restore the database from its backup"
 }
 
 // check returns why the database can't be written, or nil.

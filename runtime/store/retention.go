@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -198,4 +199,37 @@ func (s *Store) HasExecution(ctx context.Context, id runtime.ExecutionID) (bool,
 	var there bool
 	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE id = $1)", id).Scan(&there)
 	return there, typed(err, "look for an execution")
+}
+
+// Free pages of a SQLite file, of 4 KiB.
+const (
+	pagesKept   = 1024 // for later rows
+	pagesAtOnce = 2048 // a write of less than 0.1 s
+	shrinksMost = 16   // per call
+)
+
+// Shrink returns free space of the database's file to the file system, at most 128 MiB per call. A
+// shared database needs none.
+func (s *Store) Shrink(ctx context.Context) error {
+	const doing = "shrink the database"
+	for range shrinksMost {
+		var free int64
+		if s.shared {
+			return nil
+		}
+		if err := s.reads.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil {
+			return typed(err, doing)
+		}
+		if free <= pagesKept {
+			return nil
+		}
+		err := s.rewrite(ctx, doing, func(tx *transaction) error {
+			_, err := tx.ExecOnce(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", min(pagesAtOnce, free-pagesKept)))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -58,12 +59,16 @@ func Open(ctx context.Context, path string) (*Store, error) {
 
 // open opens and migrates the database file. It reports whether the file is fresh.
 func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error) {
+	if err := protect(path); err != nil {
+		return false, err
+	}
 	// In WAL mode, NORMAL leaves fsync to checkpoints, which run concurrently with the writer (see
 	// checkpoints). A commit doesn't wait for the disk and still survives a SIGKILL. If checkpoints
 	// can't keep up, the writer makes one itself at 16 MiB; otherwise a busy server's log would grow
 	// by gigabytes.
-	source := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_txlock=immediate" +
-		"&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(67108864)"
+	file := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(10000)"
+	// Before the first page is written: incremental vacuum, so that Shrink can make the file smaller.
+	source := file + "&_txlock=immediate&_pragma=auto_vacuum(INCREMENTAL)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)"
 	if d.writes, err = sql.Open("sqlite", source); err != nil {
 		return false, err
 	}
@@ -75,17 +80,52 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 		return false, err
 	}
 	// The version before the migration shows whether the database is new.
-	version, err := provider.GetDBVersion(ctx)
+	version, err := d.examine(ctx, file+"&mode=ro", newestOf(provider))
 	if err == nil {
 		_, err = provider.Up(ctx)
 	}
 	if err == nil {
 		return version == 0, d.remember(path)
 	}
-	if hasCode(err, sqliteCorrupt, sqliteNoDatabase) {
-		return false, fmt.Errorf("%w: the file is damaged; restore it from a backup, or move it away to start with an empty database", err)
+	if isDamage(err) {
+		err = fmt.Errorf("the file is damaged, or isn't a database of SQLite; restore it from a backup, %s, or move it away to start with an empty database: %w", recovers, err)
 	}
 	return false, err
+}
+
+// recovers is advice for a damaged database.
+const recovers = "or save what is readable (sqlite3 rockpool.db .recover | sqlite3 new.db)"
+
+// examine returns the version of the file's schema, and an error if it isn't a sound file of this program.
+// It changes nothing: not even a foreign file's journal mode.
+func (d *sqliteDB) examine(ctx context.Context, source string, newest int64) (version int64, err error) {
+	db, err := sql.Open("sqlite", source)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	if version, err = recognise(ctx, db, goose.DialectSQLite3, newest); err == nil {
+		err = quickCheck(ctx, db)
+	}
+	return version, err
+}
+
+// protect creates the database's file if it is missing. It ensures that other users can't read the
+// database. SQLite gives new files next to it the same mode.
+func protect(path string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	for _, path := range []string{path, path + "-wal", path + "-shm"} {
+		if err := os.Chmod(path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // remember records which files are open.
@@ -166,6 +206,11 @@ func (d *sqliteDB) passive() (whole bool, err error) {
 }
 
 func (*sqliteDB) lead(context.Context) error { return nil } // holding the lock is enough
+
+// damaged says that the file is damaged, and what to do.
+func (d *sqliteDB) damaged() string {
+	return "the database " + d.files[0].path + " is damaged: stop the server, and restore the database from its backup, " + recovers
+}
 
 // stalls returns the message about a database that stores nothing.
 func (*sqliteDB) stalls() string {

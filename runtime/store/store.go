@@ -32,6 +32,7 @@ type Store struct {
 	queue  chan write            // received by writer only
 	closed chan struct{}         // closed by Close: no more writes are accepted
 	full   atomic.Pointer[error] // why the last write found no room; nil: it found room
+	damage atomic.Pointer[error] // the first error that said that the database is damaged; nil: none did
 	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
 
 	searching *turns.Gate   // limits concurrent searches
@@ -54,7 +55,8 @@ type database interface {
 
 	// check returns an error that says what to do, unless the database works. write writes and reads.
 	check(write func() error) error
-	stalls() string // Check's message for a write that takes too long
+	stalls() string  // Check's message for a write that takes too long
+	damaged() string // Check's message for a damaged database
 
 	giveUp() // ends waiting writes without storing them
 	close() error
@@ -64,6 +66,7 @@ type database interface {
 type reads struct {
 	db    *sql.DB
 	again func(ctx context.Context, since time.Duration, err error) bool // whether to retry, after a pause; nil: never
+	note  func(error) error                                              // see Store.note
 }
 
 // retry repeats a read while its error is a lost connection and again allows it.
@@ -71,7 +74,7 @@ func (r reads) retry(ctx context.Context, read func() error) error {
 	for began := time.Now(); ; {
 		err := read()
 		if err == nil || r.again == nil || !isLost(err) {
-			return err
+			return r.note(err)
 		}
 		if !r.again(ctx, time.Since(began), err) {
 			return broke(err)
@@ -80,12 +83,13 @@ func (r reads) retry(ctx context.Context, read func() error) error {
 }
 
 // QueryContext reads rows. The caller closes them.
-func (r reads) QueryContext(ctx context.Context, text string, args ...any) (rows *sql.Rows, err error) {
-	err = r.retry(ctx, func() error {
+func (r reads) QueryContext(ctx context.Context, text string, args ...any) (*rowSet, error) {
+	var rows *sql.Rows
+	err := r.retry(ctx, func() (err error) {
 		rows, err = r.db.QueryContext(ctx, text, args...) //nolint:rowserrcheck,sqlclosecheck // the caller does
 		return err
 	})
-	return rows, err
+	return &rowSet{rows, r.note}, err
 }
 
 // QueryRowContext returns a row, which is read when it is scanned.
@@ -105,7 +109,7 @@ func (r row) Scan(into ...any) error { return r(into...) }
 func (s *Store) start() *Store {
 	s.queue, s.closed = make(chan write), make(chan struct{})
 	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
-	s.check = probe.New(s.tryWrite)
+	s.check, s.reads.note = probe.New(s.tryWrite), s.note
 	s.group.Go(s.writer)
 	return s
 }
@@ -170,6 +174,8 @@ func typed(err error, doing string) error {
 		return runtime.Wrap(runtime.CodeStorageFull, err, "PostgreSQL's disk is full: free some space there")
 	case errors.Is(err, errBroke):
 		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: PostgreSQL is unreachable; try again later", doing)
+	case isDamage(err):
+		return fmt.Errorf("%s: the database is damaged; `health` says what to do: %w", doing, err)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}

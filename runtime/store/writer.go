@@ -65,7 +65,7 @@ func (s *Store) enqueue(ctx context.Context, do func(*transaction) error) (write
 
 // committed returns the result of a write, and records whether there was room for it.
 func (s *Store) committed(err error, doing string) error {
-	err = typed(err, doing)
+	err = typed(s.note(err), doing)
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
 		s.full.Store(&err)
 	} else if err == nil {

@@ -18,6 +18,8 @@ type Options struct {
 	// Release ends the claim of an unwanted runner.
 	Release func(context.Context, runtime.RunnerID)
 
+	Memory *share.Memory // for waiting tickets; nil: without a limit
+
 	Grace time.Duration // how long a ticket may go unpolled; 0: DefaultGrace
 }
 
@@ -28,6 +30,12 @@ const DefaultGrace = 30 * time.Second
 const (
 	keep = 5 * time.Minute // how long ended tickets are known
 	most = 20_000          // known tickets of all tenants; one tenant gets at most half
+)
+
+// The memory of a ticket, in bytes: its goroutines and the claim until it has ended, then its record.
+const (
+	waitingBytes = 16 << 10
+	endedBytes   = 1 << 10
 )
 
 // Intervals of a Book.
@@ -62,6 +70,7 @@ type Order struct {
 	// runner, and is known; "": none.
 	Key   string
 	Input string // digest of the request made with Key
+	Bytes int64  // of labels and the like that Claim keeps
 	// Held says that Key is a holder's. It returns the same ticket only while that waits, and the
 	// runner stays claimed even if nothing polls the ticket.
 	Held bool
@@ -90,6 +99,7 @@ type entry struct {
 	watchers int
 	left     *time.Timer // fires when it may have gone unpolled for too long
 	forgetAt time.Time   // set once it is in ended
+	kept     *share.Kept
 }
 
 // New returns an empty Book.
@@ -102,7 +112,8 @@ func New(options Options) *Book {
 // one is Resumed. It returns CONFLICT if that order had a different input. A ticket that ended
 // without a runner frees its key. Open returns when the claim is answered or begins to wait, or
 // after 100 ms. A claim that fails before it waits makes no ticket: Open returns its error. It
-// returns QUOTA_EXCEEDED if the tenant has its share of tickets, and none of them has ended.
+// returns QUOTA_EXCEEDED if the tenant has its share of tickets or memory, and none of its tickets
+// has ended.
 func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
 	t, isNew, err := b.enter(order)
 	switch {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // enter adds an entry for an order, or returns the existing one with its key.
@@ -21,9 +22,13 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		}
 		return t, false, nil
 	}
+	var kept *share.Kept
 	for {
 		if err = b.shares.Acquire(order.Tenant); err == nil {
-			break
+			if kept, err = b.options.Memory.Keep(order.Tenant, waitingBytes+order.Bytes, "a waiting claim"); err == nil {
+				break
+			}
+			b.shares.Release(order.Tenant)
 		}
 		// A new ticket replaces the tenant's oldest ended one.
 		old := slices.IndexFunc(b.ended, func(t *entry) bool { return t.order.Tenant == order.Tenant })
@@ -33,7 +38,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		b.forget(b.ended[old])
 	}
 	t = &entry{
-		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now,
+		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now, kept: kept,
 		ticket: Ticket{
 			ID: runtime.NewTicketID(), Tenant: order.Tenant, EnvironmentID: order.EnvironmentID, State: Waiting, CreatedAt: now, ExpiresAt: now.Add(order.WaitFor),
 		},
@@ -74,6 +79,8 @@ func (b *Book) follow(running context.Context, t *entry) {
 	// A cancelled ticket releases its runner, unless that belongs to another request or a holder.
 	unwanted := err == nil && ours && t.ticket.State == Cancelled && !t.order.Held
 	t.left.Stop()
+	t.order.Claim, t.order.Claimed = nil, nil
+	t.kept.Shrink(waitingBytes + t.order.Bytes - endedBytes)
 	t.forgetAt = time.Now().Add(keep)
 	if b.byID[t.ticket.ID] == t {
 		b.ended = append(b.ended, t)
@@ -218,6 +225,7 @@ func (b *Book) forget(t *entry) {
 	}
 	delete(b.byID, t.ticket.ID)
 	b.shares.Release(t.order.Tenant)
+	t.kept.Free()
 	b.unkey(t)
 	switch at := slices.Index(b.ended, t); {
 	case at == 0: // the usual case

@@ -13,16 +13,26 @@ import (
 // Its methods are safe for concurrent use.
 type Gate struct {
 	mu      sync.Mutex // guards the fields below, and those of its passes
-	free    int
+	limit   int
+	free    int // negative while more are admitted than a lowered limit allows
 	waiting Queue[runtime.EnvironmentID, *Pass]
 	came    uint64 // counts calls of Enter
 }
 
-// NewGate returns a gate that admits free passes concurrently.
-func NewGate(free int) *Gate {
-	return &Gate{free: free, waiting: Queue[runtime.EnvironmentID, *Pass]{
+// NewGate returns a gate that admits limit passes concurrently.
+func NewGate(limit int) *Gate {
+	return &Gate{limit: limit, free: limit, waiting: Queue[runtime.EnvironmentID, *Pass]{
 		Compare: func(a, b *Pass) int { return cmp.Compare(a.came, b.came) },
 	}}
+}
+
+// SetLimit changes how many passes the gate admits concurrently. Admitted passes stay admitted.
+func (g *Gate) SetLimit(limit int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.free += limit - g.limit
+	g.limit = limit
+	g.next()
 }
 
 // Waiting returns how many passes wait.

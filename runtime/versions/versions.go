@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/guard"
@@ -89,7 +90,7 @@ func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measur
 	}
 	m := &measurement{of: env, done: make(chan struct{})}
 	// The measurement continues when its caller leaves, for later ones.
-	err := b.guard.Go(context.WithoutCancel(ctx), func(ctx context.Context) {
+	err := b.guard.Go(access.Alone(ctx), func(ctx context.Context) {
 		defer close(m.done)
 		if b.measure(ctx, env, m) != nil {
 			m.versions = nil

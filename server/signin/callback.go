@@ -41,7 +41,7 @@ func (s *SignIn) callback(w http.ResponseWriter, r *http.Request) {
 // attempt returns the attempt of a callback and marks it as used.
 func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) {
 	sealed, _ := s.value(r, attemptCookie)
-	attempt, err := s.attempts.open(sealed, time.Now())
+	attempt, err := s.attempts.open(sealed, s.clock.Now())
 	if err != nil {
 		return attempt, s.foreign(err)
 	}
@@ -49,7 +49,7 @@ func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) 
 	if subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(attempt.State)) != 1 {
 		return attempt, s.foreign(errors.New("the state belongs to another attempt"))
 	}
-	if !s.attempts.use(attempt.State, time.Now()) {
+	if !s.attempts.use(attempt.State, s.clock.Now()) {
 		return attempt, s.foreign(errors.New("the attempt was used before"))
 	}
 	return attempt, nil

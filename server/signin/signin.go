@@ -28,6 +28,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // An Identity is a signed-in person with their role, tenant and the time at which the session expires.
@@ -83,7 +84,8 @@ type SignIn struct {
 	secure   bool   // whether origin is https
 	provider *provider
 	attempts *attempts
-	refusals *zap.Logger // logs problems, rate-limited because anybody can cause them
+	clock    timing.Clock // of the attempts
+	refusals *zap.Logger  // logs problems, rate-limited because anybody can cause them
 	mux      *http.ServeMux
 }
 
@@ -98,7 +100,7 @@ func New(options Options) *SignIn {
 	if options.Logger == nil {
 		options.Logger = zap.NewNop()
 	}
-	s := &SignIn{options: options, attempts: newAttempts(), mux: http.NewServeMux()}
+	s := &SignIn{options: options, attempts: newAttempts(), clock: timing.NewClock(), mux: http.NewServeMux()}
 	s.refusals = options.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, mostRefusals, 0)
 	}))
@@ -141,7 +143,7 @@ func (s *SignIn) login(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, unavailable(back, err))
 		return
 	}
-	attempt := newAttempt(back, time.Now())
+	attempt := newAttempt(back, s.clock.Now())
 	sealed, err := s.attempts.seal(attempt)
 	if err != nil {
 		s.refuse(w, r, internal(back, err))

@@ -57,7 +57,9 @@ func needs(t testing.TB, provision string) {
 		t.Skipf("needs %s: %s", provision, commands[provision])
 	}
 	t.Cleanup(func() {
-		if !t.Skipped() {
+		if t.Skipped() { // for another reason
+			record(t, "skipped")
+		} else {
 			record(t, "ran")
 		}
 	})

@@ -17,14 +17,15 @@ const maxPaths = 10_000
 type plan struct {
 	files   *Files
 	update  agent.Update
-	deletes []deletion // of update.Delete
+	deletes []deletion // of update.Empty, then of update.Delete
 	writes  []string   // paths of update.Write
 }
 
 // A deletion is a path to delete, or a directory to empty.
 type deletion struct {
-	path   string
-	inside bool // only the directory's contents
+	text   string // the path as the client sent it
+	path   string // absolute and clean
+	inside bool   // only the directory's contents
 }
 
 // covers reports whether the deletion removes p.
@@ -56,7 +57,7 @@ type place struct {
 
 // check returns the plan for an update, or its first error.
 func (f *Files) check(update agent.Update) (*plan, error) {
-	if n := len(update.Delete) + len(update.Write); n > maxPaths {
+	if n := len(update.Empty) + len(update.Delete) + len(update.Write); n > maxPaths {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Field: "write", Message: "an update may have at most 10000 paths: split it"}
 	}
 	c := &checker{plan: plan{files: f, update: update}, places: map[string]*place{}, files: map[string]bool{}, dirs: map[string]bool{}}
@@ -64,6 +65,12 @@ func (f *Files) check(update agent.Update) (*plan, error) {
 		return nil, pathError(f.workspace, err)
 	}
 	// Deletions are checked first, because apply carries them out first.
+	for i, p := range update.Empty {
+		if e := c.checkEmpty(p); e != nil {
+			e.Field, e.Index, e.Path = "empty", i, p
+			return nil, e
+		}
+	}
 	for i, p := range update.Delete {
 		if e := c.checkDelete(p); e != nil {
 			e.Field, e.Index, e.Path = "delete", i, p
@@ -79,61 +86,53 @@ func (f *Files) check(update agent.Update) (*plan, error) {
 	return &c.plan, nil
 }
 
-// cleanPath returns an absolute path, or an error for an invalid one. A slash at the end isn't part
-// of a name.
-func (c *checker) cleanPath(p string) (string, *agent.Error) {
-	switch {
-	case p == "":
-		return "", &agent.Error{Code: agent.ErrInvalid, Message: "the path is empty"}
-	case strings.IndexByte(p, 0) >= 0:
-		return "", &agent.Error{Code: agent.ErrInvalid, Message: "the path contains a NUL"}
-	case len(p) >= unix.PathMax:
-		return "", &agent.Error{Code: agent.ErrInvalid, Message: "the path is too long"}
-	}
-	clean := c.plan.files.clean(p)
-	for element := range strings.SplitSeq(clean, "/") {
-		if len(element) > unix.NAME_MAX {
-			return "", &agent.Error{Code: agent.ErrInvalid, Message: "a name in the path is longer than 255 bytes"}
-		}
-	}
-	return clean, nil
-}
-
 // isRoot reports whether a path is the workspace, or a directory above it.
 func (c *checker) isRoot(p string) bool {
 	return p == "/" || p == c.plan.files.workspace || isBelow(c.plan.files.workspace, p)
 }
 
-// checkDelete checks one deletion and adds it to the plan. A path that doesn't exist is no error.
-func (c *checker) checkDelete(p string) *agent.Error {
-	clean, e := c.cleanPath(p)
+// checkEmpty checks a directory to empty and adds it to the plan. One that doesn't exist is no error.
+func (c *checker) checkEmpty(p string) *agent.Error {
+	l, e := c.plan.files.locate(p)
 	if e != nil {
 		return e
 	}
-	d := deletion{path: clean}
-	if path.Base(clean) == "*" {
-		d = deletion{path: path.Dir(clean), inside: true}
-	}
-	if c.isRoot(d.path) && !(d.inside && d.path == c.plan.files.workspace) {
+	if c.isRoot(l.at) && l.at != c.plan.files.workspace {
 		return &agent.Error{Code: agent.ErrInvalid, Message: "would delete the workspace itself"}
 	}
-	c.deletes = append(c.deletes, d)
-	if d.inside {
-		fd, err := c.plan.files.open(d.path, unix.O_PATH|unix.O_DIRECTORY)
-		if err != nil {
-			return absent(p, err)
-		}
-		defer func() { _ = unix.Close(fd) }()
-		return writable(fd)
+	c.deletes = append(c.deletes, deletion{text: p, path: l.at, inside: true})
+	fd, err := c.plan.files.open(l.at, unix.O_PATH|unix.O_DIRECTORY)
+	switch {
+	case err == unix.ENOENT:
+		return nil
+	case err != nil:
+		return pathError(p, err)
 	}
-	fd, err := c.plan.files.open(path.Dir(d.path), unix.O_PATH|unix.O_DIRECTORY)
+	defer func() { _ = unix.Close(fd) }()
+	return writable(fd)
+}
+
+// checkDelete checks one deletion and adds it to the plan. A path that doesn't exist is no error.
+func (c *checker) checkDelete(p string) *agent.Error {
+	l, e := c.plan.files.locate(p)
+	if e != nil {
+		return e
+	}
+	if c.isRoot(l.at) {
+		return &agent.Error{Code: agent.ErrInvalid, Message: "would delete the workspace itself"}
+	}
+	c.deletes = append(c.deletes, deletion{text: p, path: l.at})
+	fd, err := c.plan.files.open(path.Dir(l.at), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return absent(p, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
-	if err := unix.Fstatat(fd, path.Base(d.path), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(fd, path.Base(l.at), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return absent(p, err)
+	}
+	if l.directory && stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return &agent.Error{Code: agent.ErrWrongType, Message: "ends in a slash, but isn't a directory"}
 	}
 	// A link in the path can lead to the workspace, which its text doesn't show.
 	if stat.Dev == c.workspace.Dev && stat.Ino == c.workspace.Ino {
@@ -180,12 +179,15 @@ func (c *checker) deleted(p string) bool {
 // checkWrite checks one write and adds it to the plan. It takes account of the plan's deletions,
 // which come first, and of its earlier writes.
 func (c *checker) checkWrite(w agent.Write) *agent.Error {
-	clean, e := c.cleanPath(w.Path)
-	if e != nil {
+	l, e := c.plan.files.locate(w.Path)
+	clean := l.at
+	switch {
+	case e != nil:
 		return e
-	}
-	if c.isRoot(clean) {
+	case c.isRoot(clean):
 		return &agent.Error{Code: agent.ErrInvalid, Message: "is the workspace itself"}
+	case l.directory && !w.Directory:
+		return &agent.Error{Code: agent.ErrInvalid, Message: "ends in a slash, so it can only be a directory"}
 	}
 	c.writes = append(c.writes, clean)
 	dir := path.Dir(clean)

@@ -7,6 +7,7 @@
 package files
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Files are a runner's files. It implements serve.Files and serve.Finder, and its methods are safe
@@ -50,12 +52,54 @@ func New(workspace string, own ...string) (*Files, error) {
 // sparse file of a terabyte at no cost, and reading it would take hours.
 const maxHole = 1 << 30
 
-// absolute returns the absolute path for a client's path.
-func (f *Files) absolute(p string) string {
-	if strings.HasPrefix(p, "/") {
-		return p
+// A location is what a client's path means.
+type location struct {
+	raw       string // the path's bytes, as the client sent them
+	at        string // absolute and clean
+	directory bool   // it can only be a directory
+}
+
+// locate returns the location of a client's path.
+func (f *Files) locate(p string) (location, *agent.Error) {
+	raw, err := paths.Parse(p)
+	if err != nil {
+		return location{}, &agent.Error{Code: agent.ErrInvalid, Path: p, Message: err.Error()}
 	}
-	return f.workspace + "/" + p
+	return location{raw, paths.Resolve(f.workspace, raw), paths.IsDirectory(raw)}, nil
+}
+
+// openPath opens a client's path with O_PATH. It follows a link at the path's end if follow is set,
+// or if the path can only be a directory.
+func (f *Files) openPath(p string, follow bool) (int, location, error) {
+	l, e := f.locate(p)
+	if e != nil {
+		return -1, l, e
+	}
+	flags, at := uint64(unix.O_PATH), l.at
+	switch {
+	case l.directory:
+		flags |= unix.O_DIRECTORY
+	case !follow:
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := f.open(at, flags)
+	if err != nil {
+		return -1, l, pathError(p, err)
+	}
+	return fd, l, nil
+}
+
+// openDirectory opens a client's directory; "" is the workspace.
+func (f *Files) openDirectory(p string, flags uint64) (int, error) {
+	l, e := f.locate(cmp.Or(p, "."))
+	if e != nil {
+		return -1, e
+	}
+	fd, err := f.open(l.at, flags|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, pathError(p, err)
+	}
+	return fd, nil
 }
 
 // open opens an absolute path and follows links.
@@ -115,26 +159,26 @@ func pseudo(fd int) bool {
 }
 
 // Stat implements serve.Files.
-func (f *Files) Stat(p string) (agent.FileInfo, error) {
-	fd, err := f.open(f.absolute(p), unix.O_PATH)
+func (f *Files) Stat(p string, follow bool) (agent.FileInfo, error) {
+	fd, l, err := f.openPath(p, follow)
 	if err != nil {
-		return agent.FileInfo{}, pathError(p, err)
+		return agent.FileInfo{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return agent.FileInfo{}, pathError(p, err)
 	}
-	return f.info(p, &stat), nil
+	return f.info(fd, "", l.raw, &stat), nil
 }
 
 // Open implements serve.Files.
 func (f *Files) Open(p string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	// Open the file for reading only after it is known to be regular: opening a FIFO or a device
 	// has effects.
-	fd, err := f.open(f.absolute(p), unix.O_PATH)
+	fd, l, err := f.openPath(p, true)
 	if err != nil {
-		return agent.FileInfo{}, nil, pathError(p, err)
+		return agent.FileInfo{}, nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
@@ -155,13 +199,14 @@ func (f *Files) Open(p string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	if err != nil {
 		return agent.FileInfo{}, nil, pathError(p, err)
 	}
-	return f.info(p, &stat), os.NewFile(uintptr(content), "file"), nil
+	return f.info(fd, "", l.raw, &stat), os.NewFile(uintptr(content), "file"), nil
 }
 
-// info describes an entry.
-func (f *Files) info(p string, stat *unix.Stat_t) agent.FileInfo {
+// info describes the entry name of the directory dir, which has this path; with an empty name, the
+// open file dir itself.
+func (f *Files) info(dir int, name, path string, stat *unix.Stat_t) agent.FileInfo {
 	info := agent.FileInfo{
-		Path:       []byte(p),
+		Path:       []byte(path),
 		Size:       stat.Size,
 		ModifiedAt: modified(stat),
 		Mode:       stat.Mode & 0o7777,
@@ -175,6 +220,7 @@ func (f *Files) info(p string, stat *unix.Stat_t) agent.FileInfo {
 		info.Type = "directory"
 	case unix.S_IFLNK:
 		info.Type = "link"
+		info.LinkTarget = readLink(dir, name)
 	default:
 		info.Type = "other"
 	}
@@ -217,7 +263,3 @@ func pathError(p string, err error) *agent.Error {
 	}
 	return e
 }
-
-// clean returns the absolute path without ".", ".." and repeated slashes, for
-// paths whose meaning must not depend on what is there.
-func (f *Files) clean(p string) string { return path.Clean(f.absolute(p)) }

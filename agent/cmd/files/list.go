@@ -8,10 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Limits of a list. The names of each directory on the current path are held in memory, with a
-// descriptor for each level.
+// descriptor for each level. So the directories maxDepth levels below are walked afterwards, each by
+// its path, as if they were at the top.
 const (
 	maxEntries = 1 << 16
 	maxDepth   = 128
@@ -23,18 +25,30 @@ type listing struct {
 	path      string // as the client sent it
 	recursive bool
 	each      func(agent.FileInfo) error
-	entries   int // read so far
+	entries   int      // read so far
+	later     []string // deep directories that are listed at the end
 }
 
-// List implements serve.Files. Entries are sorted by path, element by element. Their paths are
-// relative to the directory.
+// List implements serve.Files. The paths of entries are relative to the directory.
 func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error {
-	fd, err := f.open(f.absolute(list.Path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	fd, err := f.openDirectory(list.Path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
+		return err
+	}
+	top, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(fd)
 		return pathError(list.Path, err)
 	}
+	defer func() { _ = unix.Close(top) }()
 	l := &listing{files: f, path: list.Path, recursive: list.Recursive, each: each}
-	return l.directory(fd, "", 0)
+	err = l.directory(fd, "", 0)
+	for err == nil && len(l.later) > 0 {
+		at := l.later[0]
+		l.later = l.later[1:]
+		err = l.below(top, at, at, 0)
+	}
+	return err
 }
 
 // directory lists the entries of fd, which it closes, and those below.
@@ -51,12 +65,9 @@ func (l *listing) directory(fd int, prefix string, depth int) error {
 			if err == unix.ENOENT {
 				continue // it was removed meanwhile
 			}
-			return pathError(prefix+name, err)
+			return pathError(paths.Text(prefix+name), err)
 		}
-		info := l.files.info(prefix+name, &stat)
-		if info.Type == "link" {
-			info.LinkTarget = readLink(fd, name)
-		}
+		info := l.files.info(fd, name, prefix+name, &stat)
 		if err := l.each(info); err != nil {
 			return err
 		}
@@ -92,18 +103,21 @@ func (l *listing) names(dir *os.File) ([]string, error) {
 // below lists a directory that was an entry of parent. It never follows a link, even if one
 // replaced the directory meanwhile.
 func (l *listing) below(parent int, path, name string, depth int) error {
+	switch {
+	case len(path) > paths.MaxBytes:
+		return nil
+	case depth > maxDepth:
+		l.later = append(l.later, path)
+		return nil
+	}
 	fd, err := l.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil // it was removed or replaced after it was listed
 	}
-	switch {
-	case pseudo(fd):
+	if pseudo(fd) {
 		_ = unix.Close(fd)
 		return nil // such directories may have endless contents
-	case depth > maxDepth:
-		_ = unix.Close(fd)
-		return &agent.Error{Code: agent.ErrTooMany, Path: l.path, Message: "has directories more than 128 levels deep: list those directly"}
 	}
 	return l.directory(fd, path+"/", depth)
 }

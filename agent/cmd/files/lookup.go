@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -14,15 +15,18 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // WorkingDirectory returns the absolute path of the directory in which a command starts.
 func (f *Files) WorkingDirectory(dir string) (string, error) {
-	at := f.absolute(dir)
+	l, e := f.locate(cmp.Or(dir, "."))
+	if e != nil {
+		return "", inField("dir", e)
+	}
 	var stat unix.Stat_t
-	if err := unix.Stat(at, &stat); err != nil {
+	if err := unix.Stat(l.at, &stat); err != nil {
 		return "", inField("dir", pathError(dir, err))
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return "", inField("dir", &agent.Error{Code: agent.ErrWrongType, Path: dir, Message: "isn't a directory"})
 	}
-	return at, nil
+	return l.at, nil
 }
 
 // LookUp returns the executable files for a command's name, in the order of PATH. A name with a

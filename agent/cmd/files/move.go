@@ -33,11 +33,13 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 	if stat.Dev == c.workspace.Dev && stat.Ino == c.workspace.Ino {
 		return agent.FileInfo{}, &agent.Error{Code: agent.ErrInvalid, Field: "from", Path: move.From, Message: "is the workspace itself"}
 	}
-	info := f.info(move.To, &stat)
-	if info.Type == "link" {
-		info.LinkTarget = readLink(from.dir, from.name)
+	info := f.info(from.dir, from.name, to.raw, &stat)
+	for field, end := range map[string]end{"from": from, "to": to} {
+		if end.directory && info.Type != "directory" {
+			return agent.FileInfo{}, &agent.Error{Code: agent.ErrWrongType, Field: field, Path: end.raw, Message: "ends in a slash, but the entry isn't a directory"}
+		}
 	}
-	if isBelow(to.path, from.path) {
+	if isBelow(to.at, from.at) {
 		return agent.FileInfo{}, &agent.Error{Code: agent.ErrInvalid, Field: "to", Path: move.To, Message: "is inside the directory that is moved"}
 	}
 	if err := f.rename(from, to); err != nil {
@@ -48,9 +50,9 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 
 // An end is the source or the target of a move: a name in an open directory.
 type end struct {
+	location
 	dir  int // descriptor of the parent directory
 	name string
-	path string // absolute and clean; links in it aren't resolved
 }
 
 // close closes the directory.
@@ -58,14 +60,14 @@ func (e end) close() { _ = unix.Close(e.dir) }
 
 // end opens the parent directory of a path, if files can be changed there.
 func (c *checker) end(p string) (end, *agent.Error) {
-	clean, e := c.cleanPath(p)
+	l, e := c.plan.files.locate(p)
 	switch {
 	case e != nil:
 		return end{}, e
-	case c.isRoot(clean):
+	case c.isRoot(l.at):
 		return end{}, &agent.Error{Code: agent.ErrInvalid, Message: "is the workspace itself"}
 	}
-	fd, err := c.plan.files.open(path.Dir(clean), unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := c.plan.files.open(path.Dir(l.at), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return end{}, pathError(p, err)
 	}
@@ -73,7 +75,7 @@ func (c *checker) end(p string) (end, *agent.Error) {
 		_ = unix.Close(fd)
 		return end{}, e
 	}
-	return end{fd, path.Base(clean), clean}, nil
+	return end{l, fd, path.Base(l.at)}, nil
 }
 
 // rename replaces no entry. It stays within a mount, so that both ends have the same rights.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Limits of a search, in addition to those of a list: 65536 entries, 128 levels.
@@ -43,9 +44,13 @@ type search struct {
 
 // Search implements serve.Finder.
 func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, error) {
-	fd, err := f.open(f.absolute(wanted.Path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	var err error
+	if wanted.Name, err = paths.Bytes(wanted.Name); err != nil {
+		return agent.Found{}, &agent.Error{Code: agent.ErrInvalid, Field: "name", Message: err.Error()}
+	}
+	fd, err := f.openDirectory(wanted.Path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
-		return agent.Found{}, pathError(wanted.Path, err)
+		return agent.Found{}, err
 	}
 	s := &search{Search: wanted, ctx: ctx, files: f, until: time.Now().Add(searchTime), reader: bufio.NewReaderSize(nil, searchBuffer)}
 	if pseudo(fd) {
@@ -116,10 +121,7 @@ func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int
 	if s.Name != "" {
 		named, _ = path.Match(s.Name, name) // the pattern was checked
 	}
-	info := s.files.info(at, stat)
-	if info.Type == "link" {
-		info.LinkTarget = readLink(parent, name)
-	}
+	info := s.files.info(parent, name, at, stat)
 	switch {
 	case named && len(s.Text) == 0:
 		s.add(agent.Match{File: info})

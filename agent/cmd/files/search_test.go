@@ -91,6 +91,7 @@ func TestSearch(t *testing.T) {
 		{agent.Search{Name: "*.py"}, []string{"d.py", "lib/deep/a/b.py", "lib/util.py", "link.py", "main.py", "odd\xff\n.py"}, "", 0},
 		{agent.Search{Name: "util.?o"}, []string{"lib/util.go"}, "", 0},
 		{agent.Search{Name: "deep"}, []string{"lib/deep"}, "", 0},
+		{agent.Search{Name: "odd\uFFFDff?*"}, []string{"odd\xff\n.py"}, "", 0},
 		{agent.Search{Name: "none"}, []string{}, "", 0},
 		{agent.Search{Name: "*.py", Path: "lib"}, []string{"deep/a/b.py", "util.py"}, "", 0},
 		{agent.Search{Name: "*.py", Path: dir + "/lib/"}, []string{"deep/a/b.py", "util.py"}, "", 0},
@@ -236,7 +237,7 @@ func TestTimesFitIntoJSON(t *testing.T) {
 	try(t, err)
 	defer unix.Close(f.root)
 	for seconds, want := range map[int64]int{300_000_000_000: 9999, -300_000_000_000: 0, math.MaxInt64: 9999, math.MinInt64: 0, 253402300799: 9999, -62167219200: 0, 0: 1970} {
-		info := f.info("x", &unix.Stat_t{Mtim: unix.Timespec{Sec: seconds, Nsec: 999_999_999}})
+		info := f.info(-1, "", "x", &unix.Stat_t{Mtim: unix.Timespec{Sec: seconds, Nsec: 999_999_999}})
 		if _, err := json.Marshal(info); err != nil || info.ModifiedAt.Year() != want {
 			t.Errorf("%d: %v, %v", seconds, info.ModifiedAt, err)
 		}

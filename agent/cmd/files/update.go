@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 // Default modes of files and directories that an update creates.
@@ -36,12 +37,12 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 		e := pathError(path, err)
 		updated.Failed = append(updated.Failed, agent.Failure{Path: path, Code: e.Code, Message: e.Message})
 	}
-	for i, d := range p.deletes {
+	for _, d := range p.deletes {
 		switch was, err := p.files.remove(d); {
 		case err != nil:
-			failed(p.update.Delete[i], err)
+			failed(d.text, err)
 		case was:
-			updated.Deleted = append(updated.Deleted, p.update.Delete[i])
+			updated.Deleted = append(updated.Deleted, d.text)
 		}
 	}
 	for i, w := range p.update.Write {
@@ -62,7 +63,8 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 		}
 		updated.Written = append(updated.Written, w.Path)
 		if len(p.update.Write)+len(p.update.Delete) == 1 && !w.Directory {
-			info := p.files.info(w.Path, &stat)
+			raw, _ := paths.Bytes(w.Path) // it was checked
+			info := p.files.info(-1, "", raw, &stat)
 			updated.File = &info
 		}
 	}

@@ -39,9 +39,9 @@ var errOverflow = errors.New("changes were lost")
 
 // Watch implements serve.Finder.
 func (f *Files) Watch(ctx context.Context, wanted agent.Watch, each func(agent.Changes) error) error {
-	root, err := f.open(f.absolute(wanted.Path), unix.O_PATH|unix.O_DIRECTORY)
+	root, err := f.openDirectory(wanted.Path, unix.O_PATH)
 	if err != nil {
-		return pathError(wanted.Path, err)
+		return err
 	}
 	w := &watcher{Watch: wanted, files: f}
 	err = unix.Fstat(root, &w.root)
@@ -89,6 +89,7 @@ type watcher struct {
 	dirs    map[int32]string // paths below the directory, by watch descriptor
 	bytes   int              // of the paths in dirs
 	began   bool             // everything is watched
+	later   []string         // deep directories of a walk, whose entries are read at its end
 	budget  int              // entries that may still be inspected for the current batch
 	pending pending
 }
@@ -101,7 +102,7 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 		return w.tooMany("the kernel has no inotify instance left for this runner: end another watch")
 	}
 	w.fd, w.events, w.dirs, w.bytes, w.pending = fd, os.NewFile(uintptr(fd), "inotify"), map[int32]string{}, 0, pending{}
-	w.began, w.budget = false, maxEntries
+	w.began, w.later, w.budget = false, nil, maxEntries
 	defer func() {
 		_ = w.events.Close()
 		w.files.watched.Add(-int64(len(w.dirs)))
@@ -243,13 +244,20 @@ func (w *watcher) tree(ctx context.Context, at string, tell bool) error {
 	if err != nil || fd < 0 {
 		return err
 	}
-	return w.within(ctx, fd, at, tell, 0)
+	err = w.within(ctx, fd, at, tell, 0)
+	for err == nil && len(w.later) > 0 {
+		at, w.later = w.later[0], w.later[1:]
+		if fd, err = w.open(at, unix.O_RDONLY|unix.O_NONBLOCK); err == nil && fd >= 0 {
+			err = w.within(ctx, fd, at, tell, 0)
+		}
+	}
+	return err
 }
 
 // open opens a directory below the watched one. It returns -1 if the directory was removed or isn't
 // accessible. An error means that the watched directory was moved or deleted.
 func (w *watcher) open(at string, flags uint64) (int, error) {
-	root, err := w.files.open(w.files.absolute(w.Path), unix.O_PATH|unix.O_DIRECTORY)
+	root, err := w.files.openDirectory(w.Path, unix.O_PATH)
 	if err != nil {
 		return -1, w.gone()
 	}
@@ -281,8 +289,9 @@ func (w *watcher) gone() error {
 func (w *watcher) within(ctx context.Context, fd int, at string, tell bool, depth int) error {
 	dir := os.NewFile(uintptr(fd), "directory")
 	defer func() { _ = dir.Close() }()
-	if depth > maxDepth {
-		return w.tooMany("has directories more than 128 levels deep: watch one of those instead")
+	if depth > maxDepth { // each level holds a descriptor
+		w.later = append(w.later, at)
+		return nil
 	}
 	for {
 		some, err := dir.Readdirnames(1024)

@@ -180,11 +180,31 @@ func (g *Groups) Zygote(t *confinement.Thread) (launch.Func, error) {
 // Own reports whether the group is for one command at a time.
 func (g *Group) Own() bool { return g.name != restGroups }
 
-// Kill kills all processes of the group in one step, including those being forked. It reports
-// whether the kernel can: version 2 since Linux 5.14.
-func (g *Group) Kill() bool {
+// Freeze stops all processes of the group in one step, including those being forked, so that none
+// can outrun its end: a frozen process can be killed. The caller must call thaw before the next
+// command starts in the group. Freeze returns nil if the kernel can't: it can in version 2 since
+// Linux 5.2.
+//
+// A group must never be killed by its cgroup.kill. Some kernels, for example 6.1.176 and 6.18.44,
+// afterwards kill every process that clone3 starts in the group.
+func (g *Group) Freeze() (thaw func()) {
 	tree, known := g.trees[unified]
-	return known && write(tree, g.name+"/cgroup.kill", "1") == nil
+	if !known {
+		return nil
+	}
+	fd, err := openIn(tree, g.name+"/cgroup.freeze", unix.O_WRONLY)
+	if err != nil {
+		return nil
+	}
+	thaw = func() {
+		_, _ = unix.Write(fd, []byte("0"))
+		_ = unix.Close(fd)
+	}
+	if _, err := unix.Write(fd, []byte("1")); err != nil {
+		thaw()
+		return nil
+	}
+	return thaw
 }
 
 // Members returns the living processes of the group. Sure reports whether the list is complete. It

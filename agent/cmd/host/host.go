@@ -82,6 +82,7 @@ func Serve(listener net.Listener, o Options) error {
 	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
+	launch.ResetSignals()
 	// Before anything can be started, so that no child's end is missed.
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)

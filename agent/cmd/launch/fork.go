@@ -69,6 +69,7 @@ type deadline struct {
 type child struct {
 	clone     cloneArgs
 	mask, all uint64 // sets of signals: the parent's blocked ones, and all
+	none      uint64 // what the child blocks
 	file, dir *byte
 	argv, env []*byte
 	files     []uintptr
@@ -246,7 +247,7 @@ func (c *child) become() uintptr {
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
 		return uintptr(errno)
 	}
-	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.mask)), 0, unsafe.Sizeof(c.mask), 0, 0); errno != 0 {
+	if _, _, errno = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&c.none)), 0, unsafe.Sizeof(c.none), 0, 0); errno != 0 {
 		return uintptr(errno)
 	}
 	// First move the descriptors out of the way, then to their numbers.

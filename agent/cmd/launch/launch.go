@@ -5,6 +5,7 @@ package launch
 import (
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,19 @@ func (f Func) On(t *confinement.Thread) Func {
 	return func(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 		t.Do(func() { pid, err = f(file, argv, attr) })
 		return pid, err
+	}
+}
+
+// ResetSignals gives signals that this process ignores since its start, as nohup(1) makes programs do, their
+// default action. Call it before the first command: commands inherit that a signal is ignored.
+func ResetSignals() {
+	const ignored = 1 // SIG_IGN
+	for signal := range uintptr(65) {
+		var old, usual [4]uint64 // struct sigaction; the first field is the handler
+		_, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, signal, 0, uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+		if errno == 0 && old[0] == ignored {
+			_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, signal, uintptr(unsafe.Pointer(&usual)), 0, 8, 0, 0)
+		}
 	}
 }
 

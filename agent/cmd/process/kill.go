@@ -67,14 +67,19 @@ func (p *process) waitGone(most time.Duration) {
 	}
 }
 
-// killAll kills all members and waits until none is left. If the kernel can kill the whole group,
-// it does so. Otherwise killAll first stops all members, repeatedly until no new one appears: some
-// would fork while others die. Stopped processes still count, so a fork bomb at its limit of
+// killAll kills all members and waits until none is left. First it stops them, because some would
+// fork while others die. A group of p's own is frozen in one step. Otherwise members are stopped
+// repeatedly until no new one appears. Stopped processes still count, so a fork bomb at its limit of
 // processes can't grow.
 func (p *process) killAll() {
-	if _, err := peek(); err != unix.ECHILD && p.alone() && p.group.Kill() { // first, since every other step takes time
-		p.waitDead()
-		return
+	p.killing.Lock() // or another call could thaw the group before this one has found all members
+	defer p.killing.Unlock()
+	frozen := false
+	if _, err := peek(); err != unix.ECHILD && p.alone() { // first, since every other step takes time
+		if thaw := p.group.Freeze(); thaw != nil {
+			frozen = true
+			defer thaw()
+		}
 	}
 	// The runner is full, so the command may fork faster than this kernel lists processes.
 	if p.starter.Inner != nil && p.refusedInside() > 0 {
@@ -87,8 +92,10 @@ func (p *process) killAll() {
 			fresh = false
 			for _, pid := range p.left() {
 				if !stopped[pid] {
-					p.signal(pid, unix.SIGSTOP)
-					stopped[pid], fresh = true, true
+					if !frozen {
+						p.signal(pid, unix.SIGSTOP)
+					}
+					stopped[pid], fresh = true, !frozen
 				}
 			}
 		}
@@ -106,15 +113,6 @@ func (p *process) killAll() {
 // dying returns the pauses of the wait for killed processes.
 func dying() backoff.Backoff {
 	return backoff.Backoff{First: 100 * time.Microsecond, Last: 10 * time.Millisecond}
-}
-
-// waitDead waits until no member of a killed group is left.
-func (p *process) waitDead() {
-	pauses := dying()
-	for len(p.left()) > 0 {
-		<-time.After(pauses.Next())
-		p.group.Kill() // a fork in progress may have added a process
-	}
 }
 
 // Signal implements serve.Process.

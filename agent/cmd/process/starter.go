@@ -1,10 +1,12 @@
 package process
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"syscall"
 	"time"
 
@@ -144,7 +146,33 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if err == unix.EACCES && s.marking && who == confinement.User && !searchable(dir) {
 		return nil, &agent.Error{Code: agent.ErrDenied, Field: "dir", Path: start.Dir, Message: "the command's user may not enter this directory"}
 	}
-	return nil, execError(start.Argv[0], err)
+	failure := execError(start.Argv[0], err)
+	if err == unix.ENOENT || err == unix.ENOEXEC {
+		failure.Message = cmp.Or(misreadScript(dir, candidates[0]), failure.Message)
+	}
+	return nil, failure
+}
+
+// misreadScript returns what makes the kernel misread the first line of a script, and what to do.
+func misreadScript(dir, file string) string {
+	if !path.IsAbs(file) {
+		file = dir + "/" + file
+	}
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	begin := make([]byte, 256) // as many as the kernel reads (BINPRM_BUF_SIZE)
+	n, _ := unix.Read(fd, begin)
+	line, _, _ := bytes.Cut(begin[:max(n, 0)], []byte("\n"))
+	switch {
+	case bytes.HasPrefix(line, []byte("\xef\xbb\xbf#!")):
+		return "begins with a byte order mark (BOM), which hides its #! from the kernel: save the file as UTF-8 without BOM"
+	case bytes.HasPrefix(line, []byte("#!")) && bytes.HasSuffix(line, []byte("\r")):
+		return "the first line (#!) ends in a carriage return (CR), which the kernel takes as part of the interpreter's name: save the file with Unix line ends (LF), for example with dos2unix"
+	}
+	return ""
 }
 
 // execute starts the first of candidates that the kernel executes.

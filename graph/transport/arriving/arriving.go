@@ -99,7 +99,10 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 	n, err := b.body.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = runtime.Errorf(runtime.CodeLimitExceeded, "no data of the request arrived for %s, or it (with files: the part before them) took longer than %s: send it again", b.silence, MaxTime)
+		err = runtime.Errorf(runtime.CodeLimitExceeded, "the request stalled: no data of it arrived for %s. Send it again", b.silence)
+		if !b.end.IsZero() && !time.Now().Before(b.end) {
+			err = runtime.Errorf(runtime.CodeLimitExceeded, "the request (with files: the part before them) took longer than %s: send it again over a faster connection, or in parts", MaxTime)
+		}
 	}
 	b.err = err
 	return n, err

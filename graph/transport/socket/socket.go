@@ -101,7 +101,8 @@ type Conn struct {
 	tcp      *net.TCPConn // nil if it isn't plain TCP
 	to       net.Conn     // Conn, without the wrapper that sets deadlines
 	patience time.Duration
-	heard    atomic.Int64 // time of the last read, in Unix nanoseconds
+	opened   time.Time
+	heard    atomic.Int64 // time of the last read, in nanoseconds since opened
 	writing  sync.Mutex   // held during a message, also while it waits for its peer
 	last     bool         // nothing more is written; guarded by writing
 
@@ -134,18 +135,18 @@ func guard(conn net.Conn, patience time.Duration) *Conn {
 	if c.Carrier != nil {
 		BoundUnsent(c.Carrier)
 	}
-	c.heard.Store(time.Now().UnixNano())
+	c.opened = time.Now()
 	return c
 }
 
 // Quiet returns the time since the last read from the peer.
-func (c *Conn) Quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
+func (c *Conn) Quiet() time.Duration { return time.Since(c.opened) - time.Duration(c.heard.Load()) }
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.heard.Store(time.Now().UnixNano())
+		c.heard.Store(int64(time.Since(c.opened)))
 	}
 	return n, err
 }

@@ -60,9 +60,9 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 			return err
 		}
 	}
-	// To start a process in a cgroup, the agent needs permission there, in the common ancestor, and
-	// in its own cgroup.
-	files := []string{filepath.Join(dir, "cgroup.procs")}
+	// To start a process in a cgroup, the agent needs permission there and in the common ancestor.
+	// That is run for a preloaded interpreter, which moves from one slot to another.
+	files := []string{filepath.Join(dir, "cgroup.procs"), filepath.Join(run, "cgroup.procs")}
 	for _, slot := range slots(run) {
 		// From Linux 6.11 on a refused fork counts for the cgroup whose limit it hit. So each slot
 		// has the limit, too, and a single command hits its own.
@@ -70,8 +70,8 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 			return err
 		}
 		files = append(files, filepath.Join(slot, "cgroup.procs"), filepath.Join(slot, "memory.peak"))
-		if filepath.Base(slot) != rest { // a slot of one command can be killed as a whole
-			files = append(files, filepath.Join(slot, "cgroup.kill"))
+		if filepath.Base(slot) != rest { // a slot of one command can be frozen, to kill all in it
+			files = append(files, filepath.Join(slot, "cgroup.freeze"))
 		}
 	}
 	for _, file := range files {

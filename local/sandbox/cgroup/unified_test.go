@@ -113,13 +113,17 @@ func TestSettleOnVersion2(t *testing.T) {
 	if err := as("echo $$ >run/x0/cgroup.procs && grep -q /run/x0 /proc/self/cgroup"); err != nil {
 		t.Errorf("into a group of commands: %v", err)
 	}
-	if err := as("sleep 100 & echo $! >run/x0/cgroup.procs && echo 1 >run/x0/cgroup.kill; wait $!; [ $? = 137 ]"); err != nil {
+	if err := as("echo $$ >run/rest/cgroup.procs && echo $$ >run/x0/cgroup.procs && grep -q /run/x0 /proc/self/cgroup"); err != nil {
+		t.Errorf("from one group of commands into another: %v", err)
+	}
+	if err := as("sleep 100 & echo $! >run/x0/cgroup.procs && echo 1 >run/x0/cgroup.freeze && kill -9 $! && wait $!; [ $? = 137 ] && echo 0 >run/x0/cgroup.freeze"); err != nil {
 		t.Errorf("end a command's group: %v", err)
 	}
 	for name, script := range map[string]string{
 		"out":                       "echo $$ >../cgroup.procs",
 		"to the top":                "echo $$ >../../cgroup.procs",
 		"beside the groups":         "echo $$ >cgroup.procs",
+		"above commands' groups":    "echo $$ >run/cgroup.procs",
 		"into the agent's":          "echo $$ >run/x0/cgroup.procs && echo $$ >agent/cgroup.procs",
 		"other processes":           "echo 11 >run/pids.max",
 		"other memory":              "echo 1 >run/x0/memory.max",
@@ -127,7 +131,10 @@ func TestSettleOnVersion2(t *testing.T) {
 		"a group":                   "mkdir run/x0/more",
 		"no controllers":            "echo -pids >run/cgroup.subtree_control",
 		"end all that is with this": "echo 1 >run/cgroup.kill",
+		"kill a command's group":    "echo 1 >run/x0/cgroup.kill", // some kernels can't start a command there afterwards
 		"kill the shared group":     "echo 1 >run/rest/cgroup.kill",
+		"freeze the shared group":   "echo 1 >run/rest/cgroup.freeze",
+		"freeze all":                "echo 1 >run/cgroup.freeze",
 	} {
 		if err := as(script); err == nil {
 			t.Errorf("%s: done", name)

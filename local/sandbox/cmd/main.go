@@ -79,9 +79,14 @@ func main() {
 	}
 }
 
-// listen serves until SIGTERM or SIGINT, and returns the program's exit code.
+// listen serves until SIGTERM, SIGINT, or SIGHUP unless nohup(1) made this program ignore it. It returns
+// the program's exit code.
 func listen(config string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	stops := []os.Signal{unix.SIGTERM, unix.SIGINT}
+	if !signal.Ignored(unix.SIGHUP) {
+		stops = append(stops, unix.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), stops...)
 	defer stop()
 	log := log.New(os.Stderr, "rockpool-sandbox: ", 0)
 	if err := daemon.Listen(ctx, config, log); err != nil {
@@ -99,6 +104,7 @@ func prepare() error {
 		return fmt.Errorf("close_range: %w", err)
 	}
 	unix.Umask(0o022) // independent of the server's: files made here are for the sandbox
+	disinherit()
 	return nil
 }
 

@@ -59,9 +59,20 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	pid, err := by.Make(maker.Sandbox{
+	s := maker.Sandbox{
 		ID: q.ID, Spec: d.spec, Image: image, Files: files, Join: dirs, Group: unified, Settings: namespaceSettings(), Check: d.check,
-	})
+	}
+	pid, err := by.Make(s)
+	if errors.Is(err, maker.ErrUnborn) {
+		if s.Image, err = openImage(c, q, d.spec); err != nil { // a mount is used once
+			return helper.Answer{}, err
+		}
+		if s.Image != nil {
+			defer s.Image.Close()
+		}
+		s.Join, s.Group = []string{unified}, ""
+		pid, err = by.Make(s)
+	}
 	if err != nil {
 		return helper.Answer{}, err
 	}

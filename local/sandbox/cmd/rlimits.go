@@ -7,12 +7,14 @@ import (
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // rlimits converts the spec's rlimits: libcontainer takes them from the process only.
 func rlimits(of []specs.POSIXRlimit) (all []configs.Rlimit, err error) {
 	for _, limit := range of {
-		number, known := rlimitNumbers[limit.Type]
+		number, known := spec.RlimitNumbers[limit.Type]
 		if !known {
 			return nil, fmt.Errorf("unknown rlimit %s", limit.Type)
 		}
@@ -21,19 +23,13 @@ func rlimits(of []specs.POSIXRlimit) (all []configs.Rlimit, err error) {
 	return all, nil
 }
 
-// rlimitNumbers has the rlimits that a spec can have.
-var rlimitNumbers = map[string]int{
-	"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
-	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
-}
-
 // attainable returns the rlimits, each lowered to this process's hard limit. It first tries to
 // raise that limit.
 func attainable(of []specs.POSIXRlimit) []specs.POSIXRlimit {
 	of = slices.Clone(of)
 	for i, limit := range of {
 		var own unix.Rlimit
-		if number, known := rlimitNumbers[limit.Type]; known && unix.Getrlimit(number, &own) == nil {
+		if number, known := spec.RlimitNumbers[limit.Type]; known && unix.Getrlimit(number, &own) == nil {
 			if limit.Hard > own.Max && unix.Setrlimit(number, &unix.Rlimit{Cur: own.Cur, Max: limit.Hard}) == nil {
 				continue
 			}

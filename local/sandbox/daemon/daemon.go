@@ -134,7 +134,7 @@ func (d *daemon) open() (err error) {
 	if err := d.trees.Prepare(c.Parent); err != nil {
 		return err
 	}
-	d.holds = holds{filepath.Join(c.Dir, "held"), &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots}}
+	d.holds = holds{filepath.Join(c.Dir, "held"), &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots, First: spec.FirstUID, Size: spec.UIDs}}
 	gone, err := d.sweep()
 	if err != nil {
 		return fmt.Errorf("clean up after the last helper: %w", err)

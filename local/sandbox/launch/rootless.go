@@ -22,6 +22,9 @@ type Subordinate struct{ UID, GID, Count int }
 // FindSubordinate returns this user's largest range. It returns an error if there is no range of
 // 65536 ids, which each sandbox needs, or if the program newuidmap is missing.
 func FindSubordinate() (Subordinate, error) {
+	if os.Geteuid() == 0 { // and not root of the machine: newuidmap can't map ids that this namespace lacks
+		return Subordinate{}, errors.New("the server runs as root of a user namespace, which maps too few ids")
+	}
 	for _, program := range []string{"newuidmap", "newgidmap"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return Subordinate{}, fmt.Errorf("%s is missing: install the package uidmap", program)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // Words from the maker to a first process, one byte each.
@@ -160,14 +162,21 @@ type cloneArgs struct {
 	_     [10]uint64
 }
 
-// spread lets the process run on every CPU, even if the server was bound to some.
+// spread lets the process run on every CPU, even if the server was bound to some. It also sets what a process
+// inherits and can change without privileges. The maker has set the rest for itself.
 func (p *plan) spread(s *script) {
 	all := &[128]byte{}
 	for i := range all {
 		all[i] = 0xff
 	}
 	s.add("run on every CPU", unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*all), point(s, all)).unless(unix.EINVAL)
+	s.add("use any memory node", unix.SYS_SET_MEMPOLICY, unix.MPOL_DEFAULT, 0, 0).unless(unix.ENOSYS)
+	s.add("be an ordinary Linux process", unix.SYS_PERSONALITY, 0)
+	s.add("set the timer slack", unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, timerSlack)
 }
+
+// timerSlack is the kernel's default, in nanoseconds.
+const timerSlack = 50_000
 
 // next returns the number of the next new descriptor, after descriptors.
 func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
@@ -280,21 +289,15 @@ func (p *plan) raiseLoopback(s *script) {
 	s.add("raise the loopback interface", unix.SYS_CLOSE, p.next())
 }
 
-// limitNumbers has the rlimits that an agent can get.
-var limitNumbers = map[string]uintptr{
-	"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
-	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
-}
-
 // limits adds the process's rlimits to the script.
 func (p *plan) limits(s *script) error {
 	for _, limit := range p.spec.Process.Rlimits {
-		number, known := limitNumbers[limit.Type]
+		number, known := spec.RlimitNumbers[limit.Type]
 		if !known {
 			return fmt.Errorf("unknown rlimit %s", limit.Type)
 		}
 		value := &unix.Rlimit{Cur: limit.Soft, Max: limit.Hard}
-		s.add("limit "+limit.Type, unix.SYS_PRLIMIT64, 0, number, point(s, value), 0)
+		s.add("limit "+limit.Type, unix.SYS_PRLIMIT64, 0, uintptr(number), point(s, value), 0)
 	}
 	return nil
 }

@@ -58,14 +58,20 @@ func New(root string, s *specs.Spec) (*Maker, error) {
 	return m, nil
 }
 
+// ErrUnborn means that the first process ended before its first system call in [Sandbox.Group]. Some
+// kernels, for example 6.1.176 and 6.18.44, kill a process that is cloned into a cgroup if the maker
+// is in a cgroup that was killed by its cgroup.kill before. Make succeeds with that directory in
+// [Sandbox.Join] instead, which takes some ms more.
+var ErrUnborn = errors.New("no process starts in the sandbox's cgroup")
+
 // A Sandbox is a sandbox to make.
 type Sandbox struct {
 	ID       string
 	Spec     *specs.Spec
 	Image    *os.File   // its root: a detached mount with mapped owners; nil: the shared root
 	Files    []*os.File // the first process's descriptors, from 3 on
-	Join     []string   // version 1: directories of its cgroups
-	Group    string     // version 2: directory of its cgroup
+	Join     []string   // version 1: directories of its cgroups, which the first process joins
+	Group    string     // version 2: directory of its cgroup, in which the first process starts
 	Settings []Setting
 	// Check checks the first process, which waits meanwhile. The agent runs only after it returned
 	// nil.
@@ -97,6 +103,7 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 		return 0, err
 	}
 	pid, err = m.lead(b, c)
+	unborn := pid == 0 && err != nil
 	if err != nil && pid != 0 {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
@@ -104,6 +111,9 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	made := <-done
 	if made.pid != 0 && made.pid != pid { // it ended, or another process continued
 		reap(made.pid)
+	}
+	if unborn && made.err == nil && b.Group != "" {
+		err = fmt.Errorf("%w: %w", ErrUnborn, err)
 	}
 	if err := errors.Join(s.explain(err), made.err); err != nil {
 		if pid != 0 {

@@ -55,7 +55,7 @@ var hostLinks = []string{"/etc/localtime", "/etc/os-release"}
 // change, so they are copied.
 var hostFiles = []string{
 	"/etc/ld.so.conf", "/etc/localtime", "/etc/os-release", "/etc/debian_version", "/etc/timezone", "/etc/mime.types",
-	"/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/inputrc", "/etc/locale.alias",
+	"/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/inputrc", "/etc/locale.alias", "/etc/octave.conf", "/etc/pylintrc",
 }
 
 // ownFiles are the files of a sandbox's /etc that don't come from the machine.

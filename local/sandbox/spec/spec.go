@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -134,8 +135,9 @@ func newSpec(s Sandbox, m Machine) *specs.Spec {
 	}
 }
 
-// rlimits limit what runners share through the accounts of the machine's users. They apply to the
-// agent; commands may have fewer open files.
+// rlimits has every limit, so that none is inherited from the server. The first ones limit what runners share
+// through the accounts of the machine's users; control groups limit the rest. They apply to the agent; commands
+// may have fewer open files.
 var rlimits = []specs.POSIXRlimit{
 	// The kernel charges these three to root's account, too.
 	{Type: "RLIMIT_SIGPENDING", Soft: 256, Hard: 256},
@@ -145,6 +147,53 @@ var rlimits = []specs.POSIXRlimit{
 	{Type: "RLIMIT_CORE", Soft: 1, Hard: 1}, // with 0 the kernel still pipes core dumps to a program (core(5))
 	{Type: "RLIMIT_NICE", Soft: 0, Hard: 0},
 	{Type: "RLIMIT_RTPRIO", Soft: 0, Hard: 0},
+	{Type: "RLIMIT_CPU", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_FSIZE", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_DATA", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_STACK", Soft: 8 << 20, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_RSS", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_NPROC", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_AS", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_LOCKS", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_RTTIME", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+}
+
+// RlimitNumbers has the kernel's number of each rlimit.
+var RlimitNumbers = map[string]int{
+	"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
+	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
+	"RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_DATA": unix.RLIMIT_DATA, "RLIMIT_STACK": unix.RLIMIT_STACK,
+	"RLIMIT_RSS": unix.RLIMIT_RSS, "RLIMIT_NPROC": unix.RLIMIT_NPROC, "RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS,
+	"RLIMIT_RTTIME": unix.RLIMIT_RTTIME,
+}
+
+// Inherited describes what programs of a server inherit from the process that started it, since only root could
+// undo it: lower hard limits, and a lower priority. "": nothing.
+func Inherited() string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) != nil {
+		return ""
+	}
+	can := func(capability int) bool { return data[0].Effective&(1<<capability) != 0 }
+	var all []string
+	for _, limit := range rlimits {
+		var own unix.Rlimit
+		// By default users have a limit of processes; of core files, none is as good as 1 byte.
+		if limit.Type == "RLIMIT_NPROC" || limit.Type == "RLIMIT_CORE" {
+			continue
+		}
+		if !can(unix.CAP_SYS_RESOURCE) && unix.Getrlimit(RlimitNumbers[limit.Type], &own) == nil && own.Max < limit.Soft {
+			all = append(all, fmt.Sprintf("the hard limit %s is %d", limit.Type, own.Max))
+		}
+	}
+	if nice, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil && nice < 20 && !can(unix.CAP_SYS_NICE) { // the system call returns 20-nice
+		all = append(all, fmt.Sprintf("the nice value is %d", 20-nice))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "programs inherit limits of the process that started the server (start it without nice and with higher hard limits): " + strings.Join(all, "; ")
 }
 
 // Bounds of open files per process. All processes of a runner together have at most allFiles, so

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/runtime/paths"
 	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -116,7 +116,7 @@ func TestE2ENamesOfDownloads(t *testing.T) {
 				continue
 			}
 			found++
-			readable := strings.ToValidUTF8(name, "\uFFFD")
+			readable := paths.Text(name)
 			if !strings.HasSuffix(node.Path, readable) {
 				t.Errorf("%q is listed as %q", name, node.Path)
 			}

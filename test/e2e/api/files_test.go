@@ -15,7 +15,7 @@ func locate(t testing.TB, b bed.Bed, runner, path string) (address *string) {
 	var out struct {
 		Runner struct{ File struct{ DownloadURL *string } }
 	}
-	b.Call(t, `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path) { downloadUrl } } }`, object{"id": runner, "path": path}, &out)
+	b.Call(t, `query($id: ID!, $path: String!) { runner(id: $id) { file(path: $path, followLinks: true) { downloadUrl } } }`, object{"id": runner, "path": path}, &out)
 	return out.Runner.File.DownloadURL
 }
 

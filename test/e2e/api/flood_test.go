@@ -75,14 +75,19 @@ func memoryGroup(t *testing.T, limit int64) (dir, used string) {
 // serveInGroup starts a server with floodMemory, and returns the file with its cgroup's usage.
 func serveInGroup(t *testing.T) (p *bed.Process, used string) {
 	t.Helper()
-	data := bed.DataDir(t)
-	program := bed.Rockpool(t)
 	group, used := memoryGroup(t, floodMemory)
-	p = bed.Serve(t, data, "sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, group, program, "serve", "--data", data)
+	return serveIn(t, group, bed.DataDir(t)), used
+}
+
+// serveIn starts a server in a group of memoryGroup.
+func serveIn(t *testing.T, group, data string, settings ...string) *bed.Process {
+	t.Helper()
+	args := append([]string{"-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, group, bed.Rockpool(t), "serve", "--data", data}, settings...)
+	p := bed.Serve(t, data, "sh", args...)
 	if members, err := os.ReadFile(filepath.Join(group, "cgroup.procs")); err != nil || !strings.Contains("\n"+string(members), fmt.Sprintf("\n%d\n", p.Cmd.Process.Pid)) {
 		t.Fatalf("the server isn't in its group: %q, %v", members, err)
 	}
-	return p, used
+	return p
 }
 
 // A flood has requests of 29 MB each that never end.

@@ -227,13 +227,13 @@ func TestE2EWrongFilesChangeNothing(t *testing.T) {
 	w.update(t, object{"write": []object{{"path": "sub dir/x", "text": "x"}, {"path": "-rf", "text": "x"}}})
 	before := w.list(t)
 	for _, bad := range []object{
-		{"delete": []string{"./*"}, "write": []object{{"path": "ok", "text": "x"}, {"path": "", "text": "x"}}},
-		{"delete": []string{"./*"}, "write": []object{{"path": "ok", "text": "x", "base64": "eA=="}}},
-		{"delete": []string{"./*"}, "write": []object{{"path": "ok"}}},
-		{"delete": []string{"./*"}, "write": []object{{"path": "ok", "text": "x", "mode": "999"}}},
-		{"delete": []string{"./*"}, "write": []object{{"path": "ok", "text": "x"}, {"path": "/proc/x", "text": "x"}}},
-		{"delete": []string{"./*"}, "write": []object{{"path": "ok", "text": "x"}, {"path": "/usr/bin/x", "text": "x"}}},
-		{"delete": []string{"./*"}, "write": []object{{"path": "f", "text": "x"}, {"path": "f/under", "text": "x"}}},
+		{"empty": []string{"."}, "write": []object{{"path": "ok", "text": "x"}, {"path": "", "text": "x"}}},
+		{"empty": []string{"."}, "write": []object{{"path": "ok", "text": "x", "base64": "eA=="}}},
+		{"empty": []string{"."}, "write": []object{{"path": "ok"}}},
+		{"empty": []string{"."}, "write": []object{{"path": "ok", "text": "x", "mode": "999"}}},
+		{"empty": []string{"."}, "write": []object{{"path": "ok", "text": "x"}, {"path": "/proc/x", "text": "x"}}},
+		{"empty": []string{"."}, "write": []object{{"path": "ok", "text": "x"}, {"path": "/usr/bin/x", "text": "x"}}},
+		{"empty": []string{"."}, "write": []object{{"path": "f", "text": "x"}, {"path": "f/under", "text": "x"}}},
 	} {
 		bad["runnerId"] = runner
 		if err := b.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
@@ -244,9 +244,9 @@ func TestE2EWrongFilesChangeNothing(t *testing.T) {
 		}
 	}
 	b.Shell(t, runner, "mkdir mine; touch mine/x .hidden")
-	w.update(t, object{"delete": []string{"./*"}})
+	w.update(t, object{"empty": []string{"."}})
 	if left := w.list(t); len(left) != 0 {
-		t.Errorf("./* left %q", left)
+		t.Errorf("emptying left %q", left)
 	}
 	if r := b.Shell(t, runner, "pwd; stat -c %a ."); r.Stream("STDOUT") != "/workspace\n1777\n" {
 		t.Errorf("the workspace is %q", r.Stream("STDOUT"))

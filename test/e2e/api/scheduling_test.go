@@ -1,12 +1,14 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -205,4 +207,17 @@ func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 		t.Errorf("its evaluations: %+v", all)
 	}
 	p.Finish(t)
+}
+
+// TestClaimSaysThatItNeverFits claims a runner of an environment that is larger than the machine.
+func TestClaimSaysThatItNeverFits(t *testing.T) {
+	t.Parallel()
+	b := bed.Open(t)
+	b.Put(t, object{"id": "giant", "memoryMiB": 1 << 20, "poolSize": 1})
+	wait.For(t, "the claim's error says it", func() bool { // it has no reason before the first evaluation
+		var e *client.Error
+		err := b.Do(t.Context(), `mutation { claimRunner(input: {environmentId: "giant", waitFor: 0}) { runner { id } } }`, nil, nil)
+		return errors.As(err, &e) && e.Extensions.Code == runtime.CodeNoRunnerAvailable &&
+			strings.Contains(e.Message, "memory") && strings.Contains(e.Message, "1048576 MiB wanted") && strings.Contains(e.Message, "can never fit")
+	})
 }

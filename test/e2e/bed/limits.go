@@ -35,5 +35,8 @@ func (b Bed) NamesEveryLimit(t *testing.T, runner string, memoryMiB, processes i
 		if got := b.Run(t, in); got.Outcome != test.outcome || got.Message != test.message {
 			t.Errorf("%s: got %s with the message %q, want %s with %q", test.shell, got.Outcome, got.Message, test.outcome, test.message)
 		}
+		if got := b.Shell(t, runner, "echo usable"); got.Stream("STDOUT") != "usable\n" {
+			t.Fatalf("after %s: %s (%s)", test.shell, got.Outcome, got.Message)
+		}
 	}
 }

@@ -68,7 +68,8 @@ func (p Platform) run(t *testing.T, name string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ruby", "-", name)
 	cmd.Stdin = strings.NewReader(program)
-	cmd.Env = append(os.Environ(), "POSEIDON_URL="+p.URL+"/api/v1", "POSEIDON_TOKEN="+p.Token, "POSEIDON_IMAGE="+p.Image)
+	// Without a locale, Ruby reads the script as US-ASCII.
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "POSEIDON_URL="+p.URL+"/api/v1", "POSEIDON_TOKEN="+p.Token, "POSEIDON_IMAGE="+p.Image)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil || said.String() != "ok\n" {

@@ -61,7 +61,7 @@ func TestE2EDoctor(t *testing.T) {
 			t.Errorf("%s is %q: %+v", name, got, findings)
 		}
 	}
-	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "network access", "gVisor", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes",
+	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "network access", "gVisor", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes", "executions",
 		"memory", "pids", "cpu", "memory limit", "process limit"} {
 		if got := statusOf(findings, name); got != "OK" {
 			t.Errorf("%s is %q: %+v", name, got, findings)

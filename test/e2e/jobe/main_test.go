@@ -2,12 +2,14 @@ package jobe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/test/e2e/bed"
@@ -21,7 +23,8 @@ type object = map[string]any
 // A moodle is a client of the door, like CodeRunner.
 type moodle struct {
 	bed.Bed
-	key string // "": none
+	key     string        // "": none
+	timeout time.Duration // of a request; 0: wait.Limit
 }
 
 // serve returns a client of a server with the door and these environments.
@@ -60,7 +63,7 @@ func (m moodle) send(ctx context.Context, method, path string, body io.Reader) (
 	if m.key != "" {
 		r.Header.Set("X-API-KEY", m.key)
 	}
-	client := http.Client{Timeout: wait.Limit}
+	client := http.Client{Timeout: cmp.Or(m.timeout, wait.Limit)}
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(r)
 	if err != nil {

@@ -1,6 +1,7 @@
 package jobe
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -43,6 +44,7 @@ func TestE2EJobeOutcomes(t *testing.T) {
 		{"the memory of the environment", "", object{"language_id": "python3", "sourcecode": "print('a', flush=True)\nb = b'x' * (1 << 30)"}, result{Outcome: 17, Stdout: "a\n"}},
 		{"processor time", "", object{"language_id": "python3", "sourcecode": "while True: pass", "parameters": object{"cputime": 1}}, result{Outcome: 13}},
 		{"wall time", "", object{"language_id": "python3", "sourcecode": "import sys, time\nsys.stderr.write('b')\ntime.sleep(3600)", "parameters": object{"cputime": 1}}, result{Outcome: 13}},
+		{"a template deletes its own files", "", object{"language_id": "python3", "sourcecode": "import os\nfor name in os.listdir(): os.rename(name, 'x'); os.remove('x')\nopen('prog.py', 'w').write('new')\nprint(os.listdir(), os.path.exists('/etc/pylintrc'))"}, result{Outcome: 15, Stdout: "['prog.py'] " + pylintrc() + "\n"}},
 		{"bytes that aren't text", "", object{"language_id": "python3", "sourcecode": `import sys; sys.stdout.buffer.write(b"a\xff\n\x00\xc3\xa9")`}, result{Outcome: 15, Stdout: "a\\xff\n\\x00\\xc3\\xa9"}},
 		{"a large file", "", object{"language_id": "python3", "sourcecode": "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nopen('f', 'wb').write(b'x' * 3000000)", "parameters": object{"disklimit": 2}}, result{Outcome: 12, Stderr: "File size limit exceeded"}},
 		{"C", "gcc", object{"language_id": "c", "sourcecode": echoing, "input": "in\n", "parameters": object{"runargs": []string{"$(id)", `";" a`}}}, result{Outcome: 15, Stdout: "$(id)\n;\na\nin\n"}},
@@ -96,4 +98,13 @@ func holds(text, part string) bool {
 		return text == ""
 	}
 	return strings.Contains(text, part)
+}
+
+// pylintrc returns, in Python, whether the machine has a configuration of pylint, which programs of
+// the image "host" see, too.
+func pylintrc() string {
+	if _, err := os.Stat("/etc/pylintrc"); err != nil {
+		return "False"
+	}
+	return "True"
 }

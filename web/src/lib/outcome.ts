@@ -10,6 +10,10 @@ export const OutcomeFragment = graphql(`
     signal
     goneReason
     message
+    hint
+    comparison {
+      message
+    }
     usage {
       wallMs
       outputBytes
@@ -40,6 +44,7 @@ export function verdict(of: OutcomeParts): { tone: Tone; text: string } {
   if (of.state === "RUNNING") return { tone: "busy", text: "Running" };
   switch (of.outcome) {
     case "EXITED":
+      if (of.comparison?.message) return { tone: "bad", text: "Wrong output" };
       return of.exitCode === 0 ? { tone: "good", text: "Succeeded" } : { tone: "bad", text: `Exit ${of.exitCode}` };
     case "SIGNALED":
       return { tone: "bad", text: of.signal ?? "Signal" };
@@ -71,6 +76,7 @@ export function sentence(of: OutcomeParts): string {
   const after = of.usage ? ` after ${duration(of.usage.wallMs)}` : "";
   switch (of.outcome) {
     case "EXITED":
+      if (of.comparison?.message) return `Wrong output${after}: ${of.comparison.message}.`;
       return of.exitCode === 0 ? `Succeeded${after}.` : `Ended${after} with exit status ${of.exitCode}.`;
     case "SIGNALED":
       return `Ended${after} by ${of.signal ?? "a signal"}, which wasn't sent through Rockpool.`;
@@ -79,7 +85,7 @@ export function sentence(of: OutcomeParts): string {
     case "MEMORY_LIMIT":
     case "PROCESS_LIMIT":
     case "OUTPUT_LIMIT":
-      return `Stopped${after}: ${of.message}.`;
+      return `Stopped${after}: ${of.message}.${of.hint ? ` Note: ${of.hint}.` : ""}`;
     case "CANCELLED":
       return `Cancelled${after}.`;
     case "RUNNER_GONE":

@@ -29,5 +29,8 @@ test("each quota is shown with its unit", () => {
     ["cpuSecondsPerDay", "1 h a day"],
     ["outputBytesPerDay", "3.52 KiB a day"],
     ["subscriptions", "3,600"],
+    ["poolRunners", "3,600"],
+    ["memoryMiB", "3.52 GiB"],
+    ["cpuMHz", "3,600 MHz"],
   ]);
 });

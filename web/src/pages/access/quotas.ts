@@ -14,6 +14,9 @@ export const TenantFragment = graphql(`
       cpuSecondsPerDay
       outputBytesPerDay
       subscriptions
+      poolRunners
+      memoryMiB
+      cpuMHz
     }
     use {
       runners
@@ -23,6 +26,9 @@ export const TenantFragment = graphql(`
       cpuSecondsPerDay
       outputBytesPerDay
       subscriptions
+      poolRunners
+      memoryMiB
+      cpuMHz
     }
   }
 `);
@@ -39,6 +45,9 @@ export const quotas: readonly { name: Quota; label: string; unit: string; hint: 
   { name: "cpuSecondsPerDay", label: "Processor time", unit: "s a day", hint: "Of all executions that end on the same day (UTC).", shown: (n) => duration(n * 1000), per: "a day" },
   { name: "outputBytesPerDay", label: "Output", unit: "bytes a day", hint: "Output of all executions that end on the same day (UTC).", shown: bytes, per: "a day" },
   { name: "subscriptions", label: "Subscriptions", unit: "at a time", hint: "Open subscriptions.", shown: count },
+  { name: "poolRunners", label: "Pool runners", unit: "in all", hint: "The pool sizes of all environments together.", shown: count },
+  { name: "memoryMiB", label: "Memory", unit: "MiB", hint: "Reserved by pools at their full size, and by held runners.", shown: (n) => bytes(n * 2 ** 20) },
+  { name: "cpuMHz", label: "CPU", unit: "MHz", hint: "Reserved by pools at their full size, and by held runners.", shown: (n) => `${count(n)} MHz` },
 ];
 
 /** TenantDraft is the form's content as it was typed. An empty quota means no limit. */

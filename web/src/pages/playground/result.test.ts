@@ -4,7 +4,7 @@ import { failureOf, stateOf } from "./result";
 import type { Phase } from "./run";
 
 const execution = (state: "PENDING" | "RUNNING" | "FINISHED") =>
-  ({ state, outcome: state === "FINISHED" ? "CANCELLED" : null, exitCode: null, signal: null, goneReason: null, message: null, usage: null }) as const;
+  ({ state, outcome: state === "FINISHED" ? "CANCELLED" : null, exitCode: null, signal: null, goneReason: null, message: null, hint: null, comparison: null, usage: null }) as const;
 const started: Phase = { at: "started", executionId: "x", runnerId: "r" };
 
 test.each<[Phase | undefined, Parameters<typeof stateOf>[1], string, string]>([

@@ -13,7 +13,7 @@ import { ShareButton } from "../execution/sharebutton";
 import type { Phase } from "./run";
 import { WaitedForSubscription, whyWaiting, type WaitedFor } from "./waiting";
 
-const pending: OutcomeParts = { state: "PENDING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null };
+const pending: OutcomeParts = { state: "PENDING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, hint: null, comparison: null, usage: null };
 
 export interface ResultProps {
   /** Whether the program was loaded from a link. */

@@ -5,7 +5,7 @@ import { Ended, type EndedProps } from "./ended";
 
 afterEach(cleanup);
 
-const end: EndedProps["end"] = { state: "FINISHED", outcome: "EXITED", exitCode: 3, signal: null, goneReason: null, message: null, usage: null };
+const end: EndedProps["end"] = { state: "FINISHED", outcome: "EXITED", exitCode: 3, signal: null, goneReason: null, message: null, hint: null, comparison: null, usage: null };
 const expiresAt = "2026-11-21T00:10:00Z";
 
 function show(props: Partial<EndedProps>) {

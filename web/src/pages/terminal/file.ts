@@ -2,9 +2,9 @@ import { request, ServerError } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
 
 const FileQuery = graphql(`
-  query FileNow($runnerId: ID!, $path: String!) {
+  query FileNow($runnerId: ID!, $path: String!, $followLinks: Boolean!) {
     runner(id: $runnerId) {
-      file(path: $path) {
+      file(path: $path, followLinks: $followLinks) {
         size
         modifiedAt
         mode
@@ -31,15 +31,15 @@ export async function fileState(runnerId: string, path: string): Promise<FileSta
 
 /** findFile returns a file's state; undefined if there is no file. It throws RUNNER_GONE without the runner. */
 export async function findFile(runnerId: string, path: string): Promise<FileState | undefined> {
-  const { runner } = await request(FileQuery, { runnerId, path });
+  const { runner } = await request(FileQuery, { runnerId, path, followLinks: true });
   if (!runner) throw new ServerError("The runner and its files are gone.", "RUNNER_GONE");
   const { file } = runner;
   return file?.downloadUrl ? { ...file, downloadUrl: file.downloadUrl } : undefined;
 }
 
-/** exists reports whether a path exists, also as a directory. */
+/** exists reports whether anything is at a path, for example a directory or a link to nothing. */
 export async function exists(runnerId: string, path: string): Promise<boolean> {
-  return (await request(FileQuery, { runnerId, path })).runner?.file != null;
+  return (await request(FileQuery, { runnerId, path, followLinks: false })).runner?.file != null;
 }
 
 /** same reports whether a file seems unchanged, by size and time of modification. */

@@ -5,7 +5,7 @@ import { useAction } from "../../lib/hooks";
 import { Dialog, Failure, Field } from "../../ui/parts";
 import { SafeText } from "../../ui/safetext";
 import { move, exists, update } from "./file";
-import { deletesAll, join, nameOf, wrongName } from "./paths";
+import { join, nameOf, wrongName } from "./paths";
 
 interface NameProps {
   title: string;
@@ -131,7 +131,6 @@ const named = 10; // entries listed by name
 /** DeleteDialog deletes files and directories after a confirmation. */
 export function DeleteDialog({ runnerId, paths, onClose, onDeleted }: DeleteProps) {
   const remove = useAction(async () => {
-    if (paths.some(deletesAll)) throw new ServerError("A file named * can't be deleted here, because * means all files. Rename it first.");
     await update({ runnerId, delete: [...paths] });
     onDeleted();
     onClose();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { choose, deletesAll, join, nameOf, parent, wrongName } from "./paths";
+import { choose, join, nameOf, parent, wrongName } from "./paths";
 
 test("paths are joined and taken apart", () => {
   expect(join("/", "a")).toBe("/a");
@@ -30,9 +30,4 @@ test("a click with Shift selects or deselects a range in either direction", () =
 
 test("after the last clicked entry is gone, Shift selects only one", () => {
   expect([...choose(new Set(), paths, "c", "gone")]).toEqual(["c"]);
-});
-
-test("a file with the name * is never deleted by its path", () => {
-  expect(deletesAll("/workspace/*")).toBe(true);
-  expect(deletesAll("/workspace/a*")).toBe(false);
 });

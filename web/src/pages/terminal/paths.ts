@@ -37,8 +37,3 @@ export function choose(chosen: ReadonlySet<string>, paths: readonly string[], pa
   }
   return after;
 }
-
-/** deletesAll reports whether deleting a path would empty its directory: the API reads a final * as all entries. */
-export function deletesAll(path: string): boolean {
-  return nameOf(path) === "*";
-}

@@ -1,0 +1,84 @@
+package poseidon
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// A running program isn't activity: the runner's inactivity timeout ends both.
+func TestInactivityTimeoutEndsARunningProgram(t *testing.T) {
+	b := newBed(t, Options{})
+	b.expect(http.StatusCreated, http.MethodPut, "/execution-environments/1", put, "")
+	for _, test := range []struct {
+		inactivity, limit int
+		gone              bool
+	}{{1, 0, true}, {1, 600, true}, {600, 1, false}, {0, 1, false}} {
+		var runner string
+		wait.For(t, "an idle runner", func() bool {
+			body, _ := json.Marshal(map[string]int{"executionEnvironmentId": 1, "inactivityTimeout": test.inactivity})
+			status, answer := b.call(http.MethodPost, "/runners", string(body))
+			if status == http.StatusOK {
+				runner = "/runners/" + answer.(map[string]any)["runnerId"].(string)
+			}
+			return runner != ""
+		})
+		body, _ := json.Marshal(map[string]any{"command": "sleep 600", "timeLimit": test.limit})
+		url := b.expect(http.StatusOK, http.MethodPost, runner+"/execute", string(body), "websocketUrl")
+		got, code := frames(t, b.open(url))
+		if !slices.Equal(got, []string{`{"type":"start"}`, `{"type":"timeout"}`}) || code != websocket.StatusNormalClosure {
+			t.Errorf("%+v: %q, %d", test, got, code)
+		}
+		if !test.gone {
+			b.expect(http.StatusNoContent, http.MethodPatch, runner+"/files", "{}", "")
+			b.expect(http.StatusNoContent, http.MethodDelete, runner, "", "")
+			continue
+		}
+		wait.For(t, "the runner is gone", func() bool {
+			status, _ := b.call(http.MethodPatch, runner+"/files", "{}")
+			return status == http.StatusGone
+		})
+	}
+}
+
+// The tar of Poseidon writes all files that it can, and fails.
+func TestImpossibleFilesDoNotKeepOthersFromBeingWritten(t *testing.T) {
+	b := newBed(t, Options{})
+	runner := b.claim()
+	b.expect(400, "PATCH", runner+"/files", `{"delete":["/"],"copy":[{"path":"before","content":""}]}`, "message")
+	b.expect(424, "GET", runner+"/files/raw?path=before", "", "message")
+	for name, bad := range map[string]string{"too long": strings.Repeat("n", 300), "no path": "", "the workspace": "/workspace"} {
+		content := base64.StdEncoding.EncodeToString([]byte(name))
+		body, _ := json.Marshal(map[string]any{"copy": []map[string]string{{"path": "before", "content": content}, {"path": bad, "content": ""}, {"path": "after", "content": content}}})
+		if got := b.expect(500, "PATCH", runner+"/files", string(body), "errorCode"); got != "UNKNOWN" {
+			t.Errorf("%s: %s", name, got)
+		}
+		for _, path := range []string{"before", "after"} {
+			if status, got := b.call("GET", runner+"/files/raw?path="+path, ""); status != 200 || got != name {
+				t.Errorf("%s: %s is answered with %d: %v", name, path, status, got)
+			}
+		}
+	}
+}
+
+// A download has its path as its name.
+func TestDownloadsHaveTheirPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"a/b c.txt": `attachment; filename="a/b c.txt"`,
+		"ü":         `attachment; filename*=utf-8''%C3%BC`,
+		`a"b`:       `attachment; filename="a\"b"`,
+		"a\r\nX: y": `attachment; filename*=utf-8''a%0D%0AX%3A%20y`,
+		"\xff":      `attachment; filename*=utf-8''%EF%BF%BD`,
+	} {
+		if got := attachment(path); got != want {
+			t.Errorf("%q: %s, want %s", path, got, want)
+		}
+	}
+}

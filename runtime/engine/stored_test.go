@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestInputsCountUntilTheirEnd: stdin, expected output, variables and commands, also after a restart.
+func TestInputsCountUntilTheirEnd(t *testing.T) {
+	const mib = 1 << 20
+	b, r := keeping(t, Config{Keep: time.Hour, KeepBytes: 64 * mib})
+	kept := func() int64 { return b.logs.Figures().Kept }
+	before := kept()
+	of := BatchInput{Cases: []CaseInput{{Stdin: make([]byte, 3*mib)}, {Expected: make([]byte, 5*mib)}}}
+	started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}}, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Stdin is stored in base64.
+	wait.For(t, "the batch counts", func() bool { return kept()-before >= 9*mib && kept()-before < 9*mib+mib/8 })
+	b.stop()
+	b.start(t)
+	wait.For(t, "it counts after a restart", func() bool { return kept()-before >= 9*mib && kept()-before < 9*mib+mib/8 })
+	if _, err := b.CancelBatch(t.Context(), started.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitBatch(t, started.ID)
+	wait.For(t, "only its records count", func() bool { return kept()-before < mib/8 })
+
+	// A tenant gets half of half of the space, after its first input.
+	large := BatchInput{Cases: []CaseInput{{Expected: make([]byte, 10*mib)}}}
+	in := StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}}
+	first, _, err := b.StartBatch(t.Context(), in, large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = b.StartBatch(t.Context(), in, large)
+	wantCode(t, err, runtime.CodeQuotaExceeded, "")
+	if n := kept() - before; n > 11*mib {
+		t.Errorf("the refused batch counts: %d bytes", n)
+	}
+	if _, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: []byte("small")}}}); err != nil {
+		t.Error("a small input has no room:", err)
+	}
+	if _, err := b.CancelBatch(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitBatch(t, first.ID)
+	if _, _, err := b.StartBatch(t.Context(), in, large); err != nil {
+		t.Error("after the first has ended:", err)
+	}
+}
+
+// TestInputsBeyondAllSpaceAreRefused: STORAGE_FULL, and nothing is stored.
+func TestInputsBeyondAllSpaceAreRefused(t *testing.T) {
+	const mib = 1 << 20
+	b, r := keeping(t, Config{KeepBytes: 16 * mib})
+	in := StartInput{RunnerID: r.ID, Command: []string{"true"}}
+	_, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: make([]byte, 16*mib)}}})
+	wantCode(t, err, runtime.CodeStorageFull, "")
+	if all, _, err := b.Batches(t.Context(), BatchFilter{}, 10, ""); err != nil || len(all) > 0 || b.logs.Figures().Kept > mib {
+		t.Errorf("%+v, %v, %d bytes are kept", all, err, b.logs.Figures().Kept)
+	}
+	if _, err := b.Start(t.Context(), in); err != nil {
+		t.Error("another execution:", err)
+	}
+}

@@ -1,0 +1,57 @@
+package runtime
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Moment is the stored form of a time on the machine's monotonic clock (CLOCK_MONOTONIC), which nobody
+// can set. It stands still while the machine is suspended. It has a meaning until the machine boots again.
+// The zero Moment is unknown.
+type Moment struct {
+	Boot string        `json:"boot"`
+	At   time.Duration `json:"at"` // since that boot
+}
+
+// A Boot is the present boot of the machine. It converts between times of this process and Moments. The
+// zero Boot knows no moments.
+type Boot struct {
+	id  string
+	now time.Time     // a time of this process,
+	at  time.Duration // and the monotonic clock at that time
+}
+
+// ReadBoot returns the present boot, or the zero Boot if the kernel doesn't tell.
+func ReadBoot() Boot {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	var at unix.Timespec
+	if err != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &at) != nil {
+		return Boot{}
+	}
+	return Boot{id: strings.TrimSpace(string(id)), now: time.Now(), at: time.Duration(at.Nano())}
+}
+
+// Moment returns the moment of t, which must come from time.Now of this process.
+func (b Boot) Moment(t time.Time) Moment {
+	if b.id == "" || t.IsZero() {
+		return Moment{}
+	}
+	return Moment{b.id, b.at + t.Sub(b.now)}
+}
+
+// Time returns a stored time on the clock of this process, so that a later step of the wall clock doesn't
+// move it. If m is of this boot, earlier steps didn't move it either. Otherwise the wall clock counts: stored.
+func (b Boot) Time(m Moment, stored time.Time) time.Time {
+	if stored.IsZero() {
+		return stored
+	}
+	now := time.Now()
+	left := stored.Sub(now)
+	if b.id != "" && m.Boot == b.id {
+		left = b.now.Add(m.At - b.at).Sub(now)
+	}
+	return now.Add(left)
+}

@@ -1,0 +1,77 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/judge"
+)
+
+// compare compares the output of an execution that passed with the expected output of its case, and
+// sets the result. It does so only once. An error says that the expected output can't be read now.
+func (s *Session) compare(ctx context.Context, x *runtime.Execution) error {
+	if x.Comparison == nil || x.Comparison.Matches != nil || !x.Passed() || x.Batch == nil {
+		return nil
+	}
+	result := *x.Comparison
+	difference, lost, err := s.difference(ctx, *x)
+	var ofExpected judge.ExpectedError
+	why := ""
+	switch {
+	case lost > 0:
+		why = fmt.Sprintf("%d bytes of output were lost", lost)
+	case errors.Is(err, errNotStored):
+		why = errNotStored.Error()
+	case errors.As(err, &ofExpected):
+		return err
+	case err != nil:
+		s.record.warn("an output could not be compared", err)
+		why = "the output could not be read: the server's log has the reason"
+	case difference != nil:
+		result.Difference, why = difference, judge.Message(*difference)
+	}
+	result.Matches = new(why == "")
+	if why != "" {
+		result.Message = &why
+	}
+	x.Comparison = &result
+	return nil
+}
+
+// errNotStored is the message of a comparison without its expected output.
+var errNotStored = errors.New("the expected output is no longer stored")
+
+// difference reads the log and the expected output. lost is how many bytes of both streams the log lacks.
+func (s *Session) difference(ctx context.Context, x runtime.Execution) (difference *runtime.OutputDifference, lost int64, err error) {
+	ctx = context.WithoutCancel(ctx) // the time is bounded, as that of the write of the end
+	content, err := s.record.log.Content(ctx, runtime.Stdout)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer content.Close() // it was only read
+	if lost := content.Lost() + x.Usage.OutputBytes - content.End(); lost > 0 {
+		return nil, lost, nil
+	}
+	at := int64(0)
+	difference, err = judge.Compare(*x.Comparison, reading(func(p []byte) (int, error) {
+		if at == x.Comparison.Bytes {
+			return 0, io.EOF
+		}
+		n, err := s.host.Store.ExpectedOutput(ctx, *x.Batch, at, p)
+		if err == nil && n == 0 {
+			err = errNotStored
+		}
+		at += int64(n)
+		return n, err
+	}), content)
+	return difference, 0, err
+}
+
+// A reading is an io.Reader.
+type reading func(p []byte) (int, error)
+
+// Read implements io.Reader.
+func (r reading) Read(p []byte) (int, error) { return r(p) }

@@ -1,0 +1,117 @@
+package share
+
+import (
+	"math"
+	"sync"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Small is the number of bytes that a tenant that keeps nothing else always gets.
+const Small = 64 << 10
+
+// Memory limits the bytes that a server keeps for its callers beyond their requests. All kinds draw
+// from one limit, which tenants share as they share a [Bound]: one tenant alone gets half. A tenant
+// that keeps nothing may keep Small bytes even beyond the limit. A nil Memory has no limit. It is
+// safe for concurrent use, and never blocks.
+type Memory struct {
+	limit int64
+
+	mu   sync.Mutex // guards the fields below, and all Kept
+	used int64
+	has  map[runtime.TenantID]int64
+}
+
+// NewMemory returns a Memory of limit bytes.
+func NewMemory(limit int64) *Memory {
+	return &Memory{limit: limit, has: map[runtime.TenantID]int64{}}
+}
+
+// Kept are bytes that a tenant keeps, until Free. A nil Kept has none. It is safe for concurrent
+// use.
+type Kept struct {
+	of     *Memory
+	tenant runtime.TenantID
+	bytes  int64
+}
+
+// Keep takes bytes of memory. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has its
+// share. what names their use for people: "the start of an execution".
+func (m *Memory) Keep(id runtime.TenantID, bytes int64, what string) (*Kept, error) {
+	if m == nil {
+		return nil, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	has, left := m.has[id], max(0, m.limit-m.used)
+	if has+2*bytes > left && (has > 0 || bytes > Small) {
+		e := runtime.Errorf(runtime.CodeQuotaExceeded,
+			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(bytes), id, kib(has), kib(m.limit))
+		// The share itself depends on what others have.
+		e.Exceeded = &runtime.Exceeded{Quota: "memory", Limit: has, Used: has}
+		return nil, e
+	}
+	return m.keep(id, bytes), nil
+}
+
+// Adopt takes bytes even beyond the limit, for what a starting server finds.
+func (m *Memory) Adopt(id runtime.TenantID, bytes int64) *Kept {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.keep(id, bytes)
+}
+
+// keep takes bytes. The caller holds mu.
+func (m *Memory) keep(id runtime.TenantID, bytes int64) *Kept {
+	m.used += bytes
+	m.has[id] += bytes
+	return &Kept{m, id, bytes}
+}
+
+// Shrink frees some of the bytes.
+func (k *Kept) Shrink(bytes int64) {
+	if k == nil {
+		return
+	}
+	m := k.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bytes = min(bytes, k.bytes)
+	k.bytes -= bytes
+	m.used -= bytes
+	if m.has[k.tenant] -= bytes; m.has[k.tenant] == 0 {
+		delete(m.has, k.tenant)
+	}
+}
+
+// Free frees all bytes. Freeing again does nothing.
+func (k *Kept) Free() { k.Shrink(math.MaxInt64) }
+
+// Reserve takes a quarter of the limit, at most most bytes, for a cache that evicts its contents
+// itself. It returns how many.
+func (m *Memory) Reserve(most int64) int64 {
+	if m == nil {
+		return most
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	most = min(most, m.limit/4)
+	m.limit -= most
+	return most
+}
+
+// Usage returns the bytes that all tenants keep, and the limit.
+func (m *Memory) Usage() (used, limit int64) {
+	if m == nil {
+		return 0, 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used, m.limit
+}
+
+// kib returns bytes in KiB, rounded up.
+func kib(bytes int64) int64 { return (bytes + 1<<10 - 1) >> 10 }
