@@ -159,7 +159,7 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli":            {"cli/advice", "cli/bridge", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime", "runtime/language"},
+	"cli":            {"cli/advice", "cli/bridge", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime", "runtime/language", "runtime/paths"},
 	"cli/advice":     {"client", "runtime", "runtime/similar"},
 	"cli/bridge":     {},
 	"cli/cases":      {"cli/advice", "cli/connection", "cli/output", "client", "runtime"},

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -67,6 +68,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}),
 		kong.ValueFormatter(quantity.Help),
 		quantity.Flags(),
+		kong.KindMapper(reflect.String, kong.MapperFunc(decodeString)),
 		kong.Bind(s),
 	}, options...)
 	parser, err := kong.New(grammar, options...)
@@ -89,6 +91,21 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		return CodeUsage
 	}
 	return ExitCode(s.Err, selected.Run())
+}
+
+// decodeString sets a string to the bytes of an argument. kong's own mapper replaces bytes that aren't
+// UTF-8, which names of files may have.
+func decodeString(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	text, ok := token.Value.(string)
+	if !ok {
+		return fmt.Errorf("expected a string, not %v", token.Value)
+	}
+	target.SetString(text)
+	return nil
 }
 
 // helpFlags rewrites "help COMMAND" to "COMMAND --help", which the parser knows.

@@ -10,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 type runnerFind struct {
@@ -51,7 +52,7 @@ func (c *runnerFind) Run(s Streams) error {
 		return err
 	}
 	runner, dir := directory(c.Place)
-	out, err := client.SearchFiles(ctx, server, runner, optional(dir), optional(c.Name), optional(c.Containing), &c.Max)
+	out, err := client.SearchFiles(ctx, server, runner, optional(dir), optional(paths.Given(c.Name)), optional(c.Containing), &c.Max)
 	if err != nil {
 		return err
 	}
@@ -80,10 +81,10 @@ func (c *runnerFind) Run(s Streams) error {
 	return nil
 }
 
-// directory splits RUNNER or RUNNER:PATH.
+// directory splits RUNNER or RUNNER:PATH. It returns the path's text for the API.
 func directory(text string) (runner, path string) {
 	runner, path, _ = strings.Cut(text, ":")
-	return runner, path
+	return runner, paths.Given(path)
 }
 
 // noRunner returns the error for a runner that the server doesn't know.

@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 type runCommand struct {
@@ -273,6 +274,7 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--file: %w", err)
 		}
+		file.Path = paths.Text(file.Path)
 		j.Files = append(j.Files, file)
 	}
 	if len(c.program) == 0 && c.Main == "" {

@@ -43,8 +43,8 @@ The API is at /graphql.
 `
 
 // Handler serves the dashboard's addresses, and passes all other requests to
-// next: also "/" for clients that don't accept HTML, and for other methods than
-// GET and HEAD.
+// next: also "/" for clients that don't accept HTML, and "/" for other methods
+// than GET and HEAD. At its other addresses it refuses such methods itself.
 func Handler(next http.Handler) http.Handler {
 	bundle, err := fs.Sub(dist, "dist")
 	if err != nil {

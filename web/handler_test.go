@@ -86,11 +86,26 @@ func TestHandlerPassesOtherRequestsOn(t *testing.T) {
 		{"GET", "/nonesuch", html, 418, ""},
 		{"GET", "/README.md", html, 418, ""},
 		{"POST", "/", html, 418, ""},
-		{"POST", "/executions", html, 418, ""},
+		{"OPTIONS", "/", html, 418, ""},
+		{"POST", "/graphql", html, 418, ""},
+		{"POST", "/environmentsx", html, 418, ""},
 	} {
 		response := get(h, test.method, test.address, test.header)
 		if text := body(t, response); response.StatusCode != test.status || text != test.body {
 			t.Errorf("%s %s: %d %q, want %d %q", test.method, test.address, response.StatusCode, text, test.status, test.body)
+		}
+	}
+}
+
+// The dashboard's own addresses are only read; the answer to another method says so.
+func TestHandlerRefusesOtherMethodsThanReading(t *testing.T) {
+	h := handler(bundle(t), elsewhere)
+	for _, address := range []string{"/executions", "/environments/a/b", "/graphiql", "/theme.js", "/assets/a-1.js", "/assets/nonesuch.js"} {
+		for method, want := range map[string]int{"POST": 405, "PUT": 405, "DELETE": 405, "OPTIONS": 204} {
+			response := get(h, method, address, html)
+			if allow := response.Header.Get("Allow"); response.StatusCode != want || allow != "GET, HEAD, OPTIONS" {
+				t.Errorf("%s %s: %d, Allow %q, want %d", method, address, response.StatusCode, allow, want)
+			}
 		}
 	}
 }

@@ -63,11 +63,5 @@ func (c *Copier) statBy(ctx context.Context, server client.Sender, path string) 
 	return out.Runner.File, nil
 }
 
-// inRunner returns a path for the API; "" means the workspace. The path may be the API's text
-// already, for example copied from a list, or have the bytes of a name.
-func inRunner(path string) string {
-	if _, err := paths.Bytes(path); err != nil {
-		path = paths.Text(path)
-	}
-	return cmp.Or(path, ".")
-}
+// inRunner returns the text of a path, for the API; "" means the workspace.
+func inRunner(path string) string { return cmp.Or(paths.Given(path), ".") }

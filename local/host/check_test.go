@@ -76,7 +76,7 @@ func TestChrootsAreFound(t *testing.T) {
 	for _, mount := range []string{"true", `mount --bind "$0" "$0"`} {
 		// The first process of the namespaces stays outside of the chroot.
 		cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "sh", "-c", mount+` && mount -t proc proc "$0/proc" &&
-			for part in usr lib lib64; do [ ! -e /$part ] || { mkdir -p "$0/$part" && mount --bind /$part "$0/$part"; } || exit; done && (IN_CHROOT=1 ROCKPOOL_TEST=sandbox exec chroot "$0" /test -test.run '^TestChrootsAreFound$')`, dir)
+			for part in usr lib lib64; do [ ! -e /$part ] || { mkdir -p "$0/$part" && mount --bind /$part "$0/$part"; } || exit; done && (IN_CHROOT=1 ROCKPOOL_TEST=sandbox ROCKPOOL_ARTIFACTS= exec chroot "$0" /test -test.run '^TestChrootsAreFound$')`, dir)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 			t.Errorf("%s: %v, %s", mount, err, out)
 		}

@@ -73,6 +73,15 @@ func Bytes(text string) (string, error) {
 // errReplaced is the error for a text with a wrong U+FFFD.
 var errReplaced = errors.New("has U+FFFD, which stands for a byte that isn't UTF-8 only with the byte's two hexadecimal digits after it: use names unchanged, as lists of files have them")
 
+// Given returns the text of a path that a person gives. It may be a text already, for example copied from a
+// list, or have the bytes of a name.
+func Given(path string) string {
+	if _, err := Bytes(path); err != nil {
+		return Text(path)
+	}
+	return path
+}
+
 // Parse returns the bytes of a path's text. Its error says which rule the path breaks.
 func Parse(text string) (string, error) {
 	raw, err := Bytes(text)

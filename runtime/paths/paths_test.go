@@ -31,6 +31,15 @@ func TestNoTwoTextsNameOneFile(t *testing.T) {
 	})
 }
 
+// TestGivenPathsKeepTheirBytes: the bytes of a name, and its text, are the same file.
+func TestGivenPathsKeepTheirBytes(t *testing.T) {
+	for given, want := range map[string]string{"": "", "a/é": "a/é", "inv\xfe": "inv\uFFFDfe", "inv\uFFFDfe": "inv\uFFFDfe", "\uFFFD": "\uFFFDef\uFFFDbf\uFFFDbd"} {
+		if got := Given(given); got != want {
+			t.Errorf("%q is %q, want %q", given, got, want)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"*": "*", "~": "~", "-rf": "-rf", `a\b`: `a\b`, "a//b/": "a//b/", "./a": "./a", "inv\uFFFDff.txt": "inv\xff.txt", "\uFFFDef\uFFFDbf\uFFFDbd": "\uFFFD",

@@ -31,7 +31,7 @@ func (s *Store) Check(ctx context.Context) error {
 	_, err := s.check.Check(ctx)
 	_ = s.note(err)
 	if damage := s.damage.Load(); damage != nil { // also of a part that a check doesn't read
-		return fmt.Errorf("%s: %w", s.db.damaged(), *damage)
+		return s.db.damaged(*damage)
 	}
 	if errors.Is(err, probe.ErrLate) {
 		return errors.New(s.db.stalls())
@@ -111,6 +111,9 @@ func (d *sqliteDB) descriptors() error {
 
 func (d *sqliteDB) dir() string { return filepath.Dir(d.files[0].path) }
 
+// diskFailed is advice for a disk that returns errors.
+const diskFailed = "the disk failed, or the file's permissions changed: see the kernel's log (dmesg)"
+
 // explained adds advice to an error of SQLite or of the system.
 func (d *sqliteDB) explained(err error) error {
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
@@ -124,7 +127,7 @@ func (d *sqliteDB) explained(err error) error {
 	switch {
 	case advice != "":
 	case ofDisk:
-		advice = "the disk failed, or the file's permissions changed: see the kernel's log (dmesg)"
+		advice = diskFailed
 	default:
 		advice = "see the server's log and the kernel's (dmesg)"
 	}

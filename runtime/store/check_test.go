@@ -79,7 +79,7 @@ func TestCheckReportsLostWrites(t *testing.T) {
 			return false
 		}
 		t.Log("the kernel dropped what it couldn't write:", err)
-		s.wantBroken(t, "is not writable")
+		s.wantBroken(t, "is damaged")
 		return true
 	}
 	if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, make([]byte, 4<<20)); dropped(err) {

@@ -271,8 +271,8 @@ func (d *postgresDB) stalls() string {
 }
 
 // damaged says that PostgreSQL's data are damaged, and what to do.
-func (*postgresDB) damaged() string {
-	return "PostgreSQL's files are damaged: stop the servers, see PostgreSQL's log, and restore the database from its backup"
+func (*postgresDB) damaged(err error) error {
+	return fmt.Errorf("PostgreSQL's files are damaged: stop the servers, see PostgreSQL's log, and restore the database from its backup: %w", err)
 }
 
 // check returns why the database can't be written, or nil.

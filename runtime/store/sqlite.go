@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -14,9 +15,11 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
 
 	"github.com/rockpool/rockpool/runtime/lockfile"
+	"github.com/rockpool/rockpool/runtime/probe"
 )
 
 // A sqliteDB is a database in a file that one process at a time has open.
@@ -67,9 +70,14 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 	// can't keep up, the writer makes one itself at 16 MiB; otherwise a busy server's log would grow
 	// by gigabytes.
 	file := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(10000)"
-	// Before the first page is written: incremental vacuum, so that Shrink can make the file smaller.
-	source := file + "&_txlock=immediate&_pragma=auto_vacuum(INCREMENTAL)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)"
-	if d.writes, err = sql.Open("sqlite", source); err != nil {
+	const pragmas = "&_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(16777216)"
+	source, first := file+pragmas, file
+	// Incremental vacuum lets Shrink make the file smaller. It is set before the first page is written, and
+	// never again: each connection that sets it writes to the file, and fails if the disk is full.
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+		first += "&_pragma=auto_vacuum(INCREMENTAL)"
+	}
+	if d.writes, err = sql.Open("sqlite", first+pragmas); err != nil {
 		return false, err
 	}
 	d.writes.SetMaxOpenConns(1)
@@ -207,9 +215,13 @@ func (d *sqliteDB) passive() (whole bool, err error) {
 
 func (*sqliteDB) lead(context.Context) error { return nil } // holding the lock is enough
 
-// damaged says that the file is damaged, and what to do.
-func (d *sqliteDB) damaged() string {
-	return "the database " + d.files[0].path + " is damaged: stop the server, and restore the database from its backup, " + recovers
+// damaged says that the file is damaged, and what to do. A disk that failed also returns other data than
+// were written: then it says so instead.
+func (d *sqliteDB) damaged(err error) error {
+	if failed := d.tryFile(); errors.Is(failed, unix.EIO) || errors.Is(failed, unix.EROFS) {
+		return fmt.Errorf("the database is not writable: %s: %w", cmp.Or(probe.Advice(failed), diskFailed), errors.Join(failed, err))
+	}
+	return fmt.Errorf("the database %s is damaged: stop the server, and restore the database from its backup, %s: %w", d.files[0].path, recovers, err)
 }
 
 // stalls returns the message about a database that stores nothing.

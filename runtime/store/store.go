@@ -55,8 +55,8 @@ type database interface {
 
 	// check returns an error that says what to do, unless the database works. write writes and reads.
 	check(write func() error) error
-	stalls() string  // Check's message for a write that takes too long
-	damaged() string // Check's message for a damaged database
+	stalls() string          // Check's message for a write that takes too long
+	damaged(err error) error // Check's error for a damaged database
 
 	giveUp() // ends waiting writes without storing them
 	close() error

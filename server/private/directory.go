@@ -39,7 +39,7 @@ func newDirectory(ctx context.Context, c config.Config, say Sayer) (*directory, 
 		return nil, err
 	}
 	defer all.Close()
-	if err := sweep(ctx, c, all.Name(), say); err != nil {
+	if _, err := sweep(ctx, c, all.Name(), true, say); err != nil {
 		return nil, fmt.Errorf("clean up after a killed private server: %w", err)
 	}
 	path, err := os.MkdirTemp(all.Name(), "run-")
@@ -116,27 +116,33 @@ func lockDirectory(path string) (*os.File, error) {
 	return dir, nil
 }
 
-// sweep removes unlocked directories and their runners. It reports those that it can't remove.
-func sweep(ctx context.Context, c config.Config, all string, say Sayer) error {
+// sweep removes unlocked directories and their runners. It reports those that it can't remove. An
+// impatient sweep leaves those whose helpers still run, and returns whether there are any.
+func sweep(ctx context.Context, c config.Config, all string, patient bool, say Sayer) (busy bool, err error) {
 	paths, err := filepath.Glob(filepath.Join(all, "run-*"))
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, path := range paths {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return busy, context.Cause(ctx)
 		}
 		dir, err := lockDirectory(path)
 		if errors.Is(err, lockfile.ErrHeld) || errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return err
+			return busy, err
 		}
 		left := directory{configIn(c, path), dir}
+		if !patient && left.helped() {
+			busy = true
+			_ = dir.Close()
+			continue
+		}
 		left.empty(ctx, false, say)
 	}
-	return nil
+	return busy, nil
 }
 
 // remove removes the directory, and the parent if it is then empty. It reports what it can't
@@ -165,7 +171,7 @@ func (d *directory) empty(ctx context.Context, clean bool, say Sayer) {
 	if !clean {
 		err = server.New(d.config, zap.NewNop()).Discard(ctx)
 	}
-	if err != nil && d.withoutSandboxes() {
+	if err != nil && !d.helped() && d.withoutSandboxes() {
 		err = nil
 	}
 	if err == nil && !uids.Root() {
@@ -177,6 +183,17 @@ func (d *directory) empty(ctx context.Context, clean bool, say Sayer) {
 	if err != nil {
 		d.reportRest(say, err)
 	}
+}
+
+// helped reports whether helpers of the killed server still run. They have its lock, and may still make or
+// remove a sandbox.
+func (d *directory) helped() bool {
+	lock, err := os.Open(filepath.Join(server.LocalDir(d.config.Data), "lock"))
+	if err != nil {
+		return false // the server made no runner
+	}
+	defer lock.Close()
+	return errors.Is(lockfile.Try(lock), lockfile.ErrHeld)
 }
 
 // withoutSandboxes reports whether no sandbox of the server can exist, because each has cgroups below the

@@ -48,16 +48,35 @@ func Inherit(ctx context.Context, c config.Config, alive io.Reader, parent int) 
 			return err
 		}
 	}
+	deadline, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		busy, err := inheritOnce(ctx, c)
+		if !busy || err != nil {
+			return err
+		}
+		if err := backoff.Sleep(deadline, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// patience is how long an heir waits for the helpers of the killed server.
+const patience = time.Minute
+
+// inheritOnce removes what killed private servers left. It returns busy if helpers of one still run:
+// it doesn't wait for them, because meanwhile no private server could start.
+func inheritOnce(ctx context.Context, c config.Config) (busy bool, err error) {
 	if left, _ := filepath.Glob(filepath.Join(parentOf(c), "run-*")); len(left) == 0 {
-		return nil
+		return false, nil
 	}
 	quiet := func(string, ...any) {} // nobody reads it
 	all, err := lockParent(ctx, parentOf(c), quiet)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer all.Close()
-	err = sweep(ctx, c, all.Name(), quiet)
+	busy, err = sweep(ctx, c, all.Name(), false, quiet)
 	_ = os.Remove(all.Name()) // fails if other servers use it
-	return err
+	return busy, err
 }

@@ -52,7 +52,7 @@ func TestE2EIdleRunnersGiveWay(t *testing.T) {
 		t.Error("the idle runner still exists")
 	}
 	p.Refused(t, `mutation { claimRunner(input: {environmentId: "huge", waitFor: 2}) { runner { id } } }`, nil, runtime.CodeNoRunnerAvailable, "") // held ones stay
-	p.Call(t, `mutation($id: ID!) { releaseRunner(input: {id: $id}) { released } }`, object{"id": claimed.ClaimRunner.Runner.ID}, nil)
+	p.Call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": claimed.ClaimRunner.Runner.ID}, nil)
 	wait.For(t, "the idle runner is replaced", func() bool {
 		for id, r := range p.RunnersOf(t, "huge") {
 			if idle[id].ID == "" && r.State == "IDLE" {

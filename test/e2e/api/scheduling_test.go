@@ -213,7 +213,7 @@ func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 func TestClaimSaysThatItNeverFits(t *testing.T) {
 	t.Parallel()
 	b := bed.Open(t)
-	b.Put(t, object{"id": "giant", "memoryMiB": 1 << 20, "poolSize": 1})
+	b.Put(t, object{"id": "giant", "resources": object{"memoryMiB": 1 << 20}, "poolSize": 1})
 	wait.For(t, "the claim's error says it", func() bool { // it has no reason before the first evaluation
 		var e *client.Error
 		err := b.Do(t.Context(), `mutation { claimRunner(input: {environmentId: "giant", waitFor: 0}) { runner { id } } }`, nil, nil)

@@ -179,8 +179,8 @@ func TestE2ELargeFile(t *testing.T) {
 		}
 	}
 	_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
-	if runtime.CodeOf(err) != runtime.CodeStorageFull {
-		t.Errorf("a full workspace: %v", err)
+	if runtime.CodeOf(err) != runtime.CodeInvalidInput {
+		t.Errorf("more than the workspace: %v", err)
 	}
 	// No partial file is left, though the agent may only just have noticed the cut.
 	wait.For(t, "only the old file is left", func() bool {

@@ -127,7 +127,7 @@ func TestE2EFailedUploadKeepsTheOldFile(t *testing.T) {
 		return b.Upload(t.Context(), bed.UploadMutation, variables, size, io.LimitReader(rand.NewChaCha8([32]byte{}), size), nil)
 	}
 	// The client offers four times as much, and still gets the answer.
-	if err := try(variables, 256<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeStorageFull || !strings.Contains(refused.Message, "64 MiB") {
+	if err := try(variables, 256<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeInvalidInput || refused.Extensions.Retryable || !strings.Contains(refused.Message, "64 MiB") {
 		t.Errorf("more than the workspace holds: %v", err)
 	}
 	b.Shell(t, runner, "head -c 60M /dev/zero > filler")

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/networktest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -106,6 +107,10 @@ func TestE2ECodeOceanWithoutANetwork(t *testing.T) {
 }
 
 func TestE2ECodeOceanExposesPorts(t *testing.T) {
+	if !networktest.Alone(t) {
+		return
+	}
+	networktest.New(t) // its machine forwards packets
 	b := serve(t, func(c *config.Config) { c.Network = true })
 	if status, answer := call(t, b, "PUT", "/execution-environments/1", connected); status != http.StatusCreated {
 		t.Fatalf("PUT is answered with %d: %s", status, answer)

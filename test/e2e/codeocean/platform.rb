@@ -267,7 +267,7 @@ SCENARIOS = {
       same("in a hidden one", platform.expect(200, :get, "/runners/#{runner}/files", path: ".cache").fetch("files").map { |f| f["name"] }, %w[.cache/x])
       same("one file", platform.expect(200, :get, "/runners/#{runner}/files", path: "deep/er/file").fetch("files").map { |f| f.values_at("name", "entryType") }, [["deep/er/file", "-"]])
       ["pipe", "dir", "loop", "../../../../no/such", "x" * 5000, ""].each { |path| platform.expect(424, :get, "/runners/#{runner}/files/raw", path: path) }
-      ["no/such", "loop", "x" * 300, "a\0b"].each { |path| platform.expect(424, :get, "/runners/#{runner}/files", path: path) }
+      ["no/such", "x" * 300, "a\0b"].each { |path| platform.expect(424, :get, "/runners/#{runner}/files", path: path) }
       above = platform.run(runner, "ls -1 /").stdout.gsub("\r", "")
       same("above", platform.expect(200, :get, "/runners/#{runner}/files", path: "../../..", recursive: false).fetch("files").map { |f| f["name"] } - above.split("\n"), [])
       platform.expect(204, :patch, "/runners/#{runner}/files", {copy: [{path: "../../tmp/outside", content: "eA=="}]})

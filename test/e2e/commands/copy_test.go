@@ -123,8 +123,26 @@ func TestE2ECopyKeepsNames(t *testing.T) {
 			t.Errorf("%q: %q", name, got)
 		}
 	}
+	for _, name := range []string{"odd/dir\xff", "odd/dir\uFFFDff"} {
+		for _, pattern := range []string{"x\x80", "x\uFFFD80"} {
+			if got := b.Works(t, "runner", "find", runner+":"+name, "--name", pattern); got != "odd/dir\uFFFDff/x\uFFFD80\n" {
+				t.Errorf("%q, %q: %q", name, pattern, got)
+			}
+		}
+	}
+	// To a name's bytes, from a file and from standard input.
+	b.Works(t, "runner", "cp", filepath.Join(here, "inv\xff"), runner+":to\xff")
+	if _, errs, code := b.Command(t, "streamed", "runner", "cp", "-", runner+":to\xfe"); code != 0 {
+		t.Errorf("%d, %s", code, errs)
+	}
+	if got := b.Shell(t, runner, `cat to"$(printf '\377')" to"$(printf '\376')" | od -An -tx1 | tr -d ' \n'`); got.Stream("STDOUT") != fmt.Sprintf("%x", "in inv\xffstreamed") {
+		t.Errorf("%+v", got)
+	}
+	if got := b.Works(t, "run", "--env", "shell", "--file", filepath.Join(here, "inv\xfe"), "--", "sh", "-c", `cat inv"$(printf '\376')"`); got != "in inv\xfe" {
+		t.Errorf("%q", got)
+	}
 	// Text that isn't UTF-8 is refused, not changed.
-	if _, errs, code := b.Command(t, "", "exec", runner, "--", "echo", "a\xff"); code != 125 || !strings.Contains(errs, `begins with "a" isn't valid UTF-8`) {
+	if _, errs, code := b.Command(t, "", "runner", "exec", runner, "--", "echo", "a\xff"); code != 125 || !strings.Contains(errs, `begins with "a" isn't valid UTF-8`) {
 		t.Errorf("%d, %s", code, errs)
 	}
 }

@@ -108,7 +108,7 @@ func TestE2ELongClaimsAreShortCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forward := httputil.NewSingleHostReverseProxy(to)
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }} // it says nothing of itself
 	var mu sync.Mutex
 	var calls []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

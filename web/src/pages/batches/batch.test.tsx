@@ -6,6 +6,7 @@ import Batch from "./batch";
 afterEach(() => {
   cleanup();
   vi.unstubAllGlobals();
+  vi.restoreAllMocks();
 });
 
 test("a case with a wrong output failed, and its first difference is shown", async () => {
@@ -15,6 +16,7 @@ test("a case with a wrong output failed, and its first difference is shown", asy
     failedCount: 1, skippedCount: 0, queuedAt: "2026-11-28T00:00:00Z", finishedAt: "2026-11-28T00:00:01Z", stopOnFailure: false, build: null,
     cases: { nodes: [{ index: 0, state: "PASSED", execution: ended("x", null) }, { index: 1, state: "FAILED", execution: ended("y", 'line 1: "2" instead of "3"') }] },
   };
+  vi.spyOn(HTMLElement.prototype, "clientHeight", "get").mockReturnValue(440); // the table renders only visible rows
   vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {
     const { query } = JSON.parse(init.body as string) as { query: string };
     if (query.includes("me {")) return Response.json({ data: { version: "1", me: { kind: "TOKEN", name: "n", tenant: null, role: "ADMIN" }, tenants: [] } });
