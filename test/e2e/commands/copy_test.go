@@ -138,11 +138,11 @@ func TestE2ECopyKeepsNames(t *testing.T) {
 	if got := b.Shell(t, runner, `cat to"$(printf '\377')" to"$(printf '\376')" | od -An -tx1 | tr -d ' \n'`); got.Stream("STDOUT") != fmt.Sprintf("%x", "in inv\xffstreamed") {
 		t.Errorf("%+v", got)
 	}
-	if got := b.Works(t, "run", "--env", "shell", "--file", filepath.Join(here, "inv\xfe"), "--", "sh", "-c", `cat inv"$(printf '\376')"`); got != "in inv\xfe" {
+	if got := b.Works(t, "run", "--server", b.Address, "--env", "shell", "--file", filepath.Join(here, "inv\xfe"), "--", "sh", "-c", `cat inv"$(printf '\376')"`); got != "in inv\xfe" {
 		t.Errorf("%q", got)
 	}
 	// Text that isn't UTF-8 is refused, not changed.
-	if _, errs, code := b.Command(t, "", "runner", "exec", runner, "--", "echo", "a\xff"); code != 125 || !strings.Contains(errs, `begins with "a" isn't valid UTF-8`) {
+	if _, errs, code := b.Command(t, "", "runner", "exec", "--server", b.Address, runner, "--", "echo", "a\xff"); code != 125 || !strings.Contains(errs, `begins with "a" isn't valid UTF-8`) {
 		t.Errorf("%d, %s", code, errs)
 	}
 }

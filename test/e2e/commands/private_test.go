@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/wait"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,16 +72,10 @@ func listeningPorts(t *testing.T, pid int) []string {
 	return ports
 }
 
-// TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean: a killed private server leaves a runner that
-// can't be removed at first. The records that lead to it stay, and so do its user ids.
-func TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean(t *testing.T) {
-	environ, state := privately(t)
-	s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
-	s.sees(t, "begun")
-	if err := s.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.cmd.Wait()
+// killWithHelper kills a command with a private server. It returns the server's directory and its lock,
+// which the test then holds as a helper would. The heir sees nothing in between.
+func killWithHelper(t *testing.T, s *screen, state string) (nest string, lock *os.File) {
+	t.Helper()
 	nests, _ := filepath.Glob(filepath.Join(state, "rockpool-private", "run-*"))
 	if len(nests) != 1 {
 		t.Fatalf("%q", nests)
@@ -88,10 +84,47 @@ func TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close()
+	t.Cleanup(func() { _ = lock.Close() })
+	heir := heirOf(t, s.cmd.Process.Pid)
+	if err := heir.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = heir.Signal(syscall.SIGCONT) }()
+	if err := s.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
+	return nests[0], lock
+}
+
+// heirOf returns the process that cleans up if the process pid is killed.
+func heirOf(t *testing.T, pid int) *os.Process {
+	t.Helper()
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		if line, _ := os.ReadFile(path); strings.HasSuffix(string(line), fmt.Sprintf("\x00heir\x00%d\x00", pid)) {
+			id, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			heir, err := os.FindProcess(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return heir
+		}
+	}
+	t.Fatal("no heir")
+	return nil
+}
+
+// TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean: a killed private server leaves a runner that
+// can't be removed at first. The records that lead to it stay, and so do its user ids.
+func TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean(t *testing.T) {
+	environ, state := privately(t)
+	s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	nest, lock := killWithHelper(t, s, state)
 	run := func() string {
 		_, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "shell", "--", "true")
 		if code != 0 {
@@ -102,16 +135,35 @@ func TestE2EPrivateServerKeepsRecordsOfWhatItCannotClean(t *testing.T) {
 	if errs := run(); strings.Count(errs, "couldn't be removed") != 1 || strings.Count(bed.WithoutWaitingLine(errs), "\n") != 2 {
 		t.Errorf("%q", errs)
 	}
-	if held, _ := filepath.Glob(filepath.Join(nests[0], "local", "runners", "*")); len(held) == 0 {
+	if held, _ := filepath.Glob(filepath.Join(nest, "local", "runners", "*")); len(held) == 0 {
 		t.Error("the way to the runner is gone")
 	}
-	if len(bed.Leftovers(nests[0], bed.Cgroups+"-private/*")) == 0 {
+	if len(bed.Leftovers(nest, bed.Cgroups+"-private/*")) == 0 {
 		t.Error("the runner is gone, so this test shows nothing")
 	}
 	_ = lock.Close()
 	if errs := run(); strings.Contains(errs, "couldn't be removed") {
 		t.Errorf("%q", errs)
 	}
+}
+
+// TestE2EPrivateServerIsCleanedUpAfterItsHelpers: a private server is killed while a helper of it runs for
+// longer than a server waits. No other private server starts, and nothing stays.
+func TestE2EPrivateServerIsCleanedUpAfterItsHelpers(t *testing.T) {
+	environ, state := privately(t)
+	s := onScreen(t, environ, bed.Rockpool(t), "run", "--env", "shell", "--", "sh", "-c", "echo begun; sleep 1000")
+	s.sees(t, "begun")
+	nest, lock := killWithHelper(t, s, state)
+	<-time.After(8 * time.Second) // a server waits for 6 s
+	if held, _ := filepath.Glob(filepath.Join(nest, "local", "runners", "*")); len(held) == 0 {
+		t.Error("the way to the runner is gone")
+	}
+	_ = lock.Close()
+	parent := filepath.Dir(nest)
+	wait.For(t, "the end of all that it left", func() bool {
+		_, err := os.Stat(parent)
+		return os.IsNotExist(err) && len(bed.Leftovers(nest, bed.Cgroups+"-private/*")) == 0
+	})
 }
 
 // TestE2EPrivateServerStartsNextToAnUnremovableDirectory: the directory of a killed private server
