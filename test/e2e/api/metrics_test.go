@@ -89,6 +89,9 @@ func TestE2EMetricsCountWhatHappened(t *testing.T) {
 
 	const starts = 2*4 + 3
 	var s scraping.Scraping
+	defer func() {
+		t.Logf("acks %v, starts %v, runners %v", s.Value("rockpool_scheduler_acks_total"), s.Value("rockpool_task_starts_total"), s.Value("rockpool_pool_runners"))
+	}()
 	wait.For(t, "the last acknowledgement and start are counted, and each pool's last status is reported", func() bool {
 		s = scraping.Scrape(t, p.Bed)
 		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_task_starts_total") == starts && s.Value("rockpool_pool_runners") == starts
