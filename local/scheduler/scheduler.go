@@ -117,6 +117,12 @@ func (s *Scheduler) Reason(id runtime.RunnerID) string {
 	}
 }
 
+// Blocked reports whether a runner isn't placed because the machine lacks room for it.
+func (s *Scheduler) Blocked(id runtime.RunnerID) bool {
+	job, ok := s.Snapshot().Job(id)
+	return ok && job.Status == JobPending && s.planner.isEnabled() && !s.gate.isPaused() && s.blocked.reason(id) != ""
+}
+
 // Snapshot returns the current state.
 func (s *Scheduler) Snapshot() Snapshot { return s.state.snapshot() }
 
