@@ -43,7 +43,7 @@ func TestInputsCountUntilTheirEnd(t *testing.T) {
 		t.Errorf("the refused batch counts: %d bytes", n)
 	}
 	if _, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: []byte("small")}}}); err != nil {
-		t.Error("a small input has no room:", err)
+		t.Error("a small input is refused:", err)
 	}
 	if _, err := b.CancelBatch(t.Context(), first.ID); err != nil {
 		t.Fatal(err)
