@@ -109,8 +109,8 @@ func TestBlockedReportsReasonAndIsWoken(t *testing.T) {
 		register(t, s, sized(job("small", "other", 50), 126), sized(job("a", "env", 50), 512))
 		synctest.Wait()
 		const why = "memory exhausted: 512 MiB wanted, 130 MiB free"
-		if got := s.Reason("a"); got != why {
-			t.Errorf("reason %q, want %q", got, why)
+		if got := s.Reason("a"); got != why || !s.Blocked("a") {
+			t.Errorf("reason %q, want %q; blocked %v", got, why, s.Blocked("a"))
 		}
 		first := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationComplete)})
 		blocked := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationBlocked)})
@@ -131,7 +131,7 @@ func TestBlockedReportsReasonAndIsWoken(t *testing.T) {
 		}
 		end(t, s, full[2])
 		synctest.Wait()
-		if got := allocation(t, s, "a"); got.Evaluation != blocked.ID || s.Reason("a") != "" || hints != 2 {
+		if got := allocation(t, s, "a"); got.Evaluation != blocked.ID || s.Reason("a") != "" || s.Blocked("a") || hints != 2 {
 			t.Errorf("placed: %+v, %q, %d hints", got, s.Reason("a"), hints)
 		}
 		if e := s.Snapshot().evaluation(blocked.ID); e.Status != runtime.EvaluationComplete || e.Reason != "" || e.Shortages != nil {

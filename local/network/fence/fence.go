@@ -13,6 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/nftables"
@@ -31,6 +34,11 @@ func Make(id string, pid int, p network.Policy) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := lockShared(unix.LOCK_SH) // until the own table exists: then Remove keeps the shared one
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := ensureShared(conn); err != nil {
 		return err
 	}
@@ -78,6 +86,33 @@ func Verify(id string, p network.Policy) error {
 		own = nil
 	}
 	return errors.Join(shared().verify(conn), own)
+}
+
+// lockShared locks the shared table of this network namespace, for all servers.
+func lockShared(how int) (unlock func(), err error) {
+	f, err := os.Open("/proc/self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), how); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock the runners' common packet filter: %w", err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// removeShared removes the shared table if no runner has a table.
+func removeShared(conn *nftables.Conn) error {
+	unlock, err := lockShared(unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyNetdev)
+	if err != nil || slices.ContainsFunc(tables, func(t *nftables.Table) bool { return strings.HasPrefix(t.Name, tablePrefix) }) {
+		return err
+	}
+	return shared().remove(conn)
 }
 
 // ensureShared ensures that the table that all runners share exists. Other servers may do the same
@@ -166,5 +201,8 @@ func Remove(id string) error {
 			return err
 		}
 	}
-	return rules.remove(conn)
+	if err := rules.remove(conn); err != nil {
+		return err
+	}
+	return removeShared(conn)
 }

@@ -1,10 +1,13 @@
 package fence
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +61,7 @@ func TestFence(t *testing.T) {
 		{"changed rules are refused", testVerify},
 		{"unreadable rules aren't taken for changed", testUnread},
 		{"a kernel that can't refuse drops", testSilent},
+		{"the shared table lasts as long as a runner's", testSharedTable},
 		{"nothing is left", testNothingLeft},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, w) })
@@ -249,5 +253,24 @@ func testPermitted(t *testing.T, _ *world) {
 		networktest.LAN4: true, "10.7.7.7": true, networktest.MachineLAN4: false, networktest.Metadata: false, "10.213.0.3": false, "172.16.7.7": false,
 	} {
 		reaches(t, a, to, want)
+	}
+}
+
+// testSharedTable connects and removes runners of two servers concurrently.
+func testSharedTable(t *testing.T, w *world) {
+	var servers sync.WaitGroup
+	for _, slot := range []int{1, 2} {
+		h, p, id := networktest.NewHost(t), policy(slot), fmt.Sprint("shared-", slot)
+		servers.Go(func() {
+			for range 30 {
+				if err := errors.Join(Make(id, h.PID, p), Verify(id, p), Remove(id), Remove(id)); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
+	}
+	servers.Wait()
+	if there, err := shared().exists(w.conn); there || err != nil {
+		t.Errorf("without runners, the shared table is there: %v, %v", there, err)
 	}
 }

@@ -125,8 +125,11 @@ func (r ruleset) silent() ruleset {
 // tcpSYN and tcpACK are flags of a TCP segment.
 const tcpSYN, tcpACK = 0x02, 0x10
 
+// tablePrefix begins the names of all runners' tables.
+const tablePrefix = "rockpool-"
+
 // tableOf returns the name of a runner's table.
-func tableOf(id string) string { return "rockpool-" + network.Name(id) }
+func tableOf(id string) string { return tablePrefix + network.Name(id) }
 
 // shared returns the rules that all runners share. Only the machine may open connections to
 // runners. The tracked connections of each runner, those to the machine's name server included, and

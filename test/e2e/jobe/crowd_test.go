@@ -21,9 +21,7 @@ import (
 const javaHello = `public class Hi { public static void main(String[] a) { System.out.println("Hi " + new java.util.Scanner(System.in).nextInt()); } }`
 
 // TestE2EJobeCrowd: many programs that arrive together run in turns, two for each CPU. None fails
-// because of the others: no compiler, and no program within its processor time. Other work of the
-// machine can keep a program from its CPU until its wall time is over, or a compiler. Then the
-// execution has used less processor time than it may, and the test asks again.
+// because of the others: no compiler, and no program within its processor time.
 func TestE2EJobeCrowd(t *testing.T) {
 	m := serve(t, nil, python, object{"id": "java", "resources": object{"memoryMiB": 768, "processes": 512}})
 	m.timeout = 10 * time.Minute // most of them wait
@@ -34,7 +32,7 @@ func TestE2EJobeCrowd(t *testing.T) {
 		stdout        string
 	}{
 		{"Java", "javac", 12, object{"language_id": "java", "sourcecode": javaHello}, "Hi %d\n"},
-		{"two seconds of Python", "python3", 14, object{"language_id": "python3", "sourcecode": "import time\nwhile time.process_time() < 2: pass\nprint(input())", "parameters": object{"cputime": 20}}, "%d\n"},
+		{"two seconds of Python", "python3", 14, object{"language_id": "python3", "sourcecode": "import time\nwhile time.process_time() < 2: pass\nprint(input())", "parameters": object{"cputime": 5}}, "%d\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if _, err := exec.LookPath(test.program); err != nil {
@@ -53,9 +51,6 @@ func TestE2EJobeCrowd(t *testing.T) {
 				}
 				all.Go(func() {
 					status, answer, err := m.send(t.Context(), "POST", "runs", bytes.NewReader(body))
-					for err == nil && m.starved(t, answer) {
-						status, answer, err = m.send(t.Context(), "POST", "runs", bytes.NewReader(body))
-					}
 					if err != nil {
 						t.Errorf("run %d: %v", i, err)
 						return
@@ -72,33 +67,6 @@ func TestE2EJobeCrowd(t *testing.T) {
 			}
 		})
 	}
-}
-
-// starved reports whether an answer is an overload, or of a program that ran into its wall time. The
-// end of that execution is the evidence.
-func (m moodle) starved(t *testing.T, answer []byte) bool {
-	got, err := resultOf(http.StatusOK, answer)
-	if err != nil || got.Outcome == 21 {
-		return err == nil
-	}
-	if got.Outcome != 13 {
-		return false
-	}
-	var seen struct {
-		Batch struct {
-			Cases struct {
-				Nodes []struct {
-					Execution struct{ Outcome runtime.Outcome }
-				}
-			}
-		}
-	}
-	if err := m.Do(t.Context(), `query($id: ID!) { batch(id: $id) { cases { nodes { execution { outcome } } } } }`, object{"id": got.ID}, &seen); err != nil || len(seen.Batch.Cases.Nodes) != 1 {
-		t.Errorf("%+v: %v, %+v", got, err, seen)
-		return false
-	}
-	t.Logf("%+v: %+v", got, seen)
-	return seen.Batch.Cases.Nodes[0].Execution.Outcome == runtime.OutcomeTimeLimit
 }
 
 // mostRunning returns the largest number of executions that it sees running, until ctx ends.

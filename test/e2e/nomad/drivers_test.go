@@ -156,7 +156,7 @@ func TestE2ENomadProgramsGetImageSettings(t *testing.T) {
 	b, _ := bed.ServeHere(t, settings)
 	p := place{b, n, "docker"}
 	runner := p.claim(t, "image", object{"image": nomadtest.ConfiguredImage, "isolation": "CLUSTER", "variables": []object{{"name": "OURS", "value": "1"}}})
-	want := "/srv/app\n1000\nGREETING=hello\nHOME=/workspace\nLANG=de_DE.UTF-8\nLOGNAME=runner\nOURS=1\nPATH=/opt/tool/bin:/usr/bin:/bin\nPWD=/srv/app\nSHELL=/bin/sh\nUSER=runner\n"
+	want := "/srv/app\n1000\nGREETING=hello\nHOME=/workspace\nLANG=de_DE.UTF-8\nLOGNAME=runner\nOURS=1\nPATH=/opt/tool/bin:/usr/bin:/bin\nPWD=/srv/app\nPYTHONUNBUFFERED=1\nSHELL=/bin/sh\nUSER=runner\n"
 	if r := p.Shell(t, runner, "pwd; id -u; env | grep -v '^_=' | sort"); r.Stream("STDOUT") != want {
 		t.Errorf("%s%s", r.Stream("STDOUT"), r.Stream("STDERR"))
 	}
