@@ -66,7 +66,7 @@ func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runti
 	}
 	c.mu.Unlock()
 	for i, place := range waiting {
-		all[i].Message, all[i].Blocked = place.Reason(), place.Blocked()
+		all[i].Message, all[i].Lacks = place.Reason(), place.Lacks()
 	}
 	return all, nil
 }

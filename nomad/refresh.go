@@ -276,12 +276,33 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 		e.adopted = false
 	}
 	if e.runner.State == runtime.RunnerStarting {
-		e.runner.Message, e.runner.Blocked = o.Message, o.Blocked
+		e.runner.Message, e.runner.Lacks = o.Message, c.lacks(e.runner.Environment.Resources, o.Lacks)
 		if o.Message == "" && c.bridges.Starves(id) {
 			e.runner.Message = fmt.Sprintf("it waits for a connection: runners in use have all %d of --nomad-bridges (rockpool doctor says how many Nomad takes)", c.config.Bridges)
 		}
 	}
 	return moved || e.runner.Message != before.Message
+}
+
+// lacks returns the room that a runner waits for. Nomad doesn't say how much is free, so it is all that
+// the runner needs. It is zero if no node can ever have it.
+func (c *Cluster) lacks(needs runtime.Resources, of []outcome.Dimension) (room runtime.Resources) {
+	jobs := c.config.Jobs
+	needs.MemoryMiB = max(int(float64(needs.MemoryMiB)*jobs.MemoryReserve), 1)
+	if len(of) == 0 || len(jobs.Template) == 0 && c.nodes.Room(jobs.Driver, int64(needs.CPUMHz), int64(needs.MemoryMiB)) == 0 {
+		return room
+	}
+	for _, d := range of {
+		switch d {
+		case outcome.CPU:
+			room.CPUMHz = needs.CPUMHz
+		case outcome.Memory:
+			room.MemoryMiB = needs.MemoryMiB
+		case outcome.Disk:
+			room.WorkspaceMiB = needs.WorkspaceMiB
+		}
+	}
+	return room
 }
 
 // outcome returns a runner's outcome, and records its place. The caller holds mu.

@@ -63,6 +63,7 @@ func newSim() *sim {
 		conns: make(chan net.Conn), index: 10, jobs: map[string]*api.Job{}, vars: map[string]*api.Variable{}, streams: map[chan string]bool{},
 		bridges: map[string][]func(){}, calls: map[string]int{}, disturb: func(e string) []string { return []string{e} },
 		node: api.NodeListStub{ID: "n1", Status: api.NodeStatusReady, SchedulingEligibility: api.NodeSchedulingEligible,
+			Drivers:       map[string]*api.DriverInfo{string(job.RawExec): {Detected: true, Healthy: true}},
 			NodeResources: &api.NodeResources{Cpu: api.NodeCpuResources{CpuShares: 4000}, Memory: api.NodeMemoryResources{MemoryMB: 4096}}},
 	}
 }

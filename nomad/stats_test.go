@@ -152,9 +152,12 @@ func TestWaitingRunnersAreCounted(t *testing.T) {
 		w := newWorld(t)
 		w.idle()
 		w.locked(func() { w.unplaced = true })
-		w.start()
+		id := w.start()
 		w.start()
 		time.Sleep(w.cluster.config.Relist)
+		if r := w.state(id); r.Lacks != (runtime.Resources{MemoryMiB: r.Environment.Resources.MemoryMiB}) {
+			t.Errorf("it lacks %+v", r.Lacks)
+		}
 		if s := w.cluster.Stats(); s.Blocked != 2 || s.Lacking[outcome.Memory] != 2 || s.Pending != 0 || s.Placed != 1 {
 			t.Errorf("%+v", s)
 		}

@@ -43,6 +43,24 @@ type Resources struct {
 	WorkspaceMiB int `json:"workspaceMiB"` // size of /workspace, and separately of /tmp
 }
 
+// Plus returns r + b in each dimension.
+func (r Resources) Plus(b Resources) Resources {
+	return Resources{r.CPUMHz + b.CPUMHz, r.MemoryMiB + b.MemoryMiB, r.Processes + b.Processes, r.WorkspaceMiB + b.WorkspaceMiB}
+}
+
+// Minus returns r - b in each dimension, which can be negative.
+func (r Resources) Minus(b Resources) Resources {
+	return Resources{r.CPUMHz - b.CPUMHz, r.MemoryMiB - b.MemoryMiB, r.Processes - b.Processes, r.WorkspaceMiB - b.WorkspaceMiB}
+}
+
+// Beyond returns what r has more than b in each dimension, at least 0.
+func (r Resources) Beyond(b Resources) Resources {
+	return Resources{max(r.CPUMHz-b.CPUMHz, 0), max(r.MemoryMiB-b.MemoryMiB, 0), max(r.Processes-b.Processes, 0), max(r.WorkspaceMiB-b.WorkspaceMiB, 0)}
+}
+
+// Fits reports whether free has at least r of every dimension.
+func (r Resources) Fits(free Resources) bool { return r.Beyond(free) == Resources{} }
+
 // Isolation is the isolation tier: how a runner is isolated from the machine.
 type Isolation string
 

@@ -17,7 +17,7 @@ type Runner struct {
 	Loaded      *Loaded       `json:"loaded,omitempty"` // nil: no interpreter is loaded
 	CreatedAt   time.Time     `json:"createdAt"`
 	URL         string        `json:"-"` // of the cluster's own page about it; "": none
-	Blocked     bool          `json:"-"` // STARTING, and it waits for room
+	Lacks       Resources     `json:"-"` // STARTING: the room that it waits for, beyond what is free; zero: it doesn't, or can never fit
 }
 
 // A RunnerUsage is a runner's usage at a time, and its limits. A Memory or Processes of 0 means

@@ -124,8 +124,8 @@ func (l *Place) Waits() bool {
 // Reason returns why the runner isn't placed yet; "": it only waits for its turn.
 func (l *Place) Reason() string { return l.p.Scheduler.Reason(l.id) }
 
-// Blocked reports whether the machine lacks room for the runner.
-func (l *Place) Blocked() bool { return l.p.Scheduler.Blocked(l.id) }
+// Lacks returns the room that the runner waits for, beyond what is free.
+func (l *Place) Lacks() runtime.Resources { return l.p.Scheduler.Lacks(l.id) }
 
 // Allocated reports whether the runner has an allocation.
 func (l *Place) Allocated() bool { return l.allocated() != "" }

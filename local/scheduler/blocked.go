@@ -92,27 +92,27 @@ func (b *blocked) chooseAwake() []*Evaluation {
 		return nil
 	}
 	node := b.node()
-	free := minus(node.Capacity, node.Used)
+	free := node.Capacity.Minus(node.Used)
 	// Awake ones may not have been placed yet, so Used doesn't contain their room.
 	for _, e := range b.awake {
-		free = minus(free, e.wanted)
+		free = free.Minus(e.wanted)
 	}
 	var woken []*Evaluation
 	for _, level := range b.asleep.Levels() {
 		for {
-			e, ok := b.asleep.Take(level, func(e *Evaluation) bool { return fits(e.wanted, free) })
+			e, ok := b.asleep.Take(level, func(e *Evaluation) bool { return e.wanted.Fits(free) })
 			if !ok {
 				break
 			}
-			free = minus(free, e.wanted)
+			free = free.Minus(e.wanted)
 			b.awake[e.Job] = e
 			woken = append(woken, e)
 		}
 		// The ones left keep their room from lower levels, unless this machine can never place
 		// them.
 		for e := range level.All() {
-			if fits(e.wanted, node.Capacity) {
-				free = minus(free, e.wanted)
+			if e.wanted.Fits(node.Capacity) {
+				free = free.Minus(e.wanted)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (b *blocked) kept(job runtime.RunnerID, priority runtime.Priority, capacity
 	var sum runtime.Resources
 	for id, e := range b.awake {
 		if id != job && e.Priority >= priority {
-			sum = plus(sum, e.wanted)
+			sum = sum.Plus(e.wanted)
 		}
 	}
 	for _, level := range b.asleep.Levels() {
@@ -135,22 +135,19 @@ func (b *blocked) kept(job runtime.RunnerID, priority runtime.Priority, capacity
 			break
 		}
 		for e := range level.All() {
-			if e.Job != job && fits(e.wanted, capacity) {
-				sum = plus(sum, e.wanted)
+			if e.Job != job && e.wanted.Fits(capacity) {
+				sum = sum.Plus(e.wanted)
 			}
 		}
 	}
 	return sum
 }
 
-// reason returns what a job waits for; "": it isn't blocked.
-func (b *blocked) reason(job runtime.RunnerID) string {
+// of returns a job's evaluation that waits; nil: it isn't blocked.
+func (b *blocked) of(job runtime.RunnerID) *Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.waiting[job]; e != nil {
-		return e.Reason
-	}
-	return ""
+	return b.waiting[job]
 }
 
 // count returns how many evaluations wait, in all and by what they lack.

@@ -93,8 +93,8 @@ func TestWakingFollowsPriority(t *testing.T) {
 	}
 	b.done("claim-2")
 	b.wakes(t, "refill")
-	if all, lacking := b.count(); all != 7 || lacking[Memory] != 7 || b.reason("huge") != "for huge" || b.reason("nobody") != "" {
-		t.Errorf("%d are blocked: %v; %q", all, lacking, b.reason("huge"))
+	if all, lacking := b.count(); all != 7 || lacking[Memory] != 7 || b.of("huge").Reason != "for huge" || b.of("nobody") != nil {
+		t.Errorf("%d are blocked: %v; %q", all, lacking, b.of("huge").Reason)
 	}
 }
 

@@ -28,8 +28,8 @@ func TestFailedEvaluationIsFollowedUp(t *testing.T) {
 		}
 		s.Restored()
 		synctest.Wait()
-		if placed(s, "a") || s.Reason("a") != "its evaluation failed, and is tried again later" || s.Blocked("a") {
-			t.Errorf("placed %v, %q, blocked %v", placed(s, "a"), s.Reason("a"), s.Blocked("a"))
+		if placed(s, "a") || s.Reason("a") != "its evaluation failed, and is tried again later" || s.Lacks("a") != (runtime.Resources{}) {
+			t.Errorf("placed %v, %q, lacks %+v", placed(s, "a"), s.Reason("a"), s.Lacks("a"))
 		}
 		time.Sleep(followUpAfter)
 		synctest.Wait()

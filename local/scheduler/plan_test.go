@@ -114,7 +114,7 @@ func TestShortage(t *testing.T) {
 			if got := describe(short); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if fits(test.wanted, test.room.free()) != (short == nil) {
+			if test.wanted.Fits(test.room.free()) != (short == nil) {
 				t.Error("fits and shortages disagree")
 			}
 		})

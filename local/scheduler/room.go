@@ -44,32 +44,6 @@ func vector(r runtime.Resources) [4]int {
 	return [4]int{r.CPUMHz, r.MemoryMiB, r.Processes, r.WorkspaceMiB}
 }
 
-// plus returns a + b in each dimension.
-func plus(a, b runtime.Resources) runtime.Resources {
-	return runtime.Resources{
-		CPUMHz:       a.CPUMHz + b.CPUMHz,
-		MemoryMiB:    a.MemoryMiB + b.MemoryMiB,
-		Processes:    a.Processes + b.Processes,
-		WorkspaceMiB: a.WorkspaceMiB + b.WorkspaceMiB,
-	}
-}
-
-// minus returns a - b in each dimension, which can be negative.
-func minus(a, b runtime.Resources) runtime.Resources {
-	return runtime.Resources{
-		CPUMHz:       a.CPUMHz - b.CPUMHz,
-		MemoryMiB:    a.MemoryMiB - b.MemoryMiB,
-		Processes:    a.Processes - b.Processes,
-		WorkspaceMiB: a.WorkspaceMiB - b.WorkspaceMiB,
-	}
-}
-
-// fits reports whether free has enough of every dimension.
-func fits(wanted, free runtime.Resources) bool {
-	return wanted.CPUMHz <= free.CPUMHz && wanted.MemoryMiB <= free.MemoryMiB &&
-		wanted.Processes <= free.Processes && wanted.WorkspaceMiB <= free.WorkspaceMiB
-}
-
 // room is the room that a placement may use.
 type room struct {
 	capacity runtime.Resources
@@ -79,7 +53,7 @@ type room struct {
 
 // free returns what a placement may still take. It can be negative: after a restore, used can
 // exceed capacity.
-func (r room) free() runtime.Resources { return minus(minus(r.capacity, r.used), r.kept) }
+func (r room) free() runtime.Resources { return r.capacity.Minus(r.used).Minus(r.kept) }
 
 // A Shortage is why a runner can't be placed now, in one dimension.
 type Shortage struct {

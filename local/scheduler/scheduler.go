@@ -102,14 +102,14 @@ func (s *Scheduler) Reason(id runtime.RunnerID) string {
 	if !ok || job.Status != JobPending {
 		return ""
 	}
-	failed, lacks := s.broker.failure(id), s.blocked.reason(id)
+	failed, blocked := s.broker.failure(id), s.blocked.of(id)
 	switch {
 	case !s.planner.isEnabled():
 		return "runners of the last server are being restored"
 	case s.gate.isPaused(): // before shortages, because freed room doesn't end draining
 		return "the machine is being drained"
-	case lacks != "":
-		return lacks
+	case blocked != nil:
+		return blocked.Reason
 	case failed != nil:
 		return "its evaluation failed, and is tried again later"
 	default:
@@ -117,10 +117,18 @@ func (s *Scheduler) Reason(id runtime.RunnerID) string {
 	}
 }
 
-// Blocked reports whether a runner isn't placed because the machine lacks room for it.
-func (s *Scheduler) Blocked(id runtime.RunnerID) bool {
-	job, ok := s.Snapshot().Job(id)
-	return ok && job.Status == JobPending && s.planner.isEnabled() && !s.gate.isPaused() && s.blocked.reason(id) != ""
+// Lacks returns the room that a runner waits for, beyond what is free now. It is zero for a runner that
+// doesn't wait for room, and for one that can never fit.
+func (s *Scheduler) Lacks(id runtime.RunnerID) runtime.Resources {
+	e := s.blocked.of(id)
+	if e == nil || !s.planner.isEnabled() || s.gate.isPaused() {
+		return runtime.Resources{}
+	}
+	r := s.roomFor(s.Snapshot(), e)
+	if !e.wanted.Fits(r.capacity) {
+		return runtime.Resources{}
+	}
+	return e.wanted.Beyond(r.free())
 }
 
 // Snapshot returns the current state.

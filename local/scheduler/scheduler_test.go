@@ -109,8 +109,8 @@ func TestBlockedReportsReasonAndIsWoken(t *testing.T) {
 		register(t, s, sized(job("small", "other", 50), 126), sized(job("a", "env", 50), 512))
 		synctest.Wait()
 		const why = "memory exhausted: 512 MiB wanted, 130 MiB free"
-		if got := s.Reason("a"); got != why || !s.Blocked("a") {
-			t.Errorf("reason %q, want %q; blocked %v", got, why, s.Blocked("a"))
+		if got := s.Reason("a"); got != why || s.Lacks("a") != (runtime.Resources{MemoryMiB: 382}) {
+			t.Errorf("reason %q, want %q; lacks %+v", got, why, s.Lacks("a"))
 		}
 		first := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationComplete)})
 		blocked := sole(t, s, Filter{Job: "a", Status: string(runtime.EvaluationBlocked)})
@@ -131,7 +131,7 @@ func TestBlockedReportsReasonAndIsWoken(t *testing.T) {
 		}
 		end(t, s, full[2])
 		synctest.Wait()
-		if got := allocation(t, s, "a"); got.Evaluation != blocked.ID || s.Reason("a") != "" || s.Blocked("a") || hints != 2 {
+		if got := allocation(t, s, "a"); got.Evaluation != blocked.ID || s.Reason("a") != "" || s.Lacks("a") != (runtime.Resources{}) || hints != 2 {
 			t.Errorf("placed: %+v, %q, %d hints", got, s.Reason("a"), hints)
 		}
 		if e := s.Snapshot().evaluation(blocked.ID); e.Status != runtime.EvaluationComplete || e.Reason != "" || e.Shortages != nil {
@@ -252,8 +252,8 @@ func TestRefillsLeaveRoomToClaims(t *testing.T) {
 		full := fill(t, s)
 		register(t, s, sized(job("claim", "a", runtime.PriorityWaiting), 512), sized(job("never", "a", runtime.PriorityWaiting), 4096))
 		synctest.Wait()
-		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has only 1024 MiB for runners, so it can never fit: lower this limit of the environment"; got != want {
-			t.Errorf("reason %q, want %q", got, want)
+		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has only 1024 MiB for runners, so it can never fit: lower this limit of the environment"; got != want || s.Lacks("never") != (runtime.Resources{}) {
+			t.Errorf("reason %q, want %q; lacks %+v", got, want, s.Lacks("never"))
 		}
 		end(t, s, full[0])
 		register(t, s, job("refill", "b", runtime.PriorityRefill))
@@ -346,7 +346,7 @@ func TestPauseStopsPlacementsOnly(t *testing.T) {
 		s.Deregister(full[1])
 		s.Deregister("never") // before it was evaluated
 		time.Sleep(time.Minute)
-		if placed(s, "a") || s.Reason("a") != "the machine is being drained" {
+		if placed(s, "a") || s.Reason("a") != "the machine is being drained" || s.Lacks("a") != (runtime.Resources{}) {
 			t.Errorf("placed %v, %q", placed(s, "a"), s.Reason("a"))
 		}
 		if a := allocation(t, s, full[1]); a.Desired != runtime.DesiredStop {

@@ -109,10 +109,10 @@ func (w *write) putAllocation(before, a *Allocation) {
 	// Used counts allocations that haven't ended, so it changes only when one starts or ends.
 	switch took := before != nil && !before.Status.Ended(); {
 	case !took && !a.Status.Ended():
-		node.Used = plus(node.Used, a.Resources)
+		node.Used = node.Used.Plus(a.Resources)
 		w.put(tableNode, &node)
 	case took && a.Status.Ended():
-		node.Used = minus(node.Used, a.Resources)
+		node.Used = node.Used.Minus(a.Resources)
 		w.put(tableNode, &node)
 	}
 	if job := w.job(a.Job); job != nil {

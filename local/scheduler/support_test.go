@@ -145,7 +145,7 @@ func checkUsed(t interface{ Errorf(string, ...any) }, snap Snapshot) {
 	var used runtime.Resources
 	for _, a := range snap.Allocations(Filter{}) {
 		if !a.Status.Ended() {
-			used = plus(used, a.Resources)
+			used = used.Plus(a.Resources)
 		}
 	}
 	if node := snap.Node(); node.Used != used {

@@ -33,7 +33,7 @@ func TestPlannerWalk(t *testing.T) {
 			"": func(t *rapid.T) {
 				snap := s.snapshot()
 				checkUsed(t, snap)
-				if node := snap.Node(); !fits(node.Used, capacity) {
+				if node := snap.Node(); !node.Used.Fits(capacity) {
 					t.Fatalf("over capacity: %+v", node.Used)
 				}
 				live := map[runtime.RunnerID]int{}
@@ -146,7 +146,7 @@ func walkScheduler(t *rapid.T) {
 		"": func(t *rapid.T) {
 			snap := s.Snapshot()
 			checkUsed(t, snap)
-			if node := snap.Node(); !fits(node.Used, node.Capacity) {
+			if node := snap.Node(); !node.Used.Fits(node.Capacity) {
 				t.Fatalf("over capacity: %+v", node.Used)
 			}
 		},
@@ -228,7 +228,7 @@ func TestSchedulerUnderLoad(t *testing.T) {
 				group.Go(func() { s.Deregister(a.Job) })
 			}
 		}
-		if snap := s.Snapshot(); !fits(snap.Node().Used, snap.Node().Capacity) {
+		if snap := s.Snapshot(); !snap.Node().Used.Fits(snap.Node().Capacity) {
 			t.Fatalf("over capacity: %+v", snap.Node().Used)
 		}
 	}

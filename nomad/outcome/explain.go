@@ -35,6 +35,21 @@ func explain(evals []*api.Evaluation) (reason string, over bool) {
 	return "", over
 }
 
+// lacks returns what a runner waits for, whose evaluations explain has sorted. None: it doesn't wait for
+// room, or for more than room.
+func lacks(evals []*api.Evaluation) []Dimension {
+	blocked := slices.ContainsFunc(evals, func(e *api.Evaluation) bool { return e.Status == api.EvalStatusBlocked })
+	says := slices.IndexFunc(evals, func(e *api.Evaluation) bool { return len(e.FailedTGAllocs) > 0 })
+	if !blocked || says < 0 {
+		return nil
+	}
+	all := Lacks(evals[says])
+	if slices.Contains(all, Quota) || slices.Contains(all, Other) {
+		return nil
+	}
+	return all
+}
+
 // Explain returns what is wrong with one evaluation; "" if nothing is.
 func Explain(e *api.Evaluation) string {
 	placement := explainPlacement(e.FailedTGAllocs)

@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -52,6 +53,29 @@ func TestEvaluationsAreExplained(t *testing.T) {
 	} {
 		if reason, over := explain(test.evals); reason != test.reason || over != test.over {
 			t.Errorf("%s: %q, %t, want %q, %t", name, reason, over, test.reason, test.over)
+		}
+	}
+}
+
+func TestOnlyRoomIsLacking(t *testing.T) {
+	failed := func(m api.AllocationMetric) map[string]*api.AllocationMetric {
+		return map[string]*api.AllocationMetric{job.TaskName: &m}
+	}
+	memory := failed(api.AllocationMetric{DimensionExhausted: map[string]int{"memory": 2}})
+	for name, test := range map[string]struct {
+		evals []*api.Evaluation
+		want  []Dimension
+	}{
+		"memory":                 {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: memory}}, []Dimension{Memory}},
+		"said by an earlier one": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}, {Status: api.EvalStatusComplete, FailedTGAllocs: memory}}, []Dimension{Memory}},
+		"none waits":             {[]*api.Evaluation{{Status: api.EvalStatusComplete, FailedTGAllocs: memory}}, nil},
+		"no word":                {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, nil},
+		"a quota":                {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: memory, QuotaLimitReached: "small"}}, nil},
+		"a filter":               {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: failed(api.AllocationMetric{ClassFiltered: map[string]int{"x": 1}})}}, nil},
+		"a port":                 {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: failed(api.AllocationMetric{DimensionExhausted: map[string]int{"network: port": 1}})}}, nil},
+	} {
+		if got := lacks(test.evals); !slices.Equal(got, test.want) {
+			t.Errorf("%s: it lacks %v, want %v", name, got, test.want)
 		}
 	}
 }

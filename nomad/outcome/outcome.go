@@ -43,7 +43,7 @@ type Outcome struct {
 	State      runtime.RunnerState     // STARTING, IDLE or GONE
 	Reason     runtime.GoneReason      // only if it is GONE
 	Message    string                  // for clients; "": there is nothing to say
-	Blocked    bool                    // its evaluation waits for room
+	Lacks      []Dimension             // what its evaluation waits for; none: it doesn't wait for room
 	Allocation *api.AllocationListStub // where its agent is or will be; nil: nowhere
 	OOMKills   int64                   // processes killed because memory was full, as reported by Nomad
 }
@@ -77,7 +77,7 @@ func judgeStarting(s Evidence) Outcome {
 		if over {
 			return Outcome{State: runtime.RunnerGone, Reason: runtime.GoneStartFailed, Message: cmp.Or(reason, "Nomad couldn't place it on a node")}
 		}
-		return Outcome{State: runtime.RunnerStarting, Message: reason, Blocked: reason != ""}
+		return Outcome{State: runtime.RunnerStarting, Message: reason, Lacks: lacks(s.Evaluations)}
 	}
 	last := s.Allocations[len(s.Allocations)-1]
 	if !Ended(last) {

@@ -6,26 +6,30 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/pool"
 )
 
 // lackingEvery is the interval in which room is made while waiting claims lack it.
 const lackingEvery = 500 * time.Millisecond
 
+// patience is how often in a row lacking room is looked for before runners that are being removed no
+// longer count as room: a removal may never succeed.
+const patience = 20
+
 // makeRoom makes idle runners give way to waiting claims of other environments, until ctx ends.
 func (e *Engine) makeRoom(ctx context.Context) {
 	again := time.NewTimer(0)
 	defer again.Stop()
-	for {
+	for looks := 1; ; looks++ {
 		select {
 		case <-e.lacking:
 		case <-again.C:
 		case <-ctx.Done():
 			return
 		}
-		pools, _ := e.catalog.allPools()
-		if giveWay(ctx, pools) {
+		if e.giveWay(ctx, looks%patience != 0) {
 			again.Reset(lackingEvery)
+		} else {
+			looks = 0
 		}
 		select { // the room that was made needs time to be used
 		case <-time.After(lackingEvery):
@@ -43,55 +47,83 @@ func (e *Engine) lacks() {
 	}
 }
 
-// A candidate is a pool whose idle runners may give way.
-type candidate struct {
-	*pool.Pool
-	idle int
-}
-
-// giveWay makes idle runners of other pools give way to waiting claims that lack room, those of the
-// least recently used pool first. It reports whether any claim lacks room. Nothing gives way while a
-// runner is being removed, because that makes room too, nor if all idle runners together have less
-// memory than a claim needs. Pools that have waiting claims themselves keep their runners.
-func giveWay(ctx context.Context, pools []*pool.Pool) (lacking bool) {
-	var needs []runtime.Resources
-	var others []candidate
+// giveWay makes idle runners of other pools give way to waiting claims that lack room. It reports
+// whether any claim lacks room. If patient, runners that are being removed count as room. Pools that
+// have waiting claims themselves keep their runners.
+func (e *Engine) giveWay(ctx context.Context, patient bool) (lacking bool) {
+	pools, _ := e.catalog.allPools()
+	var lacks []runtime.Resources
+	var coming runtime.Resources
+	var others []givers
 	for _, p := range pools {
-		status := p.Status()
-		if status.Stopping > 0 {
-			return true
+		status, size := p.Status(), p.Environment().Resources
+		for range status.Stopping {
+			coming = coming.Plus(size)
 		}
-		for range status.Lacking {
-			needs = append(needs, p.Environment().Resources)
+		if status.Lacking > 0 {
+			lacks = append(lacks, e.lackOf(ctx, status)...)
 		}
 		if status.Waiting == 0 && status.Idle > 0 {
-			others = append(others, candidate{p, status.Idle})
+			others = append(others, givers{status.Idle, size, p.LastUse(), p.Yield})
 		}
 	}
-	slices.SortFunc(others, func(a, b candidate) int { return a.LastUse().Compare(b.LastUse()) })
-	memory := 0
-	for _, of := range others {
-		memory += of.idle * of.Environment().Resources.MemoryMiB
+	if !patient {
+		coming = runtime.Resources{}
 	}
-	for _, need := range needs {
-		if memory < need.MemoryMiB { // perhaps the cluster can never place it
+	yieldTo(ctx, lacks, coming, others)
+	return len(lacks) > 0
+}
+
+// lackOf returns what each runner lacks that a waiting claim of a pool waits for, as it is now.
+func (e *Engine) lackOf(ctx context.Context, status runtime.PoolStatus) (all []runtime.Resources) {
+	runners, err := e.cluster.Runners(ctx, status.EnvironmentID)
+	if err != nil {
+		return nil
+	}
+	for _, r := range runners {
+		if r.Lacks != (runtime.Resources{}) && len(all) < status.Lacking {
+			all = append(all, r.Lacks)
+		}
+	}
+	return all
+}
+
+// givers are the idle runners of one pool, which may give way.
+type givers struct {
+	idle    int
+	size    runtime.Resources // of one
+	lastUse time.Time
+	yield   func(context.Context) (bool, error) // removes one, and reports whether it did
+}
+
+// yieldTo removes idle runners until each claim has what it lacks, those of the least recently used pool
+// first. Only runners go that have something of it. Coming is room that is being freed. Nothing goes
+// for a claim if all of others together, and what is coming, are too little for it.
+func yieldTo(ctx context.Context, lacks []runtime.Resources, coming runtime.Resources, others []givers) {
+	slices.SortStableFunc(others, func(a, b givers) int { return a.lastUse.Compare(b.lastUse) })
+	for _, lack := range lacks {
+		needs := lack.Beyond(coming)
+		coming = coming.Beyond(lack)
+		var all runtime.Resources
+		for _, of := range others {
+			for range of.idle {
+				all = all.Plus(of.size)
+			}
+		}
+		if !needs.Fits(all) {
 			continue
 		}
-		for need.MemoryMiB > 0 || need.CPUMHz > 0 {
-			i := slices.IndexFunc(others, func(of candidate) bool { return of.idle > 0 })
-			if i < 0 {
-				return true
+		for i := range others {
+			of := &others[i]
+			for of.idle > 0 && needs.Beyond(of.size) != needs {
+				if did, err := of.yield(ctx); err != nil || !did {
+					of.idle = 0
+					break
+				}
+				of.idle--
+				coming = coming.Plus(of.size.Beyond(needs))
+				needs = needs.Beyond(of.size)
 			}
-			others[i].idle--
-			freed := others[i].Environment().Resources
-			if did, err := others[i].Yield(ctx); err != nil || !did {
-				others[i].idle = 0
-				continue
-			}
-			need.MemoryMiB -= freed.MemoryMiB
-			need.CPUMHz -= freed.CPUMHz
-			memory -= freed.MemoryMiB
 		}
 	}
-	return len(needs) > 0
 }

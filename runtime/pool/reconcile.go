@@ -83,10 +83,10 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 		}
 		next := e.Runner
 		next.State, next.Ports, next.Loaded, next.URL, next.Message = runtime.RunnerIdle, r.Ports, r.Loaded, r.URL, ""
-		next.Blocked = false
+		next.Lacks = runtime.Resources{}
 		o.advance(e, next)
-	case e.State == runtime.RunnerStarting && (r.Message != e.Message || r.URL != e.URL || r.Blocked != e.Blocked):
-		e.Message, e.URL, e.Blocked = r.Message, r.URL, r.Blocked
+	case e.State == runtime.RunnerStarting && (r.Message != e.Message || r.URL != e.URL || r.Lacks != e.Lacks):
+		e.Message, e.URL, e.Lacks = r.Message, r.URL, r.Lacks
 		o.changed(e)
 	}
 }

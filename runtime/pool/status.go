@@ -42,7 +42,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		case runtime.RunnerStarting:
 			status.Starting++
 			blocked = least(blocked, e.Message)
-			if e.Blocked && status.Lacking < status.Waiting {
+			if e.Lacks != (runtime.Resources{}) && status.Lacking < status.Waiting {
 				status.Lacking++
 			}
 			if o.lasts(now, e.silent.note(now, e.Message == "", silentAfter)) {
