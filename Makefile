@@ -136,6 +136,7 @@ uninstall: ## undo make install below DESTDIR; data, settings, tokens and the se
 	rm -f $(DESTDIR)/usr/local/bin/rockpool $(addprefix $(DESTDIR)/etc/systemd/system/,rockpool.service rockpool-helper.service rockpool-helper.socket) \
 		$(DESTDIR)/usr/local/share/rockpool/rockpool-unprivileged.conf $(DESTDIR)/usr/local/lib/sysctl.d/60-rockpool.conf
 	@rmdir $(DESTDIR)/usr/local/share/rockpool 2>/dev/null || true
+	@[ -n "$(DESTDIR)" ] || ! command -v systemctl >/dev/null || systemctl daemon-reload || true
 	@echo 'These stay, if they exist: /var/lib/rockpool (data), /etc/rockpool (settings, tokens), units below /etc/systemd/system/rockpool.service.d, running runners.'
 	@echo 'docs/guides/operating.md, "Remove all runners", says how to end the runners before the data is deleted.'
 

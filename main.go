@@ -136,7 +136,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	// The error of use is kept apart: its exit code counts more than a failure to stop the server.
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
-		if lost := srv.Limitations(); lost != "" {
+		for _, lost := range srv.Limitations() {
 			say("%s", lost)
 		}
 		for _, input := range inputs {

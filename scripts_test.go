@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,5 +78,55 @@ func TestScriptsParse(t *testing.T) {
 		if said, err := exec.Command("bash", "-n", script).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v, %s", script, err, said)
 		}
+	}
+}
+
+// TestUninstallUndoesInstall leaves the settings, and nothing that was installed.
+func TestUninstallUndoesInstall(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clone, root := t.TempDir(), t.TempDir() // the clone has a built program
+	settings := filepath.Join(root, "etc/rockpool/config.yaml")
+	if err := errors.Join(
+		os.Symlink(filepath.Join(here, "packaging"), filepath.Join(clone, "packaging")),
+		os.Mkdir(filepath.Join(clone, "bin"), 0o755), os.WriteFile(filepath.Join(clone, "bin/rockpool"), nil, 0o755),
+		os.MkdirAll(filepath.Dir(settings), 0o755), os.WriteFile(settings, nil, 0o644),
+	); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		text, err := exec.Command("make", append([]string{"-C", clone, "-f", filepath.Join(here, "Makefile")}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return string(text)
+	}
+	files := func() (all []string) {
+		t.Helper()
+		if err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				all = append(all, path)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	run("install", "DESTDIR="+root)
+	if got := len(files()); got < 6 {
+		t.Errorf("%d files are installed", got)
+	}
+	run("uninstall", "DESTDIR="+root)
+	if got := files(); len(got) != 1 || got[0] != settings {
+		t.Errorf("got %q, want %s", got, settings)
+	}
+	// The service manager forgets the units after their files are deleted.
+	text := run("-n", "uninstall")
+	if strings.LastIndex(text, "systemctl daemon-reload") < strings.Index(text, "rm -f") {
+		t.Errorf("the service manager keeps the units: %s", text)
 	}
 }

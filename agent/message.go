@@ -234,7 +234,7 @@ type ListDir struct {
 type ReadFile struct {
 	Path     string `json:"path"`
 	InfoOnly bool   `json:"infoOnly,omitempty"`
-	Follow   bool   `json:"follow,omitempty"` // with InfoOnly: describe a link's target; else links are followed anyway
+	Follow   bool   `json:"follow,omitempty"` // only with InfoOnly: describe a link's target. Reads always follow links.
 	Offset   int64  `json:"offset,omitempty"` // since version 2: bytes to skip; at most the file's size
 }
 

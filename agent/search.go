@@ -40,7 +40,7 @@ const (
 	LimitEntries = "entries" // 65536 entries of directories
 	LimitBytes   = "bytes"   // 64 MiB read
 	LimitTime    = "time"    // 5 s
-	LimitDepth   = "depth"   // directories 128 levels deep, or with a path of more than 4096 bytes
+	LimitDepth   = "depth"   // directories whose path has more than 4095 bytes
 )
 
 // mostFound is the maximum size of the frame that answers a Search, in bytes.

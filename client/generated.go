@@ -1938,8 +1938,7 @@ const (
 	FileSearchLimitBytes FileSearchLimit = "BYTES"
 	// It ran for 5 seconds.
 	FileSearchLimitTime FileSearchLimit = "TIME"
-	// Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others
-	// were.
+	// Directories whose path has more than 4095 bytes weren't searched. All others were.
 	FileSearchLimitDepth FileSearchLimit = "DEPTH"
 )
 

@@ -183,6 +183,10 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 	}
 	group := sandbox.Group(parent, "probe-"+strconv.Itoa(os.Getpid()))
 	dir := filepath.Join(tree.Mount, group)
+	defer func() {
+		err = errors.Join(err, trees.Remove(context.WithoutCancel(ctx), group))
+		trees.Prune(filepath.Dir(group))
+	}()
 	for at := tree.Mount; at != dir; {
 		if tree.V2 { // a cgroup has the controllers that those above enable
 			if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+pids"), 0); err != nil {
@@ -195,10 +199,6 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 			return "", err
 		}
 	}
-	defer func() {
-		err = errors.Join(err, trees.Remove(context.WithoutCancel(ctx), group))
-		trees.Prune(filepath.Dir(group))
-	}()
 	const most = "3"
 	if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(most), 0o644); err != nil {
 		return "", err

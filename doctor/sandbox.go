@@ -61,8 +61,8 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
-		if lost := srv.Limitations(); lost != "" {
-			report(finding.Warning("without root", "see docs/guides/isolation-tiers.md, \"An ordinary user\"", "%s", lost))
+		for _, lost := range srv.Limitations() {
+			report(finding.Warning("limitations", "see docs/guides/isolation-tiers.md, \"An ordinary user\", and docs/guides/operating.md", "%s", lost))
 		}
 		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()

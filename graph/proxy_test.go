@@ -19,7 +19,7 @@ import (
 // A proxy ends a request of whose answer nothing arrives. Answers of the API and of the door for
 // Jobe begin before that, so that those which take longer arrive.
 func TestAnswersThatTakeLongPassAProxy(t *testing.T) {
-	const patience = 3 * time.Second // of the proxy; all answers take longer
+	const patience = "proxy_read_timeout 3s;" // all answers take longer
 	for _, test := range []struct {
 		name   string
 		early  time.Duration

@@ -273,9 +273,8 @@ func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
 }
 
-// Limitations describes in one line which isolation features runners lack because the server isn't
-// root; "": none.
-func (c *Cluster) Limitations() string { return c.host.Limitations() }
+// Limitations is that of host.Host.
+func (c *Cluster) Limitations() []string { return c.host.Limitations() }
 
 // Watch implements runtime.Cluster. The first hint, for all environments, comes as soon as it
 // watches. Mark causes no hint: its caller knows of the change.

@@ -26,10 +26,7 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 		HostInterpreters: c.host.Machine.Programs(runtime.Interpreters()),
 	}
 	status.Capacity.Take(node.Used)
-	remarks := slices.Clone(c.tiers)
-	if lost := c.host.Limitations(); lost != "" {
-		remarks = append(remarks, lost)
-	}
+	remarks := append(slices.Clone(c.tiers), c.host.Limitations()...)
 	if why := c.host.Machine.Undivided; why != nil && len(c.host.Machine.Lacks) == 0 {
 		remarks = append(remarks, fmt.Sprintf("commands share their runner's cgroups because %v: if several run concurrently, an exceeded memory or process limit can look like a failure", why))
 	}

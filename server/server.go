@@ -48,7 +48,7 @@ type cluster interface {
 
 // Features that only some clusters have.
 type (
-	lossReporter interface{ Limitations() string }
+	lossReporter interface{ Limitations() []string }
 	tiered       interface {
 		Tiers(ctx context.Context) []tiers.Tier
 	}
@@ -185,12 +185,13 @@ func (s *Server) weight(id runtime.TenantID) int {
 	return max(t.Weight, runtime.DefaultWeight)
 }
 
-// Limitations describes what runners on this machine lack because the server doesn't run as root; "": nothing.
-func (s *Server) Limitations() string {
+// Limitations describes what runners on this machine lack because the server doesn't run as root, or was
+// started with lower limits: each in one line.
+func (s *Server) Limitations() []string {
 	if here, ok := s.cluster.(lossReporter); ok {
 		return here.Limitations()
 	}
-	return ""
+	return nil
 }
 
 // Tiers tests the isolation tiers and runtimes of the settings for runners on this machine. On

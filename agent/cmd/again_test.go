@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -76,6 +77,27 @@ func TestWarmCommandsRunAfterAnEndedOne(t *testing.T) {
 			if r, started := b.temperature(t, agent.Start{Argv: []string{"python3", "-c", fmt.Sprintf("print(%d)", i)}}, ""); r.stdout != want || r.exit.Code != 0 || !started.Warm {
 				t.Fatalf("round %d: command %d was started by %+v and ended by %+v, want %q", round, i, started, r, want)
 			}
+		}
+	}
+}
+
+// Two calls that end a fork bomb at the same moment leave a usable group.
+func TestTwoKillsOfAForkBomb(t *testing.T) {
+	b := newBed(t, 96, unifiedGroups)
+	for round := range 50 {
+		s, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `$SIG{TERM} = "IGNORE"; $| = 1; print "on\n"; while (1) { fork }`}, Env: testEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitForOutput(t, s)
+		if err := errors.Join(s.Kill(10*time.Millisecond), s.Kill(0)); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.finish(t, s); r.exit.Cause != agent.CauseKill {
+			t.Fatalf("round %d: %+v", round, r)
+		}
+		if r := b.run(t, "echo", "next"); r.stdout != "next\n" || r.exit.Signal != "" {
+			t.Fatalf("round %d: the next command: %+v", round, r)
 		}
 	}
 }

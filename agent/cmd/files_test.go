@@ -17,21 +17,27 @@ import (
 // TestDeepTrees: a list reaches every entry that a path can name, and a watch every directory.
 func TestDeepTrees(t *testing.T) {
 	b := newBed(t, 0)
-	// The paths of 2047 levels still have fewer than 4096 bytes.
 	b.sh(t, `perl -e 'for (1..700) { mkdir "d"; chdir "d"; open F, ">", "f" if $_ == 650 } mkdir "last"' && perl -e 'mkdir "x"; chdir "x"; for (1..2200) { mkdir "e"; chdir "e" }'`)
 	deep := strings.Repeat("d/", 699) + "d"
 	got := map[string]bool{}
 	for _, info := range b.list(t, agent.ListDir{Recursive: true}) {
 		got[string(info.Path)] = true
 	}
-	last := "x" + strings.Repeat("/e", 2047)
+	last := "x" + strings.Repeat("/e", (paths.MaxBytes-len("/workspace/x"))/2)
 	for _, path := range []string{deep, deep + "/last", strings.Repeat("d/", 650) + "f", last, last + "/e"} {
 		if !got[path] {
 			t.Errorf("a path of %d bytes isn't listed", len(path))
 		}
 	}
-	if len(got) != 702+2049 {
-		t.Errorf("%d entries", len(got))
+	if want := 702 + len(last)/2 + 2; len(got) != want {
+		t.Errorf("%d entries, want %d", len(got), want)
+	}
+	if _, err := agent.StatFile(t.Context(), b.dial(t), last, false); err != nil {
+		t.Errorf("a listed directory: %v", err)
+	}
+	found, err := agent.SearchFiles(t.Context(), b.dial(t), agent.Search{Name: "[fl]*", Most: 9})
+	if err != nil || len(found.Matches) != 2 || found.Limit != agent.LimitDepth {
+		t.Errorf("search: %d matches, limit %q, %v", len(found.Matches), found.Limit, err)
 	}
 	b.update(t, agent.Update{Delete: []string{"x"}}, "")
 	w, err := agent.WatchFiles(t.Context(), b.dial(t), agent.Watch{Recursive: true})

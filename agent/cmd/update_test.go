@@ -39,7 +39,7 @@ func TestUpdate(t *testing.T) {
 		{"empty the workspace", "mkdir d; touch .hidden d/x y; chmod 0 d", agent.Update{Empty: []string{"."}}, []string{"."}, "ls -A; stat -c %a .", "1777\n"},
 		{"a file named *", "mkdir d; touch .hidden d/x '*' d/'*'", agent.Update{Delete: []string{"*", "./d/*"}}, []string{"*", "./d/*"}, "ls -A . d", ".:\n.hidden\nd\n\nd:\nx\n"},
 		{"no file named *", "mkdir d; touch y", agent.Update{Delete: []string{"*", "./*", "/workspace/*", "[y]", "?"}}, nil, "ls -A", "d\ny\n"},
-		{"empty a directory", "mkdir -p d/e; touch d/.x d/e/y z; ln -s d l", agent.Update{Empty: []string{"l/", "none"}}, []string{"l/"}, "ls -A . d", ".:\nd\nl\nz\n\nd:\n"},
+		{"empty a directory", "mkdir -p d/e; touch d/.x d/e/y z; ln -s d l", agent.Update{Empty: []string{"l/", "none", "z/none"}, Delete: []string{"z/none"}}, []string{"l/"}, "ls -A . d", ".:\nd\nl\nz\n\nd:\n"},
 		{"delete with a slash", "mkdir d; touch d/x", agent.Update{Delete: []string{"d//", "none/"}}, []string{"d//"}, "ls -A", ""},
 		{"dots", "touch b", agent.Update{Delete: []string{"a/../b"}, Write: []agent.Write{file("x/./../c")}}, []string{"a/../b"}, "ls -A; cat c", "c\nabc"},
 		{"delete a link", "mkdir d; touch d/x; ln -s d l; ln -s /tmp m", agent.Update{Delete: []string{"l", "m"}}, []string{"l", "m"}, "ls -A . d; ls -d /tmp", ".:\nd\n\nd:\nx\n/tmp\n"},
@@ -92,7 +92,7 @@ func TestUpdateDescribesOneFile(t *testing.T) {
 		t.Errorf("%v, %s", err, diff)
 	}
 	for _, update := range []agent.Update{
-		{Write: []agent.Write{{Path: "d", Directory: true}}}, {Delete: []string{"d"}}, {Delete: []string{"d"}, Write: []agent.Write{{Path: "f", Size: 3}}},
+		{Write: []agent.Write{{Path: "d", Directory: true}}}, {Delete: []string{"d"}}, {Delete: []string{"d"}, Write: []agent.Write{{Path: "f", Size: 3}}}, {Empty: []string{"d"}, Write: []agent.Write{{Path: "f", Size: 3}}},
 	} {
 		if updated, err := b.update(t, update, "abc"); err != nil || updated.File != nil {
 			t.Errorf("%+v: %+v, %v", update, updated, err)

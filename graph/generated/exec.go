@@ -7292,10 +7292,7 @@ enum FileSearchLimit {
   BYTES
   "It ran for 5 seconds."
   TIME
-  """
-  Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others
-  were.
-  """
+  "Directories whose path has more than 4095 bytes weren't searched. All others were."
   DEPTH
 }
 

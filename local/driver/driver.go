@@ -167,11 +167,11 @@ func untilRead(ctx context.Context, read func() error) error {
 }
 
 // unread reports whether an error of a system call leaves open whether the runner is alive, such as
-// EACCES and EMFILE. Other errors say that its process or its cgroups no longer exist; EINVAL says
+// EACCES, EMFILE and a hidden process. Other errors say that its process or its cgroups no longer exist; EINVAL says
 // that its process id is now a thread's.
 func unread(err error) bool {
 	var number syscall.Errno
-	return errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !evidence.Gone(err)
+	return errors.Is(err, process.ErrHidden) || errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !evidence.Gone(err)
 }
 
 // hold records a running sandbox and returns its handle.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/process"
 )
 
 // TestErrorsThatProveTheEndOfARunner distinguishes errors of the kernel for a missing process or
@@ -15,6 +17,7 @@ func TestErrorsThatProveTheEndOfARunner(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EACCES: true, unix.EIO: true, unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true,
 		unix.ESRCH: false, unix.ENOENT: false, unix.ENODEV: false, unix.EINVAL: false, errors.New("it is another process"): false,
+		fmt.Errorf("%w: %w", process.ErrHidden, unix.ENOENT): true,
 	} {
 		if got := unread(fmt.Errorf("look: %w", &fs.PathError{Op: "open", Path: "x", Err: err})); got != want {
 			t.Errorf("%v: unread is %t", err, got)

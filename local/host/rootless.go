@@ -36,7 +36,7 @@ func (h *Host) installRootless() {
 	h.Ranges.Dir, h.Ranges.Size = filepath.Join(h.config.Dir, "uids"), 0 // runners may share ranges
 	h.Direct.Users = users
 	h.Direct.Config.Rootless = &helper.Rootless{Base: base, Users: users.Count}
-	if lost := h.Limitations(); lost != "" {
+	for _, lost := range h.Limitations() {
 		h.config.Logger.Warn(lost)
 	}
 }
@@ -57,9 +57,9 @@ func (h *Host) lacking() string {
 	return fmt.Sprintf("limits of %s can't be set for runners (%s)", strings.Join(lacks, ", "), why)
 }
 
-// Limitations describes in one line which features runners lack because the server isn't root, and what their
-// programs inherit from the starter of the server; "": none.
-func (h *Host) Limitations() string {
+// Limitations describes in one line which features runners lack because the server isn't root, and in another
+// what their programs inherit from the starter of the server.
+func (h *Host) Limitations() []string {
 	all := slices.Clone(h.rootless.losses)
 	if lacking := h.lacking(); lacking != "" && h.config.MissingLimits {
 		all = append([]string{lacking}, all...)
@@ -70,5 +70,5 @@ func (h *Host) Limitations() string {
 	if h.inherited != "" {
 		all = append(all, h.inherited)
 	}
-	return strings.Join(all, "; ")
+	return all
 }

@@ -18,7 +18,7 @@ import (
 const fewestFiles = 1024
 
 // Suspects returns why a sandbox couldn't be made, as far as the machine shows it: one error each, with what
-// to do. Call it after an attempt failed, because some machines work in spite of one.
+// to do. Call it only after a failed attempt: a machine can work in spite of one of these.
 func (h *Host) Suspects() (all []error) {
 	found := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
 	if h.Direct == nil { // the helper has its own environment
@@ -37,9 +37,7 @@ func (h *Host) Suspects() (all []error) {
 			found("mounts cover parts of /proc, so the kernel mounts no /proc in a sandbox: %s; unmount them, or start the container with --privileged", strings.Join(covered, ", "))
 		}
 	}
-	if inChroot() {
-		found("the server runs in a chroot, where the kernel makes no user namespaces; start it outside the chroot, or in a container")
-	} else if err := h.tryUsers(); errors.Is(err, unix.EPERM) {
+	if err := h.tryUsers(); errors.Is(err, unix.EPERM) {
 		found("the kernel refuses to make a user namespace: the server runs in a chroot, or seccomp, AppArmor or another policy forbids them; start it outside the chroot, or allow user namespaces")
 	}
 	if text, err := os.ReadFile("/proc/self/status"); err == nil && uids.Root() {
@@ -50,12 +48,12 @@ func (h *Host) Suspects() (all []error) {
 	return all
 }
 
-// coveredProc returns the mounts below /proc, of a mountinfo (proc(5)), except the one that the kernel
-// allows: it is on a directory that is always empty.
+// coveredProc returns the mounts below /proc, of a mountinfo (proc(5)), except those that the kernel allows:
+// they are on directories that are always empty.
 func coveredProc(mounts string) (covered []string) {
 	for line := range strings.Lines(mounts) {
 		fields := strings.Fields(line)
-		if len(fields) > 4 && strings.HasPrefix(fields[4], "/proc/") && fields[4] != "/proc/sys/fs/binfmt_misc" {
+		if len(fields) > 4 && strings.HasPrefix(fields[4], "/proc/") && fields[4] != "/proc/sys/fs/binfmt_misc" && fields[4] != "/proc/fs/nfsd" {
 			covered = append(covered, fields[4])
 		}
 	}
@@ -74,21 +72,6 @@ func (h *Host) tryUsers() error {
 	}
 	_, _ = cmd.Process.Kill(), cmd.Wait()
 	return nil
-}
-
-// inChroot reports whether this process is in a chroot: its root isn't that of its mount namespace.
-func inChroot() bool {
-	var root unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_BASIC_STATS, &root)
-	if err == nil && root.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 && root.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return true
-	}
-	// A chroot may also be the root of a mount. Then the first process of the same namespace shows it.
-	first, err := os.Readlink("/proc/1/ns/mnt")
-	own, err2 := os.Readlink("/proc/self/ns/mnt")
-	outside, err3 := os.Stat("/proc/1/root/")
-	inside, err4 := os.Stat("/")
-	return err == nil && err2 == nil && err3 == nil && err4 == nil && first == own && !os.SameFile(outside, inside)
 }
 
 // lackingCapabilities returns the names of the capabilities that sandboxes need and a process lacks, by its

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,12 +20,14 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// held are the hosts that asked for a pause: registries, and their token services. It sends them no request
-// until then, also after a restart. Its methods are safe for concurrent use.
+// held records hosts (registries and token services) that asked for a pause. The server sends them no request
+// before its end. Its methods are safe for concurrent use.
 type held struct {
-	file string // "": they are forgotten at the end
+	file    string     // "": they are forgotten at the end
+	storing sync.Mutex // held while the file is written
 
 	mu    sync.Mutex // guards hosts
 	hosts map[string]*heldError
@@ -49,7 +53,7 @@ func (e *heldError) message() string {
 	if e.Words != "" {
 		text += fmt.Sprintf(" and says %q", e.Words)
 	}
-	return text + ": the server sends the next request there at " + e.Until.UTC().Format("15:04:05 MST")
+	return text + ": the server sends the next request there at " + time.Now().Add(time.Until(e.Until)+time.Second-1).UTC().Format("15:04:05 MST")
 }
 
 // typed returns the error for clients.
@@ -65,7 +69,10 @@ const (
 
 const heldName = "held.json" // in Config.Dir
 
-// openHeld returns the hosts that an earlier server noted in a directory, as far as their time isn't over.
+// maxHeld is the largest number of hosts that are held.
+const maxHeld = 256
+
+// openHeld loads the pauses that an earlier server stored and that haven't ended.
 func openHeld(dir string) *held {
 	h := &held{hosts: map[string]*heldError{}}
 	if dir == "" {
@@ -77,8 +84,9 @@ func openHeld(dir string) *held {
 		return h // at worst a host refuses another request
 	}
 	for _, e := range all {
-		if e != nil && time.Until(e.Until) < longestPause {
-			h.hosts[e.Host] = e
+		if e != nil && time.Until(e.Until) <= longestPause {
+			e.Until = timing.NewClock().Anchor(e.Until)
+			h.add(e)
 		}
 	}
 	return h
@@ -100,23 +108,11 @@ func (h *held) note(host string, answer *http.Response) error {
 	if answer.StatusCode != http.StatusTooManyRequests && (answer.StatusCode != http.StatusServiceUnavailable || !given) {
 		return nil
 	}
-	e := &heldError{host, answer.StatusCode, ownWords(answer), time.Now().Add(pause).Round(time.Second)}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.hosts[host] = e
-	var all []*heldError
-	for host, e := range h.hosts {
-		if time.Now().After(e.Until) {
-			delete(h.hosts, host)
-			continue
-		}
-		all = append(all, e)
-	}
-	if h.file == "" {
-		return e.typed()
-	}
-	text, err := json.Marshal(all)
-	if err == nil {
+	e := &heldError{host, answer.StatusCode, ownWords(answer), time.Now().Add(pause)}
+	h.storing.Lock()
+	defer h.storing.Unlock()
+	text, err := json.Marshal(h.add(e))
+	if err == nil && h.file != "" {
 		err = renameio.WriteFile(h.file, text, 0o600, renameio.WithTempDir(filepath.Dir(h.file)), renameio.WithStaticPermissions(0o600))
 	}
 	if err != nil {
@@ -125,12 +121,25 @@ func (h *held) note(host string, answer *http.Response) error {
 	return e.typed()
 }
 
+// add holds a host, and returns all pauses that haven't ended. Above maxHeld it drops the one that ends first.
+func (h *held) add(e *heldError) []*heldError {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hosts[e.Host] = e
+	all := slices.SortedFunc(maps.Values(h.hosts), func(a, b *heldError) int { return b.Until.Compare(a.Until) })
+	for n := len(all) - 1; n >= 0 && (n >= maxHeld || !time.Now().Before(all[n].Until)); n-- {
+		delete(h.hosts, all[n].Host)
+		all = all[:n]
+	}
+	return all
+}
+
 // retryAfter returns the pause that a header asks for, and whether it does: in seconds, as a date, or, as
 // Docker Hub writes it, in Unix seconds.
 func retryAfter(header http.Header) (pause time.Duration, given bool) {
 	text := strings.TrimSpace(cmp.Or(header.Get("Retry-After"), header.Get("X-Retry-After")))
-	const unix = 900_000_000 // no pause is as long
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > unix {
+	const unixSeconds = 900_000_000 // larger numbers are a date
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > unixSeconds {
 		pause = time.Until(time.Unix(n, 0))
 	} else if err == nil {
 		pause = time.Duration(n) * time.Second

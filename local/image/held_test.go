@@ -65,6 +65,7 @@ func TestRegistryThatAsksForPause(t *testing.T) {
 func TestPausesOfAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := func(d time.Duration) time.Time { return time.Now().Add(d) }
+		const into = 400 * time.Millisecond // each row begins so far into a second
 		for _, test := range []struct {
 			name   string
 			status int
@@ -73,8 +74,8 @@ func TestPausesOfAnswers(t *testing.T) {
 		}{
 			{"429 without a time", 429, nil, usualPause},
 			{"429 with seconds", 429, func() http.Header { return http.Header{"Retry-After": {"300"}} }, 300 * time.Second},
-			{"429 with a date", 429, func() http.Header { return http.Header{"Retry-After": {in(time.Hour).UTC().Format(http.TimeFormat)}} }, time.Hour},
-			{"429 with Docker Hub's time", 429, func() http.Header { return http.Header{"X-Retry-After": {fmt.Sprint(in(time.Hour).Unix())}} }, time.Hour},
+			{"429 with a date", 429, func() http.Header { return http.Header{"Retry-After": {in(time.Hour).UTC().Format(http.TimeFormat)}} }, time.Hour - into},
+			{"429 with Docker Hub's time", 429, func() http.Header { return http.Header{"X-Retry-After": {fmt.Sprint(in(time.Hour).Unix())}} }, time.Hour - into},
 			{"429 with a past date", 429, func() http.Header { return http.Header{"Retry-After": {"Sat, 02 Jan 1999 15:04:05 GMT"}} }, time.Second},
 			{"429 with nonsense", 429, func() http.Header { return http.Header{"Retry-After": {"soon"}} }, usualPause},
 			{"429 for a year", 429, func() http.Header { return http.Header{"Retry-After": {"31536000"}} }, longestPause},
@@ -83,6 +84,7 @@ func TestPausesOfAnswers(t *testing.T) {
 			{"503 without a time", 503, nil, 0},
 			{"200 with a time", 200, func() http.Header { return http.Header{"Retry-After": {"20"}} }, 0},
 		} {
+			time.Sleep(time.Until(in(time.Second).Truncate(time.Second).Add(into)))
 			h := openHeld("")
 			w := httptest.NewRecorder()
 			answer := w.Result()
@@ -90,25 +92,53 @@ func TestPausesOfAnswers(t *testing.T) {
 			if test.header != nil {
 				answer.Header = test.header()
 			}
-			if err := h.note("registry.example.org", answer); (err != nil) != (test.want > 0) {
+			err := h.note("registry.example.org", answer)
+			if (err != nil) != (test.want > 0) {
 				t.Errorf("%s: %v", test.name, err)
 			}
 			if test.want == 0 {
 				continue
 			}
-			time.Sleep(test.want - 1200*time.Millisecond) // dates and the end are whole seconds
+			if end := in(test.want + time.Second - 1).UTC().Format("15:04:05"); !strings.Contains(imagetest.MessageOf(err), end) {
+				t.Errorf("%s: got %s, want its end %s", test.name, imagetest.MessageOf(err), end)
+			}
+			time.Sleep(test.want - 1)
 			if err := h.check("registry.example.org"); err == nil {
 				t.Errorf("%s: a request is sent too early", test.name)
 			}
 			if err := h.check("other.example.org"); err != nil {
 				t.Errorf("%s: another host: %v", test.name, err)
 			}
-			time.Sleep(2400 * time.Millisecond)
+			time.Sleep(1)
 			if err := h.check("registry.example.org"); err != nil {
 				t.Errorf("%s: after the pause: %v", test.name, err)
 			}
 		}
 	})
+}
+
+// TestPausesAreFewAndMonotonic checks that a step of the wall clock moves no pause, also one of an earlier
+// server, and that many hosts can't fill the memory.
+func TestPausesAreFewAndMonotonic(t *testing.T) {
+	dir := t.TempDir()
+	h := openHeld(dir)
+	for n := range maxHeld + 10 {
+		answer := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {fmt.Sprint(3600 - n)}}, Body: http.NoBody}
+		answer.Request = httptest.NewRequest(http.MethodGet, "https://registry.example.org/v2/", nil)
+		if err := h.note(fmt.Sprint(n), answer); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+			t.Fatal(err)
+		}
+	}
+	for who, h := range map[string]*held{"this server": h, "the next server": openHeld(dir)} {
+		if len(h.hosts) != maxHeld || h.check("0") == nil || h.check(fmt.Sprint(maxHeld)) != nil {
+			t.Errorf("%s: got %d hosts, want the %d whose pauses end last", who, len(h.hosts), maxHeld)
+		}
+		for host, e := range h.hosts {
+			if e.Until == e.Until.Round(0) { // that removes the monotonic reading
+				t.Fatalf("%s: the pause of %s follows the wall clock", who, host)
+			}
+		}
+	}
 }
 
 func TestWordsOfRegistries(t *testing.T) {

@@ -210,8 +210,9 @@ func Name(of string) string {
 	return LinkPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:8])[:12])
 }
 
-// LinkPrefix is the prefix of all runners' link names.
-const LinkPrefix = "rp-"
+// LinkPrefix and TablePrefix begin the names of all runners' links and tables of the packet filter.
+// SharedTable is the table that all runners share.
+const LinkPrefix, TablePrefix, SharedTable = "rp-", "rockpool-", "rockpool"
 
 // join returns the networks as text for an error.
 func join(all []netip.Prefix) string {

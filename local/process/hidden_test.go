@@ -24,13 +24,14 @@ func TestHiddenProcess(t *testing.T) {
 	if text, err := exec.Command("install", "-m", "755", os.Args[0], at).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	script := `mount -t proc -o hidepid=2 proc /proc 2>/dev/null || exit 77
+	script := `mount -t proc -o hidepid=$1 proc /proc 2>/dev/null || exit 77
 		sleep 1000 & S=$!; trap "kill $S" EXIT
 		ROCKPOOL_HIDDEN=$S setpriv --reuid 61235 --regid 61235 --clear-groups "$0" -test.run TestHiddenProcessInside -test.v`
-	cmd := exec.Command("unshare", "--mount", "sh", "-c", script, at)
-	text, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(text), "--- PASS: TestHiddenProcessInside") {
-		t.Errorf("%v: %s", err, text)
+	for _, hidepid := range []string{"1", "2"} {
+		text, err := exec.Command("unshare", "--mount", "sh", "-c", script, at, hidepid).CombinedOutput()
+		if err != nil || !strings.Contains(string(text), "--- PASS: TestHiddenProcessInside") {
+			t.Errorf("hidepid=%s: %v: %s", hidepid, err, text)
+		}
 	}
 }
 

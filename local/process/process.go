@@ -36,7 +36,8 @@ func Open(pid int, start uint64) (*Process, error) {
 	if err == nil && now == start {
 		return p, nil
 	}
-	if errors.Is(err, fs.ErrNotExist) && p.Signal(0) != unix.ESRCH { // it lives
+	// It lives, although hidepid=1 gives EPERM, and hidepid=2 ENOENT.
+	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) && p.Signal(0) != unix.ESRCH {
 		err = fmt.Errorf("%w: %w", ErrHidden, err)
 	} else {
 		err = errors.Join(fmt.Errorf("process %d is another one: its start time differs", pid), err)

@@ -2,9 +2,8 @@
 // even with several servers.
 //
 // An allocated range is a symbolic link, named after its number, in one directory for the whole
-// machine. It points to a directory of its holder. Making a link is atomic. A link whose target is missing
-// counts as free, unless a process still has one of the range's ids: the directory may have been deleted
-// while its sandbox ran.
+// machine. It points to a directory of its holder. A link whose target is missing counts as free, unless
+// a process still has one of the range's ids: the directory may have been deleted while its sandbox ran.
 package uids
 
 import (
@@ -34,7 +33,7 @@ type Ranges struct {
 
 	mu   sync.Mutex // guards the fields below
 	next int
-	busy map[int]bool // ranges that processes had when they were last examined; nil: never
+	busy map[int]bool // ranges with a process at the last scan; nil: not scanned yet
 }
 
 // Root reports whether this process is root of the machine. Root of a user namespace that maps few ids, as
@@ -61,57 +60,37 @@ func (r *Ranges) Take(holder string) (int, error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return 0, err
 	}
-	n, err := r.take(holder, false)
-	if err == nil && n < 0 {
-		n, err = r.take(holder, true) // processes may have ended meanwhile
-	}
-	if err == nil && n < 0 {
-		err = fmt.Errorf("all %d ranges of user ids are in use (see %s)", r.Count, r.Dir)
-	}
-	return n, err
-}
-
-// take tries each number once. It returns a negative one if all are in use.
-func (r *Ranges) take(holder string, examine bool) (int, error) {
-	if err := r.examine(examine); err != nil {
-		return 0, err
-	}
 	for range r.Count {
-		n, busy := r.candidate()
-		if busy {
-			continue
+		n := r.candidate()
+		if _, err := os.Stat(r.path(n)); !errors.Is(err, fs.ErrNotExist) {
+			continue // its holder exists
 		}
-		at := r.path(n)
-		err := os.Symlink(holder, at)
-		if errors.Is(err, fs.ErrExist) {
-			if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			err = r.replace(n, holder)
-		}
-		if errors.Is(err, errTaken) {
-			continue
-		}
-		if err != nil {
+		_, err := os.Lstat(r.path(n))
+		if used, err := r.inUse(n, err == nil); err != nil {
 			return 0, err
+		} else if used {
+			continue
 		}
-		return n, nil
+		if took, err := r.link(n, holder); took || err != nil {
+			return n, err
+		}
 	}
-	return -1, nil
+	return 0, fmt.Errorf("all %d ranges of user ids are in use (see %s)", r.Count, r.Dir)
 }
 
-// examine records which ranges processes have. Unless again is set, it does so at the first call only:
-// afterwards links show which ranges are in use.
-func (r *Ranges) examine(again bool) error {
+// inUse reports whether a process has an id of a range without a holder. It scans all processes, but not again
+// for a range without a link that the last scan found free: links show what was allocated since. Control groups
+// without processes don't matter: no sandbox sees another's.
+func (r *Ranges) inUse(n int, linked bool) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Size == 0 || r.busy != nil && !again {
-		return nil
+	if r.Size == 0 || r.busy != nil && !r.busy[n] && !linked {
+		return false, nil
 	}
 	busy := map[int]bool{}
 	files, err := filepath.Glob("/proc/[0-9]*/status")
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // the process may have ended
@@ -122,7 +101,7 @@ func (r *Ranges) examine(again bool) error {
 		}
 	}
 	r.busy = busy
-	return nil
+	return busy[n], nil
 }
 
 // idsOf returns the user and group ids in a process's status (proc(5)).
@@ -141,37 +120,21 @@ func idsOf(status string) (ids []int) {
 	return ids
 }
 
-// errTaken means that the next number must be tried.
-var errTaken = errors.New("the range is in use")
-
-// replace takes over the link of a number whose target is missing.
-func (r *Ranges) replace(n int, holder string) error {
-	if err := r.examine(true); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	busy, at := r.busy[n], r.path(n)
-	r.mu.Unlock()
-	if busy {
-		return errTaken
-	}
+// link links a number without a holder to one. It reports false if another server was faster.
+func (r *Ranges) link(n int, holder string) (bool, error) {
 	unlock, err := r.lock()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
-	if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
-		return errTaken
+	if _, err := os.Stat(r.path(n)); !errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err := os.Remove(r.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
 	}
-	if err := os.Symlink(holder, at); errors.Is(err, fs.ErrExist) {
-		return errTaken
-	} else if err != nil {
-		return err
-	}
-	return nil
+	err = os.Symlink(holder, r.path(n))
+	return err == nil, err
 }
 
 // lock keeps other servers from deleting links, so that the link that was checked is the one that
@@ -189,13 +152,13 @@ func (r *Ranges) lock() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// candidate returns the number to try next, and whether a process had it.
-func (r *Ranges) candidate() (n int, busy bool) {
+// candidate returns the number to try next.
+func (r *Ranges) candidate() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n = r.next
 	r.next = (n + 1) % r.Count
-	return n, r.busy[n]
+	return n
 }
 
 // Release frees a number if holder has it. All processes of the range's users must have ended.

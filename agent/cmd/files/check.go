@@ -101,14 +101,15 @@ func (c *checker) checkEmpty(p string) *agent.Error {
 		return &agent.Error{Code: agent.ErrInvalid, Message: "would delete the workspace itself"}
 	}
 	c.deletes = append(c.deletes, deletion{text: p, path: l.at, inside: true})
-	fd, err := c.plan.files.open(l.at, unix.O_PATH|unix.O_DIRECTORY)
-	switch {
-	case err == unix.ENOENT:
-		return nil
-	case err != nil:
-		return pathError(p, err)
+	fd, err := c.plan.files.open(l.at, unix.O_PATH)
+	if err != nil {
+		return absent(p, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return pathError(p, unix.ENOTDIR)
+	}
 	return writable(fd)
 }
 

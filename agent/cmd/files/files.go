@@ -89,17 +89,17 @@ func (f *Files) openPath(p string, follow bool) (int, location, error) {
 	return fd, l, nil
 }
 
-// openDirectory opens a client's directory; "" is the workspace.
-func (f *Files) openDirectory(p string, flags uint64) (int, error) {
+// openDirectory opens a client's directory; "" is the workspace. A client can name entries below it by paths
+// of at most longest bytes, relative to it.
+func (f *Files) openDirectory(p string, flags uint64) (fd, longest int, err error) {
 	l, e := f.locate(cmp.Or(p, "."))
 	if e != nil {
-		return -1, e
+		return -1, 0, e
 	}
-	fd, err := f.open(l.at, flags|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, pathError(p, err)
+	if fd, err = f.open(l.at, flags|unix.O_DIRECTORY); err != nil {
+		return -1, 0, pathError(p, err)
 	}
-	return fd, nil
+	return fd, paths.MaxBytes - len(strings.TrimSuffix(l.at, "/")+"/"), nil
 }
 
 // open opens an absolute path and follows links.

@@ -11,9 +11,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/paths"
 )
 
-// Limits of a list. The names of each directory on the current path are held in memory, with a
-// descriptor for each level. So the directories maxDepth levels below are walked afterwards, each by
-// its path, as if they were at the top.
+// Limits of a list or search. The names of each directory on the current path are held in memory, with
+// a descriptor for each level. Directories more than maxDepth levels down are listed last, each opened
+// by its path from the top.
 const (
 	maxEntries = 1 << 16
 	maxDepth   = 128
@@ -25,13 +25,14 @@ type listing struct {
 	path      string // as the client sent it
 	recursive bool
 	each      func(agent.FileInfo) error
+	longest   int      // bytes of a path that a client can name
 	entries   int      // read so far
 	later     []string // deep directories that are listed at the end
 }
 
 // List implements serve.Files. The paths of entries are relative to the directory.
 func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error {
-	fd, err := f.openDirectory(list.Path, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, longest, err := f.openDirectory(list.Path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error 
 		return pathError(list.Path, err)
 	}
 	defer func() { _ = unix.Close(top) }()
-	l := &listing{files: f, path: list.Path, recursive: list.Recursive, each: each}
+	l := &listing{files: f, path: list.Path, recursive: list.Recursive, each: each, longest: longest}
 	err = l.directory(fd, "", 0)
 	for err == nil && len(l.later) > 0 {
 		at := l.later[0]
@@ -104,7 +105,7 @@ func (l *listing) names(dir *os.File) ([]string, error) {
 // replaced the directory meanwhile.
 func (l *listing) below(parent int, path, name string, depth int) error {
 	switch {
-	case len(path) > paths.MaxBytes:
+	case len(path) > l.longest:
 		return nil
 	case depth > maxDepth:
 		l.later = append(l.later, path)

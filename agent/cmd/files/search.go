@@ -18,13 +18,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/paths"
 )
 
-// Limits of a search, in addition to those of a list: 65536 entries, 128 levels.
+// Limits of a search, in addition to those of a list.
 const (
 	mostSearched  = 64 << 20  // bytes read
 	mostAnswered  = 700 << 10 // bytes of the response
 	searchTime    = 5 * time.Second
 	shownOfLine   = 512 // bytes of a matching line in the response
-	mostPath      = unix.PathMax
 	searchBuffer  = 64 << 10
 	matchOverhead = 300 // bytes of a match's JSON without its texts
 )
@@ -36,6 +35,8 @@ type search struct {
 	files   *Files
 	until   time.Time // when the search ends early
 	reader  *bufio.Reader
+	longest int      // bytes of a path that a client can name
+	later   []string // deep directories that are searched at the end
 	found   agent.Found
 	entries int   // inspected so far
 	read    int64 // bytes of files, so far
@@ -48,16 +49,27 @@ func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, e
 	if wanted.Name, err = paths.Bytes(wanted.Name); err != nil {
 		return agent.Found{}, &agent.Error{Code: agent.ErrInvalid, Field: "name", Message: err.Error()}
 	}
-	fd, err := f.openDirectory(wanted.Path, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, longest, err := f.openDirectory(wanted.Path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return agent.Found{}, err
 	}
-	s := &search{Search: wanted, ctx: ctx, files: f, until: time.Now().Add(searchTime), reader: bufio.NewReaderSize(nil, searchBuffer)}
+	s := &search{Search: wanted, ctx: ctx, files: f, until: time.Now().Add(searchTime), longest: longest, reader: bufio.NewReaderSize(nil, searchBuffer)}
 	if pseudo(fd) {
 		_ = unix.Close(fd)
 		return agent.Found{}, &agent.Error{Code: agent.ErrDenied, Path: wanted.Path, Message: "is in a file system of the kernel, such as /proc, which can't be searched"}
 	}
+	top, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(fd)
+		return agent.Found{}, pathError(wanted.Path, err)
+	}
+	defer func() { _ = unix.Close(top) }()
 	s.directory(fd, "", 0)
+	for len(s.later) > 0 && !s.over() {
+		at := s.later[0]
+		s.later = s.later[1:]
+		s.below(top, at, at, 0)
+	}
 	return s.found, nil
 }
 
@@ -136,8 +148,12 @@ func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int
 // below searches a directory that was an entry of parent. It never follows a link, even if one
 // replaced the directory meanwhile.
 func (s *search) below(parent int, at, name string, depth int) {
-	if depth > maxDepth || len(at) >= mostPath {
+	switch {
+	case len(at) > s.longest:
 		s.found.Limit = cmp.Or(s.found.Limit, agent.LimitDepth)
+		return
+	case depth > maxDepth:
+		s.later = append(s.later, at)
 		return
 	}
 	fd, err := s.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)

@@ -151,7 +151,7 @@ func TestSearchOfAHostileTree(t *testing.T) {
 		deep = filepath.Join(deep, "d")
 	}
 	put(t, filepath.Join(deep, "needle.txt"), "", false)
-	if got, found := find(t, f, agent.Search{Name: "needle.txt"}); !slices.Equal(got, []string{"a/needle.txt"}) || found.Limit != agent.LimitDepth {
+	if got, found := find(t, f, agent.Search{Name: "needle.txt"}); !slices.Equal(got, []string{"a/needle.txt", strings.Repeat("d/", 200) + "needle.txt"}) || found.Limit != "" {
 		t.Errorf("deep: %q, %+v", got, found)
 	}
 }
@@ -218,14 +218,14 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// A directory that is too deep must not hide the earlier limit of entries.
+// A directory whose path is too long must not hide the earlier limit of entries.
 func TestSearchKeepsItsFirstBound(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"d/": ""})
 	at, err := unix.Open(dir, unix.O_PATH, 0)
 	try(t, err)
 	defer unix.Close(at)
 	s := &search{files: f, found: agent.Found{Limit: agent.LimitEntries}}
-	s.below(at, "d", "d", maxDepth+1)
+	s.below(at, "d", "d", 1)
 	if s.found.Limit != agent.LimitEntries {
 		t.Error(s.found.Limit)
 	}
@@ -261,7 +261,7 @@ func TestSearchFollowsNoExchangedLink(t *testing.T) {
 	}
 	defer unix.Close(at)
 	for _, name := range []string{"to-file", "to-directory", "fifo"} {
-		s := &search{Search: agent.Search{Text: []byte("needle"), Most: 9}, ctx: t.Context(), files: f, until: time.Now().Add(time.Hour), reader: bufio.NewReaderSize(nil, searchBuffer)}
+		s := &search{Search: agent.Search{Text: []byte("needle"), Most: 9}, ctx: t.Context(), files: f, longest: 99, until: time.Now().Add(time.Hour), reader: bufio.NewReaderSize(nil, searchBuffer)}
 		s.file(at, name, agent.FileInfo{Path: []byte(name)})
 		s.below(at, name, name, 1)
 		if len(s.found.Matches) > 0 || s.found.Skipped != 2 {

@@ -62,7 +62,7 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 			continue
 		}
 		updated.Written = append(updated.Written, w.Path)
-		if len(p.update.Write)+len(p.update.Delete) == 1 && !w.Directory {
+		if len(p.update.Write)+len(p.update.Delete)+len(p.update.Empty) == 1 && !w.Directory {
 			raw, _ := paths.Bytes(w.Path) // it was checked
 			info := p.files.info(-1, "", raw, &stat)
 			updated.File = &info

@@ -39,7 +39,7 @@ var errOverflow = errors.New("changes were lost")
 
 // Watch implements serve.Finder.
 func (f *Files) Watch(ctx context.Context, wanted agent.Watch, each func(agent.Changes) error) error {
-	root, err := f.openDirectory(wanted.Path, unix.O_PATH)
+	root, _, err := f.openDirectory(wanted.Path, unix.O_PATH)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (w *watcher) begin(ctx context.Context) error {
 // add watches an open directory. It returns -1 if that is impossible: commands can't read the
 // directory, or it was removed.
 func (w *watcher) add(fd int, at string) (int32, error) {
-	if len(at) > mostPath || w.bytes+len(at) > mostPathBytes {
+	if len(at) > unix.PathMax || w.bytes+len(at) > mostPathBytes {
 		return -1, w.tooMany("has directories with paths that are too long: watch one of those instead")
 	}
 	mask := uint32(watchMask)
@@ -257,7 +257,7 @@ func (w *watcher) tree(ctx context.Context, at string, tell bool) error {
 // open opens a directory below the watched one. It returns -1 if the directory was removed or isn't
 // accessible. An error means that the watched directory was moved or deleted.
 func (w *watcher) open(at string, flags uint64) (int, error) {
-	root, err := w.files.openDirectory(w.Path, unix.O_PATH)
+	root, _, err := w.files.openDirectory(w.Path, unix.O_PATH)
 	if err != nil {
 		return -1, w.gone()
 	}

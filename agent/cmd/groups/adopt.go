@@ -9,7 +9,7 @@ import (
 func (g *Group) Name() string { return g.name }
 
 // CanHold reports whether a process can wait in the group for the next command. It can in version
-// 1. In version 2 the kernel kills all processes of a group together.
+// 1. In version 2 the end of a command freezes all processes of its group.
 func (g *Group) CanHold() bool { return !g.isUnified() }
 
 // Adopt moves a process with a single thread into the group. In version 1 the saved user of the

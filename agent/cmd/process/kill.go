@@ -68,12 +68,10 @@ func (p *process) waitGone(most time.Duration) {
 }
 
 // killAll kills all members and waits until none is left. First it stops them, because some would
-// fork while others die. A group of p's own is frozen in one step. Otherwise members are stopped
-// repeatedly until no new one appears. Stopped processes still count, so a fork bomb at its limit of
+// fork while others die. A group of p's own is frozen in one step; of several calls each thaws it only
+// after it has found no member. Otherwise members are stopped repeatedly until no new one appears. Stopped processes still count, so a fork bomb at its limit of
 // processes can't grow.
 func (p *process) killAll() {
-	p.killing.Lock() // or another call could thaw the group before this one has found all members
-	defer p.killing.Unlock()
 	frozen := false
 	if _, err := peek(); err != unix.ECHILD && p.alone() { // first, since every other step takes time
 		if thaw := p.group.Freeze(); thaw != nil {

@@ -5,7 +5,6 @@ package process
 
 import (
 	"io"
-	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/agent/cmd/groups"
@@ -29,7 +28,6 @@ type process struct {
 	crowded       bool        // another command ran at the same time; guarded by the reaper's mutex
 	heldUp        bool        // its start took so long that it was killed
 	how           temperature
-	killing       sync.Mutex // held while all members are killed
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status

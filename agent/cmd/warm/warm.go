@@ -212,8 +212,8 @@ func (w *Warmer) waiting(group *groups.Group) *Spare {
 const shared = ""
 
 // place returns where a child waits for a command in group. In version 1 of cgroups that is the
-// group itself, since a move takes up to 12 ms. In version 2 the kernel kills all processes of a
-// group together, so the child waits elsewhere.
+// group itself, since a move takes up to 12 ms. In version 2 the end of a command freezes all
+// processes of its group, so the child waits elsewhere.
 func place(group *groups.Group) string {
 	if group == nil || !group.Own() || !group.CanHold() {
 		return shared

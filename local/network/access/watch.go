@@ -39,8 +39,8 @@ func (a *Access) watch(ctx context.Context) {
 			a.mapPorts()
 		case <-changes.wake:
 			tables := changes.take()
-			all := tables[""] || tables[sharedTable]
-			a.verify(ctx, func(r *Runner) bool { return all || tables[tablePrefix+network.Name(r.group)] })
+			all := tables[""] || tables[network.SharedTable]
+			a.verify(ctx, func(r *Runner) bool { return all || tables[network.TablePrefix+network.Name(r.group)] })
 		}
 	}
 }
@@ -70,9 +70,6 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 	}
 }
 
-// Names of tables: of the rules that all runners share, and the prefix of a runner's.
-const sharedTable, tablePrefix = "rockpool", "rockpool-"
-
 // A touched collects the names of Rockpool's changed tables. Its methods are safe for concurrent
 // use.
 type touched struct {
@@ -84,7 +81,7 @@ type touched struct {
 
 // add records a changed table, and sends the hint. Tables of other programs are ignored.
 func (t *touched) add(table string) {
-	if table != "" && table != sharedTable && !strings.HasPrefix(table, tablePrefix) {
+	if table != "" && table != network.SharedTable && !strings.HasPrefix(table, network.TablePrefix) {
 		return
 	}
 	t.mu.Lock()

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,16 +33,16 @@ func Make(id string, pid int, p network.Policy) error {
 	if err != nil {
 		return err
 	}
+	rules, err := rulesOf(id, p)
+	if err != nil {
+		return err
+	}
 	unlock, err := lockShared(unix.LOCK_SH) // until the own table exists: then Remove keeps the shared one
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	if err := ensureShared(conn); err != nil {
-		return err
-	}
-	rules, err := rulesOf(id, p)
-	if err != nil {
 		return err
 	}
 	// The filter's chain names the link, so the link comes first. It is down until raise.
@@ -61,6 +60,7 @@ func Make(id string, pid int, p network.Policy) error {
 	if err != nil {
 		return fmt.Errorf("install the packet filter: %w", err)
 	}
+	unlock()
 	if err := rules.verify(conn); err != nil {
 		return fmt.Errorf("read the packet filter back: %w", err)
 	}
@@ -101,18 +101,41 @@ func lockShared(how int) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// removeShared removes the shared table if no runner has a table.
+// removeShared removes the shared table if no runner has a table. It doesn't wait for the lock: the
+// holder is a Make, whose runner's Remove comes later, or a removeShared, which looks again.
 func removeShared(conn *nftables.Conn) error {
-	unlock, err := lockShared(unix.LOCK_EX)
-	if err != nil {
-		return err
+	for {
+		if unused, err := sharedUnused(conn); err != nil || !unused {
+			return err
+		}
+		unlock, err := lockShared(unix.LOCK_EX | unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		unused, err := sharedUnused(conn)
+		if err == nil && unused {
+			err = shared().remove(conn)
+		}
+		unlock()
+		if err != nil {
+			return err
+		}
 	}
-	defer unlock()
-	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyNetdev)
-	if err != nil || slices.ContainsFunc(tables, func(t *nftables.Table) bool { return strings.HasPrefix(t.Name, tablePrefix) }) {
-		return err
+}
+
+// sharedUnused reports whether the shared table exists, but no runner's.
+func sharedUnused(conn *nftables.Conn) (unused bool, err error) {
+	tables, err := conn.ListTables()
+	for _, t := range tables {
+		if strings.HasPrefix(t.Name, network.TablePrefix) {
+			return false, err
+		}
+		unused = unused || t.Name == network.SharedTable && t.Family == nftables.TableFamilyINet
 	}
-	return shared().remove(conn)
+	return unused, err
 }
 
 // ensureShared ensures that the table that all runners share exists. Other servers may do the same
@@ -189,10 +212,10 @@ func Remove(id string) error {
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}
-	if err != nil || !there {
+	if err != nil {
 		return err
 	}
-	if !silent {
+	if there && !silent {
 		addresses, err := addressesOf(conn, id)
 		if err != nil {
 			return fmt.Errorf("read the addresses of %s: %w", id, err)

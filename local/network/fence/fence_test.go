@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/test/networktest"
@@ -270,7 +271,21 @@ func testSharedTable(t *testing.T, w *world) {
 		})
 	}
 	servers.Wait()
-	if there, err := shared().exists(w.conn); there || err != nil {
-		t.Errorf("without runners, the shared table is there: %v, %v", there, err)
+	unlock, err := lockShared(unix.LOCK_SH) // as while another server's runner is being connected
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ensureShared(w.conn); err != nil {
+		t.Fatal(err)
+	}
+	// A helper that was killed may have left only the shared table.
+	for _, connecting := range []bool{true, false} {
+		if err := Remove("shared-1"); err != nil {
+			t.Error(err)
+		}
+		if there, err := shared().exists(w.conn); there != connecting || err != nil {
+			t.Errorf("without runners, connecting another: %t, the shared table is there: %t, %v", connecting, there, err)
+		}
+		unlock()
 	}
 }

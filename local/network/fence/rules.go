@@ -125,11 +125,8 @@ func (r ruleset) silent() ruleset {
 // tcpSYN and tcpACK are flags of a TCP segment.
 const tcpSYN, tcpACK = 0x02, 0x10
 
-// tablePrefix begins the names of all runners' tables.
-const tablePrefix = "rockpool-"
-
 // tableOf returns the name of a runner's table.
-func tableOf(id string) string { return tablePrefix + network.Name(id) }
+func tableOf(id string) string { return network.TablePrefix + network.Name(id) }
 
 // shared returns the rules that all runners share. Only the machine may open connections to
 // runners. The tracked connections of each runner, those to the machine's name server included, and
@@ -146,7 +143,7 @@ func shared() ruleset {
 		rule(begun, jump(chainTogether)),
 	}
 	return ruleset{
-		family: nftables.TableFamilyINet, name: "rockpool",
+		family: nftables.TableFamilyINet, name: network.SharedTable,
 		sets: []set{connections},
 		chains: []chain{
 			{nftables.Chain{Name: chainTogether}, [][]expr.Any{rule([]expr.Any{&expr.Connlimit{Count: maxTogether, Flags: expr.NFT_CONNLIMIT_F_INV}}, drop())}},

@@ -12,8 +12,7 @@ import (
 // ulimit, and what sandboxes would inherit from it. It leaves settings that need a privilege that the process
 // lacks; the server reports them (spec.Inherited).
 func disinherit() {
-	// Limits of this process. Those of a sandbox's users count against the limits of the user namespace's
-	// creator, so they must be at least as high.
+	// The kernel also counts a sandbox's users against this process's limits. So these must be at least as high.
 	all := uint64(unix.RLIM_INFINITY)
 	for resource, least := range map[int]uint64{
 		unix.RLIMIT_CPU: all, unix.RLIMIT_FSIZE: all, unix.RLIMIT_DATA: all, unix.RLIMIT_AS: all, unix.RLIMIT_RSS: all, unix.RLIMIT_NPROC: all,

@@ -40,13 +40,6 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	image, err := openImage(c, q, d.spec)
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	if image != nil {
-		defer image.Close()
-	}
 	files, err := d.divide(listener)
 	for _, f := range files[min(1, len(files)):] { // the caller closes the listener
 		defer f.Close()
@@ -60,19 +53,9 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 		return helper.Answer{}, err
 	}
 	s := maker.Sandbox{
-		ID: q.ID, Spec: d.spec, Image: image, Files: files, Join: dirs, Group: unified, Settings: namespaceSettings(), Check: d.check,
+		ID: q.ID, Spec: d.spec, Files: files, Join: dirs, Group: unified, Settings: namespaceSettings(), Check: d.check,
 	}
-	pid, err := by.Make(s)
-	if errors.Is(err, maker.ErrUnborn) {
-		if s.Image, err = openImage(c, q, d.spec); err != nil { // a mount is used once
-			return helper.Answer{}, err
-		}
-		if s.Image != nil {
-			defer s.Image.Close()
-		}
-		s.Join, s.Group = []string{unified}, ""
-		pid, err = by.Make(s)
-	}
+	pid, err := startOrJoin(s, func() (*os.File, error) { return openImage(c, q, d.spec) }, by.Make)
 	if err != nil {
 		return helper.Answer{}, err
 	}
@@ -80,6 +63,23 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 		return helper.Answer{}, err
 	}
 	return answer, l.setAddress(q, &answer)
+}
+
+// startOrJoin makes a sandbox. If no process starts in its cgroup, another one joins that. Each gets an open
+// image of its own, because a mount is used once.
+func startOrJoin(s maker.Sandbox, open func() (*os.File, error), attempt func(maker.Sandbox) (int, error)) (pid int, err error) {
+	if s.Image, err = open(); err != nil {
+		return 0, err
+	}
+	if s.Image != nil {
+		defer s.Image.Close()
+	}
+	pid, err = attempt(s)
+	if !errors.Is(err, maker.ErrUnborn) {
+		return pid, err
+	}
+	s.Join, s.Group = []string{s.Group}, ""
+	return startOrJoin(s, open, attempt)
 }
 
 // makeGroups makes a sandbox's cgroups with their limits. It returns the directories of version 1,

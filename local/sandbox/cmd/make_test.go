@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/rockpool/rockpool/local/sandbox/maker"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -38,6 +41,31 @@ func TestMakerImplementsEachPartOfTheSpec(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s has the parts %v, and the maker knows %v", value.Type(), got, want)
 			}
+		}
+	}
+}
+
+// Where no process starts in the sandbox's cgroup, another one joins it, with an image that wasn't used.
+func TestUnbornProcessJoinsItsGroup(t *testing.T) {
+	for name, open := range map[string]func() (*os.File, error){
+		"an image": func() (*os.File, error) { return os.Open(os.DevNull) },
+		"no image": func() (*os.File, error) { return nil, nil }, //nolint:nilnil // as openImage
+	} {
+		var attempts []string
+		pid, err := startOrJoin(maker.Sandbox{Group: "/x"}, open, func(s maker.Sandbox) (int, error) {
+			attempts = append(attempts, fmt.Sprint(s.Group, s.Join))
+			if s.Image != nil {
+				if err := s.Image.Close(); err != nil { // as mounting uses it up
+					t.Errorf("%s: attempt %d has a used one: %v", name, len(attempts), err)
+				}
+			}
+			if len(attempts) == 1 {
+				return 0, fmt.Errorf("%w: it is gone", maker.ErrUnborn)
+			}
+			return 7, nil
+		})
+		if want := []string{"/x[]", "[/x]"}; pid != 7 || err != nil || !slices.Equal(attempts, want) {
+			t.Errorf("%s: got process %d, %v, in %q, want %q", name, pid, err, attempts, want)
 		}
 	}
 }

@@ -58,10 +58,9 @@ func New(root string, s *specs.Spec) (*Maker, error) {
 	return m, nil
 }
 
-// ErrUnborn means that the first process ended before its first system call in [Sandbox.Group]. Some
-// kernels, for example 6.1.176 and 6.18.44, kill a process that is cloned into a cgroup if the maker
-// is in a cgroup that was killed by its cgroup.kill before. Make succeeds with that directory in
-// [Sandbox.Join] instead, which takes some ms more.
+// ErrUnborn means that the kernel killed the first process at its clone into [Sandbox.Group]. Join works
+// there, and takes some ms more. Some kernels, for example 6.1.176 and 6.18.44, do that if the maker is in a
+// cgroup that was killed by its cgroup.kill before.
 var ErrUnborn = errors.New("no process starts in the sandbox's cgroup")
 
 // A Sandbox is a sandbox to make.

@@ -95,6 +95,41 @@ func TestManyDescriptors(t *testing.T) {
 	}
 }
 
+// In a container without CAP_SYS_NICE, the filter of most engines refuses the call that resets the memory policy.
+func TestRefusedMemoryPolicyIsKept(t *testing.T) {
+	need.Sandboxes(t)
+	c, its, err := newChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the call's number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_SET_MEMPOLICY},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	p, s := &plan{channel: its.Fd()}, &script{}
+	p.descriptors(s)
+	p.send(s, wordHere)
+	s.add("gain no privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	s.add("filter calls", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, point(s, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
+	p.spread(s)
+	p.send(s, wordReady)
+	pid, err := clone(unix.CLONE_NEWUSER, noGroup, s, its.Fd())
+	_ = its.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reap(pid)
+	if _, err := c.meet(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.expect(wordReady); err != nil {
+		t.Error(s.explain(err))
+	}
+}
+
 // A process ends when its maker ends.
 func TestProcessesEndWithTheirMaker(t *testing.T) {
 	need.Sandboxes(t)
