@@ -10,6 +10,9 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -46,6 +49,41 @@ func TestInactivityTimeoutEndsARunningProgram(t *testing.T) {
 			return status == http.StatusGone
 		})
 	}
+}
+
+// An inactive program doesn't end the runner while another one runs there, or was just requested.
+func TestInactiveProgramsSpareOthers(t *testing.T) {
+	b := newBed(t, Options{})
+	path := b.claim()
+	id, ctx := runtime.RunnerID(strings.TrimPrefix(path, "/runners/")), access.With(t.Context(), access.Server())
+	start := func(limit int) runtime.Execution {
+		x, err := b.engine.Start(t.Context(), engine.StartInput{RunnerID: id, Command: []string{"sleep", "600"}, TimeLimit: &limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	idle, other := start(1), start(0)
+	wait.For(t, "the inactive program has ended", func() bool {
+		x, err := b.engine.Execution(t.Context(), idle.ID, 0)
+		return err == nil && x.State == runtime.ExecutionFinished
+	})
+	kept := func(want bool) {
+		t.Helper()
+		b.door.endInactive(ctx, idle)
+		if r, found := b.engine.Runner(id); (found && r.State == runtime.RunnerClaimed) != want {
+			t.Errorf("the runner: %v, %s; kept: %t", found, r.State, want)
+		}
+	}
+	kept(true)
+	if _, err := b.engine.Cancel(t.Context(), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	requested := b.execute(path, "true")
+	kept(true)
+	_, pending, _ := strings.Cut(requested, "executionID=")
+	b.door.pending.take(id, pending)
+	kept(false)
 }
 
 // The tar of Poseidon writes all files that it can, and fails.
