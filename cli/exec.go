@@ -79,7 +79,11 @@ func (c *execList) Run(s Streams) error {
 func executionsTable(all []client.ListedExecution) output.Table {
 	t := output.Table{Head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "LABELS", "COMMAND"}}
 	for _, x := range all {
-		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x.State, x.Outcome, x.ExitCode, x.Signal), date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
+		state := state(x.State, x.Outcome, x.ExitCode, x.Signal)
+		if c := x.Comparison; c != nil && c.Matches != nil && !*c.Matches {
+			state += ", wrong output"
+		}
+		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state, date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
 	}
 	return t
 }
