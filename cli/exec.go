@@ -151,7 +151,7 @@ func (c *execFollow) Run(s Streams) error {
 	out, errs := output.Guarded(s.Out, c.Raw), output.Guarded(s.Err, c.Raw)
 	defer out.Close()
 	defer errs.Close()
-	f := &execution.Follower{Out: out, Err: errs, Client: server, Execution: c.ID, Raw: c.Events}
+	f := &execution.Follower{Out: out, Err: errs, Client: server, Execution: c.ID, Events: c.Events}
 	// Fail immediately if the execution doesn't exist.
 	patient := connection.Patient(server, connection.Patience)
 	if _, err := client.GetEnding(ctx, patient, c.ID, 0); err != nil {

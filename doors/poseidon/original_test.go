@@ -25,17 +25,24 @@ func TestInactivityTimeoutEndsARunningProgram(t *testing.T) {
 		gone              bool
 	}{{1, 0, true}, {1, 600, true}, {600, 1, false}, {0, 1, false}} {
 		var runner string
-		wait.For(t, "an idle runner", func() bool {
+		var ws *websocket.Conn
+		wait.For(t, "an idle runner, and a WebSocket before it is inactive", func() bool {
 			body, _ := json.Marshal(map[string]int{"executionEnvironmentId": 1, "inactivityTimeout": test.inactivity})
 			status, answer := b.call(http.MethodPost, "/runners", string(body))
-			if status == http.StatusOK {
-				runner = "/runners/" + answer.(map[string]any)["runnerId"].(string)
+			if status != http.StatusOK {
+				return false
 			}
-			return runner != ""
+			runner = "/runners/" + answer.(map[string]any)["runnerId"].(string)
+			body, _ = json.Marshal(map[string]any{"command": "sleep 600", "timeLimit": test.limit})
+			if status, answer = b.call(http.MethodPost, runner+"/execute", string(body)); status != http.StatusOK {
+				return false
+			}
+			var err error
+			ws, _, err = websocket.Dial(t.Context(), answer.(map[string]any)["websocketUrl"].(string), &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}})
+			return err == nil
 		})
-		body, _ := json.Marshal(map[string]any{"command": "sleep 600", "timeLimit": test.limit})
-		url := b.expect(http.StatusOK, http.MethodPost, runner+"/execute", string(body), "websocketUrl")
-		got, code := frames(t, b.open(url))
+		got, code := frames(t, ws)
+		_ = ws.CloseNow()
 		if !slices.Equal(got, []string{`{"type":"start"}`, `{"type":"timeout"}`}) || code != websocket.StatusNormalClosure {
 			t.Errorf("%+v: %q, %d", test, got, code)
 		}

@@ -10,15 +10,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/port"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// configuration has the directory of nginx, its address, the server's URL, and the read time-out in
-// seconds.
+// configuration has the directory of nginx, its address, the server's URL, and more of its location.
 const configuration = `
 daemon off;
 master_process off;
@@ -32,24 +30,27 @@ http {
 		listen %[2]s;
 		location / {
 			proxy_pass %[3]s;
-			proxy_read_timeout %[4]ds;
+			%[4]s
 		}
 	}
 }
 `
 
-// Before starts nginx in front of a server, and returns its URL. It ends a request of whose answer
-// nothing arrives for patience. It ends with the test.
-func Before(t testing.TB, server string, patience time.Duration) (url string) {
+// Before starts nginx in front of a server, and returns its URL. It ends with the test. location is more
+// of the configuration, for example "proxy_read_timeout 3s;".
+func Before(t testing.TB, server, location string) (url string) {
 	t.Helper()
 	need.Sandboxes(t)
 	program, err := exec.LookPath("nginx")
+	if err != nil {
+		program, err = exec.LookPath("/usr/sbin/nginx")
+	}
 	if err != nil {
 		need.Lacks(t, "this machine has no nginx; scripts/needs tests installs it")
 	}
 	dir, address := t.TempDir(), port.Spare(t)
 	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, dir, address, server, int(patience.Seconds())), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, dir, address, server, location), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-p", dir, "-c", file, "-e", "stderr")

@@ -3,61 +3,14 @@ package api
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
-	"github.com/rockpool/rockpool/test/port"
-	"github.com/rockpool/rockpool/test/wait"
+	"github.com/rockpool/rockpool/test/nginxtest"
 )
-
-// serveNginx runs an nginx in front of a server, with this configuration of its location. It returns nginx's
-// address.
-func serveNginx(t *testing.T, server, location string) string {
-	t.Helper()
-	dir, at := t.TempDir(), port.Spare(t)
-	text := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/errors;
-events {}
-http {
-	access_log off;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-	server { listen %[2]s; location / { proxy_pass %[3]s; %[4]s } }
-}
-`, dir, at, server, location)
-	config := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("nginx", "-p", dir, "-c", config, "-e", filepath.Join(dir, "errors"))
-	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if path := "/usr/sbin/nginx"; cmd.Err != nil {
-		cmd.Path, cmd.Err = path, nil
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	wait.For(t, "nginx listens", func() bool {
-		conn, err := net.Dial("tcp", at)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-	return "http://" + at
-}
 
 // TestProxyNeedsToken serves behind a real nginx: as its first example shows it, and as proxies.md does.
 func TestProxyNeedsToken(t *testing.T) {
@@ -66,9 +19,9 @@ func TestProxyNeedsToken(t *testing.T) {
 	settings := bed.Settings(data, bed.CgroupsOf(data))
 	settings.AllowedHosts, settings.Doors = []string{"pool.example.org"}, []string{"jobe", "mcp"}
 	b, _ := bed.ServeHere(t, settings)
-	bare := serveNginx(t, b.Address, "")
-	full := serveNginx(t, b.Address, "proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;")
-	hidden := serveNginx(t, b.Address, "proxy_http_version 1.1; proxy_set_header Host $http_host;")
+	bare := nginxtest.Before(t, b.Address, "")
+	full := nginxtest.Before(t, b.Address, "proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;")
+	hidden := nginxtest.Before(t, b.Address, "proxy_http_version 1.1; proxy_set_header Host $http_host;")
 
 	call := func(at, path, token string) (status int, body string) {
 		t.Helper()
