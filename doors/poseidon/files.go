@@ -202,7 +202,7 @@ func (d *door) updateParts(ctx context.Context, id runtime.RunnerID, empty, remo
 	})
 }
 
-// maxParts bounds the updates of one request. Each impossible path among 10,000 takes up to 27.
+// maxParts bounds the updates of one request. Each impossible path among 10,000 takes up to 29.
 const maxParts = 1000
 
 // inParts updates n files. It halves a part with an impossible path, and updates both halves. The
