@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/rockpool/rockpool/cli/cases"
@@ -78,6 +79,9 @@ func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) 
 // run runs the cases and prints their results.
 func (f caseFlags) run(ctx context.Context, s Streams, j *cases.Job) error {
 	report, err := j.Run(ctx)
+	if err == nil {
+		err = f.print(s.Out, j.Quiet, report)
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return ExitError(CodeInterrupted)
@@ -86,14 +90,20 @@ func (f caseFlags) run(ctx context.Context, s Streams, j *cases.Job) error {
 	case err != nil:
 		return err
 	}
-	if j.Quiet {
-		if err := f.Print(s.Out, report, output.Table{}); err != nil {
-			return err
-		}
-	} else if _, err := fmt.Fprintln(s.Out, output.Lines(report.Summary())); err != nil {
-		return err
-	}
 	return batchCode(ctx, report)
+}
+
+// print prints a report, or its summary if the cases were printed before.
+func (f caseFlags) print(out io.Writer, whole bool, report cases.Report) (err error) {
+	if whole {
+		err = f.Print(out, report, output.Table{})
+	} else {
+		_, err = fmt.Fprintln(out, output.Lines(report.Summary()))
+	}
+	if err != nil {
+		return &output.WriteError{Err: err}
+	}
+	return nil
 }
 
 // batchCode returns the exit code as an error; nil: every case passed.

@@ -46,7 +46,7 @@ func Stoppable() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// runnable is like stoppable, for a command that runs a program. A write to a pipe that nobody
+// runnable is like Stoppable, for a command that runs a program. A write to a pipe that nobody
 // reads returns an error, so that the command can end the program, instead of ending this process.
 func runnable() (context.Context, context.CancelFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // unlike Ignore, programs that this process starts don't inherit it

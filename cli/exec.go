@@ -79,7 +79,11 @@ func (c *execList) Run(s Streams) error {
 func executionsTable(all []client.ListedExecution) output.Table {
 	t := output.Table{Head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "LABELS", "COMMAND"}}
 	for _, x := range all {
-		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x.State, x.Outcome, x.ExitCode, x.Signal), date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
+		state := state(x.State, x.Outcome, x.ExitCode, x.Signal)
+		if c := x.Comparison; c != nil && c.Matches != nil && !*c.Matches {
+			state += ", wrong output"
+		}
+		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state, date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
 	}
 	return t
 }
@@ -147,7 +151,7 @@ func (c *execFollow) Run(s Streams) error {
 	out, errs := output.Guarded(s.Out, c.Raw), output.Guarded(s.Err, c.Raw)
 	defer out.Close()
 	defer errs.Close()
-	f := &execution.Follower{Out: out, Err: errs, Client: server, Execution: c.ID, Raw: c.Events}
+	f := &execution.Follower{Out: out, Err: errs, Client: server, Execution: c.ID, Events: c.Events}
 	// Fail immediately if the execution doesn't exist.
 	patient := connection.Patient(server, connection.Patience)
 	if _, err := client.GetEnding(ctx, patient, c.ID, 0); err != nil {

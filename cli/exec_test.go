@@ -3,11 +3,13 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/creack/pty"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/test/wait"
@@ -273,5 +275,20 @@ func TestExecCancelAsksForConfirmation(t *testing.T) {
 	wait.For(t, "it says how many", func() bool { return strings.Contains(shown.String(), "rockpool: cancelling 2 executions") })
 	if n := strings.Count(shown.String(), "nothing was cancelled"); n != 4 {
 		t.Errorf("%d times: %s", n, shown.String())
+	}
+}
+
+// The result of a comparison is shown, and a wrong output is in the list.
+func TestComparisonsAreShown(t *testing.T) {
+	for want, c := range map[string]client.Comparison{
+		"trimmed: not compared":       {Mode: runtime.CompareTrimmed},
+		"trimmed: the output matches": {Mode: runtime.CompareTrimmed, Matches: new(true)},
+		"exact: line 1 is wrong":      {Mode: runtime.CompareExact, Matches: new(false), Message: new("line 1 is wrong")},
+	} {
+		shown := fmt.Sprint(executionTable(client.Execution{Comparison: &c}).Rows)
+		listed := fmt.Sprint(executionsTable([]client.ListedExecution{{Comparison: &client.ListedComparison{Mode: c.Mode, Matches: c.Matches}}}).Rows)
+		if wrong := c.Matches != nil && !*c.Matches; !strings.Contains(shown, want) || strings.Contains(listed, "wrong output") != wrong {
+			t.Errorf("want %q: %s; %s", want, shown, listed)
+		}
 	}
 }

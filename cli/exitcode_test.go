@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +11,23 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
+
+// A report that nobody reads ends the command as SIGPIPE would.
+func TestUnreadReportsCloseThePipe(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		from, to, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = from.Close()
+		f := caseFlags{}
+		f.JSON = true
+		if err := f.print(to, whole, cases.Report{}); !closedPipe(err) {
+			t.Errorf("whole: %t: %v", whole, err)
+		}
+		_ = to.Close()
+	}
+}
 
 func TestExitCodes(t *testing.T) {
 	for _, test := range []struct {

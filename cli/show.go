@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/cli/connection"
@@ -53,6 +54,16 @@ func executionTable(x client.Execution) output.Table {
 	}
 	add("message", text(x.Message))
 	add("hint", text(x.Hint))
+	if c := x.Comparison; c != nil {
+		result := text(c.Message)
+		switch {
+		case c.Matches == nil:
+			result = "not compared"
+		case *c.Matches:
+			result = "the output matches"
+		}
+		add("comparison", strings.ToLower(string(c.Mode))+": "+result)
+	}
 	add("labels", labelText(x.Labels))
 	add("environment", x.EnvironmentId)
 	add("tenant", x.Tenant)

@@ -922,6 +922,34 @@ type Cluster struct {
 // GetDraining returns Cluster.Draining, and is useful for accessing the field via an interface.
 func (v *Cluster) GetDraining() *Draining { return v.Draining }
 
+// Comparison includes the requested fields of the GraphQL type OutputComparison.
+// The GraphQL type's documentation follows.
+//
+// How a program's standard output is compared with the expected output, and the result.
+type Comparison struct {
+	// Which differences count.
+	Mode runtime.CompareMode `json:"mode"`
+	// Whether the output matches; the case then passes. False also if output was lost. Null until the execution
+	// is FINISHED, and if it didn't exit with 0: its output isn't compared then.
+	Matches *bool `json:"matches"`
+	// Why the output doesn't match, in a sentence. Null unless `matches` is false.
+	Message *string `json:"message"`
+	// The first difference. Null unless `matches` is false, and if output was lost.
+	Difference *Difference `json:"difference"`
+}
+
+// GetMode returns Comparison.Mode, and is useful for accessing the field via an interface.
+func (v *Comparison) GetMode() runtime.CompareMode { return v.Mode }
+
+// GetMatches returns Comparison.Matches, and is useful for accessing the field via an interface.
+func (v *Comparison) GetMatches() *bool { return v.Matches }
+
+// GetMessage returns Comparison.Message, and is useful for accessing the field via an interface.
+func (v *Comparison) GetMessage() *string { return v.Message }
+
+// GetDifference returns Comparison.Difference, and is useful for accessing the field via an interface.
+func (v *Comparison) GetDifference() *Difference { return v.Difference }
+
 // CreateGrantCreateGrantCreateGrantPayload includes the requested fields of the GraphQL type CreateGrantPayload.
 // The GraphQL type's documentation follows.
 //
@@ -1115,6 +1143,30 @@ type DeleteTenantResponse struct {
 func (v *DeleteTenantResponse) GetDeleteTenant() DeleteTenantDeleteTenantDeleteTenantPayload {
 	return v.DeleteTenant
 }
+
+// Difference includes the requested fields of the GraphQL type OutputDifference.
+// The GraphQL type's documentation follows.
+//
+// The first difference between an output and the expected output. Both texts are cut to about 100
+// characters around the difference. They are lines, or words with TOKENS and NUMBERS. Bytes that aren't
+// UTF-8 are U+FFFD.
+type Difference struct {
+	// The number of the line, starting at 1.
+	Line int `json:"line"`
+	// What is expected there. Null if the expected output ends before.
+	Expected *string `json:"expected"`
+	// What the program printed there. Null if the output ends before.
+	Actual *string `json:"actual"`
+}
+
+// GetLine returns Difference.Line, and is useful for accessing the field via an interface.
+func (v *Difference) GetLine() int { return v.Line }
+
+// GetExpected returns Difference.Expected, and is useful for accessing the field via an interface.
+func (v *Difference) GetExpected() *string { return v.Expected }
+
+// GetActual returns Difference.Actual, and is useful for accessing the field via an interface.
+func (v *Difference) GetActual() *string { return v.Actual }
 
 // DownloadableFile includes the requested fields of the GraphQL type File.
 // The GraphQL type's documentation follows.
@@ -1652,6 +1704,9 @@ type Execution struct {
 	// Why it wasn't started from the loaded interpreter, for example because it runs another program or has an
 	// option that needs a new interpreter. Null unless `startedWarm` is false.
 	ColdReason *string `json:"coldReason"`
+	// How its standard output is compared with the expected output of its case, and the result. Null if its
+	// case has none, and outside of batches.
+	Comparison *Comparison `json:"comparison"`
 	// The resources that it used. Null until it is FINISHED.
 	Usage *ExecutionUsage `json:"usage"`
 	// The times of its events.
@@ -1711,6 +1766,9 @@ func (v *Execution) GetStartedWarm() *bool { return v.StartedWarm }
 
 // GetColdReason returns Execution.ColdReason, and is useful for accessing the field via an interface.
 func (v *Execution) GetColdReason() *string { return v.ColdReason }
+
+// GetComparison returns Execution.Comparison, and is useful for accessing the field via an interface.
+func (v *Execution) GetComparison() *Comparison { return v.Comparison }
 
 // GetUsage returns Execution.Usage, and is useful for accessing the field via an interface.
 func (v *Execution) GetUsage() *ExecutionUsage { return v.Usage }
@@ -3464,6 +3522,29 @@ func (v *LinePage) GetMore() bool { return v.More }
 // GetNext returns LinePage.Next, and is useful for accessing the field via an interface.
 func (v *LinePage) GetNext() int64 { return v.Next }
 
+// ListedComparison includes the requested fields of the GraphQL type OutputComparison.
+// The GraphQL type's documentation follows.
+//
+// How a program's standard output is compared with the expected output, and the result.
+type ListedComparison struct {
+	// Which differences count.
+	Mode runtime.CompareMode `json:"mode"`
+	// Whether the output matches; the case then passes. False also if output was lost. Null until the execution
+	// is FINISHED, and if it didn't exit with 0: its output isn't compared then.
+	Matches *bool `json:"matches"`
+	// Why the output doesn't match, in a sentence. Null unless `matches` is false.
+	Message *string `json:"message"`
+}
+
+// GetMode returns ListedComparison.Mode, and is useful for accessing the field via an interface.
+func (v *ListedComparison) GetMode() runtime.CompareMode { return v.Mode }
+
+// GetMatches returns ListedComparison.Matches, and is useful for accessing the field via an interface.
+func (v *ListedComparison) GetMatches() *bool { return v.Matches }
+
+// GetMessage returns ListedComparison.Message, and is useful for accessing the field via an interface.
+func (v *ListedComparison) GetMessage() *string { return v.Message }
+
 // ListedExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
@@ -3497,6 +3578,9 @@ type ListedExecution struct {
 	GoneReason *runtime.GoneReason `json:"goneReason"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message *string `json:"message"`
+	// How its standard output is compared with the expected output of its case, and the result. Null if its
+	// case has none, and outside of batches.
+	Comparison *ListedComparison `json:"comparison"`
 	// The resources that it used. Null until it is FINISHED.
 	Usage *ListedExecutionUsage `json:"usage"`
 	// The times of its events.
@@ -3541,6 +3625,9 @@ func (v *ListedExecution) GetGoneReason() *runtime.GoneReason { return v.GoneRea
 
 // GetMessage returns ListedExecution.Message, and is useful for accessing the field via an interface.
 func (v *ListedExecution) GetMessage() *string { return v.Message }
+
+// GetComparison returns ListedExecution.Comparison, and is useful for accessing the field via an interface.
+func (v *ListedExecution) GetComparison() *ListedComparison { return v.Comparison }
 
 // GetUsage returns ListedExecution.Usage, and is useful for accessing the field via an interface.
 func (v *ListedExecution) GetUsage() *ListedExecutionUsage { return v.Usage }
@@ -4648,9 +4735,9 @@ type RunInput struct {
 	Stdin *string `json:"stdin"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
-	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
-	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
-	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	// The server cancels it if `renewLease` isn't called for this many seconds, 10 to 86400. Call it three
+	// times in each period. After a restart of the server the period begins again. In a batch it applies to
+	// the batch. Default: none, it runs to its end also without its client.
 	Lease *int `json:"lease"`
 	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
 	// Default: 0, the call fails immediately.
@@ -5003,9 +5090,9 @@ type StartExecutionInput struct {
 	// Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
 	// has no more power over the machine than any other user. Default: false.
 	Privileged *bool `json:"privileged"`
-	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
-	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
-	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	// The server cancels it if `renewLease` isn't called for this many seconds, 10 to 86400. Call it three
+	// times in each period. After a restart of the server the period begins again. In a batch it applies to
+	// the batch. Default: none, it runs to its end also without its client.
 	Lease *int `json:"lease"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
 	// Empty: none.
@@ -8614,6 +8701,16 @@ query GetExecution ($id: ID!) {
 		hint
 		startedWarm
 		coldReason
+		comparison {
+			mode
+			matches
+			message
+			difference {
+				line
+				expected
+				actual
+			}
+		}
 		usage {
 			wallMs
 			userMs
@@ -8680,6 +8777,11 @@ query GetExecutions ($environment: ID, $runner: ID, $states: [ExecutionState!], 
 			signal
 			goneReason
 			message
+			comparison {
+				mode
+				matches
+				message
+			}
 			usage {
 				wallMs
 				userMs

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
@@ -68,14 +69,14 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 }
 
 // halfPair returns the first argument, for example input.write.0.path, with half of a surrogate pair.
-// The parser would replace that.
+// The parser has replaced that with U+FFFD.
 func halfPair(doc *ast.QueryDocument, text string) string {
 	var inValue func(at string, v *ast.Value) string
 	inValue = func(at string, v *ast.Value) string {
 		switch {
 		case v == nil:
 			return ""
-		case v.Kind == ast.StringValue && peers.HasHalfPair(text[v.Position.Start:v.Position.End]):
+		case v.Kind == ast.StringValue && strings.ContainsRune(v.Raw, utf8.RuneError):
 			return at
 		}
 		for i, child := range v.Children {
@@ -104,7 +105,7 @@ func halfPair(doc *ast.QueryDocument, text string) string {
 		}
 		return ""
 	}
-	if !strings.Contains(text, `\u`) {
+	if !peers.HasHalfPair(text) {
 		return ""
 	}
 	for _, operation := range doc.Operations {

@@ -19,20 +19,20 @@ import (
 // A proxy ends a request of whose answer nothing arrives. Answers of the API and of the door for
 // Jobe begin before that, so that those which take longer arrive.
 func TestAnswersThatTakeLongPassAProxy(t *testing.T) {
-	const patience = "proxy_read_timeout 3s;" // all answers take longer
 	for _, test := range []struct {
 		name   string
 		early  time.Duration
+		takes  string // each answer, in seconds
 		status int
-	}{{"early", 100 * time.Millisecond, http.StatusOK}, {"late", time.Hour, http.StatusGatewayTimeout}} {
+	}{{"early", 100 * time.Millisecond, "5", http.StatusOK}, {"late", time.Hour, "600", http.StatusGatewayTimeout}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			sleeper := language.Of(language.Recipe{ID: "sleeper", FileName: "x", Run: []string{"sleep", "5"}, Environments: []runtime.EnvironmentID{"shell"}})
+			sleeper := language.Of(language.Recipe{ID: "sleeper", FileName: "x", Run: []string{"sleep", test.takes}, Environments: []runtime.EnvironmentID{"shell"}})
 			fake := clustertest.NewFake()
 			b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Early: test.early}, Languages: sleeper, Doors: []doors.Door{jobe.New()}, Counts: new(doors.Counts)}})
 			b.environment("shell", 2)
-			proxy := nginxtest.Before(t, b.url, patience)
-			x := b.start(in{"runnerId": b.claim("shell"), "command": []string{"sleep", "5"}})
+			proxy := nginxtest.Before(t, b.url, "proxy_read_timeout 3s;")
+			x := b.start(in{"runnerId": b.claim("shell"), "command": []string{"sleep", test.takes}})
 			query, _ := json.Marshal(in{"query": `query($id: ID!) { execution(id: $id, waitFor: 30) { outcome } }`, "variables": in{"id": x}})
 			for _, request := range []struct{ path, accept, body, want string }{
 				{"/graphql", "application/json", string(query), `{"data":{"execution":{"outcome":"EXITED"}}}`},

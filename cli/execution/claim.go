@@ -105,6 +105,13 @@ func claimByTicket(ctx context.Context, c client.Sender, input client.ClaimRunne
 	if err != nil {
 		return "", false, err
 	}
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			defer cancel()
+			_, _ = client.CancelTicket(leaving, c, out.ClaimRunner.Ticket.Id) // otherwise the server cancels it in 30 s
+		}
+	}()
 	again := time.NewTicker(pollEvery)
 	defer again.Stop()
 	for t := out.ClaimRunner.Ticket; ; {
@@ -124,9 +131,6 @@ func claimByTicket(ctx context.Context, c client.Sender, input client.ClaimRunne
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-			defer cancel()
-			_, _ = client.CancelTicket(leaving, c, t.Id) // otherwise the server cancels it in 30 s
 			return "", false, ctx.Err()
 		}
 		got, err := client.GetTicket(ctx, c, t.Id)

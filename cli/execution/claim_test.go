@@ -75,3 +75,28 @@ func TestLostClaimsNameTheKey(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestInterruptedClaimsCancelTheirTicket: also if a query for the ticket is interrupted.
+func TestInterruptedClaimsCancelTheirTicket(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var cancelled atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.Contains(string(body), "cancelTicket"):
+			cancelled.Store(true)
+			_, _ = io.WriteString(w, `{"data":{"cancelTicket":{"ticket":{"id":"t"}}}}`)
+		case strings.Contains(string(body), "claimRunner"):
+			_, _ = io.WriteString(w, `{"data":{"claimRunner":{"ticket":{"id":"t","state":"WAITING"}}}}`)
+		default:
+			cancel()
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	if _, _, err := claimByTicket(ctx, client.New(server.URL), client.ClaimRunnerInput{}); !errors.Is(err, context.Canceled) || !cancelled.Load() {
+		t.Errorf("%v; the ticket was cancelled: %t", err, cancelled.Load())
+	}
+}

@@ -19,7 +19,7 @@ type Follower struct {
 	Client    *client.Client
 	Execution string
 	After     *string // cursor to start after; nil: from the start
-	Raw       bool    // print events as JSON, one per line, instead of their output
+	Events    bool    // print events as JSON, one per line, instead of their output
 
 	Tail []byte // the end of the execution's standard error, at most tailBytes
 
@@ -89,7 +89,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 func (f *Follower) write(e client.Event) error {
 	var err error
 	switch {
-	case f.Raw:
+	case f.Events:
 		escaped, _ := output.Escape(e.JSON)
 		_, err = f.Out.Write(append(escaped, '\n'))
 	case e.Type == "ExecutionOutput" && e.Stream == "STDERR":

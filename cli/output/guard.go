@@ -122,9 +122,14 @@ func colours(data []byte) (size int, more bool) {
 }
 
 // hides reports whether the parameters of a sequence of colours contain concealed (8) or blinking text (5,
-// 6). In 38;5;N and 48;5;N, a 5 selects a palette.
+// 6). Terminals differ in whether a colon ends a parameter, as a semicolon does.
 func hides(parameters []byte) bool {
-	all := bytes.FieldsFunc(parameters, func(r rune) bool { return r == ';' || r == ':' })
+	return anyHides(bytes.Split(parameters, []byte(";"))) || anyHides(bytes.Split(bytes.ReplaceAll(parameters, []byte(":"), []byte(";")), []byte(";")))
+}
+
+// anyHides is hides for the single parameters; an empty one counts as 0. In 38;5;N and 48;5;N, a 5
+// selects a palette.
+func anyHides(all [][]byte) bool {
 	for i := 0; i < len(all); i++ {
 		switch n := string(bytes.TrimLeft(all[i], "0")); n {
 		case "5", "6", "8":

@@ -203,7 +203,7 @@ func Ago(moment *time.Time) string {
 	}
 }
 
-// An WriteError means that the program's output can't be written on this side, for example because the
+// A WriteError means that the program's output can't be written on this side, for example because the
 // reader of a pipe is gone.
 type WriteError struct{ Err error }
 

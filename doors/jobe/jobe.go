@@ -44,7 +44,7 @@ func (door) Headers() []string { return []string{"X-API-KEY", "X-CodeRunner-Job-
 
 // Register implements doors.Door.
 func (door) Register(host doors.Host, routes *doors.Routes) {
-	a := &api{Host: host, files: newCache(host.Memory.Reserve(maxCachedBytes)), defaults: language.Default(), turns: turns.NewGate(programsPerCPU)}
+	a := &api{Host: host, files: newCache(host.Memory.Reserve(maxCachedBytes)), defaults: language.Default(), turns: turns.NewSharedGate(2 * programsPerCPU)}
 	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: a.refuseCaller}
 	for pattern, handler := range map[string]handler{
 		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
@@ -90,17 +90,10 @@ type handler func(w http.ResponseWriter, r *http.Request) (any, error)
 func (a *api) answering(handle handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := handle(w, r)
-		var (
-			refused *refusal
-			body    *doors.BodyError
-		)
 		switch {
-		case errors.As(err, &refused):
-			write(w, refused.status, refused.why)
-		case errors.As(err, &body):
-			write(w, body.Status, body.Message)
 		case err != nil:
-			a.fail(w, r, err)
+			status, why := a.explain(r, err)
+			write(w, status, why)
 		case answer == sent{}:
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
@@ -110,20 +103,27 @@ func (a *api) answering(handle handler) http.Handler {
 	})
 }
 
-// fail answers with an internal error and logs it, unless the client closed the connection or the
-// server stops.
-func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+// explain returns the status and the reason of an error for the client. It logs an internal error,
+// unless the client closed the connection or the server stops.
+func (a *api) explain(r *http.Request, err error) (status int, why string) {
+	var (
+		refused *refusal
+		body    *doors.BodyError
+	)
 	switch code := runtime.CodeOf(err); {
+	case errors.As(err, &refused):
+		return refused.status, refused.why
+	case errors.As(err, &body):
+		return body.Status, body.Message
 	case code == runtime.CodeForbidden || code == runtime.CodeUnauthenticated:
-		write(w, http.StatusForbidden, runtime.MessageOf(err))
+		return http.StatusForbidden, runtime.MessageOf(err)
 	case r.Context().Err() != nil:
-		write(w, http.StatusServiceUnavailable, "the request was given up")
+		return http.StatusServiceUnavailable, "the request was given up"
 	case code == runtime.CodeInternal:
 		a.Logger.Error("a request of Jobe's failed", zap.Error(err))
-		write(w, http.StatusInternalServerError, "Server exception: the server's log has the detail")
-	default:
-		write(w, http.StatusServiceUnavailable, runtime.MessageOf(err))
+		return http.StatusInternalServerError, "Server exception: the server's log has the detail"
 	}
+	return http.StatusServiceUnavailable, runtime.MessageOf(err)
 }
 
 // A sent is the result of a handler that has written its answer.
@@ -132,12 +132,9 @@ type sent struct{}
 // jsonType is the type of all answers.
 const jsonType = "application/json; charset=UTF-8"
 
-// write writes an answer as JSON. If it is already encoded, write sends it unchanged.
+// write writes an answer as JSON.
 func write(w http.ResponseWriter, status int, answer any) {
-	text, encoded := answer.(encoded)
-	if !encoded {
-		text = encode(answer)
-	}
+	text := encode(answer)
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // fails only if the client closed the connection
@@ -146,8 +143,11 @@ func write(w http.ResponseWriter, status int, answer any) {
 // encoded is an answer in JSON.
 type encoded []byte
 
-// encode returns an answer as JSON, without HTML escapes.
+// encode returns an answer as JSON, without HTML escapes. One that is already encoded is unchanged.
 func encode(answer any) encoded {
+	if text, is := answer.(encoded); is {
+		return text
+	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

@@ -1,6 +1,7 @@
 package jobe
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -12,16 +13,19 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 func exited(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
@@ -161,6 +165,71 @@ func TestErrorsOfRuns(t *testing.T) {
 			t.Errorf("%v: %d %s, want %d %s", test.err, answer.Code, got, test.status, test.answer)
 		}
 	}
+}
+
+// An error after the answer has begun is in the result. An internal one is logged, and not shown.
+func TestErrorsOfEarlyAnswers(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		stderr string
+		logged int
+	}{
+		{bad("interpreterargs: x"), "interpreterargs: x", 0},
+		{runtime.Errorf(runtime.CodeForbidden, "x"), "x", 0},
+		{errors.New("a secret of the host"), "Server exception: the server's log has the detail", 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			core, logs := observer.New(zap.ErrorLevel)
+			a, w := &api{Host: doors.Host{Logger: zap.New(core), Early: time.Second}}, httptest.NewRecorder()
+			a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
+				return a.early(w, r, func() (any, error) { time.Sleep(1500 * time.Millisecond); return overloaded(test.err) })
+			}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+			if want := string(encode(result{Outcome: internal, Stderr: test.stderr})); w.Code != 200 || w.Body.String() != " "+want || logs.Len() != test.logged {
+				t.Errorf("%v: %d %q, want %q; %d lines are logged", test.err, w.Code, w.Body, want, logs.Len())
+			}
+		})
+	}
+}
+
+// A run's input isn't kept while its program runs.
+func TestStartedRunsKeepNoInput(t *testing.T) {
+	a := &api{Host: doors.Host{Guard: guard.New(nil, nil, nil)}}
+	in, of := engine.RunInput{Files: []runtime.FileWrite{{}}}, engine.BatchInput{Cases: []engine.CaseInput{{}}}
+	if _, err := a.start(httptest.NewRequest(http.MethodPost, "/", nil), time.Now(), &in, &of); runtime.CodeOf(err) != runtime.CodeUnauthenticated || in.Files != nil || of.Cases != nil {
+		t.Errorf("%v: %+v, %+v", err, in, of)
+	}
+}
+
+// twoCPUs is a cluster with two CPUs.
+type twoCPUs struct{}
+
+func (twoCPUs) ClusterStatus(context.Context) (s runtime.ClusterStatus, err error) {
+	s.Capacity.CPUs = 2
+	return s, nil
+}
+
+// A tenant whose runs never end, for example because they get no runner, leaves turns to others. Alone
+// it has two for each CPU.
+func TestTenantsLeaveTurnsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, inside := &api{Host: doors.Host{Cluster: twoCPUs{}}, turns: turns.NewSharedGate(1)}, map[runtime.TenantID]int{}
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		a.pace(ctx, runtime.Environment{})
+		for _, tenant := range []runtime.TenantID{"greedy", "other"} {
+			for range 20 {
+				go func() {
+					if _, err := a.turn(access.With(ctx, access.Principal{ID: "x", Tenant: tenant}), time.Now().Add(patience)); err == nil {
+						inside[tenant]++
+					}
+				}()
+				synctest.Wait()
+			}
+		}
+		if inside["greedy"] != 4 || inside["other"] != 2 {
+			t.Errorf("turns: %v", inside)
+		}
+	})
 }
 
 // If the caller has reached its limit of requests, a run gets outcome 21 and other requests get

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
@@ -130,10 +131,10 @@ type ceiling struct {
 	pace   float64 // wall time for each second of processor time, if nothing else runs; at least 1
 }
 
-// Wall time only ends programs that sleep or wait: it must suffice for a program that uses all its
-// processor time while other programs use the same CPUs.
+// The wall limit is meant for programs that sleep or wait. So it is long enough for a program that
+// uses all its CPU time on shared CPUs.
 const (
-	wallFactor  = programsPerCPU + 1
+	wallFactor  = 2*programsPerCPU + 1
 	wallReserve = 40 // seconds
 )
 
@@ -155,7 +156,7 @@ func (p parameters) of(most ceiling, seconds, disk, processes float64) batch.Bou
 		seconds = maxSeconds
 	}
 	whole := min(int(math.Ceil(seconds)), maxSeconds)
-	b := batch.Bounds{CPUSeconds: &whole, TimeLimit: new(int(math.Ceil(wallFactor*most.pace*float64(whole))) + wallReserve)}
+	b := batch.Bounds{CPUSeconds: &whole, TimeLimit: new(int(clamp(math.Ceil(wallFactor*most.pace*float64(whole))+wallReserve, 0, int64(runtime.MaxTimeLimit/time.Second))))}
 	output := min(most.output, maxOutput)
 	if stream := or(p.stream, defaultStream); stream > 0 {
 		output = min(output, clamp(stream*million, runtime.MinOutputLimit, maxOutput))

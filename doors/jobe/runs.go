@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/files"
 )
 
 // directory is the directory of a program's files in the workspace. It isn't sticky, as the
@@ -37,26 +38,25 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return overloaded(err)
 	}
-	var answer any
-	begun := response.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() {
-		answer, err = a.complete(r, j, in, of)
-	})
+	return a.early(w, r, func() (any, error) { return a.complete(r, j, &in, &of) })
+}
+
+// early returns the result of work. If that takes long, it answers itself.
+func (a *api) early(w http.ResponseWriter, r *http.Request, work func() (any, error)) (answer any, err error) {
+	begun := response.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() { answer, err = work() })
 	if !begun {
 		return answer, err
 	}
-	if err != nil { // the status can't tell any longer
-		answer = result{Outcome: internal, Stderr: runtime.MessageOf(err)}
+	if err != nil { // the status was sent before
+		_, why := a.explain(r, err)
+		answer = result{Outcome: internal, Stderr: why}
 	}
-	text, encoded := answer.(encoded)
-	if !encoded {
-		text = encode(answer)
-	}
-	_, _ = w.Write(text) // fails only if the client closed the connection
+	_, _ = w.Write(encode(answer)) // fails only if the client closed the connection
 	return sent{}, nil
 }
 
 // complete runs a program when its turn comes, and returns Jobe's result.
-func (a *api) complete(r *http.Request, j job, in engine.RunInput, of engine.BatchInput) (any, error) {
+func (a *api) complete(r *http.Request, j job, in *engine.RunInput, of *engine.BatchInput) (any, error) {
 	until := time.Now().Add(patience)
 	leave, err := a.turn(r.Context(), until)
 	if err != nil {
@@ -87,13 +87,16 @@ func (a *api) complete(r *http.Request, j job, in engine.RunInput, of engine.Bat
 	return answer, nil
 }
 
-// start starts a run. The request's body is freed before it returns.
-func (a *api) start(r *http.Request, until time.Time, in engine.RunInput, of engine.BatchInput) (runtime.BatchID, error) {
-	defer doors.HoldOf(r).ReleaseMemory()
+// start starts a run. Before it returns, it frees the request's body: in and of are zero then.
+func (a *api) start(r *http.Request, until time.Time, in *engine.RunInput, of *engine.BatchInput) (runtime.BatchID, error) {
+	defer func() {
+		*in, *of = engine.RunInput{}, engine.BatchInput{}
+		doors.HoldOf(r).ReleaseMemory()
+	}()
 	var b runtime.Batch
 	err := attempt(until, func(waitFor int) (err error) {
 		in.WaitFor = &waitFor
-		b, _, err = a.Guard.RunBatch(r.Context(), in, of)
+		b, _, err = a.Guard.RunBatch(r.Context(), *in, *of)
 		return err
 	})
 	return b.ID, err
@@ -136,11 +139,14 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 		return j, in, of, unknownLanguage(s.language)
 	}
 	j = newJob(s, recipe, a.dialect(recipe))
-	files, err := a.filesOf(p.Tenant, s, j.fileName, hold)
+	write, err := a.filesOf(p.Tenant, s, j.fileName, hold)
+	if err == nil { // a wrong name needs its status, which an early answer hasn't
+		err = files.ValidateUpdate(nil, nil, "files", write)
+	}
 	if err != nil {
 		return j, in, of, err
 	}
-	in = engine.RunInput{EnvironmentID: env.ID, Files: files, WorkingDirectory: runtime.Workspace + "/" + directory, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
+	in = engine.RunInput{EnvironmentID: env.ID, Files: write, WorkingDirectory: runtime.Workspace + "/" + directory, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
 	limits := ceiling{output: env.OutputLimit, pace: a.pace(r.Context(), env)}
 	of = engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, limits)}}}
 	if j.build != nil {

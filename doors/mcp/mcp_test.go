@@ -114,7 +114,7 @@ func TestBinaryOutputIsAlsoBase64(t *testing.T) {
 	}
 	p := newPrinted()
 	p.streams[runtime.Stdout].write(data)
-	if text, encoded := p.streams[runtime.Stdout].text(""); text != "\uFFFD\uFFFDa\x00" || encoded != base64.StdEncoding.EncodeToString(data) {
+	if text, encoded := p.streams[runtime.Stdout].text("", false); text != "\uFFFD\uFFFDa\x00" || encoded != base64.StdEncoding.EncodeToString(data) {
 		t.Errorf("%q %q", text, encoded)
 	}
 }

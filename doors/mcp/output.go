@@ -66,11 +66,15 @@ func (c *cut) shownTail() []byte {
 	return c.tail[len(c.tail)-half:]
 }
 
-// text returns the stream as text with a note where it is cut, and as base64 if it isn't text.
-func (c *cut) text(cursor string) (text, encoded string) {
+// text returns the stream as text with a note where it is cut, and as base64 if it isn't text. While
+// the program is running, the stream may end within a character, which read_output returns.
+func (c *cut) text(cursor string, running bool) (text, encoded string) {
 	tail, omitted := c.shownTail(), c.omitted()
+	whole := append(append([]byte(nil), c.head...), tail...)
+	if unfinished := runtime.Unfinished(whole); running {
+		whole, tail = whole[:len(whole)-unfinished], tail[:max(len(tail)-unfinished, 0)]
+	}
 	if omitted == 0 {
-		whole := append(append([]byte(nil), c.head...), tail...)
 		if !utf8.Valid(whole) {
 			return runtime.Text(whole), base64.StdEncoding.EncodeToString(whole)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 )
@@ -171,7 +172,7 @@ func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
 		built, err := c.run(id, engine.StartInput{Command: what.build, TimeLimit: what.start.TimeLimit}, nil)
 		if built.Phase = "build"; built.Running {
 			command, _ := json.Marshal(what.start.Command)
-			built.Message = "when the build has ended, run the program: call execute with the session and the command " + string(command)
+			built.Message = fmt.Sprintf("when the build has ended, run the program: call execute with the session, the command %s, and the stdin, variables and timeLimit of this call", command)
 		}
 		if err != nil || built.ExitCode == nil || *built.ExitCode != 0 {
 			return built, err
@@ -208,12 +209,13 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 	// Standard input is fed while output is read: a command may need both.
 	feeding, fed := context.WithCancel(c.session.ctx) // a command that continues needs it
 	defer func() {
-		if !out.Running {
+		if !out.Running || stdin == nil {
 			fed()
 		}
 	}()
 	if stdin != nil {
-		if err := c.door.host.Guard.Go(feeding, func(ctx context.Context) { c.feed(ctx, x.ID, []byte(*stdin)) }); err != nil {
+		data := []byte(*stdin)
+		if err := c.door.host.Guard.Go(feeding, func(ctx context.Context) { defer fed(); c.feed(ctx, x.ID, data) }); err != nil {
 			return ran{}, err
 		}
 	}
@@ -221,6 +223,14 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 	began := time.Now()
 	ended, output, err := c.follow(x.ID)
 	if errors.Is(err, errRunning) {
+		// The request's memory is released, but the rest of the input is still needed.
+		if stdin != nil && feeding.Err() == nil {
+			kept, err := c.door.host.Memory.Keep(access.FromContext(c.ctx).Tenant, int64(len(*stdin)), "the standard input of a program that outlasts its call")
+			if err != nil {
+				return ran{}, err
+			}
+			context.AfterFunc(feeding, kept.Free)
+		}
 		out = report(x, output)
 		out.Running, out.Seconds, out.Cursor = true, time.Since(began).Seconds(), cmp.Or(out.Cursor, output.at)
 		return out, nil
@@ -310,8 +320,9 @@ func report(x runtime.Execution, output *printed) ran {
 		out.ExitCode = &x.End.ExitCode
 	}
 	stdout, stderr := output.streams[runtime.Stdout], output.streams[runtime.Stderr]
-	out.Stdout, out.StdoutBase64 = stdout.text(output.cursor)
-	out.Stderr, out.StderrBase64 = stderr.text(output.cursor)
+	running := x.End.Outcome == ""
+	out.Stdout, out.StdoutBase64 = stdout.text(output.cursor, running)
+	out.Stderr, out.StderrBase64 = stderr.text(output.cursor, running)
 	if out.OmittedBytes = stdout.omitted() + stderr.omitted(); out.OmittedBytes > 0 {
 		out.Cursor = output.cursor
 	}

@@ -123,7 +123,9 @@ type page struct {
 
 	Outcome  runtime.Outcome `json:"outcome,omitempty" jsonschema:"with end: how the execution ended, as in a result of run_program"`
 	ExitCode *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
+	Signal   string          `json:"signal,omitempty" jsonschema:"with SIGNALED"`
 	Message  string          `json:"message,omitempty" jsonschema:"a description of the outcome and its cause"`
+	Hint     string          `json:"hint,omitempty" jsonschema:"what may have gone wrong"`
 }
 
 // A chunk is consecutive output of one stream, or a gap where output was not kept.
@@ -160,7 +162,7 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 		if err != nil {
 			return out, reply, err
 		}
-		out.Outcome, out.Message = x.End.Outcome, x.End.Message
+		out.Outcome, out.Signal, out.Message, out.Hint = x.End.Outcome, x.End.Signal, x.End.Message, x.Hint()
 		if x.End.Outcome == runtime.OutcomeExited {
 			out.ExitCode = &x.End.ExitCode
 		}
@@ -187,7 +189,7 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 		b.WriteString(event.Text())
 	}
 	if end {
-		fmt.Fprintf(&b, "\n[the end: %s]", cmp.Or(out.Message, string(out.Outcome)))
+		fmt.Fprintf(&b, "\n[the end: %s]", strings.TrimSuffix(cmp.Or(out.Message, string(out.Outcome))+"; "+out.Hint, "; "))
 	} else {
 		fmt.Fprintf(&b, "\n[… call read_output with cursor %q for more …]", next)
 	}

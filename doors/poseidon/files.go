@@ -159,7 +159,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	}
 	err = d.update(r.Context(), runner.ID, empty, remove, write)
 	if wrong, is := errors.AsType[*runtime.Error](err); is && (wrong.Code == runtime.CodeFileError || wrong.Code == runtime.CodeInvalidInput && strings.HasPrefix(wrong.Field, "copy.")) {
-		err = d.updateEach(r.Context(), runner.ID, empty, remove, write)
+		err = d.updateParts(r.Context(), runner.ID, empty, remove, write)
 	}
 	if err != nil {
 		return err
@@ -178,36 +178,57 @@ func (d *door) update(ctx context.Context, id runtime.RunnerID, empty, remove []
 	return err
 }
 
-// updateEach does the same, one file at a time, and skips impossible paths, as the tar of Poseidon
-// does. Its error is the first one, with status 500.
-func (d *door) updateEach(ctx context.Context, id runtime.RunnerID, empty, remove []string, write []runtime.FileWrite) (first error) {
+// updateParts does the same, and skips impossible paths, as the tar of Poseidon does. Its error is the
+// first one, with status 500.
+func (d *door) updateParts(ctx context.Context, id runtime.RunnerID, empty, remove []string, write []runtime.FileWrite) error {
 	if len(empty) > 0 {
-		first = d.update(ctx, id, empty, nil, nil)
-	}
-	for i := range len(remove) + len(write) {
-		var err error
-		var path string
-		if i < len(remove) {
-			path, err = remove[i], d.update(ctx, id, nil, remove[i:i+1], nil)
-		} else {
-			w := write[i-len(remove)]
-			path, err = w.Path, d.update(ctx, id, nil, nil, []runtime.FileWrite{w})
-		}
-		if err == nil {
-			continue
-		}
-		switch runtime.CodeOf(err) {
-		case runtime.CodeFileError, runtime.CodeInvalidInput:
-			err = runtime.Errorf(runtime.CodeStorageFull, "%.200s: %s", path, runtime.MessageOf(err))
-		case runtime.CodeStorageFull:
-		default:
+		if err := d.update(ctx, id, empty, nil, nil); err != nil {
 			return err
 		}
-		if first == nil {
-			first = err
-		}
 	}
-	return first
+	n := len(remove)
+	return inParts(n+len(write), func(from, to int) error {
+		err := d.update(ctx, id, nil, remove[min(from, n):min(to, n)], write[max(from-n, 0):max(to-n, 0)])
+		if code := runtime.CodeOf(err); to-from > 1 || code != runtime.CodeFileError && code != runtime.CodeInvalidInput {
+			return err
+		}
+		path := ""
+		if from < n {
+			path = remove[from]
+		} else {
+			path = write[from-n].Path
+		}
+		return runtime.Errorf(runtime.CodeStorageFull, "%.200s: %s", path, runtime.MessageOf(err))
+	})
+}
+
+// maxParts bounds the updates of one request. Each impossible path among 10,000 takes up to 29.
+const maxParts = 1000
+
+// inParts updates n files. It halves a part with an impossible path, and updates both halves. The
+// error is STORAGE_FULL and the first one, unless another error makes the rest useless.
+func inParts(n int, update func(from, to int) error) error {
+	left := maxParts
+	var part func(from, to int) error
+	part = func(from, to int) error {
+		if left--; left < 0 {
+			return runtime.Errorf(runtime.CodeStorageFull, "too many paths are impossible: not all others were updated")
+		}
+		err := update(from, to)
+		if code := runtime.CodeOf(err); to-from < 2 || code != runtime.CodeFileError && code != runtime.CodeInvalidInput {
+			return err
+		}
+		middle := (from + to) / 2
+		first := part(from, middle)
+		if first != nil && runtime.CodeOf(first) != runtime.CodeStorageFull {
+			return first
+		}
+		if second := part(middle, to); first == nil || second != nil && runtime.CodeOf(second) != runtime.CodeStorageFull {
+			return second
+		}
+		return first
+	}
+	return part(0, n)
 }
 
 // emptied reports whether a path to delete means all files in the working directory: it is ./*, as

@@ -1,6 +1,7 @@
 package poseidon
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -44,6 +45,47 @@ func TestPathsAreRelativeToTheWorkingDirectory(t *testing.T) {
 		}
 		if got := emptied(runner, test.path); got != test.emptied {
 			t.Errorf("to delete %q in %q empties the directory: %v", test.path, test.dir, got)
+		}
+	}
+}
+
+// An impossible path costs a few updates, not one for each file. The number of updates is limited. An
+// error that concerns all files ends them.
+func TestUpdatesInParts(t *testing.T) {
+	for name, test := range map[string]struct {
+		files, bad int
+		other      error // of the last file
+		updates    int   // at most
+		updated    int   // at least
+		first      string
+	}{
+		"none":                {10_000, 0, nil, 1, 10_000, ""},
+		"one of many":         {10_000, 1, nil, 30, 9_999, "0"},
+		"all of some":         {300, 300, nil, 600, 0, "0"},
+		"too many":            {10_000, 10_000, nil, maxParts, 0, "0"},
+		"one":                 {1, 1, nil, 1, 0, "0"},
+		"the runner has gone": {100, 1, runtime.Gone("r"), 15, 98, "r"},
+	} {
+		updates, updated := 0, 0
+		err := inParts(test.files, func(from, to int) error {
+			updates++
+			if from < test.bad && to-from == 1 {
+				return runtime.Errorf(runtime.CodeStorageFull, "%d", from)
+			}
+			if from < test.bad {
+				return runtime.Errorf(runtime.CodeFileError, "of several")
+			}
+			if to == test.files && test.other != nil {
+				return test.other
+			}
+			updated += to - from
+			return nil
+		})
+		if updates > test.updates || updated < min(test.updated, test.files-test.bad) && test.other == nil || (err == nil) != (test.first == "") || err != nil && !strings.Contains(err.Error(), test.first) {
+			t.Errorf("%s: %d updates, %d files are updated: %v", name, updates, updated, err)
+		}
+		if test.other != nil && runtime.CodeOf(err) != runtime.CodeOf(test.other) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -22,17 +25,24 @@ func TestInactivityTimeoutEndsARunningProgram(t *testing.T) {
 		gone              bool
 	}{{1, 0, true}, {1, 600, true}, {600, 1, false}, {0, 1, false}} {
 		var runner string
-		wait.For(t, "an idle runner", func() bool {
+		var ws *websocket.Conn
+		wait.For(t, "an idle runner, and a WebSocket before it is inactive", func() bool {
 			body, _ := json.Marshal(map[string]int{"executionEnvironmentId": 1, "inactivityTimeout": test.inactivity})
 			status, answer := b.call(http.MethodPost, "/runners", string(body))
-			if status == http.StatusOK {
-				runner = "/runners/" + answer.(map[string]any)["runnerId"].(string)
+			if status != http.StatusOK {
+				return false
 			}
-			return runner != ""
+			runner = "/runners/" + answer.(map[string]any)["runnerId"].(string)
+			body, _ = json.Marshal(map[string]any{"command": "sleep 600", "timeLimit": test.limit})
+			if status, answer = b.call(http.MethodPost, runner+"/execute", string(body)); status != http.StatusOK {
+				return false
+			}
+			var err error
+			ws, _, err = websocket.Dial(t.Context(), answer.(map[string]any)["websocketUrl"].(string), &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}})
+			return err == nil
 		})
-		body, _ := json.Marshal(map[string]any{"command": "sleep 600", "timeLimit": test.limit})
-		url := b.expect(http.StatusOK, http.MethodPost, runner+"/execute", string(body), "websocketUrl")
-		got, code := frames(t, b.open(url))
+		got, code := frames(t, ws)
+		_ = ws.CloseNow()
 		if !slices.Equal(got, []string{`{"type":"start"}`, `{"type":"timeout"}`}) || code != websocket.StatusNormalClosure {
 			t.Errorf("%+v: %q, %d", test, got, code)
 		}
@@ -46,6 +56,41 @@ func TestInactivityTimeoutEndsARunningProgram(t *testing.T) {
 			return status == http.StatusGone
 		})
 	}
+}
+
+// An inactive program doesn't end the runner while another one runs there, or was just requested.
+func TestInactiveProgramsSpareOthers(t *testing.T) {
+	b := newBed(t, Options{})
+	path := b.claim()
+	id, ctx := runtime.RunnerID(strings.TrimPrefix(path, "/runners/")), access.With(t.Context(), access.Server())
+	start := func(limit int) runtime.Execution {
+		x, err := b.engine.Start(t.Context(), engine.StartInput{RunnerID: id, Command: []string{"sleep", "600"}, TimeLimit: &limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	idle, other := start(1), start(0)
+	wait.For(t, "the inactive program has ended", func() bool {
+		x, err := b.engine.Execution(t.Context(), idle.ID, 0)
+		return err == nil && x.State == runtime.ExecutionFinished
+	})
+	kept := func(want bool) {
+		t.Helper()
+		b.door.endInactive(ctx, idle)
+		if r, found := b.engine.Runner(id); (found && r.State == runtime.RunnerClaimed) != want {
+			t.Errorf("the runner: %v, %s; kept: %t", found, r.State, want)
+		}
+	}
+	kept(true)
+	if _, err := b.engine.Cancel(t.Context(), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	requested := b.execute(path, "true")
+	kept(true)
+	_, pending, _ := strings.Cut(requested, "executionID=")
+	b.door.pending.take(id, pending)
+	kept(false)
 }
 
 // The tar of Poseidon writes all files that it can, and fails.

@@ -74,6 +74,13 @@ func (p *pending) has(runner runtime.RunnerID, id string) bool {
 	return slices.ContainsFunc(p.of[runner], func(w waiting) bool { return w.id == id })
 }
 
+// any reports whether any execution waits for a runner.
+func (p *pending) any(runner runtime.RunnerID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.of[runner]) > 0
+}
+
 // take returns and removes the execution with this id. Only one caller gets it.
 func (p *pending) take(runner runtime.RunnerID, id string) (engine.StartInput, bool) {
 	p.mu.Lock()

@@ -82,11 +82,15 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 }
 
 // endInactive releases the runner of an execution that ran into the runner's inactivity timeout. In
-// Poseidon a running program isn't activity.
+// Poseidon a running program isn't activity, but the start of another one is.
 func (d *door) endInactive(ctx context.Context, x runtime.Execution) {
 	now, err := d.Guard.Execution(ctx, x.ID, 0)
-	if err != nil || now.End.Outcome != runtime.OutcomeTimeLimit {
+	if err != nil || now.End.Outcome != runtime.OutcomeTimeLimit || d.pending.any(x.RunnerID) {
 		return
+	}
+	others, err := d.Guard.Executions(ctx, engine.ExecutionFilter{RunnerID: x.RunnerID, States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}, 1, "", func(int) error { return nil })
+	if err != nil || len(others.Executions) > 0 {
+		return // the last one releases it, or the claim's own timeout
 	}
 	if _, err := d.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
 		d.Logger.Warn("an inactive runner can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))

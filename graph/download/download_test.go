@@ -210,6 +210,22 @@ func TestDownloadsAreCompleteOrBreak(t *testing.T) {
 	}
 }
 
+// Every range that can't be served is refused with the size of the content.
+func TestRefusedRangesNameTheSize(t *testing.T) {
+	links, mux := NewLinks(nil), http.NewServeMux()
+	Handler{Links: links, Source: &source{versions: []string{"0123456789"}}, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+		http.Error(w, err.Error(), status)
+	}}.Register(mux)
+	for _, wanted := range []string{"lines=0-1", "bytes=9-5", "bytes=10-", "bytes=x"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, links.File(access.Principal{}, runtime.File{Runner: "r", At: "f"}), nil)
+		r.Header.Set("Range", wanted)
+		mux.ServeHTTP(w, r)
+		if w.Code != http.StatusRequestedRangeNotSatisfiable || w.Header().Get("Content-Range") != "bytes */10" || !strings.Contains(w.Body.String(), "the 10 bytes") {
+			t.Errorf("%s: %d %v %s", wanted, w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
 func TestRefusalsHaveTheirStatus(t *testing.T) {
 	for code, want := range map[runtime.Code]int{
 		runtime.CodeRunnerGone: 410, runtime.CodeExecutionNotFound: 404, runtime.CodeFileError: 404, runtime.CodeInvalidInput: 400,

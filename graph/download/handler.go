@@ -184,7 +184,9 @@ func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *watched)
 	}
 	// No Last-Modified: If-Range with whole seconds could join two versions. The tag is exact.
 	http.ServeContent(&ranged{ResponseWriter: w, refuse: func(w http.ResponseWriter) {
-		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must be within the %s", strings.TrimPrefix(w.Header().Get("Content-Range"), "bytes */")+" bytes of the content"))
+		size, _ := content.Seek(0, io.SeekEnd) // ServeContent did it before
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
+		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must be bytes=FIRST-LAST within the %d bytes of the content", size))
 	}}, r, "", time.Time{}, content)
 	if content.failed != nil {
 		panic(http.ErrAbortHandler)

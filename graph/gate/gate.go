@@ -15,8 +15,8 @@ import (
 )
 
 // CheckHost refuses requests for a name that isn't this server's. A page whose name an attacker
-// pointed at this address (DNS rebinding) sends its own name. Only programs send none, in HTTP/1.0:
-// browsers always do. Such a request gets the name of the address that it came to.
+// pointed at this address (DNS rebinding) sends its own name. Browsers always send Host. Programs may
+// omit it in HTTP/1.0. Such a request gets the name of the address that it came to.
 func CheckHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if here, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr); known && nameless(r) {

@@ -14,7 +14,7 @@ import (
 // Such a server trusts its machine. With a proxy in front, everyone who reaches the proxy would be an
 // administrator. refused is called with the sign of the proxy.
 //
-// A proxy that sends none of these signs, for example a forwarded port, remains unknown.
+// A proxy that sends none of these signs, for example a forwarded port, isn't detected.
 func RefuseProxied(open func() bool, refused func(sign string), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sign := proxySign(r)
@@ -40,8 +40,9 @@ func proxySign(r *http.Request) string {
 	switch host := hostName(r.Host); {
 	case len(headers) > 0:
 		return slices.Min(headers)
+	case nameless(r): // an old program: proxies send Host, or pass it on
 	case !r.ProtoAtLeast(1, 1):
-		return "HTTP/1.0, as nginx speaks it by default"
+		return "HTTP/1.0 with Host, as nginx speaks it by default"
 	case !ofLoopback(host) && !strings.HasPrefix(r.URL.Path, "/agent/"): // Nomad's nodes use that path
 		return "the host name " + host
 	}

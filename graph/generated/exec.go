@@ -8256,9 +8256,9 @@ input StartExecutionInput {
   """
   privileged: Boolean
   """
-  Ties it to its client: it is cancelled once nobody called ` + "`" + `renewLease` + "`" + ` for this many seconds, 10 to
-  86400. Renew it three times in this period. After a restart of the server the period begins again. In a
-  batch it applies to the batch. Default: none, it runs to its end also without its client.
+  The server cancels it if ` + "`" + `renewLease` + "`" + ` isn't called for this many seconds, 10 to 86400. Call it three
+  times in each period. After a restart of the server the period begins again. In a batch it applies to
+  the batch. Default: none, it runs to its end also without its client.
   """
   lease: Int
   """
@@ -8425,9 +8425,9 @@ input RunInput {
   "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
   timeLimit: Int
   """
-  Ties it to its client: it is cancelled once nobody called ` + "`" + `renewLease` + "`" + ` for this many seconds, 10 to
-  86400. Renew it three times in this period. After a restart of the server the period begins again. In a
-  batch it applies to the batch. Default: none, it runs to its end also without its client.
+  The server cancels it if ` + "`" + `renewLease` + "`" + ` isn't called for this many seconds, 10 to 86400. Call it three
+  times in each period. After a restart of the server the period begins again. In a batch it applies to
+  the batch. Default: none, it runs to its end also without its client.
   """
   lease: Int
   """

@@ -433,9 +433,9 @@ type RunInput struct {
 	Stdin *string `json:"stdin,omitempty"`
 	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
-	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
-	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
-	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	// The server cancels it if `renewLease` isn't called for this many seconds, 10 to 86400. Call it three
+	// times in each period. After a restart of the server the period begins again. In a batch it applies to
+	// the batch. Default: none, it runs to its end also without its client.
 	Lease *int `json:"lease,omitempty"`
 	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
 	// Default: 0, the call fails immediately.
@@ -517,9 +517,9 @@ type StartExecutionInput struct {
 	// Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
 	// has no more power over the machine than any other user. Default: false.
 	Privileged *bool `json:"privileged,omitempty"`
-	// Ties it to its client: it is cancelled once nobody called `renewLease` for this many seconds, 10 to
-	// 86400. Renew it three times in this period. After a restart of the server the period begins again. In a
-	// batch it applies to the batch. Default: none, it runs to its end also without its client.
+	// The server cancels it if `renewLease` isn't called for this many seconds, 10 to 86400. Call it three
+	// times in each period. After a restart of the server the period begins again. In a batch it applies to
+	// the batch. Default: none, it runs to its end also without its client.
 	Lease *int `json:"lease,omitempty"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
 	// Empty: none.

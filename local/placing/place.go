@@ -33,7 +33,7 @@ type Place struct {
 // Place returns a runner's place, which isn't registered yet. held must report whether the runner
 // is claimed, including by a claim that is being stored.
 func (p *Placer) Place(r runtime.Runner, priority runtime.Priority, held func(context.Context) (bool, error)) *Place {
-	return &Place{Pass: p.Gate.Pass(r.Environment, priority), p: p, id: r.ID, env: r.Environment, registered: r.CreatedAt, held: held}
+	return &Place{Pass: p.Gate.Pass(r.Environment.Tenant, string(r.Environment.ID), priority), p: p, id: r.ID, env: r.Environment, registered: r.CreatedAt, held: held}
 }
 
 // Check returns INVALID_INPUT for a runner that can't be registered.

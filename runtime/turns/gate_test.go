@@ -30,7 +30,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := NewGate(1)
-			leave, err := gate.Pass(runtime.Environment{ID: "other"}, runtime.PriorityRefill).Enter(t.Context())
+			leave, err := gate.Pass("", "other", runtime.PriorityRefill).Enter(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 				if urgent {
 					priority = runtime.PriorityWaiting
 				}
-				pass := gate.Pass(of(environment), priority)
+				pass := passOf(gate, environment, priority)
 				passes = append(passes, pass)
 				go func() {
 					leave, err := pass.Enter(ctx)
@@ -83,12 +83,12 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 }
 
 // of returns an environment from "tenant/environment", or from an environment alone.
-func of(name string) runtime.Environment {
-	tenant, id, found := strings.Cut(name, "/")
+func passOf(gate *Gate, name string, priority runtime.Priority) *Pass {
+	tenant, key, found := strings.Cut(name, "/")
 	if !found {
-		tenant, id = "", name
+		tenant, key = "", name
 	}
-	return runtime.Environment{ID: runtime.EnvironmentID(id), Tenant: runtime.TenantID(tenant)}
+	return gate.Pass(runtime.TenantID(tenant), key, priority)
 }
 
 var errGaveUp = errors.New("gave up")
@@ -97,7 +97,7 @@ var errGaveUp = errors.New("gave up")
 func TestGateLosesNoPlace(t *testing.T) {
 	gate := NewGate(1)
 	for range 1000 {
-		leave, err := gate.Pass(of("a"), 0).Enter(t.Context())
+		leave, err := passOf(gate, "a", 0).Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			if leave, err := gate.Pass(of("b"), 0).Enter(ctx); err == nil {
+			if leave, err := passOf(gate, "b", 0).Enter(ctx); err == nil {
 				leave()
 			}
 		}()
@@ -122,7 +122,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 func TestPassKeepsItsPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := NewGate(1)
-		late := gate.Pass(of("a"), runtime.PriorityRefill)
+		late := passOf(gate, "a", runtime.PriorityRefill)
 		leave, err := late.Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestPassKeepsItsPriority(t *testing.T) {
 			t.Errorf("its priority is %d", got)
 		}
 		order := make(chan string, 2)
-		for name, pass := range map[string]*Pass{"refill": gate.Pass(of("b"), runtime.PriorityRefill), "again": late} {
+		for name, pass := range map[string]*Pass{"refill": passOf(gate, "b", runtime.PriorityRefill), "again": late} {
 			go func() {
 				if leave, err := pass.Enter(t.Context()); err == nil {
 					order <- name

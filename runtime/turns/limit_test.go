@@ -15,7 +15,7 @@ func TestLimitOfAGateChanges(t *testing.T) {
 		var leaves []func()
 		for range 5 {
 			go func() {
-				leave, err := gate.Pass(runtime.Environment{}, 0).Enter(t.Context())
+				leave, err := gate.Pass("", "", 0).Enter(t.Context())
 				if err != nil {
 					t.Error(err)
 				}
@@ -37,6 +37,39 @@ func TestLimitOfAGateChanges(t *testing.T) {
 		for len(leaves) > 0 {
 			leaves[0]()
 			leaves = leaves[1:]
+		}
+	})
+}
+
+// A tenant gets half of a shared gate, however many of its passes wait and never leave. Others still
+// get theirs. A place that is left is for all.
+func TestTenantsShareAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, inside := NewSharedGate(8), map[string][]func(){}
+		for _, step := range []struct {
+			tenant string
+			leaves string // a tenant of which one leaves before
+			want   int    // how many of ten are inside
+		}{{"a", "", 4}, {"b", "", 2}, {"c", "", 1}, {"d", "", 1}, {"e", "", 0}, {"e", "a", 1}} {
+			if leaving := inside[step.leaves]; len(leaving) > 0 {
+				inside[step.leaves] = leaving[1:]
+				leaving[0]()
+			} else {
+				for range 10 {
+					go func() {
+						if leave, err := gate.Pass(runtime.TenantID(step.tenant), "", 0).Enter(t.Context()); err == nil {
+							inside[step.tenant] = append(inside[step.tenant], leave)
+						}
+					}()
+					synctest.Wait()
+				}
+			}
+			if synctest.Wait(); len(inside[step.tenant]) != step.want {
+				t.Errorf("%s: %d are inside, want %d", step.tenant, len(inside[step.tenant]), step.want)
+			}
+		}
+		if len(gate.has) != 5 || gate.free != 0 {
+			t.Errorf("%v, %d are free", gate.has, gate.free)
 		}
 	})
 }

@@ -36,13 +36,13 @@ http {
 }
 `
 
-// Before starts nginx in front of a server, and returns its URL. Location has more settings of its location. It
-// ends with the test.
+// Before starts nginx in front of a server, and returns its URL. It ends with the test. location is more
+// of the configuration, for example "proxy_read_timeout 3s;".
 func Before(t testing.TB, server, location string) (url string) {
 	t.Helper()
 	need.Sandboxes(t)
 	program, err := exec.LookPath("nginx")
-	if err != nil { // an ordinary user's PATH lacks its directory
+	if err != nil {
 		program, err = exec.LookPath("/usr/sbin/nginx")
 	}
 	if err != nil {

@@ -18,6 +18,8 @@ const (
 	maxDepth  = 100     // nested arrays and objects
 	MaxValues = 100_000 // in all of them
 
+	maxLocated = 1 << 20 // bytes before a character whose field is named
+
 	// ValueBytes is the memory for each value in addition to its text. An object in an object
 	// takes most. It is measured: see TestDecodingTakesTheCountedMemory.
 	ValueBytes = 352
@@ -108,8 +110,12 @@ func escape(text []byte) int {
 }
 
 // fieldAt returns the path of the string in which a part of a JSON text ends, for example
-// variables.input.write.0.path. It is empty if there is an error before.
+// variables.input.write.0.path. It is empty if there is an error before, and for a long text, whose
+// memory isn't counted.
 func fieldAt(text []byte) string {
+	if len(text) > maxLocated {
+		return ""
+	}
 	type level struct {
 		key   string
 		index int

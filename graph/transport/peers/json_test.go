@@ -25,6 +25,8 @@ func TestTextThatADecoderWouldReplaceIsRefused(t *testing.T) {
 		"{\"a\": {\"b\": \"x\xff\"}}":                                                           "a.b",
 		"{\"a\": {\"b\": 1}, \"c\": [\"x\", \"\xed\xa0\x80\"]}":                                 "c.1",
 		"\xff{}": "",
+		`{"a": "` + strings.Repeat("x", maxLocated) + `\ud83d"}`: "",
+		`{"a": "` + strings.Repeat("x", maxLocated) + "\xff\"}":  "",
 	} {
 		_, err := Values([]byte(text))
 		var e *runtime.Error

@@ -11,7 +11,7 @@ import (
 const DefaultEarly = 15 * time.Second
 
 // Early calls work, which makes the answer to a request. If that takes longer than every, Early
-// sends the head of an answer with status 200, and then a space now and then. White space may
+// sends the head of an answer with status 200, and then one space per interval. White space may
 // precede JSON. It returns whether it has sent the head: then only the body is left to write.
 //
 // Head sets the header before it is sent. Work must not use w, nor read the request's body.

@@ -25,7 +25,9 @@ func TestE2EAStrangersOutputIsData(t *testing.T) {
 	b.Put(t, object{"id": id, "poolSize": 1})
 	const printed, shown = "\x1b]52;c;aGk=\a\x1b[2J\u202e\x1b[31mred\x1b[0m", `\x1b]52;c;aGk=\x07\x1b[2J\u202e` + "\x1b[31mred\x1b[0m"
 	runner := b.Claim(t, id)
-	x := b.Start(t, object{"runnerId": runner, "shell": `printf 'one\rtwo\r\n'; printf '\033]52;c;aGk=\007\033[2J\342\200\256\033[31mred\033[0m'; sleep 0.1; printf '\033]0;title\007' >&2`})
+	x := b.Start(t, object{"runnerId": runner, "shell": `printf 'one\rtwo\r\n'; printf '\033]52;c;aGk=\007\033[2J\342\200\256\033[31mred\033[0m'; until test -e go; do sleep 0.05; done; printf '\033]0;title\007' >&2`})
+	wait.For(t, "stdout is kept before stderr begins", func() bool { out, _, _ := b.Command(t, "", "exec", "logs", x); return strings.Contains(out, printed) })
+	b.Shell(t, runner, "touch go")
 	b.Await(t, x)
 	for _, command := range []string{"logs", "follow"} {
 		s := onScreen(t, nil, bed.Rockpool(t), "exec", command, "--server", b.Address, x)

@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"os/exec"
 	goruntime "runtime"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 )
 

@@ -5,7 +5,8 @@ import { commandOf, shownOf, type Program } from "./program";
 
 const ResultDocument = graphql(`
   query Result($id: ID!) {
-    execution(id: $id, waitFor: 60) {
+    execution(id: $id, waitFor: 45) {
+      state
       outcome
       exitCode
       output {
@@ -61,8 +62,10 @@ export function asCurl(program: Program, origin: string, token: boolean): string
     "# Run it",
     `id=$(${post(quoted(run))} | jq -r .data.run.execution.id)`,
     "",
-    "# and wait until it ends",
-    post(quoted(result).replace('"ID"', `"'"$id"'"`)),
+    "# and wait until it ends. Proxies end a call after 60 s, so none waits longer than 45 s",
+    `while result=$(${post(quoted(result).replace('"ID"', `"'"$id"'"`))})`,
+    `  printf '%s\\n' "$result" | jq -e '.data.execution | .state != null and .state != "FINISHED"' >/dev/null; do :; done`,
+    `printf '%s\\n' "$result"`,
   ].join("\n");
 }
 

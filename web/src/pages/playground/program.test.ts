@@ -69,5 +69,7 @@ test("the file's ending determines the language", () => expect(["a/b.mjs", "x.HP
 test("the curl command is quoted for a shell", () => {
   expect(quoted("it's $HOME `x`")).toBe(`'it'\\''s $HOME \`x\`'`);
   expect(asCurl(python, "http://127.0.0.1:1", false)).toContain(`"id":"'"$id"'"`);
+  expect(asCurl(python, "http://127.0.0.1:1", false)).toContain(`waitFor: 45) { state outcome`);
+  expect(asCurl(python, "http://127.0.0.1:1", false)).toMatch(/while result=\$\(.*\)\n.* "FINISHED"' >\/dev\/null; do :; done\nprintf .*"\$result"$/);
   expect(asCurl(python, "http://127.0.0.1:1", true).match(/-H "Authorization: Bearer \$ROCKPOOL_TOKEN"/g)).toHaveLength(2);
 });
