@@ -20,7 +20,6 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // held records hosts (registries and token services) that asked for a pause. The server sends them no request
@@ -85,7 +84,7 @@ func openHeld(dir string) *held {
 	}
 	for _, e := range all {
 		if e != nil && time.Until(e.Until) <= longestPause {
-			e.Until = timing.NewClock().Anchor(e.Until)
+			e.Until = time.Now().Add(time.Until(e.Until)) // from now on the monotonic clock counts
 			h.add(e)
 		}
 	}
