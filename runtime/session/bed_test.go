@@ -63,7 +63,7 @@ func (b *bed) session(quota *output.Quota, command ...string) *Session {
 		ID: runtime.NewExecutionID(), RunnerID: b.runner.ID, Command: command, State: runtime.ExecutionPending, OutputLimit: 1 << 20,
 		Marks: runtime.Marks{QueuedAt: time.Now()},
 	}
-	return b.host.New(b.runner, x, Begin{Env: []string{}}, output.New(output.File(filepath.Join(b.t.TempDir(), "log"))))
+	return b.host.New(b.runner, x, Begin{Env: []string{}, Queued: b.host.Boot.Moment(x.Marks.QueuedAt)}, output.New(output.File(filepath.Join(b.t.TempDir(), "log"))))
 }
 
 // run runs a session until the test, or the returned function, ends it.

@@ -108,7 +108,7 @@ func (s *Session) rest() (start []byte, inputEnd *int64) {
 	if s.input.feeding.Load() {
 		return nil, nil
 	}
-	return Begin{Before: s.begin.Before, Counted: s.begin.Counted, Fed: s.begin.Fed}.Encode(), s.input.length
+	return Begin{Before: s.begin.Before, Counted: s.begin.Counted, Fed: s.begin.Fed, Queued: s.begin.Queued}.Encode(), s.input.length
 }
 
 // Bytes returns the memory that it keeps until the agent has its start and its stdin.
