@@ -65,7 +65,7 @@ type Config struct {
 // A Log is an audit log. Make it with New and call Run. Its methods are safe for concurrent use.
 type Log struct {
 	config Config
-	steady timing.Clock  // of the retention
+	steady timing.Clock  // of the entries and their retention
 	lines  *lines        // nil: none
 	wake   chan struct{} // capacity 1; signals that the queue isn't empty
 
@@ -151,7 +151,7 @@ func (l *Log) Append(e Entry) {
 func (l *Log) enqueue(e *Entry) (late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.At = time.Now().UTC()
+	e.At = l.steady.Now().UTC()
 	e.ID = l.clock.id(e.At)
 	if l.closed {
 		return true

@@ -399,6 +399,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 		if err != nil {
 			return nil, err
 		}
+		u.Batch.QueuedAt = e.clock.Anchor(u.Batch.QueuedAt)
 		l := e.batches.host.New(u.Batch, "")
 		l.Recall(known)
 		if u.Cancelled {

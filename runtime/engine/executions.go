@@ -81,7 +81,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 			return runtime.Execution{}, err
 		}
 	}
-	x.Marks.QueuedAt = time.Now()
+	x.Marks.QueuedAt = e.clock.Now()
 	begin := session.Begin{Queued: e.boot.Moment(x.Marks.QueuedAt), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
 	switch {
