@@ -61,7 +61,11 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 			return env, false, e.setEnvironment(ctx, env)
 		}
 		env = e.withPrevious(env, stored, exists)
-		kept, err := e.memory.Keep(env.Tenant, bytesOfEnvironment(env), "environment "+string(env.ID))
+		growth := bytesOfEnvironment(env)
+		if exists && stored.Tenant == env.Tenant {
+			growth -= bytesOfEnvironment(stored)
+		}
+		kept, err := e.memory.Keep(env.Tenant, max(0, growth), "environment "+string(env.ID))
 		if err != nil {
 			return runtime.Environment{}, false, err
 		}
@@ -71,12 +75,12 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 			return runtime.Environment{}, false, err
 		}
 		err = e.cluster.PutEnvironment(ctx, env)
+		kept.Free()
 		if err == nil {
 			err = e.setEnvironment(ctx, env)
-			e.catalog.keep(env.ID, kept)
+			e.keepEnvironment(env)
 			return env, !exists, err
 		}
-		kept.Free()
 		undo()
 		if runtime.CodeOf(err) != runtime.CodeConflict || in.IfRevision != nil {
 			return runtime.Environment{}, false, err
@@ -146,8 +150,13 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 
 // adoptEnvironment counts an environment that is stored already.
 func (e *Engine) adoptEnvironment(env runtime.Environment) {
-	e.catalog.keep(env.ID, e.memory.Adopt(env.Tenant, bytesOfEnvironment(env)))
+	e.keepEnvironment(env)
 	_, _ = e.holdings.reserve(env.ID, reservationOf(env), true)
+}
+
+// keepEnvironment replaces the memory of an environment.
+func (e *Engine) keepEnvironment(env runtime.Environment) {
+	e.catalog.keep(env.ID, e.memory.Adopt(env.Tenant, bytesOfEnvironment(env)))
 }
 
 // emptyPool makes the pool of a deleted environment remove its runners. p may be nil.

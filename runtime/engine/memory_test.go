@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -25,5 +27,32 @@ func TestRunsThatContinueKeepMemory(t *testing.T) {
 	for name, c := range map[string]CaseInput{"stdin": {Stdin: large}, "expected": {Expected: large}} {
 		_, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, Key: name}, BatchInput{Cases: []CaseInput{c}})
 		wantCode(t, err, runtime.CodeQuotaExceeded, "")
+	}
+}
+
+// TestEnvironmentsShrinkAtTheShare changes the only environment of a tenant that has its share of memory.
+func TestEnvironmentsShrinkAtTheShare(t *testing.T) {
+	b := keepingMemory(t)
+	text := func(n int) []runtime.Variable {
+		return []runtime.Variable{{Name: "A", Value: strings.Repeat("x", n)}}
+	}
+	put := func(in PutEnvironmentInput) error {
+		in.ID = "a"
+		_, _, err := b.PutEnvironment(t.Context(), in)
+		return err
+	}
+	if err := put(PutEnvironmentInput{PoolSize: ptr(1), Variables: text(30_000)}); err != nil {
+		t.Fatal(err)
+	}
+	used := func() int64 { n, _ := b.config.Memory.Usage(); return n }
+	full := b.config.Memory.Adopt("", 8<<20-used())
+	wantCode(t, put(PutEnvironmentInput{Variables: text(30_100)}), runtime.CodeQuotaExceeded, "")
+	if err := errors.Join(put(PutEnvironmentInput{PoolSize: ptr(0)}), put(PutEnvironmentInput{Variables: text(10_000)})); err != nil {
+		t.Error(err)
+	}
+	full.Free()
+	env, _ := b.Environment("a")
+	if got := used(); got != bytesOfEnvironment(env) || got > environmentBytes+30_000 {
+		t.Errorf("%d bytes are kept for the environment, want %d", got, bytesOfEnvironment(env))
 	}
 }

@@ -36,7 +36,7 @@ type Kept struct {
 }
 
 // Keep takes bytes of memory. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has its
-// share. what names their use for people: "the start of an execution".
+// share. It never refuses 0 bytes. what names their use for people: "the start of an execution".
 func (m *Memory) Keep(id runtime.TenantID, bytes int64, what string) (*Kept, error) {
 	if m == nil {
 		return nil, nil
@@ -44,7 +44,7 @@ func (m *Memory) Keep(id runtime.TenantID, bytes int64, what string) (*Kept, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	has, left := m.has[id], max(0, m.limit-m.used)
-	if has+2*bytes > left && (has > 0 || bytes > Small) {
+	if bytes > 0 && has+2*bytes > left && (has > 0 || bytes > Small) {
 		e := runtime.Errorf(runtime.CodeQuotaExceeded,
 			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(bytes), id, kib(has), kib(m.limit))
 		// The share itself depends on what others have.
