@@ -41,9 +41,12 @@ func closed(t *testing.T, path string) {
 	}
 }
 
-// refused checks that Open refuses the database with all words, and leaves the file as it is.
+// refused checks that Open refuses the database with all words, and leaves the file and its mode as they are.
 func refused(t *testing.T, path string, words ...string) {
 	t.Helper()
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +63,9 @@ func refused(t *testing.T, path string, words ...string) {
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Error("the file was changed", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("its mode is %v, %v", info.Mode(), err)
 	}
 }
 
