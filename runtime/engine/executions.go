@@ -98,7 +98,11 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	begin.Encoded = int64(len(encoded))
 	stored, added := x, false
 	kept, err := e.keepExecution(x, begin)
-	if err == nil {
+	switch {
+	case err != nil:
+	case x.Batch != nil: // a batch that has begun isn't refused
+		e.inputs.adopt(x.Tenant, inputOf(x, begin.Encoded))
+	default:
 		err = e.inputs.add(ctx, x.Tenant, inputOf(x, begin.Encoded))
 	}
 	if err == nil {
