@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // keepingMemory runs an engine that keeps 8 MiB for its callers, so 4 MiB for the only tenant.
@@ -55,4 +56,32 @@ func TestEnvironmentsShrinkAtTheShare(t *testing.T) {
 	if got := used(); got != bytesOfEnvironment(env) || got > environmentBytes+30_000 {
 		t.Errorf("%d bytes are kept for the environment, want %d", got, bytesOfEnvironment(env))
 	}
+}
+
+// TestSmallThingsNeedNoShare has other tenants that keep all memory. A ticket and a run with a key also work then, and
+// a waiting ticket is charged once.
+func TestSmallThingsNeedNoShare(t *testing.T) {
+	b := keepingMemory(t)
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", PoolSize: ptr(0), Shared: ptr(true)}); err != nil {
+		t.Fatal(err)
+	}
+	b.config.Memory.Adopt("others", 8<<20)
+	used := func() int64 { n, _ := b.config.Memory.Usage(); return n }
+	before := used()
+	starts := make(chan struct{})
+	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
+	waits := b.laterWaits(t, ClaimInput{Tenant: "small"})
+	if n := used() - before; n < waitingBytes || n >= 2*waitingBytes {
+		t.Errorf("%d bytes are kept for a waiting ticket", n)
+	}
+	if _, err := b.CancelTicket(t.Context(), waits.ID); err != nil {
+		t.Error(err)
+	}
+	wait.For(t, "the ticket has ended", func() bool { return used()-before < waitingBytes })
+	close(starts)
+	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Tenant: "small", Command: []string{"true"}, WaitFor: ptr(patient), Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, x.ID)
 }

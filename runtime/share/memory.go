@@ -7,12 +7,12 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Small is the number of bytes that a tenant that keeps nothing else always gets.
+// Small is the number of bytes that each tenant always gets.
 const Small = 64 << 10
 
 // Memory limits the bytes that a server keeps for its callers beyond their requests. All kinds draw
-// from one limit, which tenants share as they share a [Bound]: one tenant alone gets half. A tenant
-// that keeps nothing may keep Small bytes even beyond the limit. A nil Memory has no limit. It is
+// from one limit, which tenants share as they share a [Bound]: one tenant alone gets half. Each tenant
+// may keep Small bytes even beyond the limit. A nil Memory has no limit. It is
 // safe for concurrent use, and never blocks.
 type Memory struct {
 	limit int64
@@ -44,7 +44,7 @@ func (m *Memory) Keep(id runtime.TenantID, bytes int64, what string) (*Kept, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	has, left := m.has[id], max(0, m.limit-m.used)
-	if bytes > 0 && has+2*bytes > left && (has > 0 || bytes > Small) {
+	if bytes > 0 && has+2*bytes > left && has+bytes > Small {
 		e := runtime.Errorf(runtime.CodeQuotaExceeded,
 			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(bytes), id, kib(has), kib(m.limit))
 		// The share itself depends on what others have.
