@@ -41,17 +41,11 @@ func (m *Memory) Keep(id runtime.TenantID, bytes int64, what string) (*Kept, err
 	if m == nil {
 		return nil, nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	has, left := m.has[id], max(0, m.limit-m.used)
-	if bytes > 0 && has+2*bytes > left && has+bytes > Small {
-		e := runtime.Errorf(runtime.CodeQuotaExceeded,
-			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(bytes), id, kib(has), kib(m.limit))
-		// The share itself depends on what others have.
-		e.Exceeded = &runtime.Exceeded{Quota: "memory", Limit: has, Used: has}
-		return nil, e
+	k := &Kept{of: m, tenant: id}
+	if err := k.Grow(bytes, what); err != nil {
+		return nil, err
 	}
-	return m.keep(id, bytes), nil
+	return k, nil
 }
 
 // Adopt takes bytes even beyond the limit, for what a starting server finds.
@@ -59,16 +53,38 @@ func (m *Memory) Adopt(id runtime.TenantID, bytes int64) *Kept {
 	if m == nil {
 		return nil
 	}
+	k := &Kept{of: m, tenant: id}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.keep(id, bytes)
+	k.adopt(bytes)
+	return k
 }
 
-// keep takes bytes. The caller holds mu.
-func (m *Memory) keep(id runtime.TenantID, bytes int64) *Kept {
-	m.used += bytes
-	m.has[id] += bytes
-	return &Kept{m, id, bytes}
+// Grow takes more bytes, as Keep does.
+func (k *Kept) Grow(bytes int64, what string) error {
+	if k == nil {
+		return nil
+	}
+	m := k.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	has, left := m.has[k.tenant], max(0, m.limit-m.used)
+	if bytes > 0 && has+2*bytes > left && has+bytes > Small {
+		e := runtime.Errorf(runtime.CodeQuotaExceeded,
+			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(k.bytes+bytes), k.tenant, kib(has), kib(m.limit))
+		// The share itself depends on what others have.
+		e.Exceeded = &runtime.Exceeded{Quota: "memory", Limit: has, Used: has}
+		return e
+	}
+	k.adopt(bytes)
+	return nil
+}
+
+// adopt takes more bytes even beyond the limit. The caller holds mu.
+func (k *Kept) adopt(bytes int64) {
+	k.bytes += bytes
+	k.of.used += bytes
+	k.of.has[k.tenant] += bytes
 }
 
 // Shrink frees some of the bytes.

@@ -75,7 +75,7 @@ func TestMemoryWalk(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			id := runtime.TenantID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant"))
 			n := rapid.Int64Range(0, 1<<18).Draw(t, "bytes")
-			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0:
 				if k, err := m.Keep(id, n, "a thing"); err == nil {
 					kept[k] = true
@@ -83,6 +83,11 @@ func TestMemoryWalk(t *testing.T) {
 			case 1:
 				kept[m.Adopt(id, n)] = true
 			case 2:
+				for k := range kept {
+					_ = k.Grow(n, "a thing")
+					break
+				}
+			case 3:
 				for k := range kept {
 					k.Shrink(n)
 					break
