@@ -69,7 +69,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if err != nil {
 			return runtime.Environment{}, false, err
 		}
-		undo, err := e.holdings.reserve(env.ID, reservationOf(env), false)
+		undo, err := e.holdings.reserve(env.ID, reservationOf(env))
 		if err != nil {
 			kept.Free()
 			return runtime.Environment{}, false, err
@@ -139,7 +139,7 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 		e.adoptEnvironment(env)
 	}
 	for id := range deleted {
-		_, _ = e.holdings.reserve(id, reservation{}, true)
+		e.holdings.adoptReserved(id, reservation{})
 		e.logger.Info("environment deleted by another server or tool", zap.String("environment", string(id)))
 		if err := e.emptyPool(ctx, e.catalog.remove(id), false); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 // adoptEnvironment counts an environment that is stored already.
 func (e *Engine) adoptEnvironment(env runtime.Environment) {
 	e.keepEnvironment(env)
-	_, _ = e.holdings.reserve(env.ID, reservationOf(env), true)
+	e.holdings.adoptReserved(env.ID, reservationOf(env))
 }
 
 // keepEnvironment replaces the memory of an environment.
@@ -194,7 +194,7 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 			return false, err
 		}
 	}
-	_, _ = e.holdings.reserve(id, reservation{}, true)
+	e.holdings.adoptReserved(id, reservation{})
 	p := e.catalog.remove(id)
 	if !exists && !endClaimed {
 		return false, nil
