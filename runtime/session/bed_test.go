@@ -108,9 +108,7 @@ func (b *bed) fail(err error) {
 	b.refuse = err
 }
 
-func (b *bed) PutExecution(context.Context, runtime.Execution) error { return b.note("put") }
-
-func (b *bed) PutRunning(context.Context, runtime.Execution, []byte, *int64) error {
+func (b *bed) PutExecution(context.Context, runtime.Execution, []byte, *int64) error {
 	return b.note("put")
 }
 

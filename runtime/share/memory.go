@@ -15,16 +15,13 @@ const Small = 64 << 10
 // may keep Small bytes even beyond the limit. A nil Memory has no limit. It is
 // safe for concurrent use, and never blocks.
 type Memory struct {
-	limit int64
-
-	mu   sync.Mutex // guards the fields below, and all Kept
-	used int64
-	has  map[runtime.TenantID]int64
+	mu    sync.Mutex // guards bound and all Kept
+	bound Bound
 }
 
 // NewMemory returns a Memory of limit bytes.
 func NewMemory(limit int64) *Memory {
-	return &Memory{limit: limit, has: map[runtime.TenantID]int64{}}
+	return &Memory{bound: Bound{Limit: limit, Free: Small}}
 }
 
 // Kept are bytes that a tenant keeps, until Free. A nil Kept has none. It is safe for concurrent
@@ -68,10 +65,9 @@ func (k *Kept) Grow(bytes int64, what string) error {
 	m := k.of
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	has, left := m.has[k.tenant], max(0, m.limit-m.used)
-	if bytes > 0 && has+2*bytes > left && has+bytes > Small {
+	if has := m.bound.has[k.tenant]; !m.bound.fits(k.tenant, bytes) {
 		e := runtime.Errorf(runtime.CodeQuotaExceeded,
-			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(k.bytes+bytes), k.tenant, kib(has), kib(m.limit))
+			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(k.bytes+bytes), k.tenant, kib(has), kib(m.bound.Limit))
 		// The share itself depends on what others have.
 		e.Exceeded = &runtime.Exceeded{Quota: "memory", Limit: has, Used: has}
 		return e
@@ -83,8 +79,7 @@ func (k *Kept) Grow(bytes int64, what string) error {
 // adopt takes more bytes even beyond the limit. The caller holds mu.
 func (k *Kept) adopt(bytes int64) {
 	k.bytes += bytes
-	k.of.used += bytes
-	k.of.has[k.tenant] += bytes
+	k.of.bound.AdoptN(k.tenant, bytes)
 }
 
 // Shrink frees some of the bytes.
@@ -97,10 +92,7 @@ func (k *Kept) Shrink(bytes int64) {
 	defer m.mu.Unlock()
 	bytes = min(bytes, k.bytes)
 	k.bytes -= bytes
-	m.used -= bytes
-	if m.has[k.tenant] -= bytes; m.has[k.tenant] == 0 {
-		delete(m.has, k.tenant)
-	}
+	m.bound.ReleaseN(k.tenant, bytes)
 }
 
 // Free frees all bytes. Freeing again does nothing.
@@ -114,8 +106,8 @@ func (m *Memory) Reserve(most int64) int64 {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	most = min(most, m.limit/4)
-	m.limit -= most
+	most = min(most, m.bound.Limit/4)
+	m.bound.Limit -= most
 	return most
 }
 
@@ -126,7 +118,7 @@ func (m *Memory) Usage() (used, limit int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.used, m.limit
+	return m.bound.taken, m.bound.Limit
 }
 
 // kib returns bytes in KiB, rounded up.

@@ -41,8 +41,8 @@ func TestTenantsShareMemory(t *testing.T) {
 		k.Shrink(512)
 		k.Free()
 	}
-	if used, limit := m.Usage(); used != 0 || limit != 1<<20 || len(m.has) != 0 {
-		t.Errorf("%d of %d are used by %v", used, limit, m.has)
+	if used, limit := m.Usage(); used != 0 || limit != 1<<20 || len(m.bound.has) != 0 {
+		t.Errorf("%d of %d are used by %v", used, limit, m.bound.has)
 	}
 	if _, err := m.Keep("a", 1<<20, "an environment"); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("more than the share at once: %v", err)
@@ -104,12 +104,12 @@ func TestMemoryWalk(t *testing.T) {
 				sum += k.bytes
 				of[k.tenant] += k.bytes
 			}
-			if m.used != sum {
-				t.Fatalf("%d are used, and %d kept", m.used, sum)
+			if m.bound.taken != sum {
+				t.Fatalf("%d are used, and %d kept", m.bound.taken, sum)
 			}
 			for id, n := range of {
-				if m.has[id] != n {
-					t.Fatalf("%s has %d, and %d kept", id, m.has[id], n)
+				if m.bound.has[id] != n {
+					t.Fatalf("%s has %d, and %d kept", id, m.bound.has[id], n)
 				}
 			}
 		}
