@@ -102,8 +102,8 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	return s
 }
 
-// rest returns what the next server needs of Begin once the agent has the start, and where stdin ended;
-// nil: the next server has to feed stdin, and needs all.
+// rest returns the smaller record that a running execution needs, and the length of its stdin. nil: stdin
+// isn't fed yet, so the whole record is needed.
 func (s *Session) rest() (start []byte, inputEnd *int64) {
 	if s.input.feeding.Load() {
 		return nil, nil
