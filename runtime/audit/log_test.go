@@ -499,7 +499,7 @@ func TestStepsDeleteNoEntries(t *testing.T) {
 	for _, step := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		m := &memory{}
 		l := newLog(t, Config{Store: m, Keep: time.Hour})
-		l.steady = timing.Clock{Began: steps.Step(time.Now(), -step)}
+		l.clock = timing.Clock{Began: steps.Step(time.Now(), -step)}
 		start(t, l)
 		l.Append(Entry{Action: "a"})
 		if err := errors.Join(l.Flush(t.Context()), l.deleteOld(t.Context())); err != nil || len(m.stored()) != 1 {
