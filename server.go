@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -88,7 +89,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		logger.Info("settings were read", zap.String("file", c.settings.Path), zap.Int("settings", c.settings.Len()))
 	}
 
-	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, leftover(c.OnStop))
+	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, cli.SignalsApart, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
 		go func() { // never waited for: a read from stdin can't be cancelled
@@ -100,16 +101,17 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 }
 
 // stopOnSignals returns a context that the first SIGINT, SIGTERM or SIGHUP ends. A second signal at
-// least cli.SignalsApart later, or the time within after the first, ends the program, which then prints
-// left. If within is 0, the first signal ends the program immediately, and nothing is stopped. A service
-// of systemd has no terminal that could close, and ignores SIGHUP. The returned function ends the watch,
-// and waits for its goroutine.
-func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
+// least apart later, or the time within after the first, ends the program, which then prints left. If
+// within is 0, the first signal ends the program immediately, and nothing is stopped. A service of systemd
+// has no terminal that could close, and ignores SIGHUP. A log that nobody reads doesn't end the program.
+// The returned function ends the watch, and waits for its goroutine.
+func stopOnSignals(parent context.Context, s cli.Streams, within, apart time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	// Notify drops a signal if the channel is full. Programs would inherit signal.Ignore.
 	signals, ignored := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if stops := cli.StopSignals(); os.Getenv("NOTIFY_SOCKET") != "" {
+	signal.Notify(ignored, syscall.SIGPIPE)
+	if stops := cli.StopSignals(); isService() {
 		signal.Notify(ignored, syscall.SIGHUP)
 	} else if len(stops) > 0 {
 		signal.Notify(signals, stops...)
@@ -129,7 +131,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		for why == "" {
 			select {
 			case <-signals:
-				if time.Since(first) >= cli.SignalsApart {
+				if time.Since(first) >= apart {
 					why = "a second signal ended the server immediately"
 				}
 			case <-late:
@@ -149,6 +151,12 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		group.Wait()
 		cancel(nil)
 	}
+}
+
+// isService reports whether systemd started this process. A terminal's programs may inherit INVOCATION_ID from
+// the terminal's own service, and only services of Type=notify have NOTIFY_SOCKET.
+func isService() bool {
+	return os.Getenv("NOTIFY_SOCKET") != "" || os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
 }
 
 // leftover says what happens to runners when the server ends before it has stopped.

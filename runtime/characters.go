@@ -9,8 +9,8 @@ import (
 // print a character in pieces, each of which is stored and sent on its own. It is comparable.
 type Characters [2]string
 
-// Add adds a stream's next output. It returns the bytes of this stream that it held before. It now holds
-// the last cut bytes of both together instead.
+// Add adds a stream's next output. Add returns the held bytes that data continues, and how many bytes at the
+// end it holds from now on.
 func (c *Characters) Add(stream Stream, data []byte) (begun string, cut int) {
 	begun = c[stream-1]
 	all := data

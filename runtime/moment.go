@@ -42,8 +42,8 @@ func (b Boot) Moment(t time.Time) Moment {
 	return Moment{b.id, b.at + t.Sub(b.now)}
 }
 
-// Time returns a stored time on the clock of this process, so that a later step of the wall clock doesn't
-// move it. If m is of this boot, earlier steps didn't move it either. Otherwise the wall clock counts: stored.
+// Time returns a stored time with a monotonic reading. In m's boot it is exact, whatever was done to the wall
+// clock. In another boot it is the stored wall time.
 func (b Boot) Time(m Moment, stored time.Time) time.Time {
 	if stored.IsZero() {
 		return stored

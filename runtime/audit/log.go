@@ -65,7 +65,7 @@ type Config struct {
 // A Log is an audit log. Make it with New and call Run. Its methods are safe for concurrent use.
 type Log struct {
 	config Config
-	steady timing.Clock  // of the retention
+	clock  timing.Clock  // of the entries and their retention
 	lines  *lines        // nil: none
 	wake   chan struct{} // capacity 1; signals that the queue isn't empty
 
@@ -74,7 +74,7 @@ type Log struct {
 	mu       sync.Mutex // guards the fields below
 	queue    []Entry
 	shares   share.Bound // of the queue
-	clock    clock
+	ids      clock
 	stored   uint64        // number of entries stored
 	failures uint64        // number of failed attempts to store entries
 	changed  chan struct{} // closed and replaced when stored, failures or ended change
@@ -104,7 +104,7 @@ var (
 
 // New returns a log, or an error if Lines can't be opened. Call Run.
 func New(c Config) (*Log, error) {
-	l := &Log{config: c, steady: timing.NewClock(), wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: share.Bound{Limit: mostWaiting}}
+	l := &Log{config: c, clock: timing.NewClock(), wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: share.Bound{Limit: mostWaiting}}
 	if c.Lines == "" {
 		return l, nil
 	}
@@ -151,8 +151,8 @@ func (l *Log) Append(e Entry) {
 func (l *Log) enqueue(e *Entry) (late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.At = time.Now().UTC()
-	e.ID = l.clock.id(e.At)
+	e.At = l.clock.Now().UTC()
+	e.ID = l.ids.id(e.At)
 	if l.closed {
 		return true
 	}

@@ -21,6 +21,8 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
+	steps "github.com/rockpool/rockpool/test/clock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -490,6 +492,20 @@ func TestOldEntriesAreDeletedEveryHour(t *testing.T) {
 			t.Errorf("%d are left; %v", n, said)
 		}
 	})
+}
+
+// TestStepsDeleteNoEntries has a clock that began before the wall clock was stepped.
+func TestStepsDeleteNoEntries(t *testing.T) {
+	for _, step := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		m := &memory{}
+		l := newLog(t, Config{Store: m, Keep: time.Hour})
+		l.clock = timing.Clock{Began: steps.Step(time.Now(), -step)}
+		start(t, l)
+		l.Append(Entry{Action: "a"})
+		if err := errors.Join(l.Flush(t.Context()), l.deleteOld(t.Context())); err != nil || len(m.stored()) != 1 {
+			t.Errorf("after a step of %v new entries are deleted: %v", step, err)
+		}
+	}
 }
 
 func TestIDsFollowASetBackClock(t *testing.T) {

@@ -32,7 +32,7 @@ func (l *Log) shorten(ctx context.Context) {
 // deleteOld deletes the entries older than Keep, in pieces, so that no transaction delays other
 // writes for long.
 func (l *Log) deleteOld(ctx context.Context) error {
-	before := l.steady.Now().Add(-l.config.Keep)
+	before := l.clock.Now().Add(-l.config.Keep)
 	for ctx.Err() == nil {
 		n, err := l.config.Store.DeleteAudit(ctx, before, shortenPiece)
 		if err != nil {

@@ -123,7 +123,7 @@ func (l *Leader) Run(ctx context.Context) {
 	}
 	state, _ := l.state.Get()
 	end := *state
-	end.Batch.State, end.Batch.Outcome, end.Batch.Message, end.Batch.FinishedAt = runtime.BatchFinished, outcome, message, end.Batch.QueuedAt.Add(time.Since(end.Batch.QueuedAt))
+	end.Batch.State, end.Batch.Outcome, end.Batch.Message, end.Batch.FinishedAt = runtime.BatchFinished, outcome, message, end.Batch.QueuedAt.Add(max(0, time.Since(end.Batch.QueuedAt)))
 	for pauses := (backoff.Backoff{First: firstPause, Last: lastPause}); ; {
 		err := l.host.Finish(context.WithoutCancel(ctx), end.Batch)
 		if err == nil {

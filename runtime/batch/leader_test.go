@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -63,6 +64,17 @@ func TestEndIsStoredBeforeItIsShown(t *testing.T) {
 			t.Errorf("%d tries, %v, %+v", tries, begun, end)
 		}
 	})
+}
+
+// TestNoBatchEndsBeforeItBegan has a time of an earlier server whose clock was ahead.
+func TestNoBatchEndsBeforeItBegan(t *testing.T) {
+	var begun []int
+	queued := time.Now().Add(time.Hour)
+	l := host(&begun, func(runtime.Batch) error { return nil }).New(runtime.Batch{ID: "b", CaseCount: 1, State: runtime.BatchRunning, QueuedAt: queued}, "")
+	l.Run(t.Context())
+	if at := l.Batch().FinishedAt; at.Before(queued) {
+		t.Errorf("it was queued at %v and ended at %v", queued, at)
+	}
 }
 
 // TestStoppedServerDoesNotEndTheBatch checks that a stopping server leaves the batch unchanged.

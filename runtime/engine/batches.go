@@ -29,13 +29,18 @@ type batches struct {
 	host batch.Host
 
 	mu     sync.Mutex // guards the fields below
-	byID   map[runtime.BatchID]*batch.Leader
-	kept   map[runtime.BatchID]*share.Kept
+	byID   map[runtime.BatchID]ledBatch
 	shares share.Bound
 }
 
+// A ledBatch is an unfinished batch with its memory.
+type ledBatch struct {
+	leader *batch.Leader
+	kept   *share.Kept
+}
+
 func newBatches() *batches {
-	return &batches{byID: map[runtime.BatchID]*batch.Leader{}, kept: map[runtime.BatchID]*share.Kept{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+	return &batches{byID: map[runtime.BatchID]ledBatch{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
 // add registers a leader with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
@@ -47,7 +52,7 @@ func (all *batches) add(l *batch.Leader, kept *share.Kept) error {
 	if err := all.shares.Acquire(b.Tenant); err != nil {
 		return err
 	}
-	all.byID[b.ID], all.kept[b.ID] = l, kept
+	all.byID[b.ID] = ledBatch{l, kept}
 	return nil
 }
 
@@ -57,7 +62,7 @@ func (all *batches) adopt(l *batch.Leader, kept *share.Kept) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Adopt(b.Tenant)
-	all.byID[b.ID], all.kept[b.ID] = l, kept
+	all.byID[b.ID] = ledBatch{l, kept}
 }
 
 // remove unregisters a batch that add or adopt registered.
@@ -65,9 +70,8 @@ func (all *batches) remove(b runtime.Batch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Release(b.Tenant)
-	all.kept[b.ID].Free()
+	all.byID[b.ID].kept.Free()
 	delete(all.byID, b.ID)
-	delete(all.kept, b.ID)
 }
 
 func (all *batches) len() int {
@@ -80,7 +84,7 @@ func (all *batches) len() int {
 func (all *batches) get(id runtime.BatchID) *batch.Leader {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return all.byID[id]
+	return all.byID[id].leader
 }
 
 // StartBatch records a batch in a claimed runner, starts its first execution, and returns both.
@@ -399,6 +403,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 		if err != nil {
 			return nil, err
 		}
+		u.Batch.QueuedAt = e.clock.Anchor(u.Batch.QueuedAt)
 		l := e.batches.host.New(u.Batch, "")
 		l.Recall(known)
 		if u.Cancelled {

@@ -502,3 +502,25 @@ func TestCaseIsRetriedAfterItsFreshRunnerIsGone(t *testing.T) {
 		t.Errorf("%+v", ended)
 	}
 }
+
+// TestRunsHaveAWorkingDirectory runs a command and a batch, in a directory and in the workspace.
+func TestRunsHaveAWorkingDirectory(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	for dir, want := range map[string]string{"": runtime.Workspace, "/workspace/a": "/workspace/a"} {
+		in := RunInput{EnvironmentID: "a", Command: []string{"pwd"}, WorkingDirectory: dir, WaitFor: ptr(patient)}
+		one, err := b.Execute(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, first, err := b.RunBatch(t.Context(), in, BatchInput{Cases: make([]CaseInput, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []runtime.Execution{one, first} {
+			if output, _ := b.events(t, x.ID, ""); output != want+"\n" {
+				t.Errorf("in %q it printed %q", dir, output)
+			}
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -31,7 +32,8 @@ type bed struct {
 	fake    *clustertest.Fake
 	cluster runtime.Cluster
 	dir     string
-	config  Config // Dir and Logger are set by start
+	config  Config       // Dir and Logger are set by start
+	clock   timing.Clock // zero: the engine's own
 	stop    func()
 }
 
@@ -67,6 +69,9 @@ func (b *bed) start(t testing.TB) {
 	b.config.Dir, b.config.Logger = b.dir, zap.NewNop()
 	b.config.Boot = runtime.ReadBoot()
 	b.Engine = New(b.cluster, s, b.config)
+	if b.clock != (timing.Clock{}) {
+		b.Engine.clock = b.clock
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()

@@ -129,7 +129,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		return cluster.Dial(runtime.Spare(ctx), id)
 	}, e.jobs.add)
 	e.holdings = newHoldings(config, e.Runner)
-	e.Access = files.New(reach{e})
+	e.Access = files.New(reach{e}, config.Memory)
 	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,

@@ -387,8 +387,8 @@ func TestInvalidInputIsRefused(t *testing.T) {
 			_, err := b.Start(t.Context(), test.in)
 			wantCode(t, err, runtime.CodeInvalidInput, test.field)
 			_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: test.in.Command, CommandLine: test.in.CommandLine, Shell: test.in.Shell,
-				Variables: test.in.Variables, TimeLimit: test.in.TimeLimit, Key: test.in.Key})
-			if test.in.OutputLimit == nil && test.in.WorkingDirectory == "" {
+				Variables: test.in.Variables, WorkingDirectory: test.in.WorkingDirectory, TimeLimit: test.in.TimeLimit, Key: test.in.Key})
+			if test.in.OutputLimit == nil {
 				wantCode(t, err, runtime.CodeInvalidInput, test.field)
 			}
 		})

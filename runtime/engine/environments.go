@@ -61,22 +61,26 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 			return env, false, e.setEnvironment(ctx, env)
 		}
 		env = e.withPrevious(env, stored, exists)
-		kept, err := e.memory.Keep(env.Tenant, bytesOfEnvironment(env), "environment "+string(env.ID))
+		growth := bytesOfEnvironment(env)
+		if exists && stored.Tenant == env.Tenant {
+			growth -= bytesOfEnvironment(stored)
+		}
+		kept, err := e.memory.Keep(env.Tenant, max(0, growth), "environment "+string(env.ID))
 		if err != nil {
 			return runtime.Environment{}, false, err
 		}
-		undo, err := e.holdings.reserve(env.ID, reservationOf(env), false)
+		undo, err := e.holdings.reserve(env.ID, reservationOf(env))
 		if err != nil {
 			kept.Free()
 			return runtime.Environment{}, false, err
 		}
 		err = e.cluster.PutEnvironment(ctx, env)
+		kept.Free()
 		if err == nil {
 			err = e.setEnvironment(ctx, env)
-			e.catalog.keep(env.ID, kept)
+			e.keepEnvironment(env)
 			return env, !exists, err
 		}
-		kept.Free()
 		undo()
 		if runtime.CodeOf(err) != runtime.CodeConflict || in.IfRevision != nil {
 			return runtime.Environment{}, false, err
@@ -135,7 +139,7 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 		e.adoptEnvironment(env)
 	}
 	for id := range deleted {
-		_, _ = e.holdings.reserve(id, reservation{}, true)
+		e.holdings.adoptReserved(id, reservation{})
 		e.logger.Info("environment deleted by another server or tool", zap.String("environment", string(id)))
 		if err := e.emptyPool(ctx, e.catalog.remove(id), false); err != nil {
 			return err
@@ -146,8 +150,13 @@ func (e *Engine) adoptEnvironments(ctx context.Context) error {
 
 // adoptEnvironment counts an environment that is stored already.
 func (e *Engine) adoptEnvironment(env runtime.Environment) {
+	e.keepEnvironment(env)
+	e.holdings.adoptReserved(env.ID, reservationOf(env))
+}
+
+// keepEnvironment replaces the memory of an environment.
+func (e *Engine) keepEnvironment(env runtime.Environment) {
 	e.catalog.keep(env.ID, e.memory.Adopt(env.Tenant, bytesOfEnvironment(env)))
-	_, _ = e.holdings.reserve(env.ID, reservationOf(env), true)
 }
 
 // emptyPool makes the pool of a deleted environment remove its runners. p may be nil.
@@ -185,7 +194,7 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 			return false, err
 		}
 	}
-	_, _ = e.holdings.reserve(id, reservation{}, true)
+	e.holdings.adoptReserved(id, reservation{})
 	p := e.catalog.remove(id)
 	if !exists && !endClaimed {
 		return false, nil

@@ -63,7 +63,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	if err != nil {
 		return b, runtime.Execution{}, err
 	}
-	shared.WorkingDirectory = cmp.Or(in.WorkingDirectory, runtime.Workspace) // where its files are
+	shared.WorkingDirectory = cmp.Or(shared.WorkingDirectory, runtime.Workspace) // where its files are
 	whole := func(ctx context.Context) (runtime.Execution, error) {
 		return e.claimAndStartBatch(ctx, b, in, run.claim, shared, steps)
 	}
@@ -132,7 +132,7 @@ type preparedRun struct {
 
 // prepareRun validates all of a run's input before anything is claimed or stored.
 func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
-	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Lease: in.Lease, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
+	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, WorkingDirectory: in.WorkingDirectory, TimeLimit: in.TimeLimit, Lease: in.Lease, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
 	if p.execution, err = p.start.execution(); err != nil {
 		return p, err
 	}

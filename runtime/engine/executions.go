@@ -81,7 +81,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 			return runtime.Execution{}, err
 		}
 	}
-	x.Marks.QueuedAt = time.Now()
+	x.Marks.QueuedAt = e.clock.Now()
 	begin := session.Begin{Queued: e.boot.Moment(x.Marks.QueuedAt), Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
 	switch {
@@ -98,7 +98,11 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	begin.Encoded = int64(len(encoded))
 	stored, added := x, false
 	kept, err := e.keepExecution(x, begin)
-	if err == nil {
+	switch {
+	case err != nil:
+	case x.Batch != nil: // a batch that has begun isn't refused
+		e.inputs.adopt(x.Tenant, inputOf(x, begin.Encoded))
+	default:
 		err = e.inputs.add(ctx, x.Tenant, inputOf(x, begin.Encoded))
 	}
 	if err == nil {

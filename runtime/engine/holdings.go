@@ -49,14 +49,15 @@ func newHoldings(config Config, runner func(runtime.RunnerID) (runtime.Runner, b
 func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
 	tenant, began, later := claim.Claim.Tenant, time.Now(), laterCase(claim.Claim.Key)
 	claim.Weight = h.weight(tenant)
+	bytes := int64(0) // a ticket, which tracks the claim, keeps the memory
 	if claim.Waiting == nil {
-		claim.Waiting = pool.NewWaiting()
+		claim.Waiting, bytes = pool.NewWaiting(), waitingBytes+bytesOfLabels(claim.Claim.Labels)
 	}
 	w := &waiter{
 		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
 		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
 		free:  later,
-		bytes: waitingBytes + bytesOfLabels(claim.Claim.Labels),
+		bytes: bytes,
 	}
 	// The claim is counted as waiting only once it really waits: for the quota, or in the pool.
 	begins := claim.Waits
@@ -104,8 +105,8 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	return r, nil
 }
 
-// acquire acquires a runner from the tenant's quota. It waits for it as long as the claim may wait; a
-// later case of a batch waits without a limit.
+// acquire takes a runner from the tenant's quota, and waits for it if the claim may wait. A later case of a
+// batch waits without a limit.
 func (h *holdings) acquire(ctx context.Context, claim pool.Claim, later bool) error {
 	tenant, longest := claim.Claim.Tenant, claim.WaitFor
 	err := h.ledger.Acquire(tenant, quota.Runners)

@@ -99,23 +99,22 @@ type StartInput struct {
 
 // RunInput requests everything in one call: claim, write files, start, feed stdin, release.
 type RunInput struct {
-	EnvironmentID runtime.EnvironmentID
-	Tenant        runtime.TenantID `json:"-"` // as in ClaimInput
-	Files         []runtime.FileWrite
-	Command       []string
-	Shell         *string
-	CommandLine   string          `json:",omitempty"` // as in StartInput
-	Labels        []runtime.Label `json:",omitempty"` // of the claim
-	Variables     []runtime.Variable
-	Stdin         *string
-	TimeLimit     *int // seconds
-	Lease         *int `json:",omitempty"` // as in StartInput
-	WaitFor       *int // seconds
-	Key           string
-	Keys          string `json:"-"` // as in ClaimInput
-	Caller        string `json:"-"` // as in ClaimInput; a retry with the same key may come from another caller
-	// WorkingDirectory is that of a batch's commands; "": the workspace.
-	WorkingDirectory string `json:",omitempty"`
+	EnvironmentID    runtime.EnvironmentID
+	Tenant           runtime.TenantID `json:"-"` // as in ClaimInput
+	Files            []runtime.FileWrite
+	Command          []string
+	Shell            *string
+	CommandLine      string          `json:",omitempty"` // as in StartInput
+	Labels           []runtime.Label `json:",omitempty"` // of the claim
+	Variables        []runtime.Variable
+	Stdin            *string
+	TimeLimit        *int // seconds
+	Lease            *int `json:",omitempty"` // as in StartInput
+	WaitFor          *int // seconds
+	Key              string
+	Keys             string `json:"-"`          // as in ClaimInput
+	Caller           string `json:"-"`          // as in ClaimInput; a retry with the same key may come from another caller
+	WorkingDirectory string `json:",omitempty"` // "": the workspace
 }
 
 // BatchInput turns a StartInput or RunInput into a batch: its command runs once for each case.

@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 func TestALeaseEndsWhenNobodyRenewsIt(t *testing.T) {
@@ -33,4 +36,47 @@ func TestALeaseEndsWhenNobodyRenewsIt(t *testing.T) {
 			t.Error(lapsed, all.byID)
 		}
 	})
+}
+
+// lapse makes the lease of an execution or batch end now.
+func (b *bed) lapse(t *testing.T, id string) {
+	t.Helper()
+	b.leases.mu.Lock()
+	defer b.leases.mu.Unlock()
+	l := b.leases.byID[id]
+	if l == nil {
+		t.Fatalf("%s has no lease", id)
+	}
+	l.left = 1
+	l.timer.Reset(0)
+}
+
+// TestLeasesBeginAgainAfterARestart restarts the server of an execution and of a batch with leases.
+func TestLeasesBeginAgainAfterARestart(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	in := StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}, Lease: ptr(3600)}
+	x := b.startCommand(t, in)
+	l, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: make([]CaseInput, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	for _, id := range []string{string(x.ID), string(l.ID)} {
+		if !b.RenewLease(id) {
+			t.Errorf("the lease of %s can't be renewed", id)
+		}
+		b.lapse(t, id)
+	}
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeCancelled || !strings.Contains(end.Message, "lease of 3600 s") {
+		t.Errorf("the execution ended with %+v", end)
+	}
+	if end := b.awaitBatch(t, l.ID); end.Outcome != runtime.BatchCancelled || !strings.Contains(end.Message, "lease of 3600 s") {
+		t.Errorf("the batch ended as %s: %s", end.Outcome, end.Message)
+	}
+	if b.RenewLease(string(x.ID)) || b.RenewLease(string(l.ID)) {
+		t.Error("a lease that has ended is renewed")
+	}
 }

@@ -76,7 +76,7 @@ func bytesOfRun(in RunInput, cases ...CaseInput) int64 {
 		n += bytesOf(*in.Stdin)
 	}
 	for _, c := range cases {
-		n += bytesOf(c.Args...) + int64(len(c.Stdin))
+		n += bytesOf(c.Args...) + int64(len(c.Stdin)+len(c.Expected))
 	}
 	return n
 }

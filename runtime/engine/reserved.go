@@ -18,27 +18,37 @@ func reservationOf(env runtime.Environment) reservation {
 	return reservation{env.Tenant, amounts}
 }
 
-// reserve replaces what an environment's pool reserves, and returns a function that restores it. It
-// returns QUOTA_EXCEEDED, and changes nothing, if that needs more than the tenant's quotas have. With
-// adopt it reserves even that. The catalog's turn to change environments must be held.
-func (h *holdings) reserve(id runtime.EnvironmentID, to reservation, adopt bool) (undo func(), err error) {
-	from := h.pools[id]
-	if from.tenant != to.tenant {
-		from.amounts = quota.Amounts{}
+// beyond returns what r reserves in addition to another reservation.
+func (r reservation) beyond(other reservation) quota.Amounts {
+	if r.tenant != other.tenant {
+		return r.amounts
 	}
-	if adopt {
-		h.ledger.AdoptAll(to.tenant, to.amounts.Minus(from.amounts))
-	} else if err := h.ledger.AcquireAll(to.tenant, to.amounts.Minus(from.amounts)); err != nil {
+	return r.amounts.Minus(other.amounts)
+}
+
+// reserve replaces what an environment's pool reserves, and returns a function that restores it. It
+// returns QUOTA_EXCEEDED, and changes nothing, if that needs more than the tenant's quotas have. The
+// catalog's turn to change environments must be held.
+func (h *holdings) reserve(id runtime.EnvironmentID, to reservation) (undo func(), err error) {
+	from := h.pools[id]
+	if err := h.ledger.AcquireAll(to.tenant, to.beyond(from)); err != nil {
 		return nil, err
 	}
-	from, h.pools[id] = h.pools[id], to
-	kept := quota.Amounts{}
-	if from.tenant == to.tenant {
-		kept = to.amounts
-	}
-	h.ledger.ReleaseAll(from.tenant, from.amounts.Minus(kept))
-	if to.amounts == (quota.Amounts{}) {
+	h.replaceReserved(id, to)
+	return func() { h.adoptReserved(id, from) }, nil
+}
+
+// adoptReserved is like reserve, and reserves even what exceeds the quotas.
+func (h *holdings) adoptReserved(id runtime.EnvironmentID, to reservation) {
+	h.ledger.AdoptAll(to.tenant, to.beyond(h.pools[id]))
+	h.replaceReserved(id, to)
+}
+
+// replaceReserved replaces a reservation after what is new has been taken.
+func (h *holdings) replaceReserved(id runtime.EnvironmentID, to reservation) {
+	from := h.pools[id]
+	h.ledger.ReleaseAll(from.tenant, from.beyond(to))
+	if h.pools[id] = to; to.amounts == (quota.Amounts{}) {
 		delete(h.pools, id)
 	}
-	return func() { _, _ = h.reserve(id, from, true) }, nil
 }

@@ -274,6 +274,37 @@ func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
+// TestFedStdinStaysClosedAfterARestart restarts a server after the store has dropped a run's stdin.
+func TestFedStdinStaysClosedAfterARestart(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "3600"}, Stdin: ptr("a secret"), WaitFor: ptr(patient)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled := func(when string) {
+		t.Helper()
+		wait.For(t, when+" the store has only where stdin ends", func() bool {
+			left, err := b.store.Unfinished(t.Context())
+			return err == nil && len(left) == 1 && left[0].InputEnd != nil && *left[0].InputEnd == 8 && !strings.Contains(string(left[0].Start), "secret")
+		})
+	}
+	settled("before the restart")
+	for range 2 {
+		b.stop()
+		b.start(t)
+		_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("more")})
+		wantCode(t, err, runtime.CodeConflict, "")
+	}
+	settled("after restarts")
+	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+		t.Fatal(err)
+	}
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeCancelled {
+		t.Errorf("%+v", end)
+	}
+}
+
 // TestRunContinuesAfterARestart checks that a run is fed, ends, and releases its runner.
 func TestRunContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)

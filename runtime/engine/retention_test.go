@@ -15,6 +15,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/timing"
+	"github.com/rockpool/rockpool/test/clock"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -41,6 +43,34 @@ func (b *bed) collected(t *testing.T, id runtime.ExecutionID) bool {
 		t.Fatal(err)
 	}
 	return err != nil
+}
+
+// TestStepsAgeNoExecution has a clock that began before the wall clock was stepped. Retention compares the times of
+// executions and batches with such a clock.
+func TestStepsAgeNoExecution(t *testing.T) {
+	for _, step := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		b := newBed(t)
+		b.stop()
+		b.clock = timing.Clock{Began: clock.Step(time.Now(), -step)}
+		b.start(t)
+		b.environment(t, "a", 1)
+		r := b.claim(t, "a")
+		before := b.clock.Now().Round(0)
+		x := b.run(t, r.ID, "true")
+		l, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}}, BatchInput{Cases: make([]CaseInput, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, "the batch ends", func() bool {
+			l, err = b.Batch(t.Context(), l.ID)
+			return err != nil || l.State == runtime.BatchFinished
+		})
+		for _, at := range []time.Time{x.Marks.QueuedAt, x.Marks.FinishedAt, l.QueuedAt, l.FinishedAt} {
+			if at = at.Round(0); at.Before(before) || at.After(b.clock.Now().Round(0)) {
+				t.Errorf("after a step of %v an execution has the time %v, not after %v", step, at, before)
+			}
+		}
+	}
 }
 
 func TestOldExecutionsAreCollected(t *testing.T) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,24 @@ func TestInputsCountUntilTheirEnd(t *testing.T) {
 	b.awaitBatch(t, first.ID)
 	if _, _, err := b.StartBatch(t.Context(), in, large); err != nil {
 		t.Error("after the first has ended:", err)
+	}
+}
+
+// TestBatchesThatBeganAreNotRefused begins a batch that takes nearly its tenant's whole share. Each of its cases
+// takes more than a small input.
+func TestBatchesThatBeganAreNotRefused(t *testing.T) {
+	const mib = 1 << 20
+	b, r := keeping(t, Config{Keep: time.Hour, KeepBytes: 64 * mib})
+	in := StartInput{RunnerID: r.ID, Command: []string{"true"}}
+	for _, name := range []string{"A", "B", "C", "D"} {
+		in.Variables = append(in.Variables, runtime.Variable{Name: name, Value: strings.Repeat("x", 30_000)})
+	}
+	started, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: make([]byte, 12*mib)}, {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := b.awaitBatch(t, started.ID); end.Outcome != runtime.BatchCompleted {
+		t.Errorf("it ended as %s: %s", end.Outcome, end.Message)
 	}
 }
 

@@ -36,7 +36,7 @@ type Event struct {
 	Cursor    string
 	At        time.Time
 	Stream    runtime.Stream       // Output
-	Data      []byte               // Output: the exact bytes; empty where an unfinished character gets no rest
+	Data      []byte               // Output: the exact bytes; empty if only an unfinished character is flushed
 	Begun     string               // Output: the first bytes of a character that Data continues
 	Cut       int                  // Output: how many of the last bytes of Begun and Data begin a character
 	Bytes     int64                // Lost: how many
@@ -46,8 +46,7 @@ type Event struct {
 	Execution runtime.Execution    // Finished
 }
 
-// Whole returns the exact bytes of the stream from after the last whole character of its event before, up
-// to its last whole character now.
+// Whole returns the bytes of all characters that this event completes.
 func (e Event) Whole() []byte {
 	if e.Begun == "" {
 		return e.Data[:len(e.Data)-e.Cut]

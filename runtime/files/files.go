@@ -16,11 +16,12 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/paths"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // Bounds of file calls.
 const (
-	maxListedBytes = 16 << 20 // of paths and entries in one list
+	maxListedBytes = 16 << 20 // of paths and entries in one list; twice that is charged, because a growing slice is copied
 	maxPaths       = 10_000   // of one update
 )
 
@@ -38,13 +39,14 @@ type Runners interface {
 // errors of type runtime.Error.
 type Access struct {
 	runners  Runners
+	memory   *share.Memory
 	lists    *places
 	searches *places
 }
 
-// New returns access to the files of runners.
-func New(runners Runners) *Access {
-	return &Access{runners: runners, lists: newPlaces("lists", maxLists), searches: newPlaces("searches", maxSearches)}
+// New returns access to the files of runners. memory is for lists; nil: without a limit.
+func New(runners Runners, memory *share.Memory) *Access {
+	return &Access{runners: runners, memory: memory, lists: newPlaces("lists", maxLists), searches: newPlaces("searches", maxSearches)}
 }
 
 // Updated is the result of UpdateFiles.
@@ -160,7 +162,8 @@ func ValidatePath(field, p string) error {
 
 // Files returns the entries of a directory, ordered by path; "" is the workspace. With recursive it
 // includes all entries below. It returns LIMIT_EXCEEDED for more than 16 MiB of entries, and if too
-// many other lists run.
+// many other lists run, and QUOTA_EXCEEDED if the tenant has its share of memory. The list has its
+// memory until ctx ends, since the caller has it until then.
 func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
 	if dir != "" {
 		if err := ValidatePath("path", dir); err != nil {
@@ -169,18 +172,26 @@ func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 	}
 	var files []runtime.File
 	held := 0
+	r, _ := a.runners.Runner(id)
+	kept := a.memory.Adopt(r.Tenant(), 0)
+	context.AfterFunc(ctx, kept.Free)
 	err := a.useWithin(ctx, id, a.lists, func(ctx context.Context, conn net.Conn) error {
 		return agent.ListFiles(ctx, conn, agent.ListDir{Path: dir, Recursive: recursive}, func(info agent.FileInfo) error {
 			entry := below(id, dir, info)
-			if held += int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.At) + len(entry.LinkTarget); held > maxListedBytes {
+			bytes := int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.At) + len(entry.LinkTarget)
+			if held += bytes; held > maxListedBytes {
 				return runtime.Errorf(runtime.CodeLimitExceeded, "the list exceeds %d MiB: list a subdirectory instead", maxListedBytes>>20)
 			}
 			files = append(files, entry)
-			return nil
+			return kept.Grow(2*int64(bytes), "a list of files")
 		})
 	})
+	if err != nil {
+		kept.Free()
+		return nil, err
+	}
 	slices.SortFunc(files, func(a, b runtime.File) int { return cmp.Compare(a.Path, b.Path) })
-	return files, err
+	return files, nil
 }
 
 // File returns an entry, and whether it exists. With follow it returns the target of a link.

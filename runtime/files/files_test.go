@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // unreachable is a runner that can't be used, or whose agent can't be dialled.
@@ -46,14 +50,63 @@ func TestUnreachableAgentIsUnavailable(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		if err := call(New(&unreachable{use: cause})); !errors.Is(err, cause) || runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
+		if err := call(New(&unreachable{use: cause}, nil)); !errors.Is(err, cause) || runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
 			t.Errorf("%s, before the agent was asked: %v", name, err)
 		}
 		u := &unreachable{dial: cause}
-		if err := call(New(u)); !errors.Is(err, cause) || runtime.CodeOf(err) != runtime.CodeClusterUnavailable || u.uses != 0 {
+		if err := call(New(u, nil)); !errors.Is(err, cause) || runtime.CodeOf(err) != runtime.CodeClusterUnavailable || u.uses != 0 {
 			t.Errorf("%s, with an agent that can't be reached: %v, %d uses stay", name, err, u.uses)
 		}
 	}
+}
+
+// A lister is a runner with many files.
+type lister struct{ silent }
+
+func (l *lister) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		_, _, _ = agent.NewFrameReader(theirs, agent.AgentSide).Next()
+		frames, _ := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Protocol: agent.Protocol})
+		for i := range 10_000 {
+			frames, _ = agent.AppendJSON(frames, agent.KindFile, agent.FileInfo{Path: fmt.Appendf(nil, "%0200d", i), Type: "file"})
+		}
+		_, _ = theirs.Write(agent.AppendFrame(frames, agent.KindEnd, nil))
+	}()
+	return ours, nil
+}
+
+// TestListsHaveTheirShareOfMemory lists until a tenant's memory is used up, and ends the first request.
+func TestListsHaveTheirShareOfMemory(t *testing.T) {
+	memory := share.NewMemory(32 << 20)
+	a := New(&lister{}, memory)
+	list := func(ctx context.Context) error {
+		files, err := a.Files(ctx, "r", "", true)
+		if err == nil && len(files) != 10_000 {
+			t.Errorf("%d files are listed", len(files))
+		}
+		return err
+	}
+	first, end := context.WithCancel(t.Context())
+	if err := list(first); err != nil {
+		t.Fatal(err)
+	}
+	one, _ := memory.Usage()
+	for range (16 << 20) / one {
+		if err := list(t.Context()); err != nil && runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+			t.Error(err)
+		}
+	}
+	if err := list(t.Context()); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("beyond the share: %v", err)
+	}
+	if now, _ := memory.Usage(); now%one != 0 {
+		t.Error("a refused list keeps memory")
+	}
+	full, _ := memory.Usage()
+	end()
+	wait.For(t, "the first list's memory is freed", func() bool { now, _ := memory.Usage(); return now == full-one })
 }
 
 // TestUploadsFailForTheirOwnReason: a content that stalls, and so ends its request's context, and one
@@ -61,7 +114,7 @@ func TestUnreachableAgentIsUnavailable(t *testing.T) {
 func TestUploadsFailForTheirOwnReason(t *testing.T) {
 	agents := &silent{}
 	agents.answers.Store(true)
-	a := New(agents)
+	a := New(agents, nil)
 	stalled := runtime.Errorf(runtime.CodeLimitExceeded, "the request stalled")
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := a.UploadFile(ctx, "r", "f", 0, -1, reader(func([]byte) (int, error) { cancel(); return 0, stalled }))

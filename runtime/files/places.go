@@ -12,7 +12,7 @@ import (
 // Limits of calls that an agent can make slow or large. It runs in the runner, so a hostile program
 // decides how long it takes.
 const (
-	maxLists    = 12 // concurrent, in total; each holds up to maxListedBytes
+	maxLists    = 12 // concurrent, in total; a list's memory is limited by share.Memory
 	maxSearches = 64
 	maxOfRunner = 2                // concurrent, of one kind in one runner
 	placeWait   = 10 * time.Second // how long a call waits for a place

@@ -47,7 +47,7 @@ func TestSlowRunnersAreLimited(t *testing.T) {
 
 func limited(t *testing.T, kind string, total int) {
 	agents := &silent{}
-	a := New(agents)
+	a := New(agents, nil)
 	began := time.Now()
 	type ended struct {
 		err   error

@@ -45,7 +45,7 @@ func (a *answering) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 func (a *answering) watch(t *testing.T, path string) *Watch {
 	t.Helper()
 	a.answered = make(chan struct{})
-	w, err := New(a).WatchFiles(t.Context(), "r", path, true)
+	w, err := New(a, nil).WatchFiles(t.Context(), "r", path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,10 +196,10 @@ func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 
 func TestWatchOfAMissingDirectoryFails(t *testing.T) {
 	cause := errors.New("a cause")
-	if _, err := New(&unreachable{use: cause}).WatchFiles(t.Context(), "r", "", false); !errors.Is(err, cause) {
+	if _, err := New(&unreachable{use: cause}, nil).WatchFiles(t.Context(), "r", "", false); !errors.Is(err, cause) {
 		t.Error(err)
 	}
-	if _, err := New(&unreachable{}).WatchFiles(t.Context(), "r", "x\x00", false); runtime.CodeOf(err) != runtime.CodeInvalidInput {
+	if _, err := New(&unreachable{}, nil).WatchFiles(t.Context(), "r", "x\x00", false); runtime.CodeOf(err) != runtime.CodeInvalidInput {
 		t.Error(err)
 	}
 }
@@ -210,7 +210,7 @@ func TestSearchInput(t *testing.T) {
 		"containing ": {Text: strings.Repeat("x", 257)}, "maxMatches": {Name: "*", MaxMatches: new(int)}, "maxMatches ": {Name: "*", MaxMatches: new(1001)},
 	} {
 		var typed *runtime.Error
-		if _, err := New(&unreachable{}).SearchFiles(t.Context(), "r", s); !errors.As(err, &typed) || typed.Code != runtime.CodeInvalidInput || typed.Field != strings.TrimSpace(field) {
+		if _, err := New(&unreachable{}, nil).SearchFiles(t.Context(), "r", s); !errors.As(err, &typed) || typed.Code != runtime.CodeInvalidInput || typed.Field != strings.TrimSpace(field) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 const (
@@ -146,14 +148,7 @@ func (s *side) excerpt(lineEnd bool) string {
 // cut returns a text after a mark. If more follows, it ends with a mark too, after a whole character.
 func cut(mark string, text []byte, more bool) string {
 	if more {
-		for i := 1; i <= min(utf8.UTFMax, len(text)); i++ {
-			if last := text[len(text)-i:]; utf8.RuneStart(last[0]) {
-				if !utf8.FullRune(last) {
-					text = text[:len(text)-i]
-				}
-				break
-			}
-		}
+		text = text[:len(text)-runtime.Unfinished(text)]
 	}
 	shown := mark + strings.ToValidUTF8(string(text), "\uFFFD")
 	if more {

@@ -143,21 +143,29 @@ func (b *Book) entry(source Source) *entry {
 //
 // A call counts as much of the log at most. If that isn't all, Counted is false, uncounted lines
 // aren't found, and the next call counts on. A call takes at most 0.2 s. One call of each tenant
-// runs at a time, and tenants take turns. Only a call for the last lines counts on, in more turns of its
-// tenant, up to the end of 8 GiB. Read returns ctx's cause if ctx ends first.
+// runs at a time, and tenants take turns. A call for the last lines takes several turns, until 8 GiB are
+// counted. Read returns ctx's cause if ctx ends first.
 func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err error) {
-	for range lastTurns {
+	done := false
+	for turn := 1; err == nil && !done; turn++ {
+		step := func() error {
+			e := b.entry(source)
+			tail, all, err := e.count(ctx, source.Open)
+			if err != nil || q.Last && !all && turn < lastTurns {
+				return err
+			}
+			page, err = e.page(ctx, source, q, tail, all)
+			done = true
+			return err
+		}
 		err = b.turn(ctx, source.Tenant, func() error {
-			page, err = b.entry(source).page(ctx, source, q)
+			err := step()
 			if errors.Is(err, output.ErrPosition) { // the log was truncated or damaged after it was counted
 				b.forget(source.ID)
-				page, err = b.entry(source).page(ctx, source, q)
+				err = step()
 			}
 			return err
 		})
-		if err != nil || page.Counted || !q.Last {
-			break
-		}
 	}
 	return page, err
 }
@@ -175,12 +183,9 @@ func (b *Book) forget(id runtime.ExecutionID) {
 	}
 }
 
-// page finds where to begin, and reads the page from there.
-func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) {
-	at, tail, all, err := e.find(ctx, source, &q)
-	if err != nil {
-		return Page{}, err
-	}
+// page finds where to begin, and reads the page from there up to the tail. all says that the log ends there.
+func (e *entry) page(ctx context.Context, source Source, q Query, tail place, all bool) (Page, error) {
+	at := e.find(source, &q, tail, all)
 	c := &collector{Query: q, match: newMatcher(q.Containing, q.MatchCase), before: -1}
 	if err := c.read(ctx, &at, tail, source, e.inside); err != nil {
 		return Page{}, err
@@ -190,10 +195,8 @@ func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) 
 	return page, nil
 }
 
-// find continues counting, and returns the places where to begin and to end reading. For Last it
-// sets q's first line.
-func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail place, all bool, err error) {
-	tail, all, err = e.count(ctx, source.Open)
+// find returns the place where to begin reading. For Last it sets q's first line.
+func (e *entry) find(source Source, q *Query, tail place, all bool) place {
 	if q.Last {
 		end := tail
 		if source.Ended && all {
@@ -203,9 +206,9 @@ func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail pla
 		q.From, q.Skip = 1, max(0, end.begun[q.Stream]-int64(q.First))
 	}
 	if q.Skip > 0 {
-		return e.before(int(q.Stream), q.Skip), tail, all, err
+		return e.before(int(q.Stream), q.Skip)
 	}
-	return e.before(0, q.From-1), tail, all, err
+	return e.before(0, q.From-1)
 }
 
 // read reads from a place until the page is full or the tail is reached. It skips what an overwritten

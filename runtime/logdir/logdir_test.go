@@ -17,6 +17,8 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
+	"github.com/rockpool/rockpool/test/clock"
 	"github.com/rockpool/rockpool/test/descriptors"
 	"github.com/rockpool/rockpool/test/disk"
 	"github.com/rockpool/rockpool/test/wait"
@@ -151,6 +153,21 @@ func TestOrphansAreBounded(t *testing.T) {
 				t.Errorf("%q are left", logs)
 			}
 		})
+	}
+}
+
+// TestStepsRemoveNoOrphans has a clock that began before the wall clock was stepped.
+func TestStepsRemoveNoOrphans(t *testing.T) {
+	for _, step := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		d := open(t, t.TempDir(), Options{Keep: time.Hour})
+		d.clock = timing.Clock{Began: clock.Step(time.Now(), -step)}
+		write(t, filepath.Join(d.path, "aa", "log"), []byte("x"))
+		if err := errors.Join(d.MoveOrphans(t.Context()), d.boundOrphans()); err != nil {
+			t.Fatal(err)
+		}
+		if logs, _ := filepath.Glob(filepath.Join(d.path, orphanedPrefix+"*", "aa", "log")); len(logs) != 1 {
+			t.Errorf("after a step of %v new orphans are outdated", step)
+		}
 	}
 }
 

@@ -205,7 +205,7 @@ func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphan
 		return o, err
 	}
 	if o == nil {
-		now := time.Now().UTC()
+		now := d.clock.Now().UTC()
 		o = d.orphans.add(&orphaned{path: filepath.Join(d.path, orphanedPrefix+now.Format(orphanedTime)), at: now})
 	}
 	to := filepath.Join(o.path, filepath.Base(dir))

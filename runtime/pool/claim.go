@@ -158,7 +158,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		claim.Expires = o.pool.options.Boot.Moment(claim.ExpiresAt)
 	}
 	next := e.Runner
-	o.pool.lastUse.Store(now.UnixNano())
+	o.pool.lastUse.Store(&now)
 	// No other claim gets the runner while this one is being stored.
 	next.State = runtime.RunnerClaiming
 	o.advance(e, next)

@@ -81,7 +81,7 @@ type Pool struct {
 
 	status  latest.Value[runtime.PoolStatus]
 	alert   latest.Value[runtime.PoolAlert]
-	lastUse atomic.Int64  // Unix nanoseconds; 0: never
+	lastUse atomic.Pointer[time.Time]
 	starts  timing.Recent // durations of starts
 	history history
 	places  places

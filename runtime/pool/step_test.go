@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -29,6 +30,22 @@ func TestStepsMoveNoClaim(t *testing.T) {
 		r.Claim.ExpiresAt, r.Claim.Expires = expires.Add(24*time.Hour), runtime.Moment{}
 		if left := time.Until(Adopted(r, boot).Claim.ExpiresAt); left > timeout+timeout/10 {
 			t.Errorf("a claim of %v lasts %v after a boot", timeout, left)
+		}
+	}
+}
+
+// TestStepsKeepTheOrderOfUses steps the wall clock between the uses of two pools.
+func TestStepsKeepTheOrderOfUses(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		boot := time.Now()
+		first, second := Pool{}, Pool{}
+		for p, now := range map[*Pool]time.Time{&first: boot, &second: clock.Step(boot.Add(time.Second), step)} {
+			p.options.Observe = func(runtime.Runner) {}
+			o := &owner{pool: p, spawn: func(func(context.Context)) {}}
+			o.mark(&entry{Runner: runtime.Runner{State: runtime.RunnerIdle}}, &waiter{}, now)
+		}
+		if first.LastUse().Compare(second.LastUse()) >= 0 {
+			t.Errorf("after a step of %v the later use is the older one", step)
 		}
 	}
 }

@@ -40,8 +40,8 @@ func (p *Pool) Yield(ctx context.Context) (bool, error) {
 
 // LastUse returns when a runner was last claimed; the zero time means not since the server's start.
 func (p *Pool) LastUse() time.Time {
-	if at := p.lastUse.Load(); at != 0 {
-		return time.Unix(0, at)
+	if at := p.lastUse.Load(); at != nil {
+		return *at
 	}
 	return time.Time{}
 }

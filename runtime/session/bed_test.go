@@ -63,7 +63,7 @@ func (b *bed) session(quota *output.Quota, command ...string) *Session {
 		ID: runtime.NewExecutionID(), RunnerID: b.runner.ID, Command: command, State: runtime.ExecutionPending, OutputLimit: 1 << 20,
 		Marks: runtime.Marks{QueuedAt: time.Now()},
 	}
-	return b.host.New(b.runner, x, Begin{Env: []string{}}, output.New(output.File(filepath.Join(b.t.TempDir(), "log"))))
+	return b.host.New(b.runner, x, Begin{Env: []string{}, Queued: b.host.Boot.Moment(x.Marks.QueuedAt)}, output.New(output.File(filepath.Join(b.t.TempDir(), "log"))))
 }
 
 // run runs a session until the test, or the returned function, ends it.
@@ -108,9 +108,7 @@ func (b *bed) fail(err error) {
 	b.refuse = err
 }
 
-func (b *bed) PutExecution(context.Context, runtime.Execution) error { return b.note("put") }
-
-func (b *bed) PutRunning(context.Context, runtime.Execution, []byte, *int64) error {
+func (b *bed) PutExecution(context.Context, runtime.Execution, []byte, *int64) error {
 	return b.note("put")
 }
 

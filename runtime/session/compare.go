@@ -11,7 +11,8 @@ import (
 )
 
 // compare compares the output of an execution that passed with the expected output of its case, and
-// sets the result. It does so only once. An error says that the expected output can't be read now.
+// sets the result. It does so only once. An error says that the expected output can't be read now, or that
+// ctx has ended: then the next server compares.
 func (s *Session) compare(ctx context.Context, x *runtime.Execution) error {
 	if x.Comparison == nil || x.Comparison.Matches != nil || !x.Passed() || x.Batch == nil {
 		return nil
@@ -21,6 +22,8 @@ func (s *Session) compare(ctx context.Context, x *runtime.Execution) error {
 	var ofExpected judge.ExpectedError
 	why := ""
 	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case lost > 0:
 		why = fmt.Sprintf("%d bytes of output were lost", lost)
 	case errors.Is(err, errNotStored):
@@ -46,7 +49,6 @@ var errNotStored = errors.New("the expected output is no longer stored")
 
 // difference reads the log and the expected output. lost is how many bytes of both streams the log lacks.
 func (s *Session) difference(ctx context.Context, x runtime.Execution) (difference *runtime.OutputDifference, lost int64, err error) {
-	ctx = context.WithoutCancel(ctx) // the time is bounded, as that of the write of the end
 	content, err := s.record.log.Content(ctx, runtime.Stdout)
 	if err != nil {
 		return nil, 0, err
@@ -66,7 +68,12 @@ func (s *Session) difference(ctx context.Context, x runtime.Execution) (differen
 		}
 		at += int64(n)
 		return n, err
-	}), content)
+	}), reading(func(p []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return content.Read(p)
+	}))
 	return difference, 0, err
 }
 

@@ -65,7 +65,7 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Tim
 		o.polled = now
 	}
 	o.workers.Go(func() {
-		stored := store && o.host.Store.PutRunning(ctx, x, start, inputEnd) == nil
+		stored := store && o.host.Store.PutExecution(ctx, x, start, inputEnd) == nil
 		var counted runtime.Evidence
 		if count {
 			counted, _ = o.host.Cluster.Evidence(ctx, o.runner.ID) // an error leaves all counters at 0

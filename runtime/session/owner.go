@@ -318,6 +318,9 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	for pauses := pauses(); ; {
 		var kept int64
 		err := s.compare(ctx, &x)
+		if err != nil && ctx.Err() != nil {
+			return // the next server compares
+		}
 		if err == nil { // a write that has begun is completed even if the server is stopping
 			kept, err = s.host.Store.FinishExecution(context.WithoutCancel(ctx), x, log.Bytes())
 		}

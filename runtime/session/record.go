@@ -205,7 +205,7 @@ func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 		x.Losses = losses
 		return x
 	})
-	if err := r.session.host.Store.PutExecution(context.WithoutCancel(ctx), x); err != nil {
+	if err := r.session.host.Store.PutExecution(context.WithoutCancel(ctx), x, nil, nil); err != nil {
 		r.warn("the reason for lost output could not be stored yet", err)
 	}
 }

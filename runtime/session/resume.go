@@ -102,13 +102,13 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	return s
 }
 
-// rest returns what the next server needs of Begin once the agent has the start, and where stdin ended;
-// nil: the next server has to feed stdin, and needs all.
+// rest returns the smaller record that a running execution needs, and the length of its stdin. nil: stdin
+// isn't fed yet, so the whole record is needed.
 func (s *Session) rest() (start []byte, inputEnd *int64) {
 	if s.input.feeding.Load() {
 		return nil, nil
 	}
-	return Begin{Before: s.begin.Before, Counted: s.begin.Counted, Fed: s.begin.Fed}.Encode(), s.input.length
+	return Begin{Before: s.begin.Before, Counted: s.begin.Counted, Fed: s.begin.Fed, Queued: s.begin.Queued}.Encode(), s.input.length
 }
 
 // Bytes returns the memory that it keeps until the agent has its start and its stdin.

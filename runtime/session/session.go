@@ -39,8 +39,7 @@ type Cluster interface {
 
 // A Store stores what the next server needs; see package store.
 type Store interface {
-	PutExecution(ctx context.Context, x runtime.Execution) error
-	PutRunning(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error
+	PutExecution(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error
 	FinishExecution(ctx context.Context, x runtime.Execution, bytes int64) (kept int64, err error)
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error

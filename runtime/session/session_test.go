@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -123,6 +124,23 @@ func TestOutputIsComparedBeforeTheEndIsStored(t *testing.T) {
 				t.Errorf("%+v", got.Difference)
 			}
 		})
+	}
+}
+
+// TestStoppedServerComparesNothing: a long comparison doesn't delay its end, and the next server makes it.
+func TestStoppedServerComparesNothing(t *testing.T) {
+	b := newBed(t)
+	s := b.session(nil, "true")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	x := s.Execution()
+	x.State, x.End.Outcome = runtime.ExecutionFinished, runtime.OutcomeExited
+	x.Batch, x.Comparison = &runtime.BatchPlace{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed}
+	if s.finish(ctx, b, x); s.Execution().State == runtime.ExecutionFinished || len(b.noted()) > 0 {
+		t.Errorf("%+v, %v", s.Execution(), b.noted())
+	}
+	if s.finish(t.Context(), b, x); !s.Execution().Accepted() {
+		t.Errorf("%+v", s.Execution().Comparison)
 	}
 }
 

@@ -28,8 +28,8 @@ func TestStepsMoveNoTimeLimit(t *testing.T) {
 				x := s.Execution()
 				x.Marks.QueuedAt = x.Marks.QueuedAt.Round(0).Add(-step) // it was stored before the step
 				x.TimeLimit = limit
-				begin := Begin{Queued: b.host.Boot.Moment(queued)}
-				s = b.host.Resume(t.Context(), store.Unfinished{Execution: x, Start: begin.Encode()}, &b.runner,
+				start, _ := s.rest()
+				s = b.host.Resume(t.Context(), store.Unfinished{Execution: x, Start: start}, &b.runner,
 					output.File(filepath.Join(t.TempDir(), "log")), func(format string, args ...any) { t.Errorf(format, args...) })
 			}
 			s.change(func(x runtime.Execution) runtime.Execution {

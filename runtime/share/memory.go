@@ -7,24 +7,21 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Small is the number of bytes that a tenant that keeps nothing else always gets.
+// Small is the number of bytes that each tenant always gets.
 const Small = 64 << 10
 
 // Memory limits the bytes that a server keeps for its callers beyond their requests. All kinds draw
-// from one limit, which tenants share as they share a [Bound]: one tenant alone gets half. A tenant
-// that keeps nothing may keep Small bytes even beyond the limit. A nil Memory has no limit. It is
+// from one limit, which tenants share as they share a [Bound]: one tenant alone gets half. Each tenant
+// may keep Small bytes even beyond the limit. A nil Memory has no limit. It is
 // safe for concurrent use, and never blocks.
 type Memory struct {
-	limit int64
-
-	mu   sync.Mutex // guards the fields below, and all Kept
-	used int64
-	has  map[runtime.TenantID]int64
+	mu    sync.Mutex // guards bound and all Kept
+	bound Bound
 }
 
 // NewMemory returns a Memory of limit bytes.
 func NewMemory(limit int64) *Memory {
-	return &Memory{limit: limit, has: map[runtime.TenantID]int64{}}
+	return &Memory{bound: Bound{Limit: limit, Free: Small}}
 }
 
 // Kept are bytes that a tenant keeps, until Free. A nil Kept has none. It is safe for concurrent
@@ -36,22 +33,16 @@ type Kept struct {
 }
 
 // Keep takes bytes of memory. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has its
-// share. what names their use for people: "the start of an execution".
+// share. It never refuses 0 bytes. what names their use for people: "the start of an execution".
 func (m *Memory) Keep(id runtime.TenantID, bytes int64, what string) (*Kept, error) {
 	if m == nil {
 		return nil, nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	has, left := m.has[id], max(0, m.limit-m.used)
-	if has+2*bytes > left && (has > 0 || bytes > Small) {
-		e := runtime.Errorf(runtime.CodeQuotaExceeded,
-			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(bytes), id, kib(has), kib(m.limit))
-		// The share itself depends on what others have.
-		e.Exceeded = &runtime.Exceeded{Quota: "memory", Limit: has, Used: has}
-		return nil, e
+	k := &Kept{of: m, tenant: id}
+	if err := k.Grow(bytes, what); err != nil {
+		return nil, err
 	}
-	return m.keep(id, bytes), nil
+	return k, nil
 }
 
 // Adopt takes bytes even beyond the limit, for what a starting server finds.
@@ -59,16 +50,36 @@ func (m *Memory) Adopt(id runtime.TenantID, bytes int64) *Kept {
 	if m == nil {
 		return nil
 	}
+	k := &Kept{of: m, tenant: id}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.keep(id, bytes)
+	k.adopt(bytes)
+	return k
 }
 
-// keep takes bytes. The caller holds mu.
-func (m *Memory) keep(id runtime.TenantID, bytes int64) *Kept {
-	m.used += bytes
-	m.has[id] += bytes
-	return &Kept{m, id, bytes}
+// Grow takes more bytes, as Keep does.
+func (k *Kept) Grow(bytes int64, what string) error {
+	if k == nil {
+		return nil
+	}
+	m := k.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if has := m.bound.has[k.tenant]; !m.bound.fits(k.tenant, bytes) {
+		e := runtime.Errorf(runtime.CodeQuotaExceeded,
+			"the server has no memory for %s of %d KiB: tenant %s has %d KiB, its share of the %d KiB that this server keeps for all tenants: end or delete something, send less, or give the server more memory", what, kib(k.bytes+bytes), k.tenant, kib(has), kib(m.bound.Limit))
+		// The share itself depends on what others have.
+		e.Exceeded = &runtime.Exceeded{Quota: "memory", Limit: has, Used: has}
+		return e
+	}
+	k.adopt(bytes)
+	return nil
+}
+
+// adopt takes more bytes even beyond the limit. The caller holds mu.
+func (k *Kept) adopt(bytes int64) {
+	k.bytes += bytes
+	k.of.bound.AdoptN(k.tenant, bytes)
 }
 
 // Shrink frees some of the bytes.
@@ -81,10 +92,7 @@ func (k *Kept) Shrink(bytes int64) {
 	defer m.mu.Unlock()
 	bytes = min(bytes, k.bytes)
 	k.bytes -= bytes
-	m.used -= bytes
-	if m.has[k.tenant] -= bytes; m.has[k.tenant] == 0 {
-		delete(m.has, k.tenant)
-	}
+	m.bound.ReleaseN(k.tenant, bytes)
 }
 
 // Free frees all bytes. Freeing again does nothing.
@@ -98,8 +106,8 @@ func (m *Memory) Reserve(most int64) int64 {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	most = min(most, m.limit/4)
-	m.limit -= most
+	most = min(most, m.bound.Limit/4)
+	m.bound.Limit -= most
 	return most
 }
 
@@ -110,7 +118,7 @@ func (m *Memory) Usage() (used, limit int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.used, m.limit
+	return m.bound.taken, m.bound.Limit
 }
 
 // kib returns bytes in KiB, rounded up.

@@ -41,18 +41,20 @@ func TestTenantsShareMemory(t *testing.T) {
 		k.Shrink(512)
 		k.Free()
 	}
-	if used, limit := m.Usage(); used != 0 || limit != 1<<20 || len(m.has) != 0 {
-		t.Errorf("%d of %d are used by %v", used, limit, m.has)
+	if used, limit := m.Usage(); used != 0 || limit != 1<<20 || len(m.bound.has) != 0 {
+		t.Errorf("%d of %d are used by %v", used, limit, m.bound.has)
 	}
 	if _, err := m.Keep("a", 1<<20, "an environment"); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("more than the share at once: %v", err)
 	}
 	m.Adopt("a", 4<<20)
-	if _, err := m.Keep("c", Small, "a ticket"); err != nil {
-		t.Errorf("a tenant without anything: %v", err)
+	for range 2 {
+		if _, err := m.Keep("c", Small/2, "a ticket"); err != nil {
+			t.Errorf("a tenant without much: %v", err)
+		}
 	}
 	if _, err := m.Keep("c", 1, "a ticket"); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("beyond the limit, a second one: %v", err)
+		t.Errorf("beyond the limit and Small: %v", err)
 	}
 	if n := m.Reserve(1 << 30); n != 1<<18 {
 		t.Errorf("a cache got %d bytes", n)
@@ -73,7 +75,7 @@ func TestMemoryWalk(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			id := runtime.TenantID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant"))
 			n := rapid.Int64Range(0, 1<<18).Draw(t, "bytes")
-			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0:
 				if k, err := m.Keep(id, n, "a thing"); err == nil {
 					kept[k] = true
@@ -81,6 +83,11 @@ func TestMemoryWalk(t *testing.T) {
 			case 1:
 				kept[m.Adopt(id, n)] = true
 			case 2:
+				for k := range kept {
+					_ = k.Grow(n, "a thing")
+					break
+				}
+			case 3:
 				for k := range kept {
 					k.Shrink(n)
 					break
@@ -97,12 +104,12 @@ func TestMemoryWalk(t *testing.T) {
 				sum += k.bytes
 				of[k.tenant] += k.bytes
 			}
-			if m.used != sum {
-				t.Fatalf("%d are used, and %d kept", m.used, sum)
+			if m.bound.taken != sum {
+				t.Fatalf("%d are used, and %d kept", m.bound.taken, sum)
 			}
 			for id, n := range of {
-				if m.has[id] != n {
-					t.Fatalf("%s has %d, and %d kept", id, m.has[id], n)
+				if m.bound.has[id] != n {
+					t.Fatalf("%s has %d, and %d kept", id, m.bound.has[id], n)
 				}
 			}
 		}

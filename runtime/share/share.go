@@ -10,6 +10,7 @@ import "github.com/rockpool/rockpool/runtime"
 // Bound isn't safe for concurrent use.
 type Bound struct {
 	Limit int64
+	Free  int64  // what each tenant gets even beyond the limit; 0: its first AcquireN
 	Quota string // name in [runtime.Exceeded]
 	Of    string // what is limited, for people: "running batches"
 
@@ -20,9 +21,15 @@ type Bound struct {
 // Acquire takes one. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has its share.
 func (b *Bound) Acquire(id runtime.TenantID) error { return b.AcquireN(id, 1) }
 
-// AcquireN takes n together, as Acquire does: afterwards the tenant has at most one more than is left.
+// fits reports whether AcquireN takes n.
+func (b *Bound) fits(id runtime.TenantID, n int64) bool {
+	has := b.has[id]
+	return n <= 0 || has+n <= b.Limit-b.taken-n+1 || has+n <= b.Free || has == 0 && b.Free == 0
+}
+
+// AcquireN takes n, if at least as many (less one) stay free as the tenant then has.
 func (b *Bound) AcquireN(id runtime.TenantID, n int64) error {
-	if has := b.has[id]; has > 0 && has+n > b.Limit-b.taken-n+1 {
+	if has := b.has[id]; !b.fits(id, n) {
 		e := runtime.Errorf(runtime.CodeQuotaExceeded, "tenant %s has %d %s, its share of the %d for all tenants: try again when one of them has ended", id, has, b.Of, b.Limit)
 		// Only the tenant's own number: another one would disclose what others have.
 		e.Exceeded = &runtime.Exceeded{Quota: b.Quota, Limit: has, Used: has}

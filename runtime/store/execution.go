@@ -57,14 +57,9 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	return stored, added, err
 }
 
-// PutExecution replaces an unfinished execution. A finished one stays unchanged.
-func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
-	return s.PutRunning(ctx, x, nil, nil)
-}
-
-// PutRunning is PutExecution for an execution whose agent has its start. start replaces what
+// PutExecution replaces an unfinished execution. A finished one stays unchanged. start replaces what
 // AddExecution stored, and inputEnd is what NoteInputEnd would store; nil: neither changes.
-func (s *Store) PutRunning(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error {
+func (s *Store) PutExecution(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return err

@@ -14,11 +14,12 @@ import (
 
 // Names and queries with which recognise reads a database.
 const (
+	sqliteVersion   = "SELECT count(*) FROM sqlite_master WHERE name = '" + versionTable + "'"
 	sqliteTables    = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY name"
 	postgresTables  = `SELECT relname FROM pg_class c WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e') ORDER BY relname`
 	versionTable    = "goose_db_version"
 	readVersion     = "SELECT coalesce(max(version_id), 0) FROM " + versionTable
-	postgresVersion = "SELECT to_regclass('" + versionTable + "') IS NOT NULL"
+	postgresVersion = "SELECT to_regclass('" + versionTable + "') IS NOT NULL" // it may be in another schema of the search path
 )
 
 // known reports whether a database that has these tables and this version of its schema is fresh or of
@@ -49,14 +50,23 @@ func newestOf(provider *goose.Provider) int64 {
 }
 
 // recognise returns an error if the database is another program's or a newer Rockpool's. It changes
-// nothing there.
+// nothing there. Another server may be creating the tables: each version was committed with its tables, so the
+// tables that are listed later include those of the version.
 func recognise(ctx context.Context, db *sql.DB, dialect goose.Dialect, newest int64) (version int64, err error) {
-	statement := sqliteTables
+	versionExists, listTables := sqliteVersion, sqliteTables
 	if dialect == goose.DialectPostgres {
-		statement = postgresTables
+		versionExists, listTables = postgresVersion, postgresTables
+	}
+	var versioned bool
+	err = db.QueryRowContext(ctx, versionExists).Scan(&versioned)
+	if err == nil && versioned {
+		err = db.QueryRowContext(ctx, readVersion).Scan(&version)
+	}
+	if err != nil {
+		return 0, err
 	}
 	var tables []string
-	rows, err := db.QueryContext(ctx, statement)
+	rows, err := db.QueryContext(ctx, listTables)
 	if err != nil {
 		return 0, err
 	}
@@ -69,16 +79,6 @@ func recognise(ctx context.Context, db *sql.DB, dialect goose.Dialect, newest in
 		tables = append(tables, name)
 	}
 	if err := rows.Err(); err != nil {
-		return 0, err
-	}
-	versioned := slices.Contains(tables, versionTable)
-	if dialect == goose.DialectPostgres && !versioned { // it may be in another schema of the search path
-		err = db.QueryRowContext(ctx, postgresVersion).Scan(&versioned)
-	}
-	if err == nil && versioned {
-		err = db.QueryRowContext(ctx, readVersion).Scan(&version)
-	}
-	if err != nil {
 		return 0, err
 	}
 	return version, known(tables, version, newest)

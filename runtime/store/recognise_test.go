@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/postgrestest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // raw runs statements in an SQLite database, without the store.
@@ -41,9 +43,12 @@ func closed(t *testing.T, path string) {
 	}
 }
 
-// refused checks that Open refuses the database with all words, and leaves the file as it is.
+// refused checks that Open refuses the database with all words, and leaves the file and its mode as they are.
 func refused(t *testing.T, path string, words ...string) {
 	t.Helper()
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +65,9 @@ func refused(t *testing.T, path string, words ...string) {
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Error("the file was changed", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("its mode is %v, %v", info.Mode(), err)
 	}
 }
 
@@ -257,6 +265,56 @@ func TestForeignAndNewerPostgreSQLAreRefused(t *testing.T) {
 	refused(p.URL+"?search_path=ours", "<nil>") // it is accepted, twice
 	exec("INSERT INTO ours.goose_db_version (version_id, is_applied) VALUES (9999, true)")
 	refused(p.URL+"?search_path=ours", "newer Rockpool", "9999")
+}
+
+// TestServersStartTogetherOnAnEmptyDatabase opens a database while another server creates its tables.
+func TestServersStartTogetherOnAnEmptyDatabase(t *testing.T) {
+	p := postgrestest.Start(t)
+	conn, err := pgx.Connect(t.Context(), p.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	exec := func(statements string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statements); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 2 {
+		schema := fmt.Sprintf("s%d", round)
+		exec("CREATE SCHEMA " + schema)
+		var servers sync.WaitGroup
+		for range 4 {
+			servers.Go(func() {
+				s, err := OpenShared(t.Context(), p.URL+"?search_path="+schema)
+				if err == nil {
+					err = s.Close()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		servers.Wait()
+	}
+	// The first migration is committed after the other server has begun to examine the database.
+	exec(`CREATE SCHEMA slow; SET search_path = slow; CREATE TABLE goose_db_version (version_id bigint); INSERT INTO goose_db_version VALUES (0)`)
+	exec(`BEGIN; LOCK goose_db_version; INSERT INTO goose_db_version VALUES (1); CREATE TABLE spent_keys (key text)`)
+	examined := make(chan error, 1)
+	go func() {
+		_, err := Examine(t.Context(), p.URL+"?search_path=slow")
+		examined <- err
+	}()
+	wait.For(t, "it waits for the migration", func() bool {
+		var waits bool
+		err := conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted").Scan(&waits)
+		return err != nil || waits || len(examined) > 0
+	})
+	exec("COMMIT")
+	if err := <-examined; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDamagedPostgreSQLIsReported overwrites a table's page while PostgreSQL is down.

@@ -58,7 +58,7 @@ func ended(t *testing.T, s *Store, all []runtime.Execution) {
 		if x.State == runtime.ExecutionFinished {
 			_, err = s.FinishExecution(t.Context(), x, 0)
 		} else {
-			err = s.PutExecution(t.Context(), x)
+			err = s.PutExecution(t.Context(), x, nil, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -62,7 +62,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 
 // open opens and migrates the database file. It reports whether the file is fresh.
 func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error) {
-	if err := protect(path); err != nil {
+	if err := create(path); err != nil {
 		return false, err
 	}
 	// In WAL mode, NORMAL leaves fsync to checkpoints, which run concurrently with the writer (see
@@ -90,6 +90,9 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 	// The version before the migration shows whether the database is new.
 	version, err := d.examine(ctx, file+"&mode=ro", newestOf(provider))
 	if err == nil {
+		err = protect(path)
+	}
+	if err == nil {
 		_, err = provider.Up(ctx)
 	}
 	if err == nil {
@@ -105,7 +108,7 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 const recovers = "or save what is readable (sqlite3 rockpool.db .recover | sqlite3 new.db)"
 
 // examine returns the version of the file's schema, and an error if it isn't a sound file of this program.
-// It changes nothing: not even a foreign file's journal mode.
+// It changes nothing: not even a foreign file's journal mode, or its permissions.
 func (d *sqliteDB) examine(ctx context.Context, source string, newest int64) (version int64, err error) {
 	db, err := sql.Open("sqlite", source)
 	if err != nil {
@@ -118,16 +121,17 @@ func (d *sqliteDB) examine(ctx context.Context, source string, newest int64) (ve
 	return version, err
 }
 
-// protect creates the database's file if it is missing. It ensures that other users can't read the
-// database. SQLite gives new files next to it the same mode.
-func protect(path string) error {
+// create creates the database's file if it is missing.
+func create(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	if err := file.Close(); err != nil {
-		return err
-	}
+	return file.Close()
+}
+
+// protect ensures that other users can't read the database. SQLite gives new files next to it the same mode.
+func protect(path string) error {
 	for _, path := range []string{path, path + "-wal", path + "-shm"} {
 		if err := os.Chmod(path, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -215,8 +219,8 @@ func (d *sqliteDB) passive() (whole bool, err error) {
 
 func (*sqliteDB) lead(context.Context) error { return nil } // holding the lock is enough
 
-// damaged says that the file is damaged, and what to do. A disk that failed also returns other data than
-// were written: then it says so instead.
+// damaged says that the file is damaged, and what to do. A failing disk can also look like damage; the error
+// then names the disk.
 func (d *sqliteDB) damaged(err error) error {
 	if failed := d.tryFile(); errors.Is(failed, unix.EIO) || errors.Is(failed, unix.EROFS) {
 		return fmt.Errorf("the database is not writable: %s: %w", cmp.Or(probe.Advice(failed), diskFailed), errors.Join(failed, err))

@@ -13,7 +13,7 @@ func TestClocksIgnoreSteps(t *testing.T) {
 		began := time.Now()
 		c := Clock{clock.Step(began, -step)} // the present wall time is step ahead
 		now := c.Now()
-		wall, passed := now.Round(0).Sub(c.began.Round(0)), now.Sub(began)
+		wall, passed := now.Round(0).Sub(c.Began.Round(0)), now.Sub(began)
 		if wall != passed {
 			t.Errorf("%v passed, and it shows %v", passed, wall)
 		}

@@ -181,3 +181,17 @@ func TestE2EUnreadAccessLogDoesNotStopTheEnd(t *testing.T) {
 	p.End(t, syscall.SIGTERM, false)
 	p.WantNothingLeft(t)
 }
+
+// TestE2EAServerSurvivesTheEndOfItsLog ends the reader of the log, as a closing terminal ends tee(1).
+func TestE2EAServerSurvivesTheEndOfItsLog(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	closed := make(chan error, 1)
+	p := bed.ServeTo(t, func(log io.Reader) { closed <- log.(io.Closer).Close() }, data,
+		"sh", "-c", `exec "$0" "$@" 2>&1`, bed.Rockpool(t), "serve", "--data", data)
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	p.End(t, syscall.SIGTERM, false)
+	p.WantNothingLeft(t)
+}
