@@ -117,7 +117,7 @@ func TestSignalsThatComeTogetherAreOne(t *testing.T) {
 			}
 			t.Run(what+" "+name, func(t *testing.T) {
 				var errs bytes.Buffer
-				line := append(slices.Clone(test.before), self, "-test.run=^TestSignalsThatComeTogetherAreOne$")
+				line := slices.Concat([]string{"env", "--default-signal=HUP"}, test.before, []string{self, "-test.run=^TestSignalsThatComeTogetherAreOne$"})
 				cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
 				cmd.Env, cmd.Stderr = append(os.Environ(), serving+"="+what, test.env), &errs
 				in, err := cmd.StdinPipe()
