@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"runtime/problems":    {"runtime"},
 	"runtime/quota":       {"runtime", "runtime/store", "runtime/timing"},
 	"runtime/runnerfeed":  {"runtime"},
-	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/judge", "runtime/latest", "runtime/output", "runtime/share", "runtime/store"},
+	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/judge", "runtime/latest", "runtime/output", "runtime/share", "runtime/store", "runtime/timing"},
 	"runtime/share":       {"runtime"},
 	"runtime/similar":     {},
 	"runtime/store":       {"runtime", "runtime/access", "runtime/backoff", "runtime/lockfile", "runtime/probe", "runtime/turns"},
@@ -149,7 +149,7 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "runtime/timing", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},

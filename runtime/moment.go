@@ -1,12 +1,6 @@
 package runtime
 
-import (
-	"os"
-	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // A Moment is the stored form of a time on the machine's monotonic clock (CLOCK_MONOTONIC), which nobody
 // can set. It stands still while the machine is suspended. It has a meaning until the machine boots again.
@@ -14,44 +8,4 @@ import (
 type Moment struct {
 	Boot string        `json:"boot"`
 	At   time.Duration `json:"at"` // since that boot
-}
-
-// A Boot is the present boot of the machine. It converts between times of this process and Moments. The
-// zero Boot knows no moments.
-type Boot struct {
-	id  string
-	now time.Time     // a time of this process,
-	at  time.Duration // and the monotonic clock at that time
-}
-
-// ReadBoot returns the present boot, or the zero Boot if the kernel doesn't tell.
-func ReadBoot() Boot {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	var at unix.Timespec
-	if err != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &at) != nil {
-		return Boot{}
-	}
-	return Boot{id: strings.TrimSpace(string(id)), now: time.Now(), at: time.Duration(at.Nano())}
-}
-
-// Moment returns the moment of t, which must come from time.Now of this process.
-func (b Boot) Moment(t time.Time) Moment {
-	if b.id == "" || t.IsZero() {
-		return Moment{}
-	}
-	return Moment{b.id, b.at + t.Sub(b.now)}
-}
-
-// Time returns a stored time with a monotonic reading. In m's boot it is exact, whatever was done to the wall
-// clock. In another boot it is the stored wall time.
-func (b Boot) Time(m Moment, stored time.Time) time.Time {
-	if stored.IsZero() {
-		return stored
-	}
-	now := time.Now()
-	left := stored.Sub(now)
-	if b.id != "" && m.Boot == b.id {
-		left = b.now.Add(m.At - b.at).Sub(now)
-	}
-	return now.Add(left)
 }

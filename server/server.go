@@ -34,6 +34,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/server/peering"
 	"github.com/rockpool/rockpool/server/secure"
 )
@@ -150,7 +151,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	debug.FreeOSMemory() // starting copied the embedded programs: 20 MB that are no longer needed
 	// The engine needs the book and the quotas.
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
-		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: runtime.ReadBoot(),
+		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: timing.ReadBoot(),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
 		Memory: share.NewMemory(keptMemory(memory)), Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Audit: s.audit.Problem,

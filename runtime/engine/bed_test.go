@@ -67,7 +67,7 @@ func (b *bed) start(t testing.TB) {
 		t.Fatal(err)
 	}
 	b.config.Dir, b.config.Logger = b.dir, zap.NewNop()
-	b.config.Boot = runtime.ReadBoot()
+	b.config.Boot = timing.ReadBoot()
 	b.Engine = New(b.cluster, s, b.config)
 	if b.clock != (timing.Clock{}) {
 		b.Engine.clock = b.clock

@@ -37,7 +37,7 @@ import (
 type Config struct {
 	Dir       string // parent directory of the output logs
 	Logger    *zap.Logger
-	Boot      runtime.Boot   // see pool.Options and session.Host
+	Boot      timing.Boot    // see pool.Options and session.Host
 	Alert     pool.AlertRule // when a pool with too few idle runners raises an alert
 	Keep      time.Duration  // how long finished executions and their output are kept; 0: forever
 	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
@@ -67,7 +67,7 @@ type Engine struct {
 	cluster  runtime.Cluster
 	store    *store.Store
 	logger   *zap.Logger
-	boot     runtime.Boot
+	boot     timing.Boot
 	clock    timing.Clock
 	alert    pool.AlertRule
 	logs     *logdir.Dir

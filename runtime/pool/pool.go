@@ -41,7 +41,7 @@ type Options struct {
 	Cluster Cluster
 	Logger  *zap.Logger
 	Alert   AlertRule
-	Boot    runtime.Boot // zero: stored expiries follow the wall clock
+	Boot    timing.Boot // zero: stored expiries follow the wall clock
 
 	// Busy counts the uses that an earlier server began, by known runner. Each ends with a Done.
 	Busy map[runtime.RunnerID]int

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // reconcile applies a list of the cluster's runners. The owner went on while it was read, so the list is
@@ -40,7 +41,7 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 // Adopted returns a runner as a pool adopts it. Its stored expiry may be up to a tenth of the timeout
 // older than its last use, so Adopted adds that: no claim expires early. A step of the wall clock doesn't
 // move the expiry, and no claim lasts longer than one that was used just now.
-func Adopted(r runtime.Runner, boot runtime.Boot) runtime.Runner {
+func Adopted(r runtime.Runner, boot timing.Boot) runtime.Runner {
 	if c := &r.Claim; !c.ExpiresAt.IsZero() {
 		c.ExpiresAt = boot.Time(c.Expires, c.ExpiresAt).Add(c.InactivityTimeout / 10)
 		if most := time.Now().Add(c.InactivityTimeout + c.InactivityTimeout/10); c.ExpiresAt.After(most) {

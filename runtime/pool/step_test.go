@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/test/clock"
 )
 
@@ -13,7 +14,7 @@ import (
 // its inactivity timeout. After a boot nobody knows what was a step, but no claim lasts for ever.
 func TestStepsMoveNoClaim(t *testing.T) {
 	const timeout = 10 * time.Minute
-	boot := runtime.ReadBoot()
+	boot := timing.ReadBoot()
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		used := time.Now()
 		expires := used.Add(timeout)

@@ -29,6 +29,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/latest"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // A Cluster is the part of runtime.Cluster that a session needs.
@@ -68,7 +69,7 @@ type Host struct {
 	Disk    Disk
 	Quota   *output.Quota // nil: none
 	Logger  *zap.Logger
-	Boot    runtime.Boot // zero: the times of earlier servers follow the wall clock
+	Boot    timing.Boot // zero: the times of earlier servers follow the wall clock
 
 	Began func(after time.Duration)             // a command that this server started began so long after it was queued
 	Ended func(s *Session, x runtime.Execution) // the end x is stored, and no caller has seen it yet

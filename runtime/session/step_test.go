@@ -9,6 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/test/clock"
 )
 
@@ -21,7 +22,7 @@ func TestStepsMoveNoTimeLimit(t *testing.T) {
 	for _, step := range steps {
 		for _, resumed := range []bool{false, true} {
 			b := newBed(t)
-			b.host.Boot = runtime.ReadBoot()
+			b.host.Boot = timing.ReadBoot()
 			s := b.session(nil)
 			queued := s.queued
 			if resumed {

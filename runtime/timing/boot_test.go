@@ -1,9 +1,11 @@
-package runtime
+package timing
 
 import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // TestMomentsSurviveAStep stores a deadline, steps the wall clock, and reads the deadline in another process of the
@@ -11,8 +13,8 @@ import (
 func TestMomentsSurviveAStep(t *testing.T) {
 	for _, step := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute, 24 * 365 * time.Hour} {
 		deadline := time.Now().Add(time.Minute)
-		text, err := json.Marshal(Claim{ExpiresAt: deadline.Add(step), Expires: ReadBoot().Moment(deadline)})
-		var stored Claim
+		text, err := json.Marshal(runtime.Claim{ExpiresAt: deadline.Add(step), Expires: ReadBoot().Moment(deadline)})
+		var stored runtime.Claim
 		if err == nil {
 			err = json.Unmarshal(text, &stored)
 		}
@@ -38,10 +40,10 @@ func TestUnknownMoments(t *testing.T) {
 	if boot == (Boot{}) {
 		t.Error("the boot is unknown")
 	}
-	if got := boot.Time(Moment{}, time.Time{}); !got.IsZero() {
+	if got := boot.Time(runtime.Moment{}, time.Time{}); !got.IsZero() {
 		t.Error(got)
 	}
-	if got := []Moment{boot.Moment(time.Time{}), Boot{}.Moment(time.Now())}; got[0] != (Moment{}) || got[1] != (Moment{}) {
+	if got := []runtime.Moment{boot.Moment(time.Time{}), Boot{}.Moment(time.Now())}; got[0] != (runtime.Moment{}) || got[1] != (runtime.Moment{}) {
 		t.Error(got)
 	}
 }
