@@ -281,7 +281,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 			e.runner.Message = fmt.Sprintf("it waits for a connection: runners in use have all %d of --nomad-bridges (rockpool doctor says how many Nomad takes)", c.config.Bridges)
 		}
 	}
-	return moved || e.runner.Message != before.Message
+	return moved || e.runner.Message != before.Message || e.runner.Lacks != before.Lacks
 }
 
 // lacks returns the room that a runner waits for. Nomad doesn't say how much is free, so it is all that

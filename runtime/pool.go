@@ -12,7 +12,6 @@ type PoolStatus struct {
 	Claimed       int // including claims that are being stored
 	Stopping      int
 	Waiting       int    // claims that wait for a runner
-	Lacking       int    // of these: claims whose runners don't fit into the cluster
 	Reason        string // why runners are unavailable or the pool is below its size; "": neither
 	Deleted       bool   // the environment was deleted; this is the pool's last status
 	Image         ImageStatus

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -59,7 +60,9 @@ type version struct {
 
 // snapshot returns the versions of the files in the workspace, by path.
 func (c *call) snapshot(id runtime.RunnerID) (map[string]version, error) {
-	all, err := c.door.host.Guard.Files(c.ctx, id, "", true)
+	ctx, done := context.WithCancel(c.ctx) // the list's memory is free when it ends
+	defer done()
+	all, err := c.door.host.Guard.Files(ctx, id, "", true)
 	if err != nil {
 		return nil, err
 	}

@@ -40,9 +40,8 @@ func proxySign(r *http.Request) string {
 	switch host := hostName(r.Host); {
 	case len(headers) > 0:
 		return slices.Min(headers)
-	case nameless(r): // an old program: proxies send Host, or pass it on
 	case !r.ProtoAtLeast(1, 1):
-		return "HTTP/1.0 with Host, as nginx speaks it by default"
+		return "HTTP/1.0, as nginx speaks it by default"
 	case !ofLoopback(host) && !strings.HasPrefix(r.URL.Path, "/agent/"): // Nomad's nodes use that path
 		return "the host name " + host
 	}

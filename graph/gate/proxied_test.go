@@ -21,7 +21,7 @@ func TestProxiedRequestsNeedToken(t *testing.T) {
 		{"a name below localhost", "/", "pool.localhost", "HTTP/1.1", nil, ""},
 		{"HTTP/2", "/", "localhost", "HTTP/2.0", nil, ""},
 		{"a node of Nomad", "/agent/abc", "10.0.0.5:8080", "HTTP/1.1", nil, ""},
-		{"an old program", "/", "", "HTTP/1.0", nil, ""},
+		{"an old program, or nginx that passes an empty Host on", "/", "", "HTTP/1.0", nil, "HTTP/1.0"},
 
 		{"an old program behind a proxy", "/", "", "HTTP/1.0", header{"X-Forwarded-For": "192.0.2.1"}, "X-Forwarded-For"},
 		{"a page behind a proxy", "/", "", "HTTP/1.0", header{"Origin": "http://example.org"}, "HTTP/1.0"},

@@ -132,6 +132,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e.Access = files.New(reach{e}, config.Memory)
 	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
+		Clock: e.clock,
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})
 	e.inputs = newInputCharge(e.logs, config.KeepBytes)

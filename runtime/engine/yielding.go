@@ -6,35 +6,40 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// lackingEvery is the interval in which room is made while waiting claims lack it.
-const lackingEvery = 500 * time.Millisecond
-
-// patience is how often in a row lacking room is looked for before runners that are being removed no
-// longer count as room: a removal may never succeed.
-const patience = 20
+const (
+	// lackingFor is how long claims lack room before idle runners give way: a runner that is being
+	// removed may suffice.
+	lackingFor = 500 * time.Millisecond
+	// usedWithin is how long the cluster has to use the room that was made, before more is made.
+	usedWithin = 2 * time.Second
+	// lookingEvery is the longest interval between looks while claims lack room.
+	lookingEvery = 10 * time.Second
+)
 
 // makeRoom makes idle runners give way to waiting claims of other environments, until ctx ends.
 func (e *Engine) makeRoom(ctx context.Context) {
-	again := time.NewTimer(0)
-	defer again.Stop()
-	for looks := 1; ; looks++ {
+	var again <-chan time.Time // nil: no claim lacks room
+	for wait := lackingFor; ; wait = min(2*wait, lookingEvery) {
 		select {
 		case <-e.lacking:
-		case <-again.C:
+			wait = lackingFor
+		case <-again:
 		case <-ctx.Done():
 			return
 		}
-		if e.giveWay(ctx, looks%patience != 0) {
-			again.Reset(lackingEvery)
-		} else {
-			looks = 0
+		again = nil
+		lacking, gave := false, false
+		if backoff.Sleep(ctx, lackingFor) == nil {
+			lacking, gave = e.giveWay(ctx)
 		}
-		select { // the room that was made needs time to be used
-		case <-time.After(lackingEvery):
-		case <-ctx.Done():
-			return
+		if gave {
+			_ = backoff.Sleep(ctx, usedWithin) // ctx ends the loop
+		}
+		if lacking {
+			again = time.After(wait)
 		}
 	}
 }
@@ -48,40 +53,32 @@ func (e *Engine) lacks() {
 }
 
 // giveWay makes idle runners of other pools give way to waiting claims that lack room. It reports
-// whether any claim lacks room. If patient, runners that are being removed count as room. Pools that
-// have waiting claims themselves keep their runners.
-func (e *Engine) giveWay(ctx context.Context, patient bool) (lacking bool) {
+// whether any claim lacks room, and whether a runner gave way. Pools that have waiting claims themselves
+// keep their runners.
+func (e *Engine) giveWay(ctx context.Context) (lacking, gave bool) {
 	pools, _ := e.catalog.allPools()
 	var lacks []runtime.Resources
-	var coming runtime.Resources
 	var others []givers
 	for _, p := range pools {
-		status, size := p.Status(), p.Environment().Resources
-		for range status.Stopping {
-			coming = coming.Plus(size)
-		}
-		if status.Lacking > 0 {
-			lacks = append(lacks, e.lackOf(ctx, status)...)
+		status := p.Status()
+		if lacking := p.Lacking(); len(lacking) > 0 {
+			lacks = append(lacks, e.lackOf(ctx, status.EnvironmentID, lacking)...)
 		}
 		if status.Waiting == 0 && status.Idle > 0 {
-			others = append(others, givers{status.Idle, size, p.LastUse(), p.Yield})
+			others = append(others, givers{status.Idle, p.Environment().Resources, p.LastUse(), p.Yield})
 		}
 	}
-	if !patient {
-		coming = runtime.Resources{}
-	}
-	yieldTo(ctx, lacks, coming, others)
-	return len(lacks) > 0
+	return len(lacks) > 0, yieldTo(ctx, lacks, others)
 }
 
-// lackOf returns what each runner lacks that a waiting claim of a pool waits for, as it is now.
-func (e *Engine) lackOf(ctx context.Context, status runtime.PoolStatus) (all []runtime.Resources) {
-	runners, err := e.cluster.Runners(ctx, status.EnvironmentID)
+// lackOf returns what each of these runners lacks now.
+func (e *Engine) lackOf(ctx context.Context, of runtime.EnvironmentID, lacking []runtime.RunnerID) (all []runtime.Resources) {
+	runners, err := e.cluster.Runners(ctx, of)
 	if err != nil {
 		return nil
 	}
 	for _, r := range runners {
-		if r.Lacks != (runtime.Resources{}) && len(all) < status.Lacking {
+		if r.Lacks != (runtime.Resources{}) && slices.Contains(lacking, r.ID) {
 			all = append(all, r.Lacks)
 		}
 	}
@@ -97,13 +94,14 @@ type givers struct {
 }
 
 // yieldTo removes idle runners until each claim has what it lacks, those of the least recently used pool
-// first. Only runners go that have something of it. Coming is room that is being freed. Nothing goes
-// for a claim if all of others together, and what is coming, are too little for it.
-func yieldTo(ctx context.Context, lacks []runtime.Resources, coming runtime.Resources, others []givers) {
+// first, and reports whether any went. Only runners go that have something of it. Nothing goes for a
+// claim if all of others together are too little for it.
+func yieldTo(ctx context.Context, lacks []runtime.Resources, others []givers) (gave bool) {
 	slices.SortStableFunc(others, func(a, b givers) int { return a.lastUse.Compare(b.lastUse) })
+	var rest runtime.Resources // room that went beyond what the claims so far lack
 	for _, lack := range lacks {
-		needs := lack.Beyond(coming)
-		coming = coming.Beyond(lack)
+		needs := lack.Beyond(rest)
+		rest = rest.Beyond(lack)
 		var all runtime.Resources
 		for _, of := range others {
 			for range of.idle {
@@ -120,10 +118,12 @@ func yieldTo(ctx context.Context, lacks []runtime.Resources, coming runtime.Reso
 					of.idle = 0
 					break
 				}
+				gave = true
 				of.idle--
-				coming = coming.Plus(of.size.Beyond(needs))
+				rest = rest.Plus(of.size.Beyond(needs))
 				needs = needs.Beyond(of.size)
 			}
 		}
 	}
+	return gave
 }

@@ -16,24 +16,20 @@ func TestIdleRunnersGiveWayToWhatClaimsLack(t *testing.T) {
 	old, recent := time.Unix(1, 0), time.Unix(2, 0)
 	for name, test := range map[string]struct {
 		lacks  []runtime.Resources
-		coming runtime.Resources
 		others others
 		want   string // which give way, in order
 	}{
-		"only what is lacking":              {[]runtime.Resources{size(0, 100)}, size(0, 0), others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
-		"the least recently used first":     {[]runtime.Resources{size(0, 100)}, size(0, 0), others{"a": {idle: 2, size: size(1, 64), lastUse: recent}, "b": {idle: 1, size: size(1, 64), lastUse: old}}, "b a"},
-		"none has enough":                   {[]runtime.Resources{size(0, 300)}, size(0, 0), others{"a": {idle: 4, size: size(100, 64)}}, ""},
-		"none has enough CPU":               {[]runtime.Resources{size(500, 64)}, size(0, 0), others{"a": {idle: 4, size: size(100, 64)}}, ""},
-		"CPU alone":                         {[]runtime.Resources{size(150, 0)}, size(0, 0), others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
-		"one without what is lacking stays": {[]runtime.Resources{size(150, 0)}, size(0, 0), others{"a": {idle: 2, size: size(0, 64), lastUse: old}, "b": {idle: 4, size: size(100, 64), lastUse: recent}}, "b b"},
-		"room that is coming comes first":   {[]runtime.Resources{size(0, 100)}, size(50, 40), others{"a": {idle: 4, size: size(100, 64)}}, "a"},
-		"and may suffice":                   {[]runtime.Resources{size(0, 100)}, size(50, 100), others{"a": {idle: 4, size: size(100, 64)}}, ""},
-		"it serves one claim":               {[]runtime.Resources{size(0, 100), size(0, 100)}, size(0, 100), others{"a": {idle: 4, size: size(0, 64)}}, "a a"},
-		"the rest serves the next claim":    {[]runtime.Resources{size(0, 100), size(0, 28)}, size(0, 0), others{"a": {idle: 4, size: size(0, 64)}}, "a a"},
-		"a claim that is too large":         {[]runtime.Resources{size(0, 1000), size(0, 64)}, size(0, 0), others{"a": {idle: 4, size: size(0, 64)}}, "a"},
-		"one that refuses":                  {[]runtime.Resources{size(0, 100)}, size(0, 0), others{"a": {idle: 4, size: size(0, 64), lastUse: recent}, "refuses": {idle: 4, size: size(0, 64), lastUse: old}}, "a a"},
-		"one that fails":                    {[]runtime.Resources{size(0, 64)}, size(0, 0), others{"fails": {idle: 4, size: size(0, 64)}}, ""},
-		"nothing is lacking":                {nil, size(0, 0), others{"a": {idle: 4, size: size(0, 64)}}, ""},
+		"only what is lacking":              {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
+		"the least recently used first":     {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 2, size: size(1, 64), lastUse: recent}, "b": {idle: 1, size: size(1, 64), lastUse: old}}, "b a"},
+		"none has enough":                   {[]runtime.Resources{size(0, 300)}, others{"a": {idle: 4, size: size(100, 64)}}, ""},
+		"none has enough CPU":               {[]runtime.Resources{size(500, 64)}, others{"a": {idle: 4, size: size(100, 64)}}, ""},
+		"CPU alone":                         {[]runtime.Resources{size(150, 0)}, others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
+		"one without what is lacking stays": {[]runtime.Resources{size(150, 0)}, others{"a": {idle: 2, size: size(0, 64), lastUse: old}, "b": {idle: 4, size: size(100, 64), lastUse: recent}}, "b b"},
+		"the rest serves the next claim":    {[]runtime.Resources{size(0, 100), size(0, 28)}, others{"a": {idle: 4, size: size(0, 64)}}, "a a"},
+		"a claim that is too large":         {[]runtime.Resources{size(0, 1000), size(0, 64)}, others{"a": {idle: 4, size: size(0, 64)}}, "a"},
+		"one that refuses":                  {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 4, size: size(0, 64), lastUse: recent}, "refuses": {idle: 4, size: size(0, 64), lastUse: old}}, "a a"},
+		"one that fails":                    {[]runtime.Resources{size(0, 64)}, others{"fails": {idle: 4, size: size(0, 64)}}, ""},
+		"nothing is lacking":                {nil, others{"a": {idle: 4, size: size(0, 64)}}, ""},
 	} {
 		var gave []string
 		var all []givers
@@ -50,7 +46,7 @@ func TestIdleRunnersGiveWayToWhatClaimsLack(t *testing.T) {
 			}
 			all = append(all, of)
 		}
-		yieldTo(t.Context(), test.lacks, test.coming, all)
+		yieldTo(t.Context(), test.lacks, all)
 		if got := strings.Join(gave, " "); got != test.want {
 			t.Errorf("%s: %q gave way, want %q", name, got, test.want)
 		}

@@ -183,9 +183,12 @@ func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 				return runtime.Errorf(runtime.CodeLimitExceeded, "the list exceeds %d MiB: list a subdirectory instead", maxListedBytes>>20)
 			}
 			files = append(files, entry)
-			return kept.Grow(2*int64(bytes), "a list of files")
+			return kept.Grow(int64(bytes), "a list of files")
 		})
 	})
+	if err == nil {
+		err = context.Cause(ctx) // after it kept was freed, and may have grown again
+	}
 	if err != nil {
 		kept.Free()
 		return nil, err

@@ -24,6 +24,7 @@ type Options struct {
 	Keep      time.Duration   // how long finished executions and their output are kept; 0: forever
 	KeepBytes int64           // limit for all output and all records of finished executions; 0: none
 	Failing   func(err error) // called when retention fails, and with nil when it works again
+	Clock     timing.Clock    // of the times of executions; zero: a new one
 }
 
 // A Dir is the directory of all logs. Its methods are safe for concurrent use, except PutBack,
@@ -52,8 +53,11 @@ type Dir struct {
 
 // New returns the directory at a path. Close it after use.
 func New(path string, o Options) *Dir {
+	if o.Clock == (timing.Clock{}) {
+		o.Clock = timing.NewClock()
+	}
 	d := &Dir{
-		path: path, store: o.Store, logger: o.Logger, keep: o.Keep, clock: timing.NewClock(), failing: o.Failing,
+		path: path, store: o.Store, logger: o.Logger, keep: o.Keep, clock: o.Clock, failing: o.Failing,
 		room: make(chan roomRequest), unremoved: map[runtime.ExecutionID]int64{},
 	}
 	if o.KeepBytes > 0 {

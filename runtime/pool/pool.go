@@ -81,6 +81,7 @@ type Pool struct {
 
 	status  latest.Value[runtime.PoolStatus]
 	alert   latest.Value[runtime.PoolAlert]
+	lacking atomic.Pointer[[]runtime.RunnerID]
 	lastUse atomic.Pointer[time.Time]
 	starts  timing.Recent // durations of starts
 	history history

@@ -34,6 +34,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		Deleted:       ended && o.goal.deleted,
 	}
 	var blocked string
+	var lacking []runtime.RunnerID
 	silent := 0
 	now := time.Now()
 	o.stuckAt = time.Time{}
@@ -42,8 +43,8 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		case runtime.RunnerStarting:
 			status.Starting++
 			blocked = least(blocked, e.Message)
-			if e.Lacks != (runtime.Resources{}) && status.Lacking < status.Waiting {
-				status.Lacking++
+			if e.Lacks != (runtime.Resources{}) && e.priority >= runtime.PriorityWaiting {
+				lacking = append(lacking, e.ID)
 			}
 			if o.lasts(now, e.silent.note(now, e.Message == "", silentAfter)) {
 				silent++
@@ -78,7 +79,8 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 	default:
 		status.Reason = o.yielded.reason()
 	}
-	if status.Lacking > 0 && o.pool.options.Lacks != nil {
+	o.pool.lacking.Store(&lacking)
+	if len(lacking) > 0 && o.pool.options.Lacks != nil {
 		o.pool.options.Lacks()
 	}
 	o.pool.status.Set(status)

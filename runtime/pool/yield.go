@@ -38,6 +38,14 @@ func (p *Pool) Yield(ctx context.Context) (bool, error) {
 	})
 }
 
+// Lacking returns the runners that waiting claims wait for, and that don't fit into the cluster.
+func (p *Pool) Lacking() []runtime.RunnerID {
+	if all := p.lacking.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
 // LastUse returns when a runner was last claimed; the zero time means not since the server's start.
 func (p *Pool) LastUse() time.Time {
 	if at := p.lastUse.Load(); at != nil {

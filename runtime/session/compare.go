@@ -5,10 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/judge"
 )
+
+// comparedWithin is how long a comparison may last after the server has begun to stop. The end of an
+// execution whose runner is being removed is known only now.
+const comparedWithin = 5 * time.Second
+
+// lasting returns a context that ends some time after ctx. Call cancel.
+func lasting(ctx context.Context, after time.Duration) (longer context.Context, cancel func()) {
+	longer, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if backoff.Sleep(longer, after) == nil {
+			end()
+		}
+	})
+	return longer, func() { stop(); end() }
+}
 
 // compare compares the output of an execution that passed with the expected output of its case, and
 // sets the result. It does so only once. An error says that the expected output can't be read now, or that

@@ -317,7 +317,9 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	x.LogBytes = &size
 	for pauses := pauses(); ; {
 		var kept int64
-		err := s.compare(ctx, &x)
+		comparing, compared := lasting(ctx, comparedWithin)
+		err := s.compare(comparing, &x)
+		compared()
 		if err != nil && ctx.Err() != nil {
 			return // the next server compares
 		}

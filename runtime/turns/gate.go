@@ -131,9 +131,13 @@ func (p *Pass) end() {
 
 // next admits waiting passes while there is room. The caller holds mu.
 func (g *Gate) next() {
-	fits := func(p *Pass) bool { return g.free > 0 && (!g.shared || g.has[p.tenant] < g.free) }
+	fits := func(p *Pass) bool { return !g.shared || g.has[p.tenant] < g.free }
 	for _, level := range g.waiting.Levels() {
-		for p, ok := g.waiting.Take(level, fits); ok; p, ok = g.waiting.Take(level, fits) {
+		for g.free > 0 {
+			p, ok := g.waiting.Take(level, fits)
+			if !ok {
+				break
+			}
 			g.free--
 			g.has[p.tenant]++
 			close(p.let)

@@ -53,8 +53,8 @@ func stray(trees cgroup.Hierarchies, group string, pid int) error {
 	return os.WriteFile(filepath.Join(tree.Mount, filepath.Dir(group), "elsewhere", "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 `},
-	{"local/sandbox/cmd/make.go", `	pid, err := by.Make(`, `	dieAt("state")
-	pid, err := by.Make(`},
+	{"local/sandbox/cmd/make.go", `	pid, err := startOrJoin(`, `	dieAt("state")
+	pid, err := startOrJoin(`},
 	{"local/sandbox/cmd/make.go", `Check: d.check,`, `Check: func(pid int) error {
 			dieAt("process")
 			if err := stray(trees, c.Group(q.ID), pid); err != nil {

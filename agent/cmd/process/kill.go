@@ -68,9 +68,9 @@ func (p *process) waitGone(most time.Duration) {
 }
 
 // killAll kills all members and waits until none is left. First it stops them, because some would
-// fork while others die. A group of p's own is frozen in one step; of several calls each thaws it only
-// after it has found no member. Otherwise members are stopped repeatedly until no new one appears. Stopped processes still count, so a fork bomb at its limit of
-// processes can't grow.
+// fork while others die. A group of p's own is frozen in one step, and a frozen group can't fork. Each caller
+// thaws it only after it found no member. Without such a group, members are stopped repeatedly until no new one
+// appears. Stopped processes still count, so a fork bomb at its limit of processes can't grow.
 func (p *process) killAll() {
 	frozen := false
 	if _, err := peek(); err != unix.ECHILD && p.alone() { // first, since every other step takes time

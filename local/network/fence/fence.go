@@ -88,9 +88,10 @@ func Verify(id string, p network.Policy) error {
 	return errors.Join(shared().verify(conn), own)
 }
 
-// lockShared locks the shared table of this network namespace, for all servers.
+// lockShared locks the shared table of this network namespace, for all servers. The locked file is one of the
+// namespace, and only root can open it.
 func lockShared(how int) (unlock func(), err error) {
-	f, err := os.Open("/proc/self/ns/net")
+	f, err := os.Open("/proc/sys/net/ipv4/tcp_fastopen_key")
 	if err != nil {
 		return nil, err
 	}
@@ -224,8 +225,10 @@ func Remove(id string) error {
 			return err
 		}
 	}
-	if err := rules.remove(conn); err != nil {
-		return err
+	if there {
+		if err := rules.remove(conn); err != nil {
+			return err
+		}
 	}
 	return removeShared(conn)
 }
