@@ -77,8 +77,7 @@ type arguments struct {
 	TimeLimit   int      `json:"timeLimit,omitempty"`
 }
 
-// A result of a running program has only whole characters: read_output returns the others. What has
-// ended is shown as it is.
+// A result of a running program has only whole characters: read_output returns the others.
 func TestRunningProgramsShowWholeCharacters(t *testing.T) {
 	for _, printed := range []int{1, half - 1, half, half + 1, 5 * half} {
 		output, text := newPrinted(), strings.Repeat("a", printed)

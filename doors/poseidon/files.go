@@ -192,7 +192,7 @@ func (d *door) updateParts(ctx context.Context, id runtime.RunnerID, empty, remo
 		if code := runtime.CodeOf(err); to-from > 1 || code != runtime.CodeFileError && code != runtime.CodeInvalidInput {
 			return err
 		}
-		path := ""
+		var path string
 		if from < n {
 			path = remove[from]
 		} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -21,6 +22,8 @@ func Explained(err error) error {
 	refused := errors.As(err, &refusal)
 	var away *launch.UnreachableError
 	switch {
+	case errors.Is(err, uids.ErrNone):
+		f.Message = "no range of user ids is free for it: remove some runners"
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Message = "the sandbox wasn't ready in time: the machine is too busy, or its CPU limit too low"
 	case refused && strings.Contains(refusal.Line, "OOM-killed"): // libcontainer's text
@@ -42,11 +45,6 @@ func Explained(err error) error {
 		f.Message = "the server has reached the machine's limit of processes, memory or files: raise its limits, or run fewer runners"
 	}
 	return f
-}
-
-// noUserIDs returns the failure for a runner that gets no range of user ids.
-func noUserIDs(err error) error {
-	return &taskrunner.Failure{Message: "no range of user ids is free for it: remove some runners", Err: err}
 }
 
 // showable returns the first line of the helper's output; "" if it contains a path, since clients

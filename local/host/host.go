@@ -215,7 +215,7 @@ func (h *Host) AcquirePlace(id runtime.RunnerID) (slot int, err error) {
 		return 0, nil
 	}
 	if slot, err = h.Ranges.Take(dir); err != nil {
-		return 0, noUserIDs(err)
+		return 0, Explained(err)
 	}
 	return slot, nil
 }

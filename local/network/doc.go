@@ -210,9 +210,12 @@ func Name(of string) string {
 	return LinkPrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:8])[:12])
 }
 
-// LinkPrefix and TablePrefix begin the names of all runners' links and tables of the packet filter.
-// SharedTable is the table that all runners share.
-const LinkPrefix, TablePrefix, SharedTable = "rp-", "rockpool-", "rockpool"
+// Names of what networks of runners have on the machine.
+const (
+	LinkPrefix  = "rp-"       // begins the names of their links
+	TablePrefix = "rockpool-" // begins the names of their tables of the packet filter
+	SharedTable = "rockpool"  // the table that they share
+)
 
 // join returns the networks as text for an error.
 func join(all []netip.Prefix) string {

@@ -16,7 +16,7 @@
 // workspace.
 //
 // A task that ends is removed: first the driver's Kill signal, then Destroy, as soon as the process
-// has ended or after Kill.Timeout, then all Stop hooks. A failed removal is tried again with growing
+// has ended or after Kill.Timeout, then all Stop hooks. A removal that failed is tried again with growing
 // pauses, five times in all. Then the task reports what leaked, and each further call of Stop retries once
 // more.
 //
@@ -108,8 +108,8 @@ type ExitedRequest struct{}
 // An ExitedResponse holds the cause of the end if the hook knows it. The last hook's End counts.
 type ExitedResponse struct{ End *End }
 
-// A Stopper runs at the end of every task, after Destroy, in reverse order. Its error is recorded
-// as a leak.
+// A Stopper runs at the end of every task, after Destroy, in reverse order. If one fails, all run again:
+// the removal has failed.
 type Stopper interface {
 	Stop(ctx context.Context, request StopRequest) error
 }

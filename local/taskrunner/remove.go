@@ -44,12 +44,21 @@ func (t *Task) finish(shutdown context.Context) {
 	t.conclude()
 }
 
-// remove ends the task's process, then removes what its start made.
+// remove ends the task's process, removes what its start made, then runs the stop hooks.
 func (t *Task) remove(ctx context.Context) error {
 	if t.handle != nil {
 		t.end(ctx)
 	}
-	return t.destroy(ctx)
+	if err := t.destroy(ctx); err != nil {
+		return err
+	}
+	values := t.state.Values()
+	return t.each("stop", func(ctx context.Context, h Hook) error {
+		if s, ok := h.(Stopper); ok {
+			return s.Stop(ctx, StopRequest{values})
+		}
+		return nil
+	})
 }
 
 // end signals the task's first process, and waits a while. Its failure is no error: Destroy kills
@@ -105,21 +114,9 @@ func (t *Task) removalFailed(try int, err error) {
 	t.tried = make(chan struct{})
 }
 
-// conclude runs the stop hooks, and makes the task DEAD.
+// conclude makes the task DEAD.
 func (t *Task) conclude() {
-	values := t.state.Values()
-	failed := t.each("stop", func(ctx context.Context, h Hook) error {
-		if s, ok := h.(Stopper); ok {
-			return s.Stop(ctx, StopRequest{values})
-		}
-		return nil
-	})
-	// The removal has succeeded. From here on, only a stop hook can leave something.
 	t.state.Leak = ""
-	if failed != nil {
-		t.config.Counts.Leaks.Add(1)
-		t.state.Leak = failed.Error()
-	}
 	// An end that the state has already takes precedence over that of Stop.
 	end := t.stopped()
 	if t.state.End != nil {

@@ -206,6 +206,26 @@ func TestStopWhileItStarts(t *testing.T) {
 	}
 }
 
+// A stop hook that fails, for example for lack of open files, runs again.
+func TestFailedStopHookIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := errors.New("busy")
+		w := &world{stops: []error{busy, busy}}
+		task, leave := led(w, State{Phase: Pending})
+		defer leave()
+		pass(time.Second)
+		task.Stop(End{})
+		for _, failing := range []error{busy, busy, nil} {
+			if err := task.Wait(t.Context()); !errors.Is(err, failing) {
+				t.Errorf("%v, want %v", err, failing)
+			}
+		}
+		if s := w.last(); s.Phase != Dead || s.Leak != "" || w.destroy != 1 {
+			t.Errorf("it is %+v, after %d removals", s, w.destroy)
+		}
+	})
+}
+
 func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")

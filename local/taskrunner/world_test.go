@@ -25,8 +25,9 @@ type world struct {
 	destroys []error
 	unusable []error
 	saves    []error
-	deaf     bool // signals end nothing
-	blind    bool // Wait fails
+	stops    []error // of the stop hook
+	deaf     bool    // signals end nothing
+	blind    bool    // Wait fails
 
 	procs   []*process // all that were started
 	phases  []Phase    // as saved, without repetitions
@@ -187,7 +188,9 @@ func (h hook) Exited(_ context.Context, _ ExitedRequest, response *ExitedRespons
 
 func (h hook) Stop(_ context.Context, request StopRequest) error {
 	h.called("stop " + request.Values["room"])
-	return nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return pop(&h.stops)
 }
 
 func (w *world) config() Config {

@@ -36,6 +36,9 @@ type Ranges struct {
 	busy map[int]bool // ranges with a process at the last scan; nil: not scanned yet
 }
 
+// ErrNone means that no range is free.
+var ErrNone = errors.New("no range of user ids is free")
+
 // Root reports whether this process is root of the machine. Root of a user namespace that maps few ids, as
 // unshare -Ur makes it, isn't: it can do what the user outside can.
 func Root() bool {
@@ -75,7 +78,7 @@ func (r *Ranges) Take(holder string) (int, error) {
 			return n, err
 		}
 	}
-	return 0, fmt.Errorf("all %d ranges of user ids are in use (see %s)", r.Count, r.Dir)
+	return 0, fmt.Errorf("%w: all %d are in use (see %s)", ErrNone, r.Count, r.Dir)
 }
 
 // inUse reports whether a process has an id of a range without a holder. It scans all processes, but not again
@@ -88,12 +91,18 @@ func (r *Ranges) inUse(n int, linked bool) (bool, error) {
 		return false, nil
 	}
 	busy := map[int]bool{}
-	files, err := filepath.Glob("/proc/[0-9]*/status")
+	all, err := os.ReadDir("/proc")
 	if err != nil {
 		return false, err
 	}
-	for _, file := range files {
-		text, _ := os.ReadFile(file) // the process may have ended
+	for _, process := range all {
+		if strings.Trim(process.Name(), "0123456789") != "" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("/proc", process.Name(), "status"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it may have ended
+			return false, err
+		}
 		for _, id := range idsOf(string(text)) {
 			if n := (id - r.First) / r.Size; id >= r.First && n < r.Count {
 				busy[n] = true

@@ -21,7 +21,7 @@ func TestE2ESearchFiles(t *testing.T) {
 	runner := b.Claim(t, "shell")
 	b.Shell(t, runner, `mkdir -p src/lib && echo 'a needle here' >src/lib/a.py && printf 'x\nneedle' >src/b.py && printf 'needle\0' >binary
 		ln -s / out; ln -s /etc/passwd passwd.py; ln -s /proc/1/root agent; ln -s .. src/up; mkfifo fifo.py; truncate -s 1T huge.py || true
-		d=.; for i in $(seq 150); do d=$d/d; mkdir $d; done; touch deep.py`)
+		d=.; for i in $(seq 150); do d=$d/d; mkdir $d; done; touch deep.py $d/bottom`)
 	search := func(arguments string) (out struct {
 		Matches []struct {
 			File struct{ Path, Type string }
@@ -46,11 +46,14 @@ func TestE2ESearchFiles(t *testing.T) {
 	for _, m := range found.Matches {
 		got = append(got, fmt.Sprint(m.File.Path, " ", *m.Line, " ", *m.Text))
 	}
-	if !slices.Equal(got, []string{"src/b.py 2 needle", "src/lib/a.py 1 a needle here"}) || found.Limit == nil || *found.Limit != "DEPTH" {
+	if !slices.Equal(got, []string{"src/b.py 2 needle", "src/lib/a.py 1 a needle here"}) || found.Limit != nil {
 		t.Errorf("%q, %v", got, found.Limit)
 	}
 	if found.Skipped < 1 { // the binary file; and the huge one, if it could be made
 		t.Errorf("%d skipped", found.Skipped)
+	}
+	if deep := search(`name: "bottom"`); len(deep.Matches) != 1 || !strings.HasSuffix(deep.Matches[0].File.Path, "/d/bottom") {
+		t.Errorf("%+v", deep)
 	}
 	got = nil
 	for _, m := range search(`name: "*.py"`).Matches {

@@ -104,7 +104,7 @@ func TestE2EDoctorWithoutRoot(t *testing.T) {
 		out, _, code := asNobody(t, "doctor", "--json")
 		return out, code
 	})
-	if code != 1 || statusOf(findings, "limits") != "FAIL" || statusOf(findings, "without root") != "WARN" || statusOf(findings, "users") != "WARN" {
+	if code != 1 || statusOf(findings, "limits") != "FAIL" || statusOf(findings, "limitations") != "WARN" || statusOf(findings, "users") != "WARN" {
 		t.Errorf("exit %d: %+v", code, findings)
 	}
 	for _, name := range []string{"kernel", "root", "kernel parts", "sandbox", "namespaces", "privileges", "seccomp", "network", "files", "images", "processes"} {
