@@ -34,7 +34,7 @@ func (t *Task) Restore(ctx context.Context) error {
 // Run retry.
 func (t *Task) Discard(ctx context.Context, end End) error {
 	t.dirty = true // the record may be older than what was made
-	if err := t.destroy(ctx); err != nil {
+	if err := t.remove(ctx); err != nil {
 		return err
 	}
 	if t.state.End == nil {
