@@ -119,7 +119,7 @@ func residue() []Attack {
 		},
 		{
 			Name: "variables of the server", Class: Residue, Defence: OwnFiles, Tries: "to find the server's environment variables",
-			Steps: []Step{shell("env | cut -d= -f1 | grep -v -x -E 'PATH|HOME|USER|LOGNAME|PWD|SHLVL|_|OLDPWD|TERM|LANG|SHELL' | sed 's/^/found /'; echo looked")},
+			Steps: []Step{shell("env | cut -d= -f1 | grep -v -x -E 'PATH|HOME|USER|LOGNAME|PWD|SHLVL|_|OLDPWD|TERM|LANG|SHELL|PYTHONUNBUFFERED' | sed 's/^/found /'; echo looked")},
 			Held:  "^looked\n=> EXITED 0", Never: "found",
 		},
 	}

@@ -56,8 +56,9 @@ func resources() []Attack {
 		inodes("many files", "/workspace"),
 		inodes("many files in /dev/shm", "/dev/shm"),
 		{
-			Name: "a large upload", Class: Resources, Defence: Room, Tries: "to fill the runner's disk with an upload", Bomb: true,
-			Steps: []Step{upload("large", string(make([]byte, 12<<20))), shell("echo lives")}, Held: "^=> refused STORAGE_FULL .*\nlives\n=> EXITED 0",
+			Name: "large uploads", Class: Resources, Defence: Room, Tries: "to fill the runner's disk with two uploads", Bomb: true,
+			Steps: []Step{upload("large", string(make([]byte, 6<<20))), upload("another", string(make([]byte, 6<<20))), shell("echo lives")},
+			Held:  "^=> uploaded\n=> refused STORAGE_FULL .*\nlives\n=> EXITED 0",
 		},
 		{
 			Name: "a flood of output", Class: Resources, Defence: OutputLimit, Tries: "to fill the server's disk with output", Bomb: true,

@@ -42,6 +42,14 @@ class Platform
       networkAccess: false, exposedPorts: []}.merge(changes))
   end
 
+  def healthy # which it isn't while a pool fills on a busy machine
+    1200.times do
+      return if call(:get, "/health").status == 204
+      sleep 0.1
+    end
+    expect(204, :get, "/health")
+  end
+
   def claim(environment) # as CodeOcean does while a pool fills: it tries again
     1200.times do
       response = call(:post, "/runners", {executionEnvironmentId: environment, inactivityTimeout: 180})
@@ -118,7 +126,7 @@ platform = Platform.new
 
 SCENARIOS = {
   "environments are synchronised" => lambda do
-    platform.expect(204, :get, "/health")
+    platform.healthy
     same("version", JSON.parse(Platform.new("").call(:get, "/version").body), String)
     same("new", platform.put(18, prewarmingPoolSize: 1).status, 201)
     same("saved again", platform.put(18, prewarmingPoolSize: 1).status, 204)
