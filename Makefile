@@ -67,7 +67,7 @@ check: ## format, vet, lint, generated code, pure tests, web components: no root
 test: ## check, then real sandboxes, the API end to end, third-party clients, examples and pages: about 25 minutes the first time, 10 after (as root)
 	@scripts/test test
 
-test-all: ## all phases below, about 40 minutes (as root); CI runs it
+test-all: ## all phases below, over an hour (as root); CI runs it
 	@scripts/test all
 
 test-nomad: ## only the tests with a real Nomad; builds Nomad once (as root)
