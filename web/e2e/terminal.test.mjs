@@ -258,7 +258,7 @@ test("files and directories are created, renamed and moved without replacing oth
   // A name is literal: nothing else is deleted with it.
   await page.click("[aria-label='Delete *']");
   await page.waitForSelector('dialog >> text="/workspace/*"');
-  await page.click("dialog >> role=button[name=Cancel]");
+  await page.click("dialog >> role=button[name='Keep it']");
   await page.click("[aria-label='Rename *']");
   await page.fill("dialog input", "place");
   await page.click("dialog >> role=button[name=Rename]");
