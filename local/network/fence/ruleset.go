@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -36,6 +37,9 @@ type chain struct {
 
 func (r ruleset) table() *nftables.Table { return &nftables.Table{Family: r.family, Name: r.name} }
 
+// numbering guards the library's counter of sets. Servers call install concurrently.
+var numbering sync.Mutex
+
 // install replaces the table atomically: no packet meets an incomplete one.
 func (r ruleset) install(conn *nftables.Conn) error {
 	t := r.table()
@@ -44,7 +48,10 @@ func (r ruleset) install(conn *nftables.Conn) error {
 	conn.AddTable(t)
 	for _, s := range r.sets {
 		s.Table = t
-		if err := conn.AddSet(&s.Set, s.elements); err != nil {
+		numbering.Lock()
+		err := conn.AddSet(&s.Set, s.elements)
+		numbering.Unlock()
+		if err != nil {
 			return fmt.Errorf("set %s: %w", s.Name, err)
 		}
 	}
