@@ -2,6 +2,7 @@ package engine
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,14 @@ func TestALeaseEndsWhenNobodyRenewsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := &leases{byID: map[string]*lease{}}
 		began := time.Now()
+		var mu sync.Mutex // guards lapsed
 		lapsed := map[string]time.Duration{}
 		for _, id := range []string{"renewed", "forgotten", "ended"} {
-			all.grant(id, time.Minute, func() { lapsed[id] = time.Since(began) })
+			all.grant(id, time.Minute, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				lapsed[id] = time.Since(began)
+			})
 		}
 		all.grant("none", 0, func() { t.Error("no lease ended") })
 		for range 10 {

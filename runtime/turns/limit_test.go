@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -12,6 +13,7 @@ import (
 func TestLimitOfAGateChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, inside := NewGate(1), 0
+		var mu sync.Mutex // guards inside and leaves
 		var leaves []func()
 		for range 5 {
 			go func() {
@@ -19,6 +21,8 @@ func TestLimitOfAGateChanges(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				inside++
 				leaves = append(leaves, leave)
 			}()
@@ -46,6 +50,7 @@ func TestLimitOfAGateChanges(t *testing.T) {
 func TestTenantsShareAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, inside := NewSharedGate(8), map[string][]func(){}
+		var mu sync.Mutex // guards inside
 		for _, step := range []struct {
 			tenant string
 			leaves string // a tenant of which one leaves before
@@ -58,6 +63,8 @@ func TestTenantsShareAGate(t *testing.T) {
 				for range 10 {
 					go func() {
 						if leave, err := gate.Pass(runtime.TenantID(step.tenant), "", 0).Enter(t.Context()); err == nil {
+							mu.Lock()
+							defer mu.Unlock()
 							inside[step.tenant] = append(inside[step.tenant], leave)
 						}
 					}()

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,8 @@ func TestE2ELongClaimsAreShortCalls(t *testing.T) {
 	runner := strings.TrimSpace(wait.Receive(t, claimed, "a runner"))
 	mu.Lock()
 	defer mu.Unlock()
+	// On a busy machine the command also asks for the state of the pool.
+	calls = slices.DeleteFunc(calls, func(call string) bool { return !strings.Contains(call, "claimRunner(") })
 	if len(calls) < 2 || !strings.Contains(calls[1], `"wait":"TICKET"`) {
 		t.Errorf("%q", calls)
 	}
