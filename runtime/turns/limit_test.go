@@ -1,7 +1,6 @@
 package turns
 
 import (
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -12,35 +11,30 @@ import (
 // until enough have left.
 func TestLimitOfAGateChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, inside := NewGate(1), 0
-		var mu sync.Mutex // guards inside and leaves
-		var leaves []func()
+		gate, left := NewGate(1), 0
+		leaves := make(chan func(), 5) // of those that are admitted
 		for range 5 {
 			go func() {
 				leave, err := gate.Pass("", "", 0).Enter(t.Context())
 				if err != nil {
 					t.Error(err)
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				inside++
-				leaves = append(leaves, leave)
+				leaves <- leave
 			}()
 			synctest.Wait()
 		}
 		for i, step := range []struct{ limit, leave, want int }{{1, 0, 1}, {3, 0, 3}, {1, 0, 3}, {1, 2, 3}, {1, 1, 4}, {9, 0, 5}} {
 			gate.SetLimit(step.limit)
 			for range step.leave {
-				leaves[0]()
-				leaves = leaves[1:]
+				(<-leaves)()
+				left++
 			}
-			if synctest.Wait(); inside != step.want {
-				t.Errorf("step %d: %d were admitted, want %d", i, inside, step.want)
+			if synctest.Wait(); left+len(leaves) != step.want {
+				t.Errorf("step %d: %d were admitted, want %d", i, left+len(leaves), step.want)
 			}
 		}
 		for len(leaves) > 0 {
-			leaves[0]()
-			leaves = leaves[1:]
+			(<-leaves)()
 		}
 	})
 }
@@ -49,23 +43,21 @@ func TestLimitOfAGateChanges(t *testing.T) {
 // get theirs. A place that is left is for all.
 func TestTenantsShareAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, inside := NewSharedGate(8), map[string][]func(){}
-		var mu sync.Mutex // guards inside
+		gate, inside := NewSharedGate(8), map[string]chan func(){} // leave functions of those that are inside
 		for _, step := range []struct {
 			tenant string
 			leaves string // a tenant of which one leaves before
 			want   int    // how many of ten are inside
 		}{{"a", "", 4}, {"b", "", 2}, {"c", "", 1}, {"d", "", 1}, {"e", "", 0}, {"e", "a", 1}} {
-			if leaving := inside[step.leaves]; len(leaving) > 0 {
-				inside[step.leaves] = leaving[1:]
-				leaving[0]()
+			if step.leaves != "" {
+				(<-inside[step.leaves])()
 			} else {
+				entered := make(chan func(), 10)
+				inside[step.tenant] = entered
 				for range 10 {
 					go func() {
 						if leave, err := gate.Pass(runtime.TenantID(step.tenant), "", 0).Enter(t.Context()); err == nil {
-							mu.Lock()
-							defer mu.Unlock()
-							inside[step.tenant] = append(inside[step.tenant], leave)
+							entered <- leave
 						}
 					}()
 					synctest.Wait()
