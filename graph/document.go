@@ -1,11 +1,9 @@
 package graph
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/lexer"
 	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/rockpool/rockpool/graph/transport"
@@ -56,8 +55,8 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	if err != nil {
 		return nil //nolint:nilerr // the executor finds the same error, with its position
 	}
-	if field := halfPair(doc, params.Query); field != "" {
-		return gqlerror.Wrap(runtime.Invalid(field, "has half of a surrogate pair (\\ud800 to \\udfff), which isn't text"))
+	if line := halfPair(params.Query); line > 0 {
+		return gqlerror.Wrap(runtime.Invalid("query", "has half of a surrogate pair (\\ud800 to \\udfff) in line %d, which isn't text", line))
 	}
 	if defers(doc) {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "this server doesn't support @defer: remove it"))
@@ -68,62 +67,21 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	return nil
 }
 
-// halfPair returns the first argument, for example input.write.0.path, with half of a surrogate pair.
-// The parser has replaced that with U+FFFD.
-func halfPair(doc *ast.QueryDocument, text string) string {
-	var inValue func(at string, v *ast.Value) string
-	inValue = func(at string, v *ast.Value) string {
-		switch {
-		case v == nil:
-			return ""
-		case v.Kind == ast.StringValue && strings.ContainsRune(v.Raw, utf8.RuneError):
-			return at
-		}
-		for i, child := range v.Children {
-			if found := inValue(at+"."+cmp.Or(child.Name, strconv.Itoa(i)), child.Value); found != "" {
-				return found
-			}
-		}
-		return ""
-	}
-	var inSet func(set ast.SelectionSet) string
-	inSet = func(set ast.SelectionSet) string {
-		for _, selection := range set {
-			found := ""
-			switch s := selection.(type) {
-			case *ast.Field:
-				for _, argument := range s.Arguments {
-					found = cmp.Or(found, inValue(argument.Name, argument.Value))
-				}
-				found = cmp.Or(found, inSet(s.SelectionSet))
-			case *ast.InlineFragment:
-				found = inSet(s.SelectionSet)
-			}
-			if found != "" {
-				return found
-			}
-		}
-		return ""
-	}
+// halfPair returns the line of the first string with half of a surrogate pair, or 0. The parser replaces
+// that half with U+FFFD.
+func halfPair(text string) (line int) {
 	if !peers.HasHalfPair(text) {
-		return ""
+		return 0
 	}
-	for _, operation := range doc.Operations {
-		for _, variable := range operation.VariableDefinitions {
-			if found := inValue(variable.Variable, variable.DefaultValue); found != "" {
-				return found
-			}
-		}
-		if found := inSet(operation.SelectionSet); found != "" {
-			return found
-		}
-	}
-	for _, fragment := range doc.Fragments {
-		if found := inSet(fragment.SelectionSet); found != "" {
-			return found
+	for tokens := lexer.New(&ast.Source{Input: text}); ; {
+		token, err := tokens.ReadToken()
+		switch {
+		case err != nil || token.Kind == lexer.EOF:
+			return 0
+		case token.Kind == lexer.String && strings.ContainsRune(token.Value, utf8.RuneError):
+			return token.Pos.Line
 		}
 	}
-	return ""
 }
 
 // defers reports whether a document wants a part of the answer later (@defer). No transport here

@@ -142,7 +142,7 @@ func TestE2ETextThatIsNotUnicodeIsRefused(t *testing.T) {
 	w := openWorkspace(t)
 	for body, field := range map[string]string{
 		`{"query": "mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }", "variables": {"in": {"runnerId": "` + w.runner + `", "write": [{"path": "a", "text": "\ud800"}]}}}`:   "variables.in.write.0.text",
-		`{"query": "mutation { updateFiles(input: {runnerId: \"` + w.runner + `\", write: [{path: \"a\", text: \"x\\ud800\"}]}) { written } }"}`:                                                     "input.write.0.text",
+		`{"query": "mutation { updateFiles(input: {runnerId: \"` + w.runner + `\", write: [{path: \"a\", text: \"x\\ud800\"}]}) { written } }"}`:                                                     "query",
 		"{\"query\": \"mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }\", \"variables\": {\"in\": {\"runnerId\": \"" + w.runner + "\", \"delete\": [\"b\", \"inv\xff\"]}}}": "variables.in.delete.1",
 	} {
 		var out any
