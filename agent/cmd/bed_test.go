@@ -196,6 +196,10 @@ func newBed(t testing.TB, processes int, flags ...string) *bed {
 	}
 	if groups != "" {
 		must(os.WriteFile(filepath.Join(groups, "agent", "cgroup.procs"), []byte(strconv.Itoa(b.pid)), 0))
+		if processes > 0 { // in place of the limit of the commands' group, which leaves room for the agent's threads
+			commands := uint64(processes - 32)
+			must(unix.Prlimit(b.pid, unix.RLIMIT_NPROC, &unix.Rlimit{Cur: commands, Max: commands}, nil))
+		}
 	}
 	_, err = open.Write([]byte{0})
 	must(err)

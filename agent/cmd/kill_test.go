@@ -200,11 +200,15 @@ func TestUsage(t *testing.T) {
 
 // The runner has a limit of processes, which was read back.
 func TestForkBomb(t *testing.T) {
-	t.Run("without groups", func(t *testing.T) { forkBomb(t, newBed(t, 96)) })
-	t.Run("version 2 of cgroups", func(t *testing.T) { forkBomb(t, newBed(t, 96, unifiedGroups)) })
+	t.Run("without groups", func(t *testing.T) {
+		b := newBed(t, 96)
+		forkBombs(t, b)
+		fullRunner(t, b)
+	})
+	t.Run("version 2 of cgroups", func(t *testing.T) { forkBombs(t, newBed(t, 96, unifiedGroups)) })
 }
 
-func forkBomb(t *testing.T, b *bed) {
+func forkBombs(t *testing.T, b *bed) {
 	for name, script := range map[string]string{
 		"fork":          `perl -e 'while (1) { fork }'`,
 		"setsid":        `perl -e 'use POSIX; while (1) { if (!fork) { POSIX::setsid() } }'`,
@@ -229,8 +233,11 @@ func forkBomb(t *testing.T, b *bed) {
 			}
 		})
 	}
-	// The runner is full. The agent itself lives and reports it. When a command ends, the bomb takes its
-	// place immediately.
+}
+
+// fullRunner checks that the agent of a full runner lives and reports it. When a command ends, the bomb
+// takes its place immediately.
+func fullRunner(t *testing.T, b *bed) {
 	s, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `while (1) { my $p = fork; if (!defined $p) { select undef, undef, undef, 0.001 } elsif (!$p) { sleep 60; exit } }`}, Env: testEnv})
 	if err != nil {
 		t.Fatal(err)

@@ -186,6 +186,13 @@ func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
 // run runs one command, and reports its output as progress meanwhile. If the command still runs when
 // the call must answer, it continues. It is cancelled if the call is.
 func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (out ran, err error) {
+	var input []byte
+	if stdin != nil {
+		if err := c.request.grow(int64(len(*stdin))); err != nil {
+			return ran{}, err
+		}
+		input = []byte(*stdin)
+	}
 	in.RunnerID = id
 	x, err := c.door.host.Guard.Start(c.ctx, in)
 	if err != nil {
@@ -214,7 +221,7 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 		}
 	}()
 	if stdin != nil {
-		if err := c.door.host.Guard.Go(feeding, func(ctx context.Context) { defer fed(); c.feed(ctx, x.ID, *stdin) }); err != nil {
+		if err := c.door.host.Guard.Go(feeding, func(ctx context.Context) { defer fed(); c.feed(ctx, x.ID, input) }); err != nil {
 			return ran{}, err
 		}
 	}
@@ -240,23 +247,13 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 	return report(ended, output), nil
 }
 
-// inputPiece is how many bytes of standard input are copied at a time.
-const inputPiece = 64 << 10
-
 // feed writes all of a command's standard input.
-func (c *call) feed(ctx context.Context, id runtime.ExecutionID, text string) {
-	var at int64
-	for ended := false; !ended && ctx.Err() == nil; {
-		piece := text[at:min(at+inputPiece, int64(len(text)))]
-		ended = at+int64(len(piece)) == int64(len(text))
-		offset, err := c.door.host.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: []byte(piece), Offset: &at, Close: ended})
-		switch {
-		case runtime.CodeOf(err) == runtime.CodeLimitExceeded: // the program doesn't read now
-			ended = false
-		case err != nil:
-			return // the command has ended
+func (c *call) feed(ctx context.Context, id runtime.ExecutionID, data []byte) {
+	in := engine.StdinInput{ExecutionID: id, Data: data, Offset: new(int64(0)), Close: true}
+	for ctx.Err() == nil {
+		if _, err := c.door.host.Guard.WriteStdin(ctx, in); runtime.CodeOf(err) != runtime.CodeLimitExceeded {
+			return // everything was written, or the command has ended
 		}
-		at = max(at, offset)
 	}
 }
 

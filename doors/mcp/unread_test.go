@@ -115,7 +115,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 			leaves = append(leaves, leave)
 		}
 		counted = b.peers.Usage().BodyBytes - counted
-		// A piece of the input on its way to the agent lives until it is written, so the heap settles later.
+		// A copy of the input on its way to the agent lives until it is written, so the heap settles later.
 		wait.For(t, fmt.Sprintf("%s: each call takes at most the %d KiB that are counted", what, counted>>10/calls), func() bool {
 			return heapBytes()-heap <= counted+calls*200<<10
 		})

@@ -101,7 +101,7 @@ func (r *Ranges) inUse(n int, linked bool) (bool, error) {
 		}
 		text, err := os.ReadFile(filepath.Join("/proc", process.Name(), "status"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it may have ended
-			return false, err
+			return false, fmt.Errorf("which user ids are in use can't be read: %v", err) //nolint:errorlint // its cause isn't the sandbox's
 		}
 		for _, id := range idsOf(string(text)) {
 			if n := (id - r.First) / r.Size; id >= r.First && n < r.Count {

@@ -85,10 +85,9 @@ func TestE2EPathsAreLiteral(t *testing.T) {
 		if out := w.update(t, object{"delete": []string{listed + " moved", "none/*"}}); len(out.UpdateFiles.Deleted) != 1 {
 			t.Errorf("%q: %+v", listed, out)
 		}
-		want = slices.DeleteFunc(want, func(other string) bool { return other == hex.EncodeToString([]byte(name)) })
-		if diff := cmp.Diff(want, w.names(t)); diff != "" {
-			t.Fatalf("after the deletion of %q: %s", listed, diff)
-		}
+	} // a deletion of another one would have been found at its turn
+	if left := w.names(t); len(left) > 0 {
+		t.Errorf("%q are left", left)
 	}
 	for _, path := range []string{"\uFFFD", "a\uFFFDb", "\uFFFDFF", "\uFFFD61", "dir/"} {
 		err := w.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": object{"runnerId": w.runner, "write": []object{{"path": "ok", "text": ""}, {"path": path, "text": ""}}}}, nil)

@@ -1,6 +1,6 @@
 // Package bed starts servers for the end-to-end tests and uses them as clients do. The tests of a
-// package share one server in their own process, so that make test-race runs it under the race
-// detector. Tests that kill or measure a server start bin/rockpool, so run make build first.
+// package share one server in their own process, so that the race detector sees it: make test-race
+// runs those of life. Tests that kill or measure a server start bin/rockpool, so run make build first.
 package bed
 
 import (
