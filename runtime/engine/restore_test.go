@@ -71,10 +71,11 @@ func TestEndDuringDowntimeIsRestored(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
+	began := time.Now()
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "50", "2000"}})
 	b.stop()
 	b.exited(t, r.ID, x.ID)
-	over := time.Now()
+	over := x.Marks.QueuedAt.Add(time.Since(began)) // by the execution's clock
 	b.start(t)
 	end := b.await(t, x.ID)
 	if end.End.Outcome != runtime.OutcomeExited || end.End.ExitCode != 7 || !end.Marks.StartedAt.Before(over) || !end.Marks.FirstOutputAt.Before(over) {
