@@ -39,10 +39,13 @@ async function keep(name) {
   }
 }
 
+/** Chromium without windows. It takes half of the processors' time of a Chromium whose windows are hidden. */
+export const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium-headless-shell";
+
 /** Starts the browser. */
 export function launch() {
   // As root Chromium can't use its sandbox. It opens only our pages.
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 }
 
 /** Opens a page that collects its mistakes: errors in the console, and requests that the policy refused. */

@@ -1,21 +1,27 @@
 // The form of an environment, in a real browser.
 import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
 import { after, afterEach, before } from "node:test";
 import { judge } from "./axe.mjs";
 import { launch, open, test } from "./browser.mjs";
 import { MuteRegistry } from "./registry.mjs";
 import { Server } from "./server.mjs";
 
+const forwarding = "/proc/sys/net/ipv4/ip_forward"; // without it no environment may have a network
+let forwarded;
 let server;
 let browser;
 let page;
 
 before(async () => {
+  forwarded = await readFile(forwarding);
+  await writeFile(forwarding, "1");
   [server, browser] = await Promise.all([Server.start({ args: ["--network"] }), launch()]);
 });
 after(async () => {
   await browser?.close();
   await server?.stop();
+  await writeFile(forwarding, forwarded);
 });
 afterEach(async () => {
   const { mistakes } = page;
