@@ -31,6 +31,8 @@ stderr for each. Unreadable files get a line, too; the other files are copied.
     rockpool runner cp "$id:/tmp/core" .
     rockpool runner cp "$id:table.csv" - | head
 
+On a terminal, - shows control characters other than colours as escapes. In a pipe it changes no byte.
+
 Exit codes:
     0    all files and directories were copied; links and special files were skipped
     125  at least one file wasn't copied; stderr says which

@@ -82,9 +82,9 @@ func (x Execution) Accepted() bool {
 	return x.Passed() && (x.Comparison == nil || x.Comparison.Matches != nil && *x.Comparison.Matches)
 }
 
-// Failed reports whether the execution ended in any other way, except by being cancelled.
+// Failed reports whether the execution ended without being accepted, except by being cancelled.
 func (x Execution) Failed() bool {
-	return x.State == ExecutionFinished && !x.Passed() && x.End.Outcome != OutcomeCancelled
+	return x.State == ExecutionFinished && !x.Accepted() && x.End.Outcome != OutcomeCancelled
 }
 
 // An ExecutionState only moves forward: PENDING → RUNNING → FINISHED;

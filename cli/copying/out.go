@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime/paths"
 )
@@ -215,5 +216,6 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // print writes a file to standard output. It never retries: written bytes can't be taken back.
 func (c *Copier) print(ctx context.Context, file *client.DownloadableFile) error {
-	return c.content(ctx, file, c.Stdout, io.Discard)
+	out := output.Guarded(c.Stdout, false)
+	return errors.Join(c.content(ctx, file, out, io.Discard), out.Close())
 }

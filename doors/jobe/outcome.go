@@ -95,7 +95,11 @@ func (j job) compileErrors(build phase) (text string, failed bool) {
 	}
 	text = add(stdout, stderr)
 	if build.end.Outcome != runtime.OutcomeExited || text == "" {
-		text = add(text, "compiling failed: "+build.end.Message)
+		why := build.end.Message
+		if build.end.Signal == "SIGXCPU" {
+			why = "the compiler used up its processor time"
+		}
+		text = add(text, "compiling failed: "+why)
 	}
 	return text, true
 }

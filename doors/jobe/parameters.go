@@ -119,7 +119,7 @@ func arguments(name string, raw json.RawMessage) ([]string, *refusal) {
 
 // Defaults of parameters, and the minimum for builds: seconds, MB, MB, processes.
 const (
-	defaultSeconds, leastBuildSeconds     = 5, 20
+	defaultSeconds, leastBuildSeconds     = 5, 60
 	defaultDisk, leastBuildDisk           = 20, 20
 	defaultStream                         = 2
 	defaultProcesses, leastBuildProcesses = 30, 5

@@ -145,13 +145,13 @@ func TestBounds(t *testing.T) {
 		dialect          dialect
 		run, build       string
 	}{
-		{"defaults", `{}`, 1, c, "5 s 65 s 2000000 B 20000000 B 30", "20 s 140 s 2000000 B 20000000 B 30"},
-		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, 1, c, "1 s 45 s 2000000 B 1000000 B 1", "20 s 140 s 2000000 B 20000000 B 5"},
-		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, 1, c, "1 s 45 s 1024 B 500000 B 30", "20 s 140 s 1024 B 20000000 B 30"},
+		{"defaults", `{}`, 1, c, "5 s 65 s 2000000 B 20000000 B 30", "60 s 340 s 2000000 B 20000000 B 30"},
+		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, 1, c, "1 s 45 s 2000000 B 1000000 B 1", "60 s 340 s 2000000 B 20000000 B 5"},
+		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, 1, c, "1 s 45 s 1024 B 500000 B 30", "60 s 340 s 1024 B 20000000 B 30"},
 		{"none", `{"cputime": 0, "streamsize": 0, "disklimit": -1, "numprocs": 0}`, 1, c, "120 s 640 s 16777216 B - -", "120 s 640 s 16777216 B - -"},
 		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, 1, c, "120 s 640 s 16777216 B 1099511627776 B 65536", "120 s 640 s 16777216 B 1099511627776 B 65536"},
 		{"a hundredth of a CPU", `{"cputime": 120}`, 300, c, "120 s 86400 s 2000000 B 20000000 B 30", "120 s 86400 s 2000000 B 20000000 B 30"},
-		{"Java", `{"numprocs": 20}`, 1, java, "5 s 65 s 2000000 B 20000000 B 256", "20 s 140 s 2000000 B 20000000 B 256"},
+		{"Java", `{"numprocs": 20}`, 1, java, "5 s 65 s 2000000 B 20000000 B 256", "60 s 340 s 2000000 B 20000000 B 256"},
 	} {
 		p, refused := parseParameters([]byte(test.parameters))
 		if refused != nil {

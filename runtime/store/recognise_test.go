@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -164,6 +165,7 @@ func TestDamageIsReported(t *testing.T) {
 		do    func(*Store) error
 	}{
 		"a write": {"runners", func(s *Store) error { return s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil) }},
+		"a key":   {"spent_keys", func(s *Store) error { _, _, err := s.SpentKey(t.Context(), "k", time.Now()); return err }},
 		"a row":   {"draining", func(s *Store) error { _, err := s.Draining(t.Context()); return err }},
 		"rows": {"environments", func(s *Store) error {
 			return s.Environments(t.Context(), func(runtime.Environment, error) error { return nil })

@@ -53,7 +53,7 @@ func endOf(x runtime.Execution) (outcome runtime.Outcome, failed any) {
 	switch {
 	case x.Failed():
 		failed = 1
-	case x.Passed():
+	case x.Accepted():
 		failed = 0
 	}
 	if x.State == runtime.ExecutionFinished {

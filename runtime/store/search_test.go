@@ -79,6 +79,23 @@ func found(t *testing.T, s *Store, q ExecutionFilter) string {
 	return strings.Join(ids, " ")
 }
 
+// An execution whose output isn't the expected one has failed, although it exited with 0.
+func TestWrongOutputsFail(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	passed := searchable()[0]
+	var all []runtime.Execution
+	for _, matches := range []bool{true, false} {
+		passed.ID, passed.Comparison = numbered(fmt.Sprint(len(all)+1)), &runtime.Comparison{Matches: &matches}
+		all = append(all, passed)
+	}
+	ended(t, s, all)
+	for want, failed := range map[string]bool{"1": false, "2": true} {
+		if got := found(t, s, ExecutionFilter{Failed: &failed}); got != want {
+			t.Errorf("failed %v: %q, not %q", failed, got, want)
+		}
+	}
+}
+
 func searches(at time.Time) map[string]struct {
 	q    ExecutionFilter
 	want string

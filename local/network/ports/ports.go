@@ -153,7 +153,8 @@ func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.
 	}
 }
 
-// begin runs f in a goroutine, unless too many connections are open.
+// begin runs f in a goroutine, unless too many connections are open. Each runner always gets its first one. It
+// gets one more while it has fewer than are left for all.
 func (r *runner) begin(f func()) bool {
 	// The runner's own limit comes first: at it, a runner takes nothing from the others.
 	select {
@@ -161,14 +162,21 @@ func (r *runner) begin(f func()) bool {
 	default:
 		return false
 	}
+	ofAll := r.ofAll
+	if has := len(r.tokens); has == 1 {
+		ofAll = make(chan struct{}, 1)
+	} else if has > cap(ofAll)-len(ofAll) {
+		<-r.tokens
+		return false
+	}
 	select {
-	case r.ofAll <- struct{}{}:
+	case ofAll <- struct{}{}:
 	default:
 		<-r.tokens
 		return false
 	}
 	r.parts.Go(func() {
-		defer func() { <-r.ofAll; <-r.tokens }()
+		defer func() { <-ofAll; <-r.tokens }()
 		f()
 	})
 	return true

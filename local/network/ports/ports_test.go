@@ -104,14 +104,31 @@ func TestMapper(t *testing.T) {
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		t.Error(err)
 	}
-	if said, err := say(others[0].At, "hello"); said != "" {
-		t.Errorf("with as many connections as all runners together may have, %q is said (%v)", said, err)
+	if said, err := say(open[0].At, "hello"); said != "" {
+		t.Errorf("with more connections than are left for all, %q is said (%v)", said, err)
+	}
+	if said, err := say(others[0].At, "hello"); said != "hello" {
+		t.Errorf("while another runner has its share, %q is said (%v)", said, err)
 	}
 	m.Close("c")
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("it goes on")
 	}
-	if said, err := say(others[0].At, "hello"); said != "hello" {
-		t.Errorf("after that connection %q is said (%v)", said, err)
+}
+
+// Runners with many connections leave some for the next one.
+func TestBusyRunnersLeaveConnectionsForOthers(t *testing.T) {
+	all := make(chan struct{}, 32)
+	ended := make(chan struct{})
+	for i := range 100 {
+		r, n := &runner{tokens: make(chan struct{}, 8), ofAll: all}, 0
+		defer r.parts.Wait()
+		for r.begin(func() { <-ended }) {
+			n++
+		}
+		if n == 0 {
+			t.Errorf("runner %d gets no connection beside %d others", i, i)
+		}
 	}
+	close(ended)
 }

@@ -134,7 +134,8 @@ func (r *Resolver) find(from net.Addr) *client {
 	return r.runners[ap.Addr().Unmap()]
 }
 
-// begin runs f in a goroutine, unless too many are running.
+// begin runs f in a goroutine, unless too many are running. Each runner always gets its first one. It gets one
+// more while it has fewer than are left for all.
 func (r *Resolver) begin(a *client, f func()) bool {
 	// The runner's own limit comes first: at it, a runner takes nothing from the others.
 	select {
@@ -142,14 +143,21 @@ func (r *Resolver) begin(a *client, f func()) bool {
 	default:
 		return false
 	}
+	ofAll := r.tokens
+	if has := len(a.tokens); has == 1 {
+		ofAll = make(chan struct{}, 1)
+	} else if has > cap(ofAll)-len(ofAll) {
+		<-a.tokens
+		return false
+	}
 	select {
-	case r.tokens <- struct{}{}:
+	case ofAll <- struct{}{}:
 	default:
 		<-a.tokens
 		return false
 	}
 	r.parts.Go(func() {
-		defer func() { <-r.tokens; <-a.tokens }()
+		defer func() { <-ofAll; <-a.tokens }()
 		f()
 	})
 	return true

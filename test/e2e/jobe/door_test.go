@@ -207,6 +207,7 @@ func TestE2EJobeOperatorsRecipe(t *testing.T) {
 // TestE2EJobeBurst: of 200 concurrent runs none is lost, and each gets its own answer.
 func TestE2EJobeBurst(t *testing.T) {
 	m := serve(t, nil, object{"id": "python", "poolSize": 4, "resources": object{"memoryMiB": 96}})
+	m.timeout = 10 * time.Minute // most of them wait
 	const runs = 200
 	var ended, overloaded atomic.Int32
 	var all sync.WaitGroup
