@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/need"
 )
@@ -32,6 +33,18 @@ func TestOnlyTheBrokenControllerIsReported(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Some distributions start the kernel without the controller of memory.
+func TestMissingMemoryControllerSaysHowToGetIt(t *testing.T) {
+	need.Sandboxes(t)
+	h := &Host{config: Config{CgroupParent: "rockpool"}, Direct: &launch.Direct{}}
+	for _, err := range h.Missing() {
+		if strings.Contains(err.Error(), "controller memory") && strings.Contains(err.Error(), "cgroup_enable=memory") {
+			return
+		}
+	}
+	t.Errorf("%v", h.Missing())
 }
 
 // If a server is killed while it tests a controller, the next test removes the cgroup that it left.

@@ -149,6 +149,9 @@ func TestStdin(t *testing.T) {
 	}
 	_, err = write("x", ptr[int64](100), false)
 	wantCode(t, err, runtime.CodeInvalidInput, "offset")
+	if typed, ok := errors.AsType[*runtime.Error](err); !ok || typed.Offset == nil || *typed.Offset != int64(len("hello world")) {
+		t.Errorf("%#v, want the offset to continue at", err)
+	}
 	if _, err := write("", nil, true); err != nil {
 		t.Error(err)
 	}
