@@ -5198,9 +5198,9 @@ type Query {
     "Only executions with one of these outcomes. Null: with any outcome, or none yet."
     outcomes: [Outcome!]
     """
-    true: only executions that failed, which means that they ended and weren't cancelled, and either
-    didn't exit with 0, or their output isn't the expected one. false: only executions that exited with 0,
-    with the expected output if one is set. Null: all.
+    true: only executions that failed: they didn't exit with 0, or their output isn't the expected one.
+    Cancelled ones haven't failed. false: only executions that exited with 0, with the expected output if
+    one is set. Null: all.
     """
     failed: Boolean
     "Only executions that have all of these labels, at most 32. Null: any labels."
@@ -6519,8 +6519,8 @@ type Activity {
   "Executions that are recorded, but whose command hasn't started yet."
   executionsPending: Int!
   """
-  Executions that failed in the last minute. They ended and weren't cancelled, and either didn't exit with
-  0, or their output isn't the expected one.
+  Executions that failed in the last minute: they didn't exit with 0, or their output isn't the expected
+  one. Cancelled ones haven't failed.
   """
   failuresPerMinute: Int!
   "Waiting claims, including those of ` + "`" + `run` + "`" + `. See ` + "`" + `waitingClaims` + "`" + `."
