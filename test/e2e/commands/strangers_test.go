@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -99,6 +101,16 @@ func TestE2EVariablesAndHintsOfARun(t *testing.T) {
 	s.ends(t, 124)
 	if strings.Contains(s.seen, "hint") {
 		t.Error(s.seen)
+	}
+	// What a program printed before it reached a limit arrives, although no interpreter had to flush it.
+	for file, program := range map[string]string{"said.py": "print('said')\nwhile True: pass\n", "said.pl": "print \"said\\n\"; 1 while 1;\n", "said.lua": "print('said') while true do end\n"} {
+		at := filepath.Join(t.TempDir(), file)
+		if err := os.WriteFile(at, []byte(program), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--time-limit", "1s", at); out != "said\n" || code != 124 {
+			t.Errorf("%s: %d %q %s", file, code, out, errs)
+		}
 	}
 }
 
