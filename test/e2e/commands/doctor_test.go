@@ -56,12 +56,12 @@ func TestE2EDoctor(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d: %+v", code, findings)
 	}
-	for _, name := range []string{"open files", "data"} { // their size depends on the machine
+	for _, name := range []string{"open files", "data", "sandbox"} { // a small or slow machine has a warning
 		if got := statusOf(findings, name); got != "OK" && got != "WARN" {
 			t.Errorf("%s is %q: %+v", name, got, findings)
 		}
 	}
-	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "network access", "gVisor", "sandbox", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes", "executions",
+	for _, name := range []string{"kernel", "server", "root", "kernel parts", "landlock", "packet filters", "network access", "gVisor", "namespaces", "users", "privileges", "seccomp", "network", "files", "images", "processes", "executions",
 		"memory", "pids", "cpu", "memory limit", "process limit"} {
 		if got := statusOf(findings, name); got != "OK" {
 			t.Errorf("%s is %q: %+v", name, got, findings)
