@@ -33,7 +33,7 @@ type Ranges struct {
 
 	mu   sync.Mutex // guards the fields below
 	next int
-	busy map[int]bool // ranges with a process at the last scan; nil: not scanned yet
+	busy map[int]bool // ranges with a process at the last scan, or given since; nil: not scanned yet
 }
 
 // ErrNone means that no range is free.
@@ -75,6 +75,7 @@ func (r *Ranges) Take(holder string) (int, error) {
 			continue
 		}
 		if took, err := r.link(n, holder); took || err != nil {
+			r.gave(n)
 			return n, err
 		}
 	}
@@ -111,6 +112,15 @@ func (r *Ranges) inUse(n int, linked bool) (bool, error) {
 	}
 	r.busy = busy
 	return busy[n], nil
+}
+
+// gave makes the next use of a number scan again, since somebody may have deleted its link.
+func (r *Ranges) gave(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy != nil {
+		r.busy[n] = true
+	}
 }
 
 // idsOf returns the user and group ids in a process's status (proc(5)).

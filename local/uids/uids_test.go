@@ -156,4 +156,11 @@ func TestRangesOfProcessesAreInUse(t *testing.T) {
 	endGroups()
 	take(r, 0)
 	take(r, 2)
+	start(first+2*size, 0)
+	if err := os.RemoveAll(dir); err != nil { // while the server runs
+		t.Fatal(err)
+	}
+	for _, want := range []int{3, 0, 1, -1} {
+		take(r, want)
+	}
 }
