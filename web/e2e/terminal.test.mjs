@@ -48,11 +48,13 @@ const printed = (id, text) =>
 
 test("a shell survives a reload and a restart of the server", async () => {
   const page = await shell();
-  const { executions } = await server.ask(`{ executions(newestFirst: true, first: 1) { nodes { commandLine } } }`);
+  const { executions } = await server.ask(`{ executions(newestFirst: true, first: 1) { nodes { id commandLine } } }`);
   assert.equal(executions.nodes[0].commandLine, "shell"); // not the script that chooses a shell
+  const renewed = page.waitForRequest((asked) => asked.postData()?.includes("mutation RenewLease") && asked.postDataJSON().variables.id === executions.nodes[0].id);
   await page.keyboard.type("echo one $((40+2))\n");
   await screen(page, "one 42");
   await page.reload();
+  assert.deepEqual(await (await (await renewed).response()).json(), { data: { renewLease: { renewed: true } } });
   await screen(page, "one 42");
   await page.click(".terminal-box");
   await page.keyboard.type("echo two $((40+3))\n");

@@ -1,6 +1,7 @@
 import { lazy, StrictMode, Suspense } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app";
+import { renewLeases } from "./lib/lease";
 import { grantOf, sharedId } from "./lib/share";
 import { session } from "./lib/session";
 import { ErrorBoundary } from "./ui/errorboundary";
@@ -32,4 +33,5 @@ function shared(id: string) {
 }
 
 const id = sharedId(window.location.pathname);
+if (id === undefined) renewLeases();
 createRoot(document.getElementById("root")!).render(<StrictMode>{id === undefined ? <App /> : shared(id)}</StrictMode>);

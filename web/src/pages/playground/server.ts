@@ -1,6 +1,7 @@
 import { request, ServerError } from "../../lib/request";
 import { follow } from "../../lib/follow";
 import { graphql } from "../../lib/graphql";
+import { hold, lease } from "../../lib/lease";
 import { filesOf } from "./calls";
 import { feed } from "./feed";
 import { commandOf, shownOf } from "./program";
@@ -132,8 +133,10 @@ export const server: Calls = {
     if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
   },
   async start(runnerId, program) {
-    const input = { runnerId, command: commandOf(program), commandLine: shownOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
-    return (await request(StartMutation, { input })).startExecution.execution.id;
+    const input = { runnerId, command: commandOf(program), commandLine: shownOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "", lease };
+    const { id } = (await request(StartMutation, { input })).startExecution.execution;
+    hold(id);
+    return id;
   },
   feed: (executionId, { stdin }) => feed(stdin, async (input) => (await request(FeedMutation, { input: { executionId, ...input } })).writeStdin.offset),
   async cancel(executionId) {

@@ -1,5 +1,6 @@
 import { request } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
+import { hold, lease } from "../../lib/lease";
 
 const ClaimMutation = graphql(`
   mutation ClaimForShell($input: ClaimRunnerInput!) {
@@ -32,10 +33,11 @@ export async function claim(environmentId: string): Promise<string> {
   return claimRunner.runner.id;
 }
 
-/** startShell starts a shell in a claimed runner, and returns the execution's id. */
+/** startShell starts a shell in a claimed runner, and returns the execution's id. The shell ends some time after this tab. */
 export async function startShell(runnerId: string): Promise<string> {
   const { startExecution } = await request(StartMutation, {
-    input: { runnerId, command: ["sh", "-c", anyShell], commandLine: "shell", timeLimit: 0, terminal: { columns: 80, rows: 24 } },
+    input: { runnerId, command: ["sh", "-c", anyShell], commandLine: "shell", timeLimit: 0, lease, terminal: { columns: 80, rows: 24 } },
   });
+  hold(startExecution.execution.id);
   return startExecution.execution.id;
 }
