@@ -90,7 +90,7 @@ var mayImport = map[string][]string{
 	"local/network":           {},
 	"local/network/access":    {"local/network", "local/network/ports", "local/network/resolver", "local/network/watch", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/taskrunner", "runtime", "runtime/problems"},
 	"local/network/fence":     {"local/network"},
-	"local/network/ports":     {},
+	"local/network/ports":     {"local/network"},
 	"local/network/resolver":  {"local/network"},
 	"local/network/watch":     {},
 	"local/placing":           {"local/sandbox", "local/scheduler", "local/taskrunner", "runtime", "runtime/tasks", "runtime/timing", "runtime/turns"},

@@ -13,12 +13,14 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rockpool/rockpool/local/network"
 )
 
 // Bounds of mapped connections.
 const (
 	maxConnections = 256  // concurrent connections of one runner
-	maxOfAll       = 4096 // of all runners; each takes two descriptors of the server
+	maxOfAll       = 4096 // of all runners, besides one of each; each takes two descriptors of the server
 	dialWithin     = 10 * time.Second
 )
 
@@ -31,7 +33,7 @@ type Mapper struct {
 	mu     sync.Mutex // guards the fields below
 	next   int        // offset of the next port to try
 	opened map[string]*runner
-	tokens chan struct{} // capacity maxOfAll: a value for each connection of all runners
+	slots  *network.Slots // for connections
 }
 
 // A Mapping is one port of a runner, and the machine's address that it is reached at.
@@ -45,8 +47,7 @@ type runner struct {
 	cancel    context.CancelFunc
 	listeners []net.Listener
 	parts     sync.WaitGroup // goroutines of listeners and connections; close waits for them
-	tokens    chan struct{}  // a value for each connection
-	ofAll     chan struct{}  // the Mapper's
+	slots     *network.Share // for connections
 }
 
 // Open maps a runner's ports. A mapping with an address gets that one, else a free port. It returns
@@ -58,10 +59,10 @@ func (m *Mapper) Open(id string, to netip.Addr, wanted []Mapping) ([]Mapping, er
 		return nil, errors.New("its ports are mapped already")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if m.tokens == nil {
-		m.tokens = make(chan struct{}, maxOfAll)
+	if m.slots == nil {
+		m.slots = network.NewSlots(maxOfAll, maxConnections)
 	}
-	r := &runner{cancel: cancel, tokens: make(chan struct{}, maxConnections), ofAll: m.tokens}
+	r := &runner{cancel: cancel, slots: m.slots.Share()}
 	mapped := slices.Clone(wanted)
 	for i := range mapped {
 		listener, err := m.listen(mapped[i].At)
@@ -147,39 +148,16 @@ func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.
 			}
 			continue
 		}
-		if !r.begin(func() { forward(ctx, conn.(*net.TCPConn), target) }) {
+		release, ok := r.slots.Take()
+		if !ok {
 			_ = conn.Close()
+			continue
 		}
+		r.parts.Go(func() {
+			defer release()
+			forward(ctx, conn.(*net.TCPConn), target)
+		})
 	}
-}
-
-// begin runs f in a goroutine, unless too many connections are open. Each runner always gets its first one. It
-// gets one more while it has fewer than are left for all.
-func (r *runner) begin(f func()) bool {
-	// The runner's own limit comes first: at it, a runner takes nothing from the others.
-	select {
-	case r.tokens <- struct{}{}:
-	default:
-		return false
-	}
-	ofAll := r.ofAll
-	if has := len(r.tokens); has == 1 {
-		ofAll = make(chan struct{}, 1)
-	} else if has > cap(ofAll)-len(ofAll) {
-		<-r.tokens
-		return false
-	}
-	select {
-	case ofAll <- struct{}{}:
-	default:
-		<-r.tokens
-		return false
-	}
-	r.parts.Go(func() {
-		defer func() { <-ofAll; <-r.tokens }()
-		f()
-	})
-	return true
 }
 
 // forward copies data in both directions until both sides have closed.

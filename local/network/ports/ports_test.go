@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/local/network"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +54,7 @@ func say(at netip.AddrPort, text string) (string, error) {
 
 func TestMapper(t *testing.T) {
 	runner := echo(t, "127.0.0.2:0")
-	m := &Mapper{At: netip.MustParseAddr("127.0.0.1"), First: 23100, Last: 23103, tokens: make(chan struct{}, 1)}
+	m := &Mapper{At: netip.MustParseAddr("127.0.0.1"), First: 23100, Last: 23103, slots: network.NewSlots(0, maxConnections)}
 	defer m.CloseAll()
 	wanted := []Mapping{{Port: int(runner.Port())}, {Port: 1}}
 	mapped, err := m.Open("a", runner.Addr(), wanted)
@@ -105,7 +107,7 @@ func TestMapper(t *testing.T) {
 		t.Error(err)
 	}
 	if said, err := say(open[0].At, "hello"); said != "" {
-		t.Errorf("with more connections than are left for all, %q is said (%v)", said, err)
+		t.Errorf("with as many connections as are left, %q is said (%v)", said, err)
 	}
 	if said, err := say(others[0].At, "hello"); said != "hello" {
 		t.Errorf("while another runner has its share, %q is said (%v)", said, err)
@@ -114,21 +116,4 @@ func TestMapper(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("it goes on")
 	}
-}
-
-// Runners with many connections leave some for the next one.
-func TestBusyRunnersLeaveConnectionsForOthers(t *testing.T) {
-	all := make(chan struct{}, 32)
-	ended := make(chan struct{})
-	for i := range 100 {
-		r, n := &runner{tokens: make(chan struct{}, 8), ofAll: all}, 0
-		defer r.parts.Wait()
-		for r.begin(func() { <-ended }) {
-			n++
-		}
-		if n == 0 {
-			t.Errorf("runner %d gets no connection beside %d others", i, i)
-		}
-	}
-	close(ended)
 }

@@ -40,7 +40,7 @@ type Config struct {
 // Bounds of the resolver's work. maxMessage is in bytes, and longestTTL in seconds. renewBefore is
 // the age from which an address is leased again.
 const (
-	maxAtOnce   = 256 // concurrent queries of all runners
+	maxAtOnce   = 256 // concurrent queries of all runners, besides one of each
 	maxOfOne    = 32  // concurrent queries of one runner
 	maxMessage  = 4096
 	askWithin   = 5 * time.Second
@@ -62,7 +62,7 @@ type Resolver struct {
 	config Config
 	udp    net.PacketConn
 	tcp    net.Listener
-	tokens chan struct{}  // a value for each query of all runners
+	slots  *network.Slots // for queries
 	parts  sync.WaitGroup // goroutines of Run, which waits for them
 
 	mu      sync.Mutex // guards the fields below
@@ -72,7 +72,7 @@ type Resolver struct {
 // A client is a runner that may send queries, with its state.
 type client struct {
 	Runner
-	tokens chan struct{}            // a value for each of its queries
+	slots  *network.Share           // for queries
 	leased map[netip.Addr]time.Time // guarded by Resolver.mu
 }
 
@@ -91,7 +91,7 @@ func New(config Config) (*Resolver, error) {
 		_ = udp.Close()
 		return nil, err
 	}
-	return &Resolver{config: config, udp: udp, tcp: tcp, tokens: make(chan struct{}, maxAtOnce), runners: map[netip.Addr]*client{}}, nil
+	return &Resolver{config: config, udp: udp, tcp: tcp, slots: network.NewSlots(maxAtOnce, maxOfOne), runners: map[netip.Addr]*client{}}, nil
 }
 
 // Run answers queries until ctx ends, and waits for its goroutines. It is called once.
@@ -111,7 +111,7 @@ func (r *Resolver) Close() { _, _ = r.udp.Close(), r.tcp.Close() }
 func (r *Resolver) Add(from netip.Addr, runner Runner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.runners[from] = &client{Runner: runner, tokens: make(chan struct{}, maxOfOne), leased: map[netip.Addr]time.Time{}}
+	r.runners[from] = &client{Runner: runner, slots: r.slots.Share(), leased: map[netip.Addr]time.Time{}}
 }
 
 // Remove undoes Add, if the address still belongs to this runner.
@@ -134,33 +134,16 @@ func (r *Resolver) find(from net.Addr) *client {
 	return r.runners[ap.Addr().Unmap()]
 }
 
-// begin runs f in a goroutine, unless too many are running. Each runner always gets its first one. It gets one
-// more while it has fewer than are left for all.
+// begin runs f in a goroutine if the runner gets a slot.
 func (r *Resolver) begin(a *client, f func()) bool {
-	// The runner's own limit comes first: at it, a runner takes nothing from the others.
-	select {
-	case a.tokens <- struct{}{}:
-	default:
-		return false
+	release, ok := a.slots.Take()
+	if ok {
+		r.parts.Go(func() {
+			defer release()
+			f()
+		})
 	}
-	ofAll := r.tokens
-	if has := len(a.tokens); has == 1 {
-		ofAll = make(chan struct{}, 1)
-	} else if has > cap(ofAll)-len(ofAll) {
-		<-a.tokens
-		return false
-	}
-	select {
-	case ofAll <- struct{}{}:
-	default:
-		<-a.tokens
-		return false
-	}
-	r.parts.Go(func() {
-		defer func() { <-ofAll; <-a.tokens }()
-		f()
-	})
-	return true
+	return ok
 }
 
 // serveUDP answers queries over UDP until ctx ends.

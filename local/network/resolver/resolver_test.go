@@ -374,19 +374,3 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
-
-// Runners with many unanswered queries leave some for the next one.
-func TestBusyRunnersLeaveQueriesForOthers(t *testing.T) {
-	r := &Resolver{tokens: make(chan struct{}, 32)}
-	ended := make(chan struct{})
-	defer func() { close(ended); r.parts.Wait() }()
-	for i := range 100 {
-		a, n := &client{tokens: make(chan struct{}, 8)}, 0
-		for r.begin(a, func() { <-ended }) {
-			n++
-		}
-		if n == 0 {
-			t.Errorf("runner %d can't ask beside %d others", i, i)
-		}
-	}
-}
