@@ -31,7 +31,8 @@ stderr for each. Unreadable files get a line, too; the other files are copied.
     rockpool runner cp "$id:/tmp/core" .
     rockpool runner cp "$id:table.csv" - | head
 
-On a terminal, - shows control characters other than colours as escapes. In a pipe it changes no byte.
+With -, a terminal shows control characters other than colours as escapes, such as \x1b. A pipe or a file
+gets every byte unchanged.
 
 Exit codes:
     0    all files and directories were copied; links and special files were skipped

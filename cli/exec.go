@@ -39,7 +39,7 @@ type execList struct {
 	searchFlags
 	State   []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only executions in this state: ${enum}. Can be given more than once."`
 	Outcome []runtime.Outcome        `placeholder:"OUTCOME" enum:"EXITED,SIGNALED,TIME_LIMIT,CPU_LIMIT,MEMORY_LIMIT,PROCESS_LIMIT,OUTPUT_LIMIT,CANCELLED,RUNNER_GONE,LOST,FAILED" help:"Only executions with this outcome: ${enum}. Can be given more than once."`
-	Failed  bool                     `help:"Only failed executions: ended, but neither with exit code 0 nor cancelled."`
+	Failed  bool                     `help:"Only failed executions: they ended, weren't cancelled, and didn't exit with 0 or had a wrong output."`
 	Limit   int                      `default:"0" placeholder:"N" help:"List at most the N newest; 0: all. (${default})"`
 }
 

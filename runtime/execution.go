@@ -82,7 +82,7 @@ func (x Execution) Accepted() bool {
 	return x.Passed() && (x.Comparison == nil || x.Comparison.Matches != nil && *x.Comparison.Matches)
 }
 
-// Failed reports whether the execution ended without being accepted, except by being cancelled.
+// Failed reports whether the execution ended, wasn't cancelled and isn't Accepted.
 func (x Execution) Failed() bool {
 	return x.State == ExecutionFinished && !x.Accepted() && x.End.Outcome != OutcomeCancelled
 }

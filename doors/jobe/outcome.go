@@ -95,11 +95,7 @@ func (j job) compileErrors(build phase) (text string, failed bool) {
 	}
 	text = add(stdout, stderr)
 	if build.end.Outcome != runtime.OutcomeExited || text == "" {
-		why := build.end.Message
-		if build.end.Signal == "SIGXCPU" {
-			why = "the compiler used up its processor time"
-		}
-		text = add(text, "compiling failed: "+why)
+		text = add(text, "compiling failed: "+build.end.Message)
 	}
 	return text, true
 }

@@ -57,7 +57,6 @@ func TestOutcomes(t *testing.T) {
 		{"a program that can't be started", "c", good, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
 		{"a build that fails", "c", phase{end: exited(1), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e"}},
 		{"a build that fails silently", "c", phase{end: exited(1)}, phase{}, result{Outcome: compileError, CmpInfo: "compiling failed: "}},
-		{"a compiler at its limit of processor time", "c", phase{end: runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGXCPU"}}, phase{}, result{Outcome: compileError, CmpInfo: "compiling failed: the compiler used up its processor time"}},
 		{"a build that takes too much processor time", "c", phase{end: ended(runtime.OutcomeCPULimit), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e\ncompiling failed: it ended"}},
 		{"a build on a machine that is too busy", "c", phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("e")}, phase{}, result{Outcome: overload}},
 		{"a warning", "c", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: compileError, CmpInfo: "w"}},

@@ -5198,9 +5198,9 @@ type Query {
     "Only executions with one of these outcomes. Null: with any outcome, or none yet."
     outcomes: [Outcome!]
     """
-    true: only executions that failed: they didn't exit with 0, or their output isn't the expected one.
-    Cancelled ones haven't failed. false: only executions that exited with 0, with the expected output if
-    one is set. Null: all.
+    true: only executions that failed: they ended, but didn't exit with 0 or had a wrong output. Cancelled
+    ones don't count. false: only those that exited with 0 and, if an output is expected, printed it.
+    Null: all.
     """
     failed: Boolean
     "Only executions that have all of these labels, at most 32. Null: any labels."
@@ -6519,8 +6519,8 @@ type Activity {
   "Executions that are recorded, but whose command hasn't started yet."
   executionsPending: Int!
   """
-  Executions that failed in the last minute: they didn't exit with 0, or their output isn't the expected
-  one. Cancelled ones haven't failed.
+  Executions that failed in the last minute: they ended, but didn't exit with 0 or had a wrong output.
+  Cancelled ones don't count.
   """
   failuresPerMinute: Int!
   "Waiting claims, including those of ` + "`" + `run` + "`" + `. See ` + "`" + `waitingClaims` + "`" + `."

@@ -17,14 +17,16 @@ func TestFailuresAreOfTheLastMinute(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	all := func(runtime.TenantID) bool { return true }
 	mine := func(id runtime.TenantID) bool { return id == "mine" }
+	wrong := ended("mine", runtime.OutcomeExited, 0)
+	wrong.Comparison = &runtime.Comparison{Matches: new(false)}
 	for _, x := range []runtime.Execution{
 		ended("mine", runtime.OutcomeExited, 0), ended("mine", runtime.OutcomeCancelled, 0),
-		ended("mine", runtime.OutcomeExited, 1), ended("theirs", runtime.OutcomeTimeLimit, 0), ended("theirs", runtime.OutcomeLost, 0),
+		ended("mine", runtime.OutcomeExited, 1), wrong, ended("theirs", runtime.OutcomeTimeLimit, 0), ended("theirs", runtime.OutcomeLost, 0),
 	} {
 		f.Ended(begin, x)
 	}
 	f.Ended(begin.Add(30*time.Second), ended("mine", runtime.OutcomeSignaled, 0))
-	for _, c := range []struct{ after, all, mine int }{{30, 4, 2}, {59, 4, 2}, {60, 1, 1}, {89, 1, 1}, {90, 0, 0}} {
+	for _, c := range []struct{ after, all, mine int }{{30, 5, 3}, {59, 5, 3}, {60, 1, 1}, {89, 1, 1}, {90, 0, 0}} {
 		now := begin.Add(time.Duration(c.after) * time.Second)
 		if all, mine := f.Count(now, all), f.Count(now, mine); all != c.all || mine != c.mine {
 			t.Errorf("after %d s: %d, of them %d of one tenant; want %d and %d", c.after, all, mine, c.all, c.mine)

@@ -147,7 +147,7 @@ type ExecutionFilter struct {
 	Tenant        *runtime.TenantID // nil: all
 	States        []runtime.ExecutionState
 	Outcomes      []runtime.Outcome
-	Failed        *bool                 // true: Execution.Failed; false: Execution.Passed; nil: all
+	Failed        *bool                 // true: Execution.Failed; false: Execution.Accepted; nil: all
 	Labels        []runtime.LabelFilter // all must match
 	Command       string                // in the first SearchedBytes of the command line; ignores case
 	Text          string                // there, or in a label as name=value, where only the case of ASCII is ignored

@@ -25,7 +25,7 @@ type terms struct {
 	tenant      runtime.TenantID
 	queued      int64
 	outcome     runtime.Outcome
-	failed      any // nil: neither failed nor passed
+	failed      any // nil: it hasn't ended, or was cancelled
 	labels      string
 	command     string
 }

@@ -39,7 +39,7 @@ async function keep(name) {
   }
 }
 
-/** Chromium without windows. It takes half of the processors' time of a Chromium whose windows are hidden. */
+/** Chromium's headless shell. It needs half the processor time of the whole Chromium. CHROMIUM names another one. */
 export const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium-headless-shell";
 
 /** Starts the browser. */

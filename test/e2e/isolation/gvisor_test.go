@@ -88,9 +88,9 @@ func TestE2EGVisor(t *testing.T) {
 		{object{"shell": "kill -9 $$"}, "SIGNALED"},
 		{object{"shell": "sleep 60", "timeLimit": 1}, "TIME_LIMIT"},
 		{object{"command": []string{"yes"}, "limits": object{"outputBytes": 1 << 16}}, "OUTPUT_LIMIT"},
-		{object{"shell": "while :; do :; done", "limits": object{"cpuSeconds": 1}, "timeLimit": 30}, "CPU_LIMIT"},
+		{object{"shell": "while :; do :; done", "limits": object{"cpuSeconds": 1}, "timeLimit": 120}, "CPU_LIMIT"},
 		{object{"shell": "for i in $(seq 20); do sleep 1000 & done; wait", "limits": object{"processes": 8}}, "PROCESS_LIMIT"},
-		{object{"shell": "bomb() { bomb | bomb & }; bomb; sleep 20", "timeLimit": 20}, "PROCESS_LIMIT"},
+		{object{"shell": "bomb() { bomb | bomb & }; bomb; sleep 120", "timeLimit": 120}, "PROCESS_LIMIT"},
 		{object{"shell": "echo usable"}, "EXITED"},
 	} {
 		test.in["runnerId"] = apart
@@ -99,7 +99,7 @@ func TestE2EGVisor(t *testing.T) {
 		}
 	}
 	// Full memory ends the command or the runner; the outcome must say which.
-	got := b.Run(t, object{"runnerId": apart, "command": []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}, "timeLimit": 30})
+	got := b.Run(t, object{"runnerId": apart, "command": []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}, "timeLimit": 120})
 	t.Logf("full memory: %s %s", got.Outcome, got.GoneReason)
 	if got.Outcome != "MEMORY_LIMIT" && (got.Outcome != "RUNNER_GONE" || got.GoneReason != "OUT_OF_MEMORY") {
 		t.Errorf("%s %s: %s", got.Outcome, got.GoneReason, got.Message)
