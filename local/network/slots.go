@@ -1,7 +1,7 @@
 package network
 
-// Slots limit how many things all runners do at once. Each runner always gets a first one, which doesn't count
-// for all. It gets one more while it has fewer than are free for all, so busy runners leave some for others.
+// Slots limit how many things all runners do concurrently. Each runner always gets a first one, which doesn't
+// count for all. It gets one more while it has fewer than are free for all, so busy runners leave some for others.
 type Slots struct {
 	each int           // of one runner, at most
 	all  chan struct{} // a value for each one that counts for all
