@@ -163,8 +163,8 @@ func (x *execution) run() {
 		x.news.Broadcast()
 		return
 	}
-	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && (usage.User+usage.System >= limit.CPU || status.Signal == "SIGXCPU") {
-		// It reached the limit between two ticks of the watch, or the kernel's limit, which counts a little differently.
+	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
+		// It reached the limit between two ticks of the watch.
 		x.cause = agent.CauseCPULimit
 	}
 	x.exit = &agent.Exit{
