@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor check test test-all test-nomad test-gvisor test-web test-vm test-race test-chaos test-attack soak screenshots lighthouse bench chaos lint generate baseline release install uninstall clean
+.PHONY: help can-build as-root build agent sandbox prober web run dev nomad gvisor check test test-all test-nomad test-gvisor test-web test-vm test-race test-chaos test-attack test-languages soak screenshots lighthouse bench chaos lint generate baseline release install uninstall clean
 
 DATA ?= ./data
 CLUSTER ?= local
@@ -90,6 +90,9 @@ test-chaos: ## only short chaos runs, which kill servers repeatedly (as root)
 
 test-attack: ## only the attack corpus, also with each defence removed (as root)
 	@scripts/test attack
+
+test-languages: ## only the programs in all languages that are installed (as root); scripts/needs languages installs more
+	@scripts/test languages
 
 soak: ## run the Go tests of make check 10 times while four processes use the CPUs; SOAKFLAGS='50 go test -run Claim ./runtime/pool'
 	@scripts/soak-tests $(or $(SOAKFLAGS),10)

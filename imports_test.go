@@ -15,7 +15,7 @@ const module = "github.com/rockpool/rockpool"
 // mayImport lists the packages of this module that each package may import; docs/architecture.md
 // draws it. Every package has a row, and every entry is used. Tests may import more.
 var mayImport = map[string][]string{
-	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "local/uids", "runtime", "runtime/engine", "runtime/language", "runtime/similar", "server", "server/private"},
+	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "image", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "local/uids", "runtime", "runtime/engine", "runtime/language", "runtime/similar", "server", "server/private"},
 
 	"agent":                  {},
 	"agent/bridge":           {},
@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"agent/cmd/confinement":  {"agent/cmd/proc"},
 	"agent/cmd/files":        {"agent", "agent/cmd/confinement", "runtime/paths"},
 	"agent/cmd/groups":       {"agent/cmd/confinement", "agent/cmd/launch", "agent/cmd/proc", "agent/serve"},
-	"agent/cmd/host":         {"agent", "agent/cmd/confinement", "agent/cmd/files", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/memory", "agent/cmd/process", "agent/serve"},
+	"agent/cmd/host":         {"agent", "agent/cmd/confinement", "agent/cmd/files", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/memory", "agent/cmd/namespaces", "agent/cmd/process", "agent/serve"},
 	"agent/cmd/kernelmemory": {"agent/cmd/proc"},
 	"agent/cmd/launch":       {"agent/cmd/confinement", "agent/cmd/proc"},
 	"agent/cmd/memory":       {},
@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"runtime/guard":       {"runtime", "runtime/access", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/identity", "runtime/quota", "runtime/runnerfeed", "runtime/store", "runtime/ticket"},
 	"runtime/identity":    {"runtime", "runtime/access", "runtime/timing"},
 	"runtime/hints":       {"runtime"},
+	"runtime/diagnosis":   {"runtime"},
 	"runtime/judge":       {"runtime"},
 	"runtime/language":    {"runtime"},
 	"runtime/latest":      {},
@@ -68,7 +69,7 @@ var mayImport = map[string][]string{
 	"runtime/problems":    {"runtime"},
 	"runtime/quota":       {"runtime", "runtime/store", "runtime/timing"},
 	"runtime/runnerfeed":  {"runtime"},
-	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/judge", "runtime/latest", "runtime/output", "runtime/share", "runtime/store", "runtime/timing"},
+	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/diagnosis", "runtime/execution", "runtime/judge", "runtime/latest", "runtime/output", "runtime/share", "runtime/store", "runtime/timing"},
 	"runtime/share":       {"runtime"},
 	"runtime/similar":     {},
 	"runtime/store":       {"runtime", "runtime/access", "runtime/backoff", "runtime/lockfile", "runtime/probe", "runtime/turns"},
@@ -79,10 +80,10 @@ var mayImport = map[string][]string{
 	"runtime/usage":       {"agent", "runtime"},
 	"runtime/versions":    {"runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/guard", "runtime/language"},
 
-	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
+	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/language", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
 	"local/driver":            {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},
 	"local/evidence":          {"local/sandbox/cgroup", "runtime"},
-	"local/host":              {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/turns"},
+	"local/host":              {"agent", "local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/roots", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/language", "runtime/lockfile", "runtime/turns"},
 	"local/image":             {"local/image/credentials", "local/image/fault", "local/image/tree", "runtime", "runtime/backoff"},
 	"local/image/credentials": {"runtime"},
 	"local/image/fault":       {"runtime"},
@@ -125,11 +126,11 @@ var mayImport = map[string][]string{
 
 	"doors":      {"graph/transport/arriving", "graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/share", "runtime/timing", "runtime/versions"},
 	"doors/jobe": {"doors", "graph/transport/peers", "graph/transport/response", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/turns"},
-	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/language", "runtime/share"},
+	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/share"},
 
 	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/share", "runtime/ticket", "runtime/versions"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity", "runtime/timing"},
-	"doors/poseidon":           {"doors", "graph/transport/peers", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/share"},
+	"doors/poseidon":           {"doors", "graph/transport/peers", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/share"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
 	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
@@ -171,6 +172,8 @@ var mayImport = map[string][]string{
 	"cli/terminal":   {"client"},
 	"cli/top":        {"cli/output", "client"},
 
+	"image": {"agent", "cli", "cli/output", "config", "runtime", "runtime/language", "runtime/similar"},
+
 	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/host", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/store", "server", "server/private", "server/secure"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
@@ -208,6 +211,7 @@ var mayImport = map[string][]string{
 	"test/e2e/commands":          {},
 	"test/e2e/isolation":         {},
 	"test/e2e/jobe":              {},
+	"test/e2e/languages":         {"runtime", "runtime/language", "test/e2e/bed"},
 	"test/e2e/life":              {},
 	"test/e2e/nomad":             {},
 	"test/e2e/pages":             {},
@@ -243,7 +247,7 @@ var onlyIn = map[string][]string{
 	"github.com/vishvananda":                 {"local/network/fence", "test/networktest"},
 	"golang.org/x/net/dns":                   {"local/network/resolver"},
 	"github.com/hashicorp/go-memdb":          {"local/scheduler"},
-	"github.com/google/go-containerregistry": {"local/image/...", "test/imagetest"},
+	"github.com/google/go-containerregistry": {"image", "local/image/...", "test/imagetest"},
 	"github.com/klauspost/compress":          {"local/image"},
 	"modernc.org/sqlite":                     {"runtime/store"},
 	"github.com/jackc/pgx":                   {"runtime/store"},
@@ -255,7 +259,7 @@ var onlyIn = map[string][]string{
 	"github.com/go-jose/go-jose":             {"runtime/identity"},
 	"github.com/rs/cors":                     {"graph"},
 	"github.com/alecthomas/kong":             {".", "cli/...", "config/...", "test/..."},
-	"github.com/goccy/go-yaml":               {"cli/...", "config", "runtime/language", "test/e2e/scraping"},
+	"github.com/goccy/go-yaml":               {"cli/...", "config", "runtime/language", "test/e2e/languages", "test/e2e/scraping"},
 	"github.com/yuin/goldmark":               {"test/pages"},
 	"golang.org/x/term":                      {"cli/..."},
 	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},

@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/image"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
@@ -48,6 +49,7 @@ type commands struct {
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
 	Heir        heirCommand        `cmd:"" hidden:""`
 	Doctor      doctor.Command     `cmd:"" help:"Test what this machine can isolate, and print what to fix."`
+	Image       image.Commands     `cmd:"" help:"Build images with languages from Debian's packages, and list images."`
 	cli.Commands
 	Version     versionCommand `cmd:"" help:"Print the version."`
 	ShowVersion versionFlag    `name:"version" hidden:"" help:"Print the version."`
@@ -144,6 +146,9 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 				return err
 			}
 		}
+		_ = srv.MakeCaches(ctx, func(language string) { // the log has its error
+			say("making a cache for %s, the first time only (Go's takes about a minute of processor time)", language)
+		})
 		reached := srv.Client()
 		defer reached.CloseIdle()
 		used = use(ctx, reached)

@@ -141,7 +141,8 @@
 // error at this point means that no file was changed. After an answer without an error the client
 // sends the contents, in order, as KindData frames, and KindEnd after each content whose size is
 // -1. The agent finishes with KindUpdated. If the stream breaks earlier, the file that was being
-// written is unchanged.
+// written is unchanged. The agent makes an update and a move as the user of commands; if it is
+// Protected, as root.
 //
 // A Search request is answered by a Response with Found, and no frame follows. It reads directories
 // and regular files as List and Read do. It follows no links and skips file systems of the kernel

@@ -87,7 +87,8 @@ type Ping struct{}
 type Warm struct {
 	Interpreter string   `json:"interpreter"` // InterpreterPython
 	Modules     []string `json:"modules,omitempty"`
-	Env         []string `json:"env,omitempty"` // the environment of commands that set no variables of their own
+	Env         []string `json:"env,omitempty"`      // the environment of commands that set no variables of their own
+	Defaults    []string `json:"defaults,omitempty"` // as in a Start
 }
 
 // InterpreterPython is the first of python3 and python in PATH.
@@ -126,7 +127,8 @@ type Start struct {
 	Resizes bool `json:"resizes,omitempty"`
 
 	// Names of variables in Env that are only defaults. An agent that serves a container image
-	// replaces their values by the image's. Other agents, and older ones, leave Env unchanged.
+	// replaces their values by the image's. An agent removes LANG if it is a default that names a
+	// locale that the runner lacks.
 	Defaults []string `json:"defaults,omitempty"`
 }
 
@@ -210,6 +212,18 @@ type Exit struct {
 	Together      *Own   `json:"together,omitempty"` // replaces Own if other executions ran meanwhile: the counts include theirs
 }
 
+// MostRefused is how many refused forks an execution may have before it is ended. Ordinary programs
+// survive some; a fork bomb has thousands.
+const MostRefused = 1000
+
+// Caches is the directory in a runner with the caches of languages. For each complete cache there is a file whose name
+// ends in CacheVariables. Each of its lines is a variable, NAME=value, with the place of the cache. The agent
+// gives a command each of these variables that the command doesn't set itself.
+const (
+	Caches         = "/var/cache/rockpool"
+	CacheVariables = ".env"
+)
+
 // Own has the kernel's counts for one execution.
 type Own struct {
 	OOMKills     int64 `json:"oomKills,omitempty"`     // processes killed because the runner's memory was full
@@ -258,6 +272,10 @@ type Update struct {
 	Empty  []string `json:"empty,omitempty"` // since version 7: directories whose contents are deleted, before Delete
 	Delete []string `json:"delete,omitempty"`
 	Write  []Write  `json:"write,omitempty"`
+	// Root does all of this instead of the user of commands, and owns what is written. After writes
+	// below the workspace it also owns the directories down to them. Commands can't change, move or
+	// delete what was written there.
+	Protected bool `json:"protected,omitempty"`
 }
 
 // Write is one file of an Update, which replaces the old one by rename, or one directory. An
@@ -266,7 +284,7 @@ type Write struct {
 	Path      string `json:"path"`
 	Size      int64  `json:"size"` // bytes; -1, since version 2: the content ends with a KindEnd
 	Directory bool   `json:"directory,omitempty"`
-	Mode      uint32 `json:"mode,omitempty"` // 0: 0744 for a file, 0755 for a directory
+	Mode      uint32 `json:"mode,omitempty"` // 0: 0644 for a file, 0755 for a directory
 }
 
 // Move requests another path for a file, link or directory with its contents. Paths are as in an
@@ -275,6 +293,8 @@ type Write struct {
 type Move struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+
+	Protected bool `json:"protected,omitempty"` // as in an Update
 }
 
 // Updated reports the result of an Update, with the paths of the request. Deleted lists the paths

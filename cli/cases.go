@@ -66,7 +66,7 @@ func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) 
 		return nil, fmt.Errorf("--fresh-runners can't be used with a program that is built by `%s`: the built files stay in the runner that built them", strings.Join(of.Build, " "))
 	}
 	j := &cases.Job{Client: of.Client, Out: of.Out, Err: of.Err, Cases: all, Compare: runtime.CompareMode(strings.ToUpper(f.Compare)), Tolerance: f.Tolerance, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
-	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Variables: of.Variables, Labels: of.Labels, FreshRunners: &f.FreshRunners}
+	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Protected: &of.Protected, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Variables: of.Variables, Labels: of.Labels, FreshRunners: &f.FreshRunners}
 	if len(of.Build) > 0 {
 		j.Input.Build = &client.BuildInput{Command: of.Build}
 	}
@@ -108,8 +108,17 @@ func (f caseFlags) print(out io.Writer, whole bool, report cases.Report) (err er
 
 // batchCode returns the exit code as an error; nil: every case passed.
 func batchCode(ctx context.Context, report cases.Report) error {
+	results := report.Cases
+	if report.Build != nil {
+		results = append([]cases.Result{*report.Build}, results...)
+	}
+	for _, r := range results {
+		if r.Outcome == runtime.OutcomeFailed && r.ExitCode != nil { // it couldn't be started
+			return ExitError(*r.ExitCode)
+		}
+	}
 	switch report.Batch.Outcome {
-	case runtime.BatchRunnerGone, runtime.BatchFailed:
+	case runtime.BatchFailed, runtime.BatchRunnerGone:
 		return ExitError(CodeOurs)
 	case runtime.BatchCancelled, runtime.BatchStopped: // either one, if the user interrupts a batch that is stopping after a failed case
 		if ctx.Err() != nil || report.Failed() == 0 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/config/quantity"
 )
@@ -54,6 +55,11 @@ type Streams struct {
 type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// A mistake is an error that the caller's command line or files cause.
+type mistake struct{ error }
+
+func (m mistake) Unwrap() error { return m.error }
 
 // Execute parses arguments by a kong grammar, runs the selected command and returns the program's
 // exit code. It prints errors to s.Err.
@@ -181,14 +187,22 @@ func ExitCode(errs io.Writer, err error) int {
 		return CodeInterrupted
 	default:
 		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(connection.Explained(err).Error()))
-		hint(errs, advice.Case{Err: err})
-		return CodeOurs
+		hint(errs, advice.For(err))
+		return failureCode(err)
 	}
 }
 
-// hint prints what to do about a case, if a rule of package advice matches.
-func hint(errs io.Writer, c advice.Case) {
-	if text := advice.For(c); text != "" {
+// failureCode returns the exit code for an error that isn't an ExitError.
+func failureCode(err error) int {
+	if errors.As(err, new(mistake)) || errors.As(err, new(*execution.TooLargeError)) {
+		return CodeUsage
+	}
+	return CodeOurs
+}
+
+// hint prints what to do; "": nothing.
+func hint(errs io.Writer, text string) {
+	if text != "" {
 		_, _ = fmt.Fprintf(errs, "rockpool: hint: %s\n", output.Plain(text))
 	}
 }

@@ -11,7 +11,7 @@ import (
 type runnerCopy struct {
 	connection.Flags
 	Recursive   bool   `short:"r" help:"Copy a directory with all its contents."`
-	Writable    bool   `short:"w" help:"Let programs in the runner change and delete the copied files."`
+	Protected   bool   `help:"Keep programs in the runner from changing and deleting the copied files, which then belong to root."`
 	Quiet       bool   `short:"q" help:"Show no progress. Without a terminal, none is shown anyway."`
 	Source      string `arg:"" name:"from" complete:"file" help:"A local path, RUNNER:PATH, or - for standard input."`
 	Destination string `arg:"" name:"to" complete:"file" help:"RUNNER:PATH, a local path, or - for standard output. If it is an existing directory, the copy goes into it."`
@@ -19,15 +19,15 @@ type runnerCopy struct {
 
 // Help returns the description and examples for --help.
 func (runnerCopy) Help() string {
-	return `Paths in a runner are absolute, or relative to /workspace. Copied files belong to root in the runner, and keep
-their executable bit. Programs can read them, but change them only with --writable. A file is replaced whole or
+	return `Paths in a runner are absolute, or relative to /workspace. Copied files belong to the programs' user in the runner,
+and keep their executable bit. With --protected, programs can read but not change them. A file is replaced whole or
 not at all. Write a local path that contains a colon with a slash before it: ./a:b.
 
 With -r, symbolic links aren't followed. Links, devices and other special files are skipped, with a line on
 stderr for each. Unreadable files get a line, too; the other files are copied.
 
     rockpool runner cp main.c "$id:"
-    rockpool runner cp -r --writable project "$id:"
+    rockpool runner cp -r project "$id:"
     rockpool runner cp "$id:/tmp/core" .
     rockpool runner cp "$id:table.csv" - | head
 
@@ -53,7 +53,7 @@ func (c *runnerCopy) Run(s Streams) error {
 	}
 	ctx, stop := Stoppable()
 	defer stop()
-	cp := copying.Copier{Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Client: server, Runner: fromRunner + toRunner, Recursive: c.Recursive, Writable: c.Writable, Quiet: c.Quiet}
+	cp := copying.Copier{Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Client: server, Runner: fromRunner + toRunner, Recursive: c.Recursive, Protected: c.Protected, Quiet: c.Quiet}
 	if toRunner != "" {
 		err = cp.In(ctx, from, to)
 	} else {

@@ -37,15 +37,15 @@ The exit code is the command's own; other codes are those of rockpool run.
 // Run runs the command.
 func (c *runnerExec) Run(s Streams) error {
 	if len(c.program) == 0 {
-		return errors.New("no command is given: add one after --")
+		return mistake{errors.New("no command is given: add one after --")}
 	}
 	labels, err := labelInputs(c.Label)
 	if err != nil {
-		return err
+		return mistake{err}
 	}
 	variables, err := variableInputs(c.Variable)
 	if err != nil {
-		return err
+		return mistake{err}
 	}
 	server, err := c.Client()
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *runnerExec) Run(s Streams) error {
 	j.Runner, j.Command, j.TimeLimit, j.Stdin, j.Labels = c.ID, c.program, c.TimeLimit, c.Stdin, labels
 	ctx, stop := runnable()
 	defer stop()
-	return runJob(ctx, j, "`rockpool runner cp`")
+	return runJob(ctx, j)
 }
 
 type runnerShell struct {
@@ -87,7 +87,7 @@ const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else ex
 // Run opens a shell.
 func (c *runnerShell) Run(s Streams) error {
 	if (c.ID == "") == (c.Env == "") {
-		return fmt.Errorf("give either the id of a runner or an environment with --env")
+		return mistake{errors.New("give either the id of a runner or an environment with --env")}
 	}
 	server, err := c.Client()
 	if err != nil {
@@ -97,14 +97,14 @@ func (c *runnerShell) Run(s Streams) error {
 	j := newJob(s, server)
 	j.Runner, j.Environment, j.TimeLimit, j.Command = c.ID, c.Env, &unlimited, c.program
 	if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
-		return c.withoutTerminal()
+		return mistake{c.withoutTerminal()}
 	}
 	if len(c.program) == 0 {
 		j.Command, j.CommandLine = []string{"sh", "-c", anyShell}, "shell"
 	}
 	ctx, stop := runnable()
 	defer stop()
-	return runJob(ctx, j, "`rockpool runner cp`")
+	return runJob(ctx, j)
 }
 
 // withoutTerminal returns the error without a terminal: it names the command to use instead.

@@ -137,7 +137,7 @@ command reconnects and continues where it stopped: no byte is lost or repeated.
 On a terminal, control characters other than colours are shown as escapes, such as \x1b. --raw prints them as they
 are, as in a file or a pipe. Use it only for a program that you trust.
 
-The exit codes are those of rockpool run: the program's own, 128+N, 124, 125 or 130.`
+The exit codes are those of rockpool run: the program's own, 128+N, 124 to 127 or 130.`
 }
 
 // Run follows an execution.

@@ -54,7 +54,7 @@ func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
 	if _, _, code := s.inside("", "runner", "exec", id, "--", "exit", "7"); code != 7 {
 		t.Error(code)
 	}
-	if _, errs, code := s.inside("", "runner", "exec", id); code != CodeOurs || !strings.Contains(errs, "add one after --") {
+	if _, errs, code := s.inside("", "runner", "exec", id); code != CodeUsage || !strings.Contains(errs, "add one after --") {
 		t.Errorf("%d %q", code, errs)
 	}
 	if out := s.works("runner", "list", "--label", "user=ada"); !strings.Contains(out, id) {
@@ -71,7 +71,7 @@ func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
 		"rockpool runner exec " + id + " -- COMMAND":               {"runner", "shell", id},
 		"rockpool run --env e -- ls":                               {"runner", "shell", "--env", "e", "--", "ls"},
 	} {
-		if _, errs, code := s.inside("", arguments...); code != CodeOurs || !strings.Contains(errs, use) {
+		if _, errs, code := s.inside("", arguments...); code != CodeUsage || !strings.Contains(errs, use) {
 			t.Errorf("%d %q, not %q", code, errs, use)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +17,7 @@ import (
 const (
 	CodeUsage       = 2   // the command line can't be understood
 	codeLimit       = 124 // a limit ended the program
-	CodeOurs        = 125 // Rockpool failed, not the program
+	CodeOurs        = 125 // Rockpool failed, not the program; 126 and 127 come from the server
 	codeSignal      = 128 // plus the signal's number
 	codePipe        = 141 // 128 + SIGPIPE: nobody reads the output
 	CodeInterrupted = 130 // 128 + SIGINT
@@ -35,10 +36,12 @@ func exitCode(e client.Ending) (int, string) {
 		if e.ExitCode == nil {
 			return 0, ""
 		}
-		return *e.ExitCode, ""
+		// The rest of the message says what else happened.
+		_, also, _ := strings.Cut(e.Message, "; ")
+		return *e.ExitCode, also
 	case runtime.OutcomeSignaled:
 		if number := unix.SignalNum(e.Signal); number > 0 {
-			return codeSignal + int(number), "the program was ended by signal " + e.Signal
+			return codeSignal + int(number), words(e, "the program was ended by signal "+e.Signal)
 		}
 		return CodeOurs, "the program was ended by an unknown signal " + e.Signal
 	case runtime.OutcomeTimeLimit, runtime.OutcomeCPULimit, runtime.OutcomeMemoryLimit, runtime.OutcomeProcessLimit, runtime.OutcomeOutputLimit:
@@ -50,7 +53,11 @@ func exitCode(e client.Ending) (int, string) {
 	case runtime.OutcomeLost:
 		return CodeOurs, words(e, "it is unknown how the program ended")
 	default:
-		return CodeOurs, words(e, "the program couldn't be started")
+		code := CodeOurs
+		if e.ExitCode != nil {
+			code = *e.ExitCode
+		}
+		return code, words(e, "the program couldn't be started")
 	}
 }
 

@@ -50,6 +50,7 @@ func TestExitCodes(t *testing.T) {
 		{client.Ending{Outcome: runtime.OutcomeRunnerGone, GoneReason: "DRAINED"}, 125, "DRAINED"},
 		{client.Ending{Outcome: runtime.OutcomeLost}, 125, "LOST"},
 		{client.Ending{Outcome: runtime.OutcomeFailed, Message: "no such program"}, 125, "no such program"},
+		{client.Ending{Outcome: runtime.OutcomeFailed, ExitCode: new(127), Message: "nonesuch: command not found"}, 127, "nonesuch: command not found"},
 		{client.Ending{}, 125, "couldn't"},
 	} {
 		code, says := exitCode(test.end)
@@ -62,6 +63,7 @@ func TestExitCodes(t *testing.T) {
 func TestExitCodesOfCases(t *testing.T) {
 	interrupted, interrupt := context.WithCancel(t.Context())
 	interrupt()
+	absent := cases.Result{State: runtime.CaseFailed, Outcome: runtime.OutcomeFailed, ExitCode: new(127)}
 	passed, failed, skipped := cases.Result{State: runtime.CasePassed}, cases.Result{State: runtime.CaseFailed}, cases.Result{State: runtime.CaseSkipped}
 	for _, test := range []struct {
 		ctx     context.Context
@@ -77,9 +79,14 @@ func TestExitCodesOfCases(t *testing.T) {
 		{t.Context(), runtime.BatchCancelled, []cases.Result{passed, skipped}, ExitError(130)}, // by somebody else
 		{interrupted, runtime.BatchCompleted, []cases.Result{passed}, nil},                     // it came too late
 		{t.Context(), runtime.BatchRunnerGone, []cases.Result{skipped}, ExitError(125)},
+		{t.Context(), runtime.BatchFailed, []cases.Result{passed, absent, skipped}, ExitError(127)},
+		{t.Context(), runtime.BatchFailed, []cases.Result{failed, skipped}, ExitError(125)},
 	} {
 		if err := batchCode(test.ctx, cases.Report{Batch: client.Batch{Outcome: test.outcome}, Cases: test.cases}); !errors.Is(err, test.want) {
 			t.Errorf("%+v: %v", test, err)
 		}
+	}
+	if err := batchCode(t.Context(), cases.Report{Batch: client.Batch{Outcome: runtime.BatchBuildFailed}, Build: &absent, Cases: []cases.Result{skipped}}); !errors.Is(err, ExitError(127)) {
+		t.Errorf("a missing compiler: %v", err)
 	}
 }

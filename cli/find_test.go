@@ -6,6 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/files"
 )
 
 func TestFindAndWatch(t *testing.T) {
@@ -21,7 +22,7 @@ func TestFindAndWatch(t *testing.T) {
 	id := string(runner.ID)
 	put := func(path, text string) {
 		t.Helper()
-		if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, nil, nil, "write", []runtime.FileWrite{{Path: path, Data: []byte(text)}}); err != nil {
+		if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: path, Data: []byte(text)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

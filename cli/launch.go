@@ -42,26 +42,32 @@ func readUpload(path string) (client.FileInput, error) {
 type launch struct {
 	environment    string
 	build, command []string // build: empty if nothing is built
+	path           string   // of the file in the runner
 }
 
 // launchOf returns how to run a file with arguments, by the server's languages. The file's
-// extension decides, then its #! line, then the environment. An empty environment means the one
-// that serves the language.
+// extension decides, then its #! line, then the environment. If several languages have files with
+// the extension, the environment's own one goes first. An empty environment means the one that
+// serves the language.
 func launchOf(languages []client.Language, environment string, file client.FileInput, arguments []string) (launch, error) {
-	l := launch{environment: environment}
+	l := launch{environment: environment, path: file.Path}
 	set := language.Of(recipes(languages)...)
 	recipe, known := set.ByFile(file.Path)
-	program := language.Program{File: file.Path, Args: arguments}
+	own, named := set.ByEnvironment(runtime.EnvironmentID(environment))
+	if named && filepath.Ext(own.FileName) == filepath.Ext(file.Path) {
+		recipe, known = own, true
+	}
+	var interpreterArgs []string
 	scripted := !known && bytes.HasPrefix(file.Base64, []byte("#!"))
 	if scripted {
-		recipe, program.InterpreterArgs, known = set.ByScript(file.Base64)
+		recipe, interpreterArgs, known = set.ByScript(file.Base64)
 	}
 	if !known && environment != "" && scripted { // the environment may have its interpreter
 		l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
 		return l, nil
 	}
-	if !known && environment != "" {
-		recipe, known = set.ByEnvironment(runtime.EnvironmentID(environment))
+	if !known {
+		recipe, known = own, named
 	}
 	switch {
 	case !known && bytes.HasPrefix(file.Base64, []byte("\xef\xbb\xbf#!")):
@@ -71,7 +77,7 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 	case !known && environment == "":
 		return l, fmt.Errorf("%s has no known file extension: give an environment with --env; `rockpool languages` lists the extensions", file.Path)
 	case !known:
-		return l, fmt.Errorf("it is unknown how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
+		return l, fmt.Errorf("it is unknown how to run %s in %s: give the command after --: rockpool run --env %s %s -- COMMAND %s",
 			file.Path, environment, environment, file.Path, file.Path)
 	}
 	if environment == "" {
@@ -81,7 +87,9 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 		}
 		l.environment = served
 	}
-	l.build, l.command = recipe.BuildCommand(program), recipe.RunCommand(program)
+	program := recipe.Program(file.Path, file.Base64)
+	program.Args, program.InterpreterArgs = arguments, interpreterArgs
+	l.path, l.build, l.command = program.File, recipe.BuildCommand(program), recipe.RunCommand(program)
 	return l, nil
 }
 

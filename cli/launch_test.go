@@ -35,20 +35,28 @@ func TestLaunch(t *testing.T) {
 		file              client.FileInput
 		want              launch
 	}{
-		{"by ending", "10", client.FileInput{Path: "hello.py"}, launch{"10", nil, []string{"python3", "hello.py", "a b"}}},
-		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, launch{"python", nil, []string{"sh", "x.sh", "a b"}}},
-		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, launch{"10", nil, []string{"node", "x.mjs", "a b"}}},
-		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"perl", "-M5;$|++", "x", "a b"}}},
-		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env -S python3.12 -u\n")}, launch{"python", nil, []string{"python3", "-u", "x", "a b"}}},
-		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, launch{"shell", nil, []string{"sh", "-e", "x", "a b"}}},
-		{"by #! line of no language", "shell", client.FileInput{Path: "x", Base64: []byte("#!/opt/own\n")}, launch{"shell", nil, []string{"./x", "a b"}}},
-		{"by environment", "python", client.FileInput{Path: "x"}, launch{"python", nil, []string{"python3", "x", "a b"}}},
-		{"not an option", "shell", client.FileInput{Path: "-x.py"}, launch{"shell", nil, []string{"python3", "./-x.py", "a b"}}},
-		{"C", "10", client.FileInput{Path: "x;y.c"}, launch{"10", []string{"cc", "-O2", "-o", "./x;y.c.out", "x;y.c", "-lm"}, []string{"./x;y.c.out", "a b"}}},
-		{"by ending alone", "", client.FileInput{Path: "x.py", Base64: script}, launch{"python", nil, []string{"python3", "x.py", "a b"}}},
-		{"the preferred environment", "", client.FileInput{Path: "x.bash"}, launch{"shell", nil, []string{"bash", "x.bash", "a b"}}},
+		{"by ending", "10", client.FileInput{Path: "hello.py"}, launch{"10", nil, []string{"python3", "hello.py", "a b"}, ""}},
+		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, launch{"python", nil, []string{"sh", "x.sh", "a b"}, ""}},
+		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, launch{"10", nil, []string{"node", "x.mjs", "a b"}, ""}},
+		{"environment with the same ending", "objectivec", client.FileInput{Path: "x.m"}, launch{"objectivec", []string{"gcc", "-O2", "-o", "./x.m.out", "-x", "objective-c", "x.m", "-x", "none", "-lobjc"}, []string{"./x.m.out", "a b"}, ""}},
+		{"own language with the same ending", "java21", client.FileInput{Path: "X.java"}, launch{"java21", nil, []string{"java", "--source", "21", "X.java", "a b"}, ""}},
+		{"ending alone, which is another's too", "", client.FileInput{Path: "x.m"}, launch{"octave", nil, []string{"octave-cli", "--norc", "--silent", "x.m", "a b"}, ""}},
+		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"perl", "-M5;$|++", "x", "a b"}, ""}},
+		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env -S python3.12 -u\n")}, launch{"python", nil, []string{"python3", "-u", "x", "a b"}, ""}},
+		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, launch{"shell", nil, []string{"sh", "-e", "x", "a b"}, ""}},
+		{"by #! line of no language", "shell", client.FileInput{Path: "x", Base64: []byte("#!/opt/own\n")}, launch{"shell", nil, []string{"./x", "a b"}, ""}},
+		{"by environment", "python", client.FileInput{Path: "x"}, launch{"python", nil, []string{"python3", "x", "a b"}, ""}},
+		{"not an option", "shell", client.FileInput{Path: "-x.py"}, launch{"shell", nil, []string{"python3", "./-x.py", "a b"}, ""}},
+		{"C", "10", client.FileInput{Path: "x;y.c"}, launch{"10", []string{"cc", "-O2", "-o", "./x;y.c.out", "x;y.c", "-lm"}, []string{"./x;y.c.out", "a b"}, ""}},
+		{"Java", "10", client.FileInput{Path: "a/X.java", Base64: []byte("package a; public class Y { public static void main(String[] a) {} }")}, launch{"10", []string{"javac", "-cp", ".", "-d", ".", "a/Y.java"}, []string{"java", "-cp", ".", "a.Y", "a b"}, "a/Y.java"}},
+		{"by ending alone", "", client.FileInput{Path: "x.py", Base64: script}, launch{"python", nil, []string{"python3", "x.py", "a b"}, ""}},
+		{"the preferred environment", "", client.FileInput{Path: "x.bash"}, launch{"shell", nil, []string{"bash", "x.bash", "a b"}, ""}},
 	} {
-		got, err := launchOf(listed("python", "shell"), test.environment, test.file, []string{"a b"})
+		if test.want.path == "" {
+			test.want.path = test.file.Path
+		}
+		java21 := client.Language{Id: "java21", FileName: "Main.java", Run: []string{"java", "--source", "21", "{file}", "{args}"}, EnvironmentIds: []string{"java21"}}
+		got, err := launchOf(append(listed("python", "shell", "octave"), java21), test.environment, test.file, []string{"a b"})
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v %v", test.name, got, err)
 		}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/connection"
@@ -24,6 +24,7 @@ type runCommand struct {
 	connection.Flags
 	Env       string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Environment to run in, for example python. (the one that serves the file's language)"`
 	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Also upload this file. Can be given more than once."`
+	Protected bool     `help:"Keep the program from changing and deleting the uploaded files."`
 	Stdin     bool     `xor:"input" help:"Pass standard input to the program; without it, the program's input is empty."`
 	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, connected to yours: for a shell, an editor, python3 -i."`
 	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of the program, 0 to 1d; 0: no limit. (the environment's)"`
@@ -94,9 +95,11 @@ Exit codes (with --cases: 1 if a case or the build failed):
     the program's own, if it exited
     128+N  the program was ended by signal N
     124    the program exceeded a limit: time, CPU, memory, processes or output; stderr says which
-    125    Rockpool failed: no server, no runner, a missing file, the runner is gone
+    125    Rockpool failed: no server, no runner, the runner is gone
+    126    the command can't be executed: it isn't a program, or lacks the permission
+    127    the command doesn't exist
     130    the program was cancelled, by Ctrl-C, a hang-up or another caller
-    2      the command line is invalid`
+    2      the command line is invalid, a file is missing or too large`
 }
 
 // Private starts temporary servers, each for a single command.
@@ -147,19 +150,22 @@ func (c *runCommand) Run(s Streams, private Private) error {
 func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *client.Client) error, err error) {
 	job, err := c.job(s)
 	if err != nil {
-		return nil, err
+		return nil, mistake{err}
 	}
 	if c.Cases == "" {
+		if err := c.caseFlags.unused(); err != nil {
+			return nil, mistake{err}
+		}
 		return func(ctx context.Context, server *client.Client) error {
 			if err := c.choose(ctx, server, job); err != nil {
 				return err
 			}
-			return runJob(ctx, job, "--file")
-		}, c.caseFlags.unused()
+			return runJob(ctx, job)
+		}, nil
 	}
 	all, err := c.caseFlags.read(c.Stdin || c.TTY)
 	if err != nil {
-		return nil, err
+		return nil, mistake{err}
 	}
 	return func(ctx context.Context, server *client.Client) error {
 		if err := c.choose(ctx, server, job); err != nil {
@@ -167,7 +173,7 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 		}
 		batch, err := c.caseFlags.job(all, job)
 		if err != nil {
-			return err
+			return mistake{err}
 		}
 		return c.caseFlags.run(ctx, s, batch)
 	}, nil
@@ -184,13 +190,19 @@ func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execu
 		return err
 	}
 	l, err := launchOf(out.Languages, c.Env, j.Files[0], c.Arguments)
-	if err != nil {
+	switch {
+	case errors.As(err, new(*unservedError)): // the server's lack
 		return err
+	case err != nil:
+		return mistake{err}
 	}
 	// A command after -- takes precedence over the language's. Only the environment is chosen then.
 	j.Environment = l.environment
 	if len(c.program) == 0 {
 		j.Build, j.Command = l.build, l.command
+		if !slices.ContainsFunc(j.Files, func(f client.FileInput) bool { return f.Path == l.path }) {
+			j.Files[0].Path = l.path // Java wants a file of the public class's name
+		}
 	}
 	return nil
 }
@@ -201,9 +213,8 @@ func newJob(s Streams, server *client.Client) *execution.Job {
 	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
 }
 
-// runJob runs a job and prints how it ended. On a terminal it also prints a hint, if a rule
-// matches. upload is the flag or command that uploads files to the job's runner, for the hint.
-func runJob(ctx context.Context, j *execution.Job, upload string) error {
+// runJob runs a job and prints how it ended. On a terminal it also prints the hint, if there is one.
+func runJob(ctx context.Context, j *execution.Job) error {
 	ended, err := j.Run(ctx)
 	code, words := exitCode(ended)
 	switch {
@@ -212,39 +223,19 @@ func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	case closedPipe(err):
 		code, words = codePipe, ""
 	case err != nil:
-		code, words = CodeOurs, connection.Explained(err).Error()
+		code, words = failureCode(err), connection.Explained(err).Error()
 	}
 	if words != "" {
 		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(words))
 	}
 	switch {
 	case err != nil && code != codePipe:
-		hint(j.Err, advice.Case{Err: err})
+		hint(j.Err, advice.For(err))
 	case output.OnTerminal(j.Err) || os.Getenv("ROCKPOOL_HINTS") == "1":
-		hintAfter(ctx, j, advice.Case{ExitCode: code, Message: ended.Message, Hint: ended.Hint, Stderr: string(j.Tail), Environment: j.Environment, Upload: upload})
+		hint(j.Err, ended.Hint)
 	}
 	return ExitError(code)
 }
-
-// hintAfter prints a hint about a failed program. It fetches the environment first, which some
-// hints depend on.
-func hintAfter(ctx context.Context, j *execution.Job, c advice.Case) {
-	if ctx.Err() != nil || advice.For(c) == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, hintPatience)
-	defer cancel()
-	out, err := client.GetEnvironment(ctx, j.Client, j.Environment)
-	if err == nil && out.Environment != nil {
-		c.Image, c.Network = out.Environment.Image, out.Environment.Network.Access || len(out.Environment.Network.Allow)+len(out.Environment.Network.AllowNames) > 0
-	} else {
-		c.Environment = ""
-	}
-	hint(j.Err, c)
-}
-
-// hintPatience bounds the time for a hint after the program has ended.
-const hintPatience = 2 * time.Second
 
 // job reads the files and returns the job for a single run.
 func (c *runCommand) job(s Streams) (*execution.Job, error) {
@@ -257,7 +248,7 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	if j.Variables, err = variableInputs(c.Variable); err != nil {
 		return nil, err
 	}
-	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
+	j.Environment, j.Command, j.TimeLimit, j.Stdin, j.Protected = c.Env, c.program, c.TimeLimit, c.Stdin, c.Protected
 	if c.Main != "" {
 		file, err := readUpload(c.Main)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/files"
 )
 
 func TestTokenAndTenantCommands(t *testing.T) {
@@ -135,7 +136,7 @@ func TestGrantCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, nil, nil, "write", []runtime.FileWrite{{Path: "a.txt", Data: []byte("content")}}); err != nil {
+	if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "a.txt", Data: []byte("content")}}}); err != nil {
 		t.Fatal(err)
 	}
 	for says, arguments := range map[string][]string{

@@ -181,9 +181,10 @@ func (c *Client) Follow(ctx context.Context, execution string, after *string, ha
 }
 
 // UploadFile writes a file into a runner. mode is its permission bits in octal, "" for the API's
-// default. size, content and errors are those of [Client.Upload].
-func (c *Client) UploadFile(ctx context.Context, runner, path, mode string, size int64, content io.Reader) error {
-	variables := map[string]any{"runner": runner, "path": path}
+// default. Programs can't change a protected file. size, content and errors are those of
+// [Client.Upload].
+func (c *Client) UploadFile(ctx context.Context, runner, path, mode string, protected bool, size int64, content io.Reader) error {
+	variables := map[string]any{"runner": runner, "path": path, "protected": protected}
 	if mode != "" {
 		variables["mode"] = mode
 	}

@@ -1324,7 +1324,8 @@ type Ending struct {
 	Id string `json:"id"`
 	// How it ended. Null until it is FINISHED.
 	Outcome runtime.Outcome `json:"outcome"`
-	// The exit status, 0 to 255. Null unless its outcome is EXITED.
+	// The exit status, 0 to 255, of an EXITED program. For a FAILED one it is a shell's: 127 if the command
+	// doesn't exist, 126 if it can't be executed. Otherwise null.
 	ExitCode *int `json:"exitCode"`
 	// The signal that ended it, for example `SIGKILL`. Null unless its outcome is SIGNALED.
 	Signal string `json:"signal"`
@@ -1332,8 +1333,9 @@ type Ending struct {
 	GoneReason runtime.GoneReason `json:"goneReason"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message string `json:"message"`
-	// A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
-	// without any output may have buffered it. Null if nothing is known.
+	// A sentence for people: what may have gone wrong, and what to do. For example, the environment lacks a
+	// module, or a program that a limit ended may have buffered its output. Found at the end, from the outcome
+	// and the last 4 KiB of standard error. Null if nothing is known.
 	Hint string `json:"hint"`
 }
 
@@ -1532,7 +1534,7 @@ type EnvironmentResources struct {
 	MemoryMiB int `json:"memoryMiB"`
 	// Maximum number of processes and threads.
 	Processes int `json:"processes"`
-	// Space for files in /workspace, in MiB. /tmp has the same amount in addition.
+	// Space for files in /workspace, in MiB. /tmp, with the home directory, has twice as much in addition.
 	WorkspaceMiB int `json:"workspaceMiB"`
 }
 
@@ -1687,7 +1689,8 @@ type Execution struct {
 	State runtime.ExecutionState `json:"state"`
 	// How it ended. Null until it is FINISHED.
 	Outcome *runtime.Outcome `json:"outcome"`
-	// The exit status, 0 to 255. Null unless its outcome is EXITED.
+	// The exit status, 0 to 255, of an EXITED program. For a FAILED one it is a shell's: 127 if the command
+	// doesn't exist, 126 if it can't be executed. Otherwise null.
 	ExitCode *int `json:"exitCode"`
 	// The signal that ended it, for example `SIGKILL`. Null unless its outcome is SIGNALED.
 	Signal *string `json:"signal"`
@@ -1695,8 +1698,9 @@ type Execution struct {
 	GoneReason *runtime.GoneReason `json:"goneReason"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message *string `json:"message"`
-	// A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
-	// without any output may have buffered it. Null if nothing is known.
+	// A sentence for people: what may have gone wrong, and what to do. For example, the environment lacks a
+	// module, or a program that a limit ended may have buffered its output. Found at the end, from the outcome
+	// and the last 4 KiB of standard error. Null if nothing is known.
 	Hint *string `json:"hint"`
 	// Whether it was started from the interpreter that its runner has loaded (`Environment.warm`). Null until
 	// it has started, and if the runner has loaded none.
@@ -1919,8 +1923,7 @@ type FileInput struct {
 	Base64 []byte `json:"base64"`
 	// Whether it is a directory. Default: false.
 	Directory *bool `json:"directory"`
-	// Permission bits in octal, for example `0644`. Default: `0744`, and `0755` for a directory. The owner is
-	// root.
+	// Permission bits in octal, for example `0755` for a program. Default: `0644`, and `0755` for a directory.
 	Mode *string `json:"mode"`
 }
 
@@ -3570,7 +3573,8 @@ type ListedExecution struct {
 	State runtime.ExecutionState `json:"state"`
 	// How it ended. Null until it is FINISHED.
 	Outcome *runtime.Outcome `json:"outcome"`
-	// The exit status, 0 to 255. Null unless its outcome is EXITED.
+	// The exit status, 0 to 255, of an EXITED program. For a FAILED one it is a shell's: 127 if the command
+	// doesn't exist, 126 if it can't be executed. Otherwise null.
 	ExitCode *int `json:"exitCode"`
 	// The signal that ended it, for example `SIGKILL`. Null unless its outcome is SIGNALED.
 	Signal *string `json:"signal"`
@@ -3806,6 +3810,8 @@ type MoveFileInput struct {
 	// The new path, absolute in the runner or relative to /workspace. Its directory must exist. Nothing may
 	// exist at the path.
 	To string `json:"to"`
+	// Whether root moves it, as a protected file needs. Default: false, the user of programs does.
+	Protected *bool `json:"protected"`
 }
 
 // GetRunnerId returns MoveFileInput.RunnerId, and is useful for accessing the field via an interface.
@@ -3816,6 +3822,9 @@ func (v *MoveFileInput) GetFrom() string { return v.From }
 
 // GetTo returns MoveFileInput.To, and is useful for accessing the field via an interface.
 func (v *MoveFileInput) GetTo() string { return v.To }
+
+// GetProtected returns MoveFileInput.Protected, and is useful for accessing the field via an interface.
+func (v *MoveFileInput) GetProtected() *bool { return v.Protected }
 
 // MoveFileMoveFileMoveFilePayload includes the requested fields of the GraphQL type MoveFilePayload.
 // The GraphQL type's documentation follows.
@@ -4720,6 +4729,8 @@ type RunInput struct {
 	EnvironmentId string `json:"environmentId"`
 	// Files to write first.
 	Files []FileInput `json:"files"`
+	// Whether the files are protected, as in `updateFiles`. Default: false.
+	Protected *bool `json:"protected"`
 	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command"`
 	// A command line. It is passed as one argument to the image's shell.
@@ -4766,6 +4777,9 @@ func (v *RunInput) GetEnvironmentId() string { return v.EnvironmentId }
 
 // GetFiles returns RunInput.Files, and is useful for accessing the field via an interface.
 func (v *RunInput) GetFiles() []FileInput { return v.Files }
+
+// GetProtected returns RunInput.Protected, and is useful for accessing the field via an interface.
+func (v *RunInput) GetProtected() *bool { return v.Protected }
 
 // GetCommand returns RunInput.Command, and is useful for accessing the field via an interface.
 func (v *RunInput) GetCommand() []string { return v.Command }
@@ -5553,6 +5567,12 @@ type UpdateFilesInput struct {
 	Delete []string `json:"delete"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write"`
+	// Whether root does all of this. Written files then belong to root, so programs can read but not change
+	// them. After a write below `/workspace`, so do `/workspace` and all directories down to the file, with the
+	// sticky bit: programs can create entries there, and change their own. Such a write follows no link.
+	// Directories that are created have mode `1777` unless `mode` says otherwise. Default: false, the user of
+	// programs does it, owns what is written, and can't change protected files.
+	Protected *bool `json:"protected"`
 }
 
 // GetRunnerId returns UpdateFilesInput.RunnerId, and is useful for accessing the field via an interface.
@@ -5567,11 +5587,14 @@ func (v *UpdateFilesInput) GetDelete() []string { return v.Delete }
 // GetWrite returns UpdateFilesInput.Write, and is useful for accessing the field via an interface.
 func (v *UpdateFilesInput) GetWrite() []FileInput { return v.Write }
 
+// GetProtected returns UpdateFilesInput.Protected, and is useful for accessing the field via an interface.
+func (v *UpdateFilesInput) GetProtected() *bool { return v.Protected }
+
 // UpdateFilesResponse is returned by UpdateFiles on success.
 type UpdateFilesResponse struct {
 	// Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
 	// are deleted, and then files are written. Each file is put in place by rename, so programs never see a
-	// partly written file.
+	// partly written file. Files belong to the user of programs, unless they are protected.
 	//
 	// The bytes of a path are literal: `*`, `?`, `~`, `\` and a leading `-` have no meaning. `.`, `..` and
 	// repeated slashes are resolved as text, whatever exists there. A path that ends in `/` must be a
@@ -6417,10 +6440,11 @@ func (v *__fileChangesInput) GetRecursive() *bool { return v.Recursive }
 
 // __uploadFileInput is used internally by genqlient
 type __uploadFileInput struct {
-	Runner string  `json:"runner"`
-	Path   string  `json:"path"`
-	File   any     `json:"file"`
-	Mode   *string `json:"mode"`
+	Runner    string  `json:"runner"`
+	Path      string  `json:"path"`
+	File      any     `json:"file"`
+	Mode      *string `json:"mode"`
+	Protected *bool   `json:"protected"`
 }
 
 // GetRunner returns __uploadFileInput.Runner, and is useful for accessing the field via an interface.
@@ -6434,6 +6458,9 @@ func (v *__uploadFileInput) GetFile() any { return v.File }
 
 // GetMode returns __uploadFileInput.Mode, and is useful for accessing the field via an interface.
 func (v *__uploadFileInput) GetMode() *string { return v.Mode }
+
+// GetProtected returns __uploadFileInput.Protected, and is useful for accessing the field via an interface.
+func (v *__uploadFileInput) GetProtected() *bool { return v.Protected }
 
 // batchEventsBatchEventsBatchEvent includes the requested fields of the GraphQL interface BatchEvent.
 //
@@ -7729,8 +7756,8 @@ type uploadFileResponse struct {
 	//
 	// When the file is complete it is put in place by rename; until then both versions need space. After an
 	// error, or a broken connection, the old file is unchanged. The exception is a runner that is lost during
-	// the upload (RUNNER_GONE, CLUSTER_UNAVAILABLE): then either version may be there. The file belongs to
-	// root, and has its mode from the start.
+	// the upload (RUNNER_GONE, CLUSTER_UNAVAILABLE): then either version may be there. The file has its mode
+	// from the start.
 	//
 	// Send a multipart POST with the parts `operations` and `map`, then the files in the order of the fields
 	// that use them, each used once. The request must have the header `GraphQL-Require-Preflight` (or
@@ -10531,8 +10558,8 @@ func fileChangesForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessag
 
 // The mutation executed by uploadFile.
 const uploadFile_Operation = `
-mutation uploadFile ($runner: ID!, $path: String!, $file: Upload!, $mode: String) {
-	uploadFile(runnerId: $runner, path: $path, file: $file, mode: $mode) {
+mutation uploadFile ($runner: ID!, $path: String!, $file: Upload!, $mode: String, $protected: Boolean) {
+	uploadFile(runnerId: $runner, path: $path, file: $file, mode: $mode, protected: $protected) {
 		file {
 			size
 		}
@@ -10547,15 +10574,17 @@ func uploadFile(
 	path string,
 	file any,
 	mode *string,
+	protected *bool,
 ) (data_ *uploadFileResponse, err_ error) {
 	req_ := &graphql.Request{
 		OpName: "uploadFile",
 		Query:  uploadFile_Operation,
 		Variables: &__uploadFileInput{
-			Runner: runner,
-			Path:   path,
-			File:   file,
-			Mode:   mode,
+			Runner:    runner,
+			Path:      path,
+			File:      file,
+			Mode:      mode,
+			Protected: protected,
 		},
 	}
 

@@ -178,7 +178,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	}
 	program, err := attack.Prober()
 	if err == nil {
-		err = reached.UploadFile(ctx, p.runner, "prober", "0755", int64(len(program)), bytes.NewReader(program))
+		err = reached.UploadFile(ctx, p.runner, "prober", "0755", false, int64(len(program)), bytes.NewReader(program))
 	}
 	if err != nil {
 		return noNetwork(err)

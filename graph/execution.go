@@ -132,7 +132,7 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 		return generated.RunPayload{}, err
 	}
 	run := engine.RunInput{
-		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, CommandLine: orZero(in.CommandLine), Labels: in.Labels, Variables: in.Variables,
+		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Protected: orZero(in.Protected), Command: in.Command, Shell: in.Shell, CommandLine: orZero(in.CommandLine), Labels: in.Labels, Variables: in.Variables,
 		Stdin: in.Stdin, TimeLimit: in.TimeLimit, Lease: in.Lease, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
 		Caller: callerOf(ctx),
 	}

@@ -57,7 +57,7 @@ func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error
 }
 
 // UploadFile writes a file while it arrives. The bits of a missing mode are 0.
-func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file transport.Upload, mode *string) (generated.UploadFilePayload, error) {
+func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file transport.Upload, mode *string, protected *bool) (generated.UploadFilePayload, error) {
 	bits, err := uint32(0), error(nil)
 	if mode != nil {
 		bits, err = permissions("mode", *mode)
@@ -70,7 +70,7 @@ func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file tr
 		return generated.UploadFilePayload{}, err
 	}
 	const unknown = -1 // a part doesn't announce its size
-	written, err := r.guard.UploadFile(ctx, runtime.RunnerID(runnerID), path, bits, unknown, content)
+	written, err := r.guard.UploadFile(ctx, runtime.RunnerID(runnerID), path, bits, orZero(protected), unknown, content)
 	return generated.UploadFilePayload{File: written}, err
 }
 
@@ -79,11 +79,11 @@ func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput
 	if err != nil {
 		return files.Updated{}, err
 	}
-	return r.guard.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Empty, in.Delete, "write", writes)
+	return r.guard.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), "write", files.Update{Empty: in.Empty, Delete: in.Delete, Write: writes, Protected: orZero(in.Protected)})
 }
 
 func (r mutation) MoveFile(ctx context.Context, in generated.MoveFileInput) (generated.MoveFilePayload, error) {
-	moved, err := r.guard.MoveFile(ctx, runtime.RunnerID(in.RunnerID), in.From, in.To)
+	moved, err := r.guard.MoveFile(ctx, runtime.RunnerID(in.RunnerID), in.From, in.To, orZero(in.Protected))
 	return generated.MoveFilePayload{File: moved}, err
 }
 

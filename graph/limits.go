@@ -94,7 +94,7 @@ func fields(languages *language.Set) generated.ComplexityRoot {
 	c.Runner.SearchFiles = func(child int, _, _, _ *string, maxMatches *int) int {
 		return listing + page(child, maxMatches)
 	}
-	c.Mutation.UploadFile = func(child int, _, _ string, _ transport.Upload, _ *string) int {
+	c.Mutation.UploadFile = func(child int, _, _ string, _ transport.Upload, _ *string, _ *bool) int {
 		return uploading + child
 	}
 	return c

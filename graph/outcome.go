@@ -29,10 +29,10 @@ func (r execution) Outcome(_ context.Context, of *runtime.Execution) (*runtime.O
 	return orNull(of.End.Outcome), nil
 }
 
-// ExitCode is null unless the execution exited, since 0 would look like a success.
+// ExitCode is null without a code, since 0 would look like a success.
 func (r execution) ExitCode(_ context.Context, of *runtime.Execution) (*int, error) {
 	if of.End.Outcome != runtime.OutcomeExited {
-		return nil, nil
+		return orNull(of.End.ExitCode), nil
 	}
 	return &of.End.ExitCode, nil
 }
@@ -50,5 +50,5 @@ func (r execution) Message(_ context.Context, of *runtime.Execution) (*string, e
 }
 
 func (r execution) Hint(_ context.Context, of *runtime.Execution) (*string, error) {
-	return orNull(of.Hint()), nil
+	return orNull(of.Hint), nil
 }

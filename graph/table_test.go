@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
@@ -294,7 +295,7 @@ func (w *world) make(tenant runtime.TenantID) *things {
 	r, err := w.engine.Claim(ctx, engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(o.environment), Tenant: tenant, WaitFor: ptr(60)})
 	must(err)
 	o.runner = string(r.ID)
-	_, err = w.engine.UpdateFiles(ctx, r.ID, nil, nil, "write", []runtime.FileWrite{{Path: "a.txt", Data: []byte("a")}})
+	_, err = w.engine.UpdateFiles(ctx, r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "a.txt", Data: []byte("a")}}})
 	must(err)
 	cat := []string{"cat"}
 	x, err := w.engine.Start(ctx, engine.StartInput{RunnerID: r.ID, Tenant: tenant, Command: cat, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})

@@ -31,6 +31,7 @@ import (
 	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/runtime/tasks"
@@ -46,6 +47,7 @@ type Config struct {
 	Overcommit scheduler.Overcommit // 0: scheduler.DefaultOvercommit
 	Collect    scheduler.Collect    // how long ended evaluations and allocations are kept; 0: its defaults
 	Keep       bool                 // Run leaves runners running at its end, for the next server
+	Languages  *language.Set        // their caches are made; nil: none
 	Images     image.Config         // the Cluster sets its Dir, Logger, Skeleton, Worker, Owners, Used and Changed
 }
 
@@ -84,6 +86,7 @@ type Cluster struct {
 	counts       *tasks.Counts
 	tiers        []string // descriptions, as of the server's start
 	problems     *problems.List
+	cached       chan struct{} // capacity 1: an environment has changed, so that a language may need a cache
 
 	mu       sync.Mutex // guards the fields below; never held across I/O
 	entries  map[runtime.RunnerID]*entry
@@ -137,6 +140,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		environments: newEnvironments(config.Store, known),
 		counts:       taskrunner.NewCounts(),
 		problems:     known,
+		cached:       make(chan struct{}, 1),
 		entries:      map[runtime.RunnerID]*entry{},
 		leaks:        map[runtime.RunnerID]bool{},
 	}

@@ -110,6 +110,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		return err
 	}
 	c.wantImage(env)
+	c.wantCaches()
 	return nil
 }
 
@@ -126,6 +127,7 @@ func (c *Cluster) supported(env runtime.Environment) error {
 // image, network or runtime.
 func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environment) error {
 	s := c.environments
+	defer c.wantCaches()
 	return s.turn.Do(ctx, func() error {
 		stored, err := s.store.PutFirst(ctx, environments)
 		if err == nil && stored {

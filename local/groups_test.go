@@ -19,13 +19,19 @@ import (
 // launch starts a shell script. The returned function follows it to its end.
 func (b *bench) launch(id runtime.RunnerID, script string) (follow func() (string, agent.Exit)) {
 	b.t.Helper()
+	return b.launchLimited(id, script, nil)
+}
+
+// launchLimited is launch with limits.
+func (b *bench) launchLimited(id runtime.RunnerID, script string, limits *agent.Limits) (follow func() (string, agent.Exit)) {
+	b.t.Helper()
 	conn, err := b.Dial(b.t.Context(), id)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	s, err := agent.StartExecution(b.t.Context(), conn, agent.Start{
 		ID: string(runtime.NewExecutionID()), Argv: []string{"/bin/sh", "-c", script},
-		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"}, TimeLimit: wait.Limit, // should it not end
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + runtime.Home}, TimeLimit: wait.Limit, Limits: limits, // should it not end
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -73,7 +79,7 @@ func (b *bench) most(processes int64) string { return fmt.Sprint(processes + b.h
 // couldn't without starting a process.
 const waits = `exec perl -e 'select undef, undef, undef, 0.05 until -e "/workspace/go"'`
 
-// bomb forks until it is refused; its children wait.
+// bomb forks until it is refused, and then fails; its children wait.
 const bomb = `exec python3 -c '
 import os, signal
 for i in range(300):
@@ -81,8 +87,7 @@ for i in range(300):
         if os.fork() == 0:
             signal.pause()
     except BlockingIOError:
-        break
-signal.pause()
+        exit(3)
 '`
 
 func TestMemoryLimitNamesTheCommand(t *testing.T) {
@@ -107,7 +112,7 @@ func TestProcessLimitNamesTheCommand(t *testing.T) {
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
 	_, exit := b.launch(id, bomb)()
-	if exit.Cause != agent.CauseProcessLimit || exit.Own == nil || exit.Own.ForksRefused < 1 || exit.PeakProcesses < 40 || exit.PeakProcesses > 52 {
+	if exit.Code != 3 || exit.Cause != agent.CauseSelf || exit.Own == nil || exit.Own.ForksRefused < 1 || exit.PeakProcesses < 40 || exit.PeakProcesses > 52 {
 		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
 	}
 	b.expect(id, "touch /workspace/go", "")
@@ -119,13 +124,43 @@ func TestProcessLimitNamesTheCommand(t *testing.T) {
 	}
 }
 
+// TestExactLimitsOfProcesses: a limit is exact, alone and together with limits that the kernel enforces
+// for each process.
+func TestExactLimitsOfProcesses(t *testing.T) {
+	b := running(t)
+	id := b.guarded()
+	const forks = `exec python3 -c '
+import os, signal
+made = 1
+try:
+    while made < 40:
+        if os.fork() == 0:
+            signal.pause()
+        made += 1
+except BlockingIOError:
+    pass
+print(made)
+'`
+	for _, limits := range []agent.Limits{{Processes: 1}, {Processes: 2, CPU: 5 * time.Second}, {Processes: 3, FileSize: 1 << 20}, {Processes: 16, OpenFiles: 30}, {Processes: 1, CPU: 5 * time.Second}} {
+		printed, exit := b.launchLimited(id, forks, &limits)()
+		if printed != fmt.Sprintf("%d\n", limits.Processes) || exit.Code != 0 || exit.PeakProcesses > limits.Processes {
+			t.Errorf("%+v: %q, %+v", limits, printed, exit)
+		}
+	}
+	// Afterwards the runner's own limit holds, which is exact for a single command, too.
+	most := hostEnvironment().Resources.Processes
+	if printed, exit := b.launch(id, strings.Replace(forks, "made < 40", "made < 200", 1))(); printed != fmt.Sprintf("%d\n", most) {
+		t.Errorf("without a limit of its own: %q, %+v", printed, exit)
+	}
+}
+
 // TestForkBombIsEndedInAFullRunner ends a program that forks as fast as it can, with an agent that
 // gets only the CPU time that the bomb leaves.
 func TestForkBombIsEndedInAFullRunner(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
-	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 1000")()
-	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause == agent.CauseTimeLimit { // it may end after a refused fork
+	_, exit := b.launch(id, "exec python3 -c 'import os\nwhile True:\n try: os.fork()\n except OSError: pass'")()
+	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause != agent.CauseProcessLimit {
 		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
 	}
 	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell
@@ -141,7 +176,7 @@ func TestAgentSurvivesAFullRunner(t *testing.T) {
 	for range 4 {
 		follow = append(follow, b.launch(id, waits))
 	}
-	full := b.launch(id, "trap '' TERM; "+strings.ReplaceAll(bomb, "signal.pause()\n'", "while not os.path.exists(\"/workspace/go\"):\n    try:\n        if os.fork() == 0:\n            signal.pause()\n    except BlockingIOError:\n        pass\n'"))
+	full := b.launch(id, "trap '' TERM; "+strings.ReplaceAll(bomb, "exit(3)\n'", "break\nwhile not os.path.exists(\"/workspace/go\"):\n    try:\n        if os.fork() == 0:\n            signal.pause()\n    except BlockingIOError:\n        pass\n'"))
 	wait.For(b.t, "it fills the runner", func() bool { return limitOf(t, pid, "pids", "run/pids.current") == b.most(48) })
 	var asking sync.WaitGroup
 	for range 500 {

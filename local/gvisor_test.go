@@ -89,16 +89,17 @@ func TestGVisorShowsItsOwnKernel(t *testing.T) {
 	}
 	for script, want := range map[string]string{
 		"id -u": "1000",
+		"grep MemTotal /proc/meminfo | tr -s ' '":                                                            "MemTotal: 131072 kB", // the runner's size
 		"grep -E '^(CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\t' | tr '\n' ' '": "CapPrm:0000000000000000 CapEff:0000000000000000 CapBnd:0000000000000000 NoNewPrivs:1 Seccomp:2",
-		"cat /proc/1/environ 2>&1 | tr -d '\\0'":                          "cat: /proc/1/environ: Permission denied",
-		"ls /.rockpool 2>&1":                                              "ls: cannot open directory '/.rockpool': Permission denied",
-		"unshare -U true 2>&1":                                            "unshare: unshare failed: Operation not permitted",
-		"(echo 1000 >/sys/fs/cgroup/all/pids.max) 2>/dev/null || echo no": "no",
-		"grep -c : /proc/net/dev":                                         "1",
-		"hostname":                                                        "runner",
-		"ls -1 /proc/self/fd | wc -l":                                     "4",
-		"grep -c '^none / 9p ro,' /proc/mounts":                           "1",
-		"df --output=size /workspace /tmp | tail -n +2 | tr -d ' '":       "16384\n16384",
+		"cat /proc/1/environ 2>&1 | tr -d '\\0'":                                                             "cat: /proc/1/environ: Permission denied",
+		"ls /.rockpool 2>&1":                                                                                 "ls: cannot open directory '/.rockpool': Permission denied",
+		"unshare -U true 2>&1":                                                                               "unshare: unshare failed: Operation not permitted",
+		"(echo 1000 >/sys/fs/cgroup/all/pids.max) 2>/dev/null || echo no":                                    "no",
+		"grep -c : /proc/net/dev":                                                                            "1",
+		"hostname":                                                                                           "runner",
+		"ls -1 /proc/self/fd | wc -l":                                                                        "4",
+		"grep -c '^none / 9p ro,' /proc/mounts":                                                              "1",
+		"df --output=size /workspace /tmp | tail -n +2 | tr -d ' '":                                          "16384\n32768",
 	} {
 		if got, _ := b.sh(id, script); strings.TrimSpace(got) != want {
 			t.Errorf("%s\ngot  %q\nwant %q", script, got, want)

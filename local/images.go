@@ -28,7 +28,7 @@ func (c *Cluster) openImages() (err error) {
 	config := c.config.Images
 	config.Dir = filepath.Join(c.config.Dir, "images")
 	config.Logger = c.config.Logger.Named("images")
-	config.Skeleton.Home = spec.Workspace
+	config.Skeleton.Home = runtime.Home
 	config.Skeleton.Directories, config.Skeleton.Files = spec.ImageRoot()
 	config.Image.Bytes = cmp.Or(config.Image.Bytes, DefaultImageBytes)
 	config.Image.Entries = cmp.Or(config.Image.Entries, DefaultImageEntries)

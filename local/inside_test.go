@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func TestIsolationInsideARunner(t *testing.T) {
 		first := spec.FirstUID + b.slotOf(id)*spec.UIDs
 		b.expect(id, "cat /proc/self/uid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
 		b.expect(id, "cat /proc/self/gid_map | tr -s ' '", fmt.Sprintf("0 %d 65536", first))
-		b.expect(id, "id -u; id -g; whoami; echo ~; pwd", "1000\n1000\nrunner\n/workspace\n/workspace")
+		b.expect(id, "id -u; id -g; whoami; echo ~; pwd", "1000\n1000\nrunner\n/tmp/home\n/workspace")
 		status := host(fmt.Sprintf("/proc/%d/status", b.agentOf(id)))
 		if !strings.Contains(status, fmt.Sprintf("Uid:\t%d\t%d", first, first)) {
 			t.Errorf("the agent's user isn't %d:\n%s", first, status)
@@ -38,8 +39,8 @@ func TestIsolationInsideARunner(t *testing.T) {
 	})
 	t.Run("nothing of the machine", func(t *testing.T) {
 		b.expect(id, "hostname; cat /etc/hostname", "runner\nrunner")
-		b.expect(id, "ls -A /root /home /sys /run /mnt /opt; ls -d /etc/shadow /etc/ssh /var/log /work 2>/dev/null | wc -l",
-			"/home:\n\n/mnt:\n\n/opt:\n\n/root:\n\n/run:\n\n/sys:\n0")
+		b.expect(id, "ls -A /root /home /run /mnt /opt; ls -d /etc/shadow /etc/ssh /var/log /work 2>/dev/null | wc -l",
+			"/home:\n\n/mnt:\n\n/opt:\n\n/root:\n\n/run:\n0")
 		b.expect(id, "cat /proc/cmdline /proc/sys/kernel/random/boot_id /proc/partitions", "")
 		b.expect(id, "cut -d: -f1 /etc/passwd | tr '\\n' ' '", "root runner nobody")
 		b.expect(id, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo")
@@ -88,13 +89,26 @@ func TestIsolationInsideARunner(t *testing.T) {
 		}
 		b.expect(id, "node -e 'console.log(6*7)'", "42")
 	})
+	t.Run("a machine of its size", func(t *testing.T) {
+		b.expect(id, "grep MemTotal /proc/meminfo | tr -s ' '; ulimit -s", "MemTotal: 131072 kB\n122880")
+		cpus := (2000 + b.host.Machine.CoreMHz - 1) / b.host.Machine.CoreMHz
+		cpus = min(cpus, goruntime.NumCPU())
+		b.expect(id, "grep -c ^processor /proc/cpuinfo; ls -d /sys/devices/system/cpu/cpu[0-9]* | wc -l; getconf _NPROCESSORS_ONLN", fmt.Sprintf("%d\n%[1]d\n%[1]d", cpus))
+		// Runtimes of languages read the limits of the group that /proc/self/cgroup names.
+		b.expect(id, `own=$(sed -n 's/^[0-9]*:memory://p; s/^0:://p' /proc/self/cgroup | head -1)
+			for f in /sys/fs/cgroup/memory$own/memory.limit_in_bytes /sys/fs/cgroup$own/memory.max; do [ ! -e $f ] || cat $f; done`, fmt.Sprint(128<<20))
+		b.expect(id, `own=$(sed -n 's/^[0-9]*:cpu[a-z,]*://p; s/^0:://p' /proc/self/cgroup | tail -1)
+			for f in /sys/fs/cgroup/cpu$own/cpu.cfs_quota_us /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup$own/cpu.max; do [ ! -e $f ] || { cut -d' ' -f1 $f; break; }; done`,
+			fmt.Sprint(spec.Commands(spec.Resources{CPUMHz: 2000}, b.host.Machine).CPUQuota))
+		b.expect(id, "find /sys/fs/cgroup -maxdepth 4 -name cgroup.procs -o -name tasks | while read f; do { echo 0 >$f; } 2>/dev/null && echo $f; done; mkdir /sys/fs/cgroup/x 2>/dev/null; touch /sys/x 2>/dev/null; echo tried", "tried")
+	})
 	t.Run("room is capped", func(t *testing.T) {
-		for _, dir := range []string{"/workspace", "/tmp", "/dev/shm"} {
-			got, exit := b.sh(id, "head -c 30M /dev/zero > "+dir+"/big; stat -c %s "+dir+"/big; rm "+dir+"/big")
-			if !strings.Contains(got, "No space left") || !strings.Contains(got, fmt.Sprint(16<<20)) || exit.Code != 0 {
+		for dir, mib := range map[string]int{"/workspace": 16, "/tmp": 32, "/dev/shm": 64} {
+			got, exit := b.sh(id, "head -c 70M /dev/zero > "+dir+"/big; stat -c %s "+dir+"/big; rm "+dir+"/big")
+			if !strings.Contains(got, "No space left") || !strings.Contains(got, fmt.Sprint(mib<<20)) || exit.Code != 0 {
 				t.Errorf("%s: %q, exit %d", dir, got, exit.Code)
 			}
 		}
-		b.expect(id, "stat -c %a /workspace /tmp /dev/shm", "1777\n1777\n1777")
+		b.expect(id, "stat -c '%a %U' /workspace /tmp /dev/shm", "755 runner\n1777 root\n1777 root")
 	})
 }

@@ -23,6 +23,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var tasks, parts, images sync.WaitGroup
 	parts.Go(func() { c.placer.Run(ctx) })
 	images.Go(func() { c.images.Run(ctx) })
+	images.Go(func() { c.runCaches(ctx) })
 	parts.Go(func() { c.network.Run(ctx) })
 	for ctx.Err() == nil {
 		c.lead(watching, &tasks)

@@ -356,7 +356,7 @@ func (b *bench) shell(id runtime.RunnerID, script string, privileged bool) (stri
 	s, err := agent.StartExecution(b.t.Context(), conn, agent.Start{
 		ID:        string(runtime.NewExecutionID()),
 		Argv:      []string{"/bin/sh", "-c", script},
-		Env:       []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace"},
+		Env:       []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + runtime.Home},
 		TimeLimit: wait.Limit, Privileged: privileged,
 	})
 	if err != nil {

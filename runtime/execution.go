@@ -25,7 +25,8 @@ type Execution struct {
 	Comparison    *Comparison    `json:"comparison,omitempty"` // nil: its output isn't compared
 	Lease         time.Duration  `json:"lease,omitempty"`      // cancelled if its client doesn't renew it for this long; 0: runs without its client
 	State         ExecutionState `json:"state"`
-	End           End            `json:"end"` // zero until FINISHED
+	End           End            `json:"end"`            // zero until FINISHED
+	Hint          string         `json:"hint,omitempty"` // what may have gone wrong, for people; "": nothing is known
 	Usage         Usage          `json:"usage"`
 	StartedWarm   *bool          `json:"startedWarm,omitempty"` // nil: no interpreter is loaded, or not started
 	ColdReason    *string        `json:"coldReason,omitempty"`  // why it didn't start warm, for people
@@ -33,18 +34,6 @@ type Execution struct {
 
 	Losses   []OutputLoss `json:"losses,omitempty"`   // ordered by offset
 	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil: unfinished, or ended by an older server
-}
-
-// Hint returns what may have gone wrong in an ended execution, for people; "": nothing is known. A limit
-// ends a program with SIGKILL, and what is still in its buffers then is lost.
-func (x Execution) Hint() string {
-	switch x.End.Outcome {
-	case OutcomeTimeLimit, OutcomeCPULimit, OutcomeMemoryLimit, OutcomeProcessLimit:
-		if x.Usage.OutputBytes == 0 && x.Terminal == nil {
-			return "it printed nothing, but its output may have been buffered: flush it after each line, or run the program on a terminal"
-		}
-	}
-	return ""
 }
 
 // A TerminalSize is in characters; both numbers are 1 to MaxTerminalSize.
@@ -128,7 +117,7 @@ func Outcomes() []Outcome {
 // An End is an outcome with its details.
 type End struct {
 	Outcome    Outcome    `json:"outcome,omitempty"`
-	ExitCode   int        `json:"exitCode,omitempty"`   // with EXITED only
+	ExitCode   int        `json:"exitCode,omitempty"`   // with EXITED; with FAILED what a shell returns for such a command, 126 or 127, or 0: none
 	Signal     string     `json:"signal,omitempty"`     // with SIGNALED only, for example "SIGKILL"
 	GoneReason GoneReason `json:"goneReason,omitempty"` // with RUNNER_GONE only
 	Message    string     `json:"message,omitempty"`    // the outcome in words
@@ -145,6 +134,7 @@ type Usage struct {
 	PeakProcesses int    `json:"peakProcesses,omitempty"` // including threads
 	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
 	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
+	OOMKills      int    `json:"oomKills,omitempty"` // its processes that the kernel killed because memory was full
 }
 
 // UsageNow is what a running execution has used until At, and what it holds then. A Memory,

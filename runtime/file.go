@@ -28,8 +28,8 @@ const (
 	FileOther     FileType = "OTHER" // FIFO, socket or device
 )
 
-// A FileWrite is a file or directory to create. A file is owned by root with Mode (0: 0744). A
-// directory is owned by root with Mode (0: 0755). Missing parents are created as directories.
+// A FileWrite is a file or directory to create. A Mode of 0 is 0644 for a file and 0755 for a
+// directory. Missing parents are created as directories.
 type FileWrite struct {
 	Path      string
 	Data      []byte

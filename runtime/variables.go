@@ -8,8 +8,29 @@ import (
 // Workspace is the directory of a runner that its programs write to, by contract.
 const Workspace = "/workspace"
 
+// Home is the home directory of the user of programs. It isn't the workspace, so that caches of
+// languages and settings of tools are no files of the program. Every runner has a bounded /tmp.
+const Home = "/tmp/home"
+
 // Shell is the program that runs a shell string, given to it as one argument.
 const Shell = "/bin/sh"
+
+// SearchPath are the directories with the programs of an image.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// MachinePath are the directories with the programs of [DefaultImage]. The last one is that of Go's own archives.
+const MachinePath = SearchPath + ":/usr/local/go/bin"
+
+// Offline are variables with which tools fail in a second and say why where there is no network. Otherwise
+// they try again for up to a minute.
+var Offline = []Variable{
+	{Name: "CARGO_NET_OFFLINE", Value: "true"},
+	{Name: "GOPROXY", Value: "off"},
+	{Name: "GOTOOLCHAIN", Value: "local"},
+	{Name: "NPM_CONFIG_FETCH_RETRIES", Value: "0"},
+	{Name: "PIP_RETRIES", Value: "0"},
+	{Name: "UV_OFFLINE", Value: "1"},
+}
 
 // CommandVariables returns all variables of a command. Rockpool's defaults come first, then the
 // image's variables, the environment's and own; later ones win. HOME, USER and LOGNAME override
@@ -20,13 +41,25 @@ func (e Environment) CommandVariables(privileged, terminal bool, own []Variable)
 	if privileged {
 		user = "root"
 	}
+	path := SearchPath
+	if e.Image == DefaultImage {
+		path = MachinePath
+	}
 	base := []Variable{
-		{Name: "PATH", Value: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		{Name: "PATH", Value: path},
 		{Name: "SHELL", Value: Shell},
 		{Name: "LANG", Value: "C.UTF-8"},
 		{Name: "PYTHONUNBUFFERED", Value: "1"}, // otherwise a program that a limit ends loses what it printed
+		// These libraries would use ptrace and process_vm_readv, which are refused, and say so on stderr.
+		{Name: "ASAN_OPTIONS", Value: "detect_leaks=0"},
+		{Name: "LSAN_OPTIONS", Value: "detect_leaks=0"},
+		{Name: "OMPI_MCA_btl_vader_single_copy_mechanism", Value: "none"},
+		{Name: "OMPI_MCA_btl_sm_single_copy_mechanism", Value: "none"},
 	}
-	who := []Variable{{Name: "HOME", Value: Workspace}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user}}
+	if !e.Network.Access && e.Isolation != IsolationNone {
+		base = append(base, Offline...)
+	}
+	who := []Variable{{Name: "HOME", Value: Home}, {Name: "USER", Value: user}, {Name: "LOGNAME", Value: user}}
 	if terminal {
 		base = append(base, Variable{Name: "TERM", Value: "xterm-256color"})
 	}

@@ -63,7 +63,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 	}
 	opened, err := local.New(ctx, local.Config{
 		Config: host.Config{
-			Dir: LocalDir(c.Data), Logger: s.logger.Named("local"),
+			Dir: LocalDir(c.Data), Caches: c.Caches, Logger: s.logger.Named("local"),
 			Agent: with.Agent, Helper: with.Helper, ImageWorker: ImageWorker, HelperSocket: c.SandboxHelper, MissingLimits: c.AcceptMissing, CgroupParent: c.CgroupParent,
 			Runtimes: runtimes, DiskRead: DiskRead(c.Disk),
 		},
@@ -71,6 +71,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 		Overcommit: scheduler.Overcommit{CPU: c.CPUOvercommit, Memory: c.MemoryOvercommit},
 		Collect:    scheduler.Collect{Evaluations: seconds(c.KeepEvaluations), Runners: seconds(c.KeepAllocations)},
 		Keep:       c.OnStop == config.StopKeeps,
+		Languages:  c.Recipes,
 		Images:     imageCache(c.Images),
 	})
 	if err != nil {

@@ -56,7 +56,7 @@ func resolveImages(c config.Config) (func(context.Context, string) (runtime.Imag
 	}
 	settings := imageCache(c.Images)
 	settings.Dir = c.Data // notes which registries asked for a pause
-	settings.Skeleton.Home, settings.Skeleton.Directories = runtime.Workspace, []string{"/tmp"}
+	settings.Skeleton.Home, settings.Skeleton.Directories = runtime.Home, []string{"/tmp"}
 	resolver, err := image.NewResolver(settings, c.Nomad.Arch)
 	if err != nil {
 		return nil, err

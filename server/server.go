@@ -61,6 +61,9 @@ type (
 		Secret() string
 		LockID() string
 	}
+	cacher interface {
+		MakeCaches(ctx context.Context, begin func(language string)) error
+	}
 	starter interface {
 		PutFirst(ctx context.Context, environments []runtime.Environment) error
 	}
@@ -191,6 +194,14 @@ func (s *Server) weight(id runtime.TenantID) int {
 func (s *Server) Limitations() []string {
 	if here, ok := s.cluster.(lossReporter); ok {
 		return here.Limitations()
+	}
+	return nil
+}
+
+// MakeCaches is that of local.Cluster. On Nomad it does nothing.
+func (s *Server) MakeCaches(ctx context.Context, begin func(language string)) error {
+	if here, ok := s.cluster.(cacher); ok {
+		return here.MakeCaches(ctx, begin)
 	}
 	return nil
 }

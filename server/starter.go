@@ -2,10 +2,9 @@ package server
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
@@ -62,8 +61,8 @@ func (s Starter) Input() engine.PutEnvironmentInput {
 // FromRecipe returns the input that creates an environment for a language unless it exists. It
 // returns false if one of the language's programs isn't installed on this machine.
 func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (engine.PutEnvironmentInput, bool) {
-	for _, command := range [][]string{r.Build, r.Run} {
-		if len(command) > 0 && !strings.Contains(command[0], "{") && !found(command[0]) {
+	for _, command := range [][]string{r.Build, r.Run, r.Version} {
+		if len(command) > 0 && !strings.Contains(command[0], "{") && host.FindProgram(command[0]) == "" {
 			return engine.PutEnvironmentInput{}, false
 		}
 	}
@@ -78,12 +77,4 @@ func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (engine.PutEnvironm
 		ID: id, IfRevision: &onlyCreate, MemoryMiB: positive(l.MemoryMiB), Processes: positive(l.Processes),
 		WorkspaceMiB: positive(l.WorkspaceMiB), DefaultTimeLimit: positive(l.Seconds),
 	}, true
-}
-
-// found reports whether runners can find a program by its name: they see this machine's /usr.
-func found(name string) bool {
-	return slices.ContainsFunc([]string{"/usr/local/bin", "/usr/bin", "/bin"}, func(directory string) bool {
-		info, err := os.Stat(filepath.Join(directory, name))
-		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-	})
 }

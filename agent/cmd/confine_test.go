@@ -112,6 +112,90 @@ int main(void) {
 	}
 }
 
+// Programs test what a kernel has with flags that no kernel knows. Each call that the filter judges
+// by its arguments must answer them as the kernel does.
+func TestUnknownArgumentsGetTheKernelsAnswer(t *testing.T) {
+	const source = `
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define TRY(call, ...) do { errno = 0; long r = syscall(SYS_##call, __VA_ARGS__); \
+	printf("%s(%s) %s\n", #call, #__VA_ARGS__, r < 0 ? strerrorname_np(errno) : "done"); } while (0)
+#define ALL ~0UL
+int main(void) {
+	TRY(clone, ALL, 0, 0, 0, 0);
+	TRY(clone, 0x20200 | 17, 0, 0, 0, 0);
+	TRY(clone, 0x10000200 | 17, 0, 0, 0, 0);
+	TRY(memfd_create, 0, ALL);
+	TRY(memfd_create, "m", ALL);
+	TRY(memfd_create, "m", 0x20);
+	TRY(memfd_create, "m", 0x24);
+	TRY(memfd_create, "m", 0x18);
+	TRY(memfd_create, "m", 21U << 26);
+	TRY(mmap, 0, 4096, 3, ALL, -1, 0);
+	TRY(mmap, 0, 4096, 3, 0x40002, -1, 0);
+	TRY(mmap, 0, 4096, 3, 0x40002, 1, 0);
+	TRY(mmap, 0, 4096, 3, 0x40022 | 5U << 26, -1, 0);
+	TRY(shmget, ALL, ALL, ALL);
+	TRY(shmget, 0, 4096, 01000 | 04000 | 5U << 26);
+	TRY(socket, ALL, ALL, ALL);
+	TRY(socket, ALL, 1, 0);
+	TRY(socket, 46, 1, 0);
+	TRY(socket, 46, 12, 0);
+	TRY(socket, 1, ALL, 0);
+	TRY(socket, 2, ALL, 0);
+	TRY(socket, 2, 12, 0);
+	TRY(socket, 17, 12, 0);
+	TRY(socket, 2, 1, ALL);
+	TRY(socket, 2, 2, 263);
+	TRY(socket, 10, 1, 1000);
+	TRY(socket, 16, 3, ALL);
+	TRY(socket, 16, 3, 32);
+	TRY(socket, 16, 1, 0);
+	TRY(socketpair, ALL, ALL, ALL, 0);
+	TRY(socketpair, 1, ALL, 0, 0);
+	int pair[2];
+	TRY(socketpair, 1, 12, 0, pair);
+	TRY(setxattr, ".", "user.a", "", 0, ALL);
+	TRY(lsetxattr, ".", "user.a", "", 0, 4);
+	TRY(fsetxattr, 1, "user.a", "", 0, ALL);
+	TRY(fcntl, 1, ALL, ALL);
+	TRY(fadvise64, 1, 0, 0, ALL);
+	TRY(seccomp, ALL, ALL, ALL);
+	TRY(prctl, ALL, ALL, ALL, ALL, ALL);
+	TRY(personality, ALL);
+	TRY(setrlimit, ALL, ALL);
+	TRY(prlimit64, 0, ALL, 0, 0);
+	TRY(ioctl, 1, ALL, ALL);
+	int s = syscall(SYS_socket, 2, 1, 0);
+	TRY(setsockopt, s, ALL, ALL, ALL, ALL);
+	TRY(setsockopt, s, 1, ALL, "1234", 4);
+	TRY(setsockopt, s, 6, ALL, "1234", 4);
+}`
+	b := newBed(t, 0)
+	b.compile(t, source)
+	plain, err := exec.Command(compiled(t, source)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(plain), "\n"), strings.Split(b.run(t, "./t").stdout, "\n")); diff != "" {
+		t.Errorf("the kernel's answers (-) and the agent's (+):\n%s", diff)
+	}
+	text, err := os.ReadFile("confinement/testdata/calls.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		name, _, _ := strings.Cut(line, "\t")
+		if strings.HasSuffix(line, "\tby arguments\n") && !strings.Contains("\n"+string(plain), "\n"+name+"(") {
+			t.Errorf("%s isn't tried", name)
+		}
+	}
+}
+
 // call32 makes a system call of 32-bit programs, in C.
 const call32 = `long r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(20));`
 

@@ -69,6 +69,8 @@ func TestAgentWorksWithoutPrivileges(t *testing.T) {
 	if r := b.sh(t, "cat d/f"); r.stdout != "abc" {
 		t.Errorf("got %+v", r)
 	}
+	_, err := b.update(t, agent.Update{Write: []agent.Write{{Path: "d/f", Size: 3}}, Protected: true}, "abc")
+	checkError(t, "a protected file", err, agent.Error{Code: agent.ErrInvalid, Field: "protected"})
 	// Alone, an execution leaves nothing, whatever session it went to.
 	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", "(setsid sh -c 'echo $$; exec sleep 1005' &); sleep 1000"}, Env: testEnv})
 	if err != nil {

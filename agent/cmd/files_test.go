@@ -128,9 +128,9 @@ func TestList(t *testing.T) {
 		link         string
 	}{
 		{"mine", "file", 0o644, "user", "user", 5, ""},
-		{"odd.txt", "file", 0o744, "root", "root", 1, ""},
-		{"odd", "directory", 0o755, "root", "root", -1, ""},
-		{"odd/deep/er/file", "file", 0o600, "root", "root", 1, ""},
+		{"odd.txt", "file", 0o644, "user", "user", 1, ""},
+		{"odd", "directory", 0o755, "user", "user", -1, ""},
+		{"odd/deep/er/file", "file", 0o600, "user", "user", 1, ""},
 		{"sticky", "directory", 0o3775, "user", "user", -1, ""},
 		{"fifo", "other", 0o644, "user", "user", 0, ""},
 		{"link", "link", 0o777, "user", "user", 3, "odd"},

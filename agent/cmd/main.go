@@ -30,7 +30,7 @@ import (
 // usage is the text for a missing or unknown command. It leaves out the internal ones.
 const usage = `usage: agent serve [--fd N] [--workspace DIR] [--degraded] [--groups CONTROLLER,…] [--open-files N] [--zygote]
                                                              serve on the inherited listening socket N (3)
-       agent serve --outside PATH [--processes N] [--workspace DIR]
+       agent serve --outside PATH [--processes N --memory-mib N --cpu-quota N] [--workspace DIR]
                                                              serve in a runner with its own kernel, on a socket at
                                                              PATH that only the machine can connect to
        agent serve --socket PATH [--workspace DIR] [--degraded] [--no-network] [--shared-ipc] [--image] [--user USER]
@@ -75,13 +75,15 @@ func run(args []string) error {
 		flags.BoolVar(&o.Zygote, "zygote", false, "allow loading an interpreter that forks for commands")
 		flags.BoolVar(&o.Image, "image", false, "give commands this process's environment and working directory, which a container image set")
 		user := flags.String("user", "", "run commands as this user of the image: a name or number, optionally followed by \":\" and a group")
-		mib := flags.Int("workspace-mib", 0, "with --socket: put the workspace and /tmp in memory, with this size in MiB each, and make all else read-only")
+		mib := flags.Int("workspace-mib", 0, "with --socket: put the workspace and /tmp in memory, with this size in MiB, twice that for /tmp, and make all else read-only")
 		processes := flags.Int("processes", 0, "with --outside or --workspace-mib: maximum number of processes and threads, including the agent's")
+		memory := flags.Int("memory-mib", 0, "with --outside: the limit of memory that programs see, in MiB")
+		cpu := flags.Int("cpu-quota", 0, "with --outside: the CPU time that programs see as their limit, in microseconds in each 100 ms")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
 		if *outside != "" {
-			return serveOutside(*outside, *processes, o)
+			return serveOutside(*outside, groups.Limits{Processes: *processes, MemoryMiB: *memory, CPUQuota: *cpu}, o)
 		}
 		if *user != "" {
 			// An account that can't be used isn't fatal. Commands then run as the default user.
@@ -159,7 +161,7 @@ func serveInherited(fd int, o host.Options) error {
 		return fmt.Errorf("descriptor %d: %w", fd, err)
 	}
 	_ = file.Close()
-	if err := openToAll(o.Workspace, "/tmp", "/dev/shm"); err != nil {
+	if err := openToAll("/tmp", "/dev/shm"); err != nil {
 		return err
 	}
 	return host.Serve(listener, o)
@@ -186,7 +188,7 @@ func openToAll(directories ...string) error {
 // its kernel, because a privileged command is root too and so can open that directory. It reports
 // errors on standard error until it listens. Then it writes agent.Ready to standard output, and
 // closes both.
-func serveOutside(path string, processes int, o host.Options) error {
+func serveOutside(path string, limits groups.Limits, o host.Options) error {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 	if err != nil {
 		return err
@@ -195,9 +197,9 @@ func serveOutside(path string, processes int, o host.Options) error {
 	if err := unix.Chmod(path, 0o600); err != nil {
 		return &os.PathError{Op: "chmod", Path: path, Err: err}
 	}
-	if processes > 0 {
-		if o.Inner, err = groups.LimitInner(processes); err != nil {
-			return fmt.Errorf("limit processes: %w", err)
+	if limits.Processes > 0 {
+		if o.Inner, err = groups.LimitInner(limits); err != nil {
+			return fmt.Errorf("set limits: %w", err)
 		}
 	}
 	o.Ready = letGo

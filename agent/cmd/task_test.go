@@ -50,7 +50,7 @@ func newTask(t *testing.T, flags ...string) *bed {
 	binary := filepath.Join(dir, "local/agent")
 	executable.Copy(t, agentBinary, binary)
 	b := &bed{socket: filepath.Join(dir, "secrets/agent.sock")}
-	cmd := exec.Command(binary, append([]string{"serve", "--socket", b.socket, "--workspace", filepath.Join(dir, "local")}, flags...)...)
+	cmd := exec.Command(binary, append([]string{"serve", "--socket", b.socket, "--workspace", filepath.Join(dir, "local/workspace")}, flags...)...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "NOMAD_TOKEN=very-secret", "NOMAD_SECRETS_DIR=" + filepath.Join(dir, "secrets")}
 	cmd.Stderr = testWriter{t}
 	runtime.LockOSThread()
@@ -97,14 +97,13 @@ func TestTaskOfRawExecIsARunner(t *testing.T) {
 	b := newTask(t)
 	for script, want := range map[string]string{
 		"id -u; id -g; pwd":              "1000\n1000\n/workspace\n",
-		"stat -c '%a %u' . /tmp":         "1777 0\n1777 0\n",
+		"stat -c '%a %u' . /tmp":         "755 1000\n1777 0\n",
 		"env | sort":                     "HOME=/workspace\nPATH=/usr/bin:/bin\nPWD=/workspace\n",
 		"echo hi >f && cat /workspace/f": "hi\n",
 		"cat /proc/1/environ 2>&1":       "cat: /proc/1/environ: Permission denied\n",
 		"kill -9 1 2>&1; echo here":      "sh: 1: kill: Operation not permitted\n\nhere\n",
 		"set -- /proc/[0-9]*; echo $#":   "2\n", // the agent and the shell
-		"ls /run /root; ls -A /tmp":      "/root:\n\n/run:\n",
-		"rm -f agent 2>/dev/null; mv agent x 2>/dev/null; echo x 2>/dev/null >>agent; ls agent":          "agent\n",
+		"ls /run /root; ls -A /tmp":      "/root:\n\n/run:\nhome\n",
 		"grep -e CapEff -e CapBnd -e NoNewPrivs -e Seccomp: /proc/self/status | cut -f 2 | tr '\\n' ' '": "0000000000000000 0000000000000000 1 2 ",
 		"grep CapPrm /proc/1/status": "CapPrm:\t00000000000001eb\n",
 		"echo x 2>/dev/null >/dev/full || echo full; : </dev/null && head -c 3 /dev/zero | wc -c": "full\n3\n",
@@ -132,7 +131,7 @@ func TestNoUserCanReplaceTheAgent(t *testing.T) {
 	b := newTask(t)
 	dir := filepath.Dir(filepath.Dir(b.socket))
 	for path, want := range map[string]os.FileMode{
-		dir: 0o755, filepath.Join(dir, "secrets"): 0o700, b.socket: 0o600, filepath.Join(dir, "local"): 0o777 | os.ModeSticky, filepath.Join(dir, "local/agent"): 0o755,
+		dir: 0o755, filepath.Join(dir, "secrets"): 0o700, b.socket: 0o600, filepath.Join(dir, "local"): 0o755, filepath.Join(dir, "local/agent"): 0o755,
 	} {
 		info, err := os.Stat(path)
 		if err != nil {

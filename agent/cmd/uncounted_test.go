@@ -60,7 +60,7 @@ try: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)
 except OSError as e: print(errno.errorcode[e.errno])`
 	for _, root := range []bool{false, true} {
 		r, err := b.start(t, agent.Start{Argv: []string{"python3", "-c", script}, Env: testEnv, Privileged: root})
-		if err != nil || r.stdout != "[]\nEAFNOSUPPORT\n" {
+		if err != nil || r.stdout != "[]\nEPROTONOSUPPORT\n" {
 			t.Errorf("root %t: %+v, %v", root, r, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime/paths"
@@ -27,16 +28,16 @@ func TestUpdate(t *testing.T) {
 		want    string
 	}{
 		{"file", "", agent.Update{Write: []agent.Write{file("a")}}, nil,
-			"stat -c '%a %U %s' a; cat a; ls -A", "744 root 3\nabca\n"},
+			"stat -c '%a %U %s' a; cat a; ls -A", "644 user 3\nabca\n"},
 		{"parents", "", agent.Update{Write: []agent.Write{file("x/y/z")}}, nil,
-			"stat -c '%a %U' x x/y; cat x/y/z", "755 root\n755 root\nabc"},
+			"stat -c '%a %U' x x/y; cat x/y/z", "755 user\n755 user\nabc"},
 		{"replaced", "echo old >a; exec 3<a; ln a b", agent.Update{Write: []agent.Write{file("a")}}, nil,
-			"cat a b; stat -c %U a b", "abcold\nroot\nuser\n"},
+			"cat a b; stat -c %U a b", "abcold\nuser\nuser\n"},
 		{"mode", "", agent.Update{Write: []agent.Write{{Path: "a", Size: 3, Mode: 0o640}, {Path: "d", Directory: true, Mode: 0o1777}, {Path: "e/", Directory: true}}}, nil,
 			"stat -c %a a d e", "640\n1777\n755\n"},
 		{"empty file", "", agent.Update{Write: []agent.Write{{Path: "a"}, file("b")}}, nil, "wc -c <a; cat b", "0\nabc"},
 		{"delete", "mkdir -p d/e; touch d/e/f g", agent.Update{Delete: []string{"d", "none", "g", "none/x"}}, []string{"d", "g"}, "ls -A", ""},
-		{"empty the workspace", "mkdir d; touch .hidden d/x y; chmod 0 d", agent.Update{Empty: []string{"."}}, []string{"."}, "ls -A; stat -c %a .", "1777\n"},
+		{"empty the workspace", "mkdir d; touch .hidden d/x y; chmod 0 d", agent.Update{Empty: []string{"."}}, []string{"."}, "ls -A; stat -c '%a %U' .", "755 user\n"},
 		{"a file named *", "mkdir d; touch .hidden d/x '*' d/'*'", agent.Update{Delete: []string{"*", "./d/*"}}, []string{"*", "./d/*"}, "ls -A . d", ".:\n.hidden\nd\n\nd:\nx\n"},
 		{"no file named *", "mkdir d; touch y", agent.Update{Delete: []string{"*", "./*", "/workspace/*", "[y]", "?"}}, nil, "ls -A", "d\ny\n"},
 		{"empty a directory", "mkdir -p d/e; touch d/.x d/e/y z; ln -s d l", agent.Update{Empty: []string{"l/", "none", "z/none"}, Delete: []string{"z/none"}}, []string{"l/"}, "ls -A . d", ".:\nd\nl\nz\n\nd:\n"},
@@ -50,6 +51,7 @@ func TestUpdate(t *testing.T) {
 		{"absolute", "", agent.Update{Write: []agent.Write{file("/tmp/q/r"), file("/workspace/s")}}, nil, "cat /tmp/q/r s", "abcabc"},
 		{"dir twice", "mkdir -m 700 d", agent.Update{Write: []agent.Write{{Path: "d", Directory: true}, file("d/x"), file("d/x")}}, nil, "stat -c %a d; ls d", "700\nx\n"},
 		{"deep", "perl -e 'for (1..700) { mkdir q{d}; chdir q{d} }'", agent.Update{Delete: []string{"d"}}, []string{"d"}, "ls -A", ""},
+		{"of mode 2755", "mkdir -m 2755 d", agent.Update{Write: []agent.Write{{Path: "d/a", Size: 3, Mode: 0o2755}}}, nil, "stat -c '%a %U:%G' d/a", "2755 user:user\n"},
 		{"many", "for i in $(seq 3000); do : >f$i; done", agent.Update{Empty: []string{"."}}, []string{"."}, "ls -A", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -244,6 +246,142 @@ func TestUpdateBroken(t *testing.T) {
 		t.Fatal("no error")
 	}
 	wait.For(t, "the old file is all there is", func() bool { return b.sh(t, "cat a; ls -A").stdout == "olda\n" })
+}
+
+// Files belong to the user of commands, who can do with them what an owner can. Protected ones belong
+// to root, with all directories between the workspace and them, and the user can't change them. But the
+// user can create files next to them.
+func TestProtected(t *testing.T) {
+	b := newBed(t, 0)
+	change := `for f in top own/file made/file; do
+		(echo x >>$f) 2>/dev/null && echo "$f is changed"
+		mv $f moved 2>/dev/null && echo "$f is moved" && mv moved $f
+		rm -f $f 2>/dev/null && echo "$f is removed"
+	done; mv own own2 2>/dev/null && echo "own is moved"; mv made other 2>/dev/null && echo "made is moved"
+	stat -c '%a %U:%G' . ; for d in . own made made/deep empty; do echo y >$d/mine && rm $d/mine && echo "done in $d"; done`
+	for _, test := range []struct {
+		protected bool
+		want      string
+	}{
+		{false, "top is changed\ntop is moved\ntop is removed\nown/file is changed\nown/file is moved\nown/file is removed\n" +
+			"made/file is changed\nmade/file is moved\nmade/file is removed\nown is moved\nmade is moved\n755 user:user\ndone in .\ndone in empty\n"},
+		{true, "1777 root:root\ndone in .\ndone in own\ndone in made\ndone in made/deep\ndone in empty\n"},
+	} {
+		b.sh(t, "rm -rf *; mkdir -m 700 own")
+		update := agent.Update{Protected: test.protected, Write: []agent.Write{{Path: "empty", Directory: true}}}
+		for _, path := range []string{"top", "own/file", "made/file", "made/deep/file"} {
+			update.Write = append(update.Write, agent.Write{Path: path, Size: 3})
+		}
+		if updated, err := b.update(t, update, "abc"); err != nil || len(updated.Failed) > 0 {
+			t.Fatalf("%+v, %v", updated, err)
+		}
+		if got := b.sh(t, change).stdout; got != test.want {
+			t.Errorf("protected %t:\n got %q\nwant %q", test.protected, got, test.want)
+		}
+	}
+	// Only a protected change reaches protected files.
+	updated, err := b.update(t, agent.Update{Delete: []string{"top"}, Write: []agent.Write{{Path: "top", Size: 1}}}, "x")
+	if err != nil || len(updated.Failed) != 2 || updated.Failed[0].Code != agent.ErrDenied || !strings.Contains(updated.Failed[0].Message, "protected") {
+		t.Errorf("a change of a protected file: %+v, %v", updated, err)
+	}
+	// A link of the user's could be replaced, so no protected file is written through it.
+	b.sh(t, "mkdir target; ln -s target link")
+	updated, err = b.update(t, agent.Update{Write: []agent.Write{{Path: "link/f", Size: 1}, {Path: "link/d", Directory: true}}, Protected: true}, "x")
+	if err != nil || len(updated.Failed) != 2 || updated.Failed[0].Code != agent.ErrDenied || updated.Failed[1].Code != agent.ErrDenied {
+		t.Errorf("through a link: %+v, %v", updated, err)
+	}
+	// The sticky bit stays with every mode, and other directories of root are unchanged.
+	if _, err := b.update(t, agent.Update{Write: []agent.Write{{Path: "target", Directory: true, Mode: 0o777}, {Path: "target/f", Size: 1}, {Path: "closed", Directory: true, Mode: 0o755}, {Path: "closed/f", Size: 1}}, Protected: true}, "xx"); err != nil {
+		t.Error(err)
+	}
+	if got := b.sh(t, "ls -A target; stat -c '%a %U' target closed").stdout; got != "f\n1777 root\n1755 root\n" {
+		t.Errorf("got %q", got)
+	}
+	_, err = b.update(t, agent.Update{Write: []agent.Write{{Path: "closed/new", Size: 1}}}, "x")
+	checkError(t, "a file in a closed directory", err, agent.Error{Code: agent.ErrDenied, Field: "write"})
+	for _, protected := range []bool{false, true} {
+		moved, err := agent.MoveFile(t.Context(), b.dial(t), agent.Move{From: "top", To: "top2", Protected: protected})
+		if (err == nil) != protected || protected && moved.Owner != "root" {
+			t.Errorf("a move with protected %t: %+v, %v", protected, moved, err)
+		}
+	}
+	if updated, err := b.update(t, agent.Update{Delete: []string{"top2", "made"}, Protected: true}, ""); err != nil || len(updated.Deleted) != 2 {
+		t.Errorf("a protected delete: %+v, %v", updated, err)
+	}
+	// A protected file elsewhere leaves the workspace alone.
+	b = newBed(t, 0)
+	if updated, err := b.update(t, agent.Update{Write: []agent.Write{{Path: "/tmp/f", Size: 1}}, Protected: true}, "x"); err != nil || len(updated.Failed) > 0 {
+		t.Fatalf("%+v, %v", updated, err)
+	}
+	if got := b.sh(t, "stat -c '%a %U' . /tmp/f").stdout; got != "755 user\n644 root\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// User code swaps a directory and a link to a directory of protected files, while files are written,
+// deleted and moved there. It can't make the agent change what the user code can't.
+func TestSwappedLinksDontReachProtectedFiles(t *testing.T) {
+	b := newBed(t, 0)
+	protected := agent.Update{Write: []agent.Write{{Path: "/tmp/kept", Directory: true, Mode: 0o755}, {Path: "/tmp/kept/x", Size: 4}, {Path: "/tmp/kept/y", Size: 4}}, Protected: true}
+	if updated, err := b.update(t, protected, "keep"); err != nil || len(updated.Failed) > 0 {
+		t.Fatalf("%+v, %v", updated, err)
+	}
+	b.sh(t, "mkdir d; ln -s /tmp/kept link; cp -r link/. d")
+	s, err := b.session(t, agent.Start{Env: testEnv, Argv: []string{"perl", "-e", fmt.Sprintf(`$d = "d"; $link = "link"; $| = 1; print "up\n"; while (1) { syscall(%d, %d, $d, %d, $link, %d) }`,
+		unix.SYS_RENAMEAT2, unix.AT_FDCWD, unix.AT_FDCWD, unix.RENAME_EXCHANGE)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up(t, s)
+	for range 300 {
+		updated, err := b.update(t, agent.Update{Delete: []string{"d/x"}, Write: []agent.Write{{Path: "d/y", Size: 1}, {Path: "d/new/z", Size: 1}}}, "z")
+		var e *agent.Error
+		if err != nil && !errors.As(err, &e) {
+			t.Fatalf("%+v, %v", updated, err)
+		}
+		_, _ = agent.MoveFile(t.Context(), b.dial(t), agent.Move{From: "d/y", To: "d/moved"})
+	}
+	_ = s.Kill(0)
+	b.finish(t, s)
+	if got := b.sh(t, "cd /tmp/kept && cat * && ls -A").stdout; got != "keepkeepx\ny\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// User code swaps its directories with others and with links, while protected files are written there. A
+// file that was written stays in its place, and no link leads it elsewhere.
+func TestSwappedDirectoriesAreProtected(t *testing.T) {
+	b := newBed(t, 0)
+	const pairs = 200
+	b.sh(t, fmt.Sprintf("mkdir /tmp/kept; for i in $(seq 0 2 %d); do mkdir d$i e$i; done; for i in $(seq 1 2 %d); do mkdir d$i; ln -s /tmp/kept e$i; done", pairs-1, pairs-1))
+	// It swaps one pair until it is refused, then the next one.
+	s, err := b.session(t, agent.Start{Env: testEnv, Argv: []string{"perl", "-e", fmt.Sprintf(`$| = 1; print "up\n";
+		while (1) { $i += 0; $d = "d$i"; $e = "e$i"; $i++ if syscall(%d, %d, $d, %d, $e, %d) < 0 && $i < %d }`,
+		unix.SYS_RENAMEAT2, unix.AT_FDCWD, unix.AT_FDCWD, unix.RENAME_EXCHANGE, pairs)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up(t, s)
+	written := 0
+	for i := range pairs {
+		for range 100 { // until no link is in the way, which can also stay
+			updated, err := b.update(t, agent.Update{Write: []agent.Write{{Path: fmt.Sprintf("d%d/f", i), Size: 1}}, Protected: true}, "x")
+			var e *agent.Error
+			if err != nil && !errors.As(err, &e) {
+				t.Fatalf("%+v, %v", updated, err)
+			}
+			if len(updated.Written) == 1 {
+				written++
+				break
+			}
+		}
+	}
+	_ = s.Kill(0)
+	b.finish(t, s)
+	b.sh(t, "rm -rf *")
+	if got := b.sh(t, "ls d*/f | wc -l; ls -A /tmp/kept").stdout; got != fmt.Sprintln(written) || written < pairs/2 {
+		t.Errorf("%d of %d are written, and left are %q", written, pairs, got)
+	}
 }
 
 // User code swaps a directory and a link to a place outside of the workspace, while files are

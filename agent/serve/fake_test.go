@@ -158,7 +158,7 @@ func (p *fakeProcess) Excessive() bool { return p.start.Argv[0] == "excessive" }
 // Refused implements [serve.Process]: the command "crowded" was refused a fork.
 func (p *fakeProcess) Refused() int64 {
 	if p.start.Argv[0] == "crowded" {
-		return 1
+		return 1001
 	}
 	return 0
 }

@@ -28,7 +28,7 @@ func (x *execution) checkLast(status Status) {
 }
 
 // watch ends the execution when it exceeds its limit of processor time or processes, or when the
-// kernel refused it a fork because the runner is full. Limits are summed over the whole execution,
+// kernel refused it more than [agent.MostRefused] forks. Limits are summed over the whole execution,
 // whereas the kernel's own limits are for each process or user. The function stop ends the watch
 // and waits for its goroutine.
 func (x *execution) watch() (stop func()) {
@@ -58,7 +58,7 @@ func (x *execution) watch() (stop func()) {
 
 // check is one tick of the watch.
 func (x *execution) check() {
-	if x.process.Refused() > 0 {
+	if x.process.Refused() > agent.MostRefused {
 		x.kill(agent.CauseProcessLimit, 0)
 	}
 	if x.process.Excessive() {

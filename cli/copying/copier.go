@@ -21,7 +21,7 @@ type Copier struct {
 	Client         *client.Client
 	Runner         string
 	Recursive      bool // copy directories with their contents
-	Writable       bool // programs in the runner may change the copied files
+	Protected      bool // programs in the runner can't change the copied files
 	Quiet          bool // show no progress
 
 	progress *progress

@@ -39,11 +39,7 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		if _, err := c.stat(ctx, to); err != nil { // before reading stdin, which can't be read twice
 			return err
 		}
-		bits := "0744"
-		if c.Writable {
-			bits = "0766"
-		}
-		return c.stream(ctx, c.Stdin, -1, to, bits)
+		return c.stream(ctx, c.Stdin, -1, to, "")
 	}
 	to = inRunner(to)
 	info, err := os.Stat(from)
@@ -160,7 +156,7 @@ func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) err
 	if err != nil {
 		return err
 	}
-	b.writes = append(b.writes, client.FileInput{Path: at, Directory: new(true), Mode: new(b.mode(info))})
+	b.writes = append(b.writes, client.FileInput{Path: at, Directory: new(true), Mode: new(mode(info))})
 	return b.flushIfFull(ctx)
 }
 
@@ -186,23 +182,18 @@ func (b *batch) entry(ctx context.Context, root *os.Root, name, at string, entry
 	return b.add(ctx, file, info, at)
 }
 
-// mode returns permission bits for a file in the runner. Files there belong to root, so everybody
-// gets the owner's rights to read and execute, and with Writable to write.
-func (c *Copier) mode(info fs.FileInfo) string {
-	bits := 0o644
+// mode returns permission bits for a file in the runner.
+func mode(info fs.FileInfo) string {
 	if info.IsDir() || info.Mode()&0o100 != 0 {
-		bits |= 0o111
+		return "0755"
 	}
-	if c.Writable {
-		bits |= 0o222
-	}
-	return fmt.Sprintf("%04o", bits)
+	return "0644"
 }
 
 // add streams a large file now, and adds a small one to the batch. It doesn't close file.
 func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to string) error {
 	if info.Size() > smallFile {
-		return b.stream(ctx, file, info.Size(), to, b.mode(info))
+		return b.stream(ctx, file, info.Size(), to, mode(info))
 	}
 	data, err := io.ReadAll(io.LimitReader(file, smallFile+1))
 	if err != nil {
@@ -211,7 +202,7 @@ func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to str
 	if len(data) > smallFile {
 		return fmt.Errorf("%s grew during the copy", file.Name())
 	}
-	b.writes = append(b.writes, client.FileInput{Path: to, Base64: data, Mode: new(b.mode(info))})
+	b.writes = append(b.writes, client.FileInput{Path: to, Base64: data, Mode: new(mode(info))})
 	b.bytes += len(data)
 	b.last = to
 	return b.flushIfFull(ctx)
@@ -231,7 +222,7 @@ func (b *batch) flush(ctx context.Context) error {
 	if len(b.writes) == 0 {
 		return nil
 	}
-	input := client.UpdateFilesInput{RunnerId: b.Runner, Write: b.writes}
+	input := client.UpdateFilesInput{RunnerId: b.Runner, Write: b.writes, Protected: &b.Protected}
 	var out *client.UpdateFilesResponse
 	err := b.persist(ctx, client.Passing, func() (err error) {
 		out, err = client.UpdateFiles(ctx, b.Client, input)
@@ -265,7 +256,7 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 		if again {
 			source.whole = file
 		}
-		return c.Client.UploadFile(ctx, c.Runner, to, mode, size, source)
+		return c.Client.UploadFile(ctx, c.Runner, to, mode, c.Protected, size, source)
 	})
 	if err != nil && source.failed() != nil {
 		return fmt.Errorf("read the contents of %s: %w", to, source.failed())

@@ -21,14 +21,9 @@ type Follower struct {
 	After     *string // cursor to start after; nil: from the start
 	Events    bool    // print events as JSON, one per line, instead of their output
 
-	Tail []byte // the end of the execution's standard error, at most tailBytes
-
 	newline string      // line end on a raw terminal; "": "\n"
 	lost    atomic.Bool // the connection is broken
 }
-
-// tailBytes bounds Follower.Tail.
-const tailBytes = 8 << 10
 
 // Report prints a message for the user to Err.
 func (f *Follower) Report(format string, args ...any) {
@@ -93,8 +88,6 @@ func (f *Follower) write(e client.Event) error {
 		escaped, _ := output.Escape(e.JSON)
 		_, err = f.Out.Write(append(escaped, '\n'))
 	case e.Type == "ExecutionOutput" && e.Stream == "STDERR":
-		f.Tail = append(f.Tail, e.Base64...)
-		f.Tail = f.Tail[max(0, len(f.Tail)-tailBytes):]
 		_, err = f.Err.Write(e.Base64)
 	case e.Type == "ExecutionOutput":
 		_, err = f.Out.Write(e.Base64)

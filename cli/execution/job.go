@@ -38,6 +38,7 @@ type Job struct {
 	Environment string // claim a runner of it, and release it; "": use Runner, and keep it
 	Runner      string
 	Files       []client.FileInput
+	Protected   bool     // the files are: programs can't change them
 	Build       []string // command to run first; its output goes to Err. Empty: none
 	Command     []string
 	Directory   string // working directory of both; "": the image's
@@ -106,9 +107,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 // build runs the build in the runner. The program's time limit doesn't apply to it.
 func (j *Job) build(ctx context.Context) (client.Ending, error) {
 	of := Job{Follower: Follower{Out: j.Err, Err: j.Err, Client: j.Client}, Runner: j.Runner, Command: j.Build, Variables: j.Variables, Directory: j.Directory}
-	ended, err := of.Run(ctx)
-	j.Tail = of.Tail
-	return ended, err
+	return of.Run(ctx)
 }
 
 // failed returns err without an ending, or context.Canceled if ctx has ended.
@@ -124,18 +123,32 @@ func (j *Job) upload(ctx context.Context) error {
 	if len(j.Files) == 0 {
 		return nil
 	}
-	out, err := client.UpdateFiles(ctx, j.persistent(), client.UpdateFilesInput{RunnerId: j.Runner, Write: j.Files})
+	out, err := client.UpdateFiles(ctx, j.persistent(), client.UpdateFilesInput{RunnerId: j.Runner, Write: j.Files, Protected: &j.Protected})
 	if err == nil && len(out.UpdateFiles.Failed) > 0 {
 		failed := out.UpdateFiles.Failed[0]
 		return fmt.Errorf("upload %s: %s", failed.Path, failed.Message)
 	}
 	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
 		largest := slices.MaxFunc(j.Files, func(a, b client.FileInput) int { return cmp.Compare(len(a.Base64), len(b.Base64)) })
-		return fmt.Errorf("upload %s, of %d bytes: %w. Files that are uploaded with a run are sent in one request, as base64; for larger ones claim a runner and use `rockpool runner cp`",
-			largest.Path, len(largest.Base64), err)
+		return &TooLargeError{largest.Path, len(largest.Base64), err}
 	}
 	return err
 }
+
+// A TooLargeError is the error for files that together are too large for a run.
+type TooLargeError struct {
+	Path string // the largest one
+	Size int    // bytes of it
+	err  error  // the server's
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("upload %s, of %d bytes: %s. Files that are uploaded with a run are sent in one request, as base64; for larger ones claim a runner and use `rockpool runner cp`",
+		e.Path, e.Size, e.err)
+}
+
+// Unwrap returns the server's error.
+func (e *TooLargeError) Unwrap() error { return e.err }
 
 // persistent returns a Sender that retries operations while the connection is broken.
 func (j *Job) persistent() client.Sender { return connection.Persistent(j.Client) }

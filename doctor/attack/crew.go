@@ -116,7 +116,7 @@ func (c *crew) claim(ctx context.Context, environment string) (string, error) {
 
 // arm uploads the prober to a runner.
 func (c *crew) arm(ctx context.Context, runner string) error {
-	return c.Server.UploadFile(ctx, runner, proberPath, "0755", int64(len(c.prober)), bytes.NewReader(c.prober))
+	return c.Server.UploadFile(ctx, runner, proberPath, "0755", false, int64(len(c.prober)), bytes.NewReader(c.prober))
 }
 
 // begin starts a command and returns the id of its execution.
@@ -209,7 +209,7 @@ func refusal(err error) (string, error) {
 
 // upload uploads a file.
 func (c *crew) upload(ctx context.Context, runner string, s Step) (string, error) {
-	err := c.Server.UploadFile(ctx, runner, c.fill(s.path, plain), "", int64(len(s.text)), strings.NewReader(s.text))
+	err := c.Server.UploadFile(ctx, runner, c.fill(s.path, plain), "", false, int64(len(s.text)), strings.NewReader(s.text))
 	if err != nil {
 		return refusal(err)
 	}

@@ -96,13 +96,14 @@ done </proc/self/mountinfo; echo looked`)},
 		},
 		Attack{
 			Name: "devices", Class: Escapes, Defence: OwnFiles, Tries: "to find a device of the machine",
-			Steps: []Step{shell("for f in /dev/*; do case ${f#/dev/} in fd|full|null|ptmx|pts|random|shm|stderr|stdin|stdout|tty|urandom|zero|console|mqueue|core) ;; *) echo \"has $f\";; esac; done; ls -A /sys | head -3; echo tried").asRoot()},
+			Steps: []Step{shell("for f in /dev/*; do case ${f#/dev/} in fd|full|null|ptmx|pts|random|shm|stderr|stdin|stdout|tty|urandom|zero|console|mqueue|core) ;; *) echo \"has $f\";; esac; done; ls -d /sys/block /sys/bus /sys/class /sys/dev /sys/firmware /sys/module 2>/dev/null | sed 's/^/has /'; echo tried").asRoot()},
 			Held:  "^tried\n=> EXITED 0", Never: "has", Tiers: shared,
 		},
 		Attack{
 			Name: "control groups", Class: Escapes, Defence: OwnGroups, Tries: "to see or leave the runner's control groups",
-			Steps: []Step{shell("grep -v -x -E '[^/]*:/(run/(x[0-9]|rest))?' /proc/self/cgroup | sed 's/^/sees /'; grep -c cgroup /proc/self/mounts; echo tried").asRoot()},
-			Held:  "^0\ntried\n=> EXITED 0", Never: "sees", Tiers: shared,
+			Steps: []Step{shell("grep -v -x -E '[^/]*:/(run/(x[0-9]|rest))?' /proc/self/cgroup | sed 's/^/sees /'; find /sys/fs/cgroup -type d 2>/dev/null | grep -E '[0-9a-f]{8}-[0-9a-f]{4}|rockpool|slice' | sed 's/^/sees /'; " +
+				"for f in $(find /sys/fs/cgroup -name cgroup.procs -o -name tasks -o -name memory.max -o -name memory.limit_in_bytes -o -name pids.max 2>/dev/null); do (echo 0 >$f) 2>/dev/null && echo sees how to write $f; done; echo tried").asRoot()},
+			Held: "^tried\n=> EXITED 0", Never: "sees", Tiers: shared,
 		},
 		Attack{
 			Name: "uids of another runner", Class: Escapes, Defence: OwnUsers, Tries: "to run as the same uid as another runner",

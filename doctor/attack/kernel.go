@@ -6,7 +6,7 @@ import "github.com/rockpool/rockpool/runtime"
 var shared = []runtime.Isolation{runtime.IsolationNamespaces}
 
 // no matches the error of a call that is unavailable.
-const no = "E(PERM|NOSYS|ACCES|AFNOSUPPORT)"
+const no = "E(PERM|NOSYS|ACCES|AFNOSUPPORT|PROTONOSUPPORT)"
 
 // barred returns an attack with one system call, as a user and as root of the runner.
 func barred(class Class, call, tries string, by Defence) Attack {

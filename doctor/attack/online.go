@@ -115,8 +115,9 @@ func online() []Attack {
 			probe("send", "[ff02::1%eth0]:7777", "group6", "0"), probe("send", "[ff05::fb]:7777", "site6", "0")),
 		silent("fragmented datagrams", "to bypass the packet filter with fragments, of which only the first has ports", Denied,
 			probe("send", world.LAN4+":7777", "pieces4", "4000"), probe("send", "["+world.LAN6+"]:7777", "pieces6", "4000"), probe("send", world.Machine4+":7777", "pieces", "60000")),
+		// The forged addresses are the last ones, which no runner has.
 		silent("spoofed addresses", "to send packets with another source address", OwnAddress,
-			probe("forge", "fd52:6f63:6b70:6f6f::99", "forged6", "["+world.Public6+"]:7777"), probe("forge", world.LAN6, "forgedlan", "["+world.Public6+"]:7777"), probe("forge", "10.213.0.99", "forged4", world.Public4+":7777")),
+			probe("forge", "fd52:6f63:6b70:6f6f::fffe", "forged6", "["+world.Public6+"]:7777"), probe("forge", world.LAN6, "forgedlan", "["+world.Public6+"]:7777"), probe("forge", "10.213.255.254", "forged4", world.Public4+":7777")),
 		silent("another protocol", "to bypass the packet filter with a protocol that it doesn't know", Protocols, probe("lite", world.Public4, "lite", "7777")),
 		{
 			// Its hardware address isn't announced, so nothing can refuse the connection immediately.

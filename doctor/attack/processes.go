@@ -85,7 +85,7 @@ func residue() []Attack {
 			Name: "files of the previous runner", Class: Residue, Defence: OwnFiles, Tries: "to find files of the previous runner",
 			Steps: []Step{
 				shell("for d in /workspace /tmp /dev/shm /var/tmp; do echo left >$d/attack-residue; mkdir -p $d/.hidden; done; echo made"),
-				next(), shell("ls -A /workspace /tmp /dev/shm /var/tmp/ /run /home /root 2>/dev/null | grep -v -e ':$' -e '^$' -e '^.prober$' | sed 's/^/found /'; echo looked"),
+				next(), shell("ls -A /workspace /tmp /tmp/home /dev/shm /var/tmp/ /run /home /root 2>/dev/null | grep -v -e ':$' -e '^$' -e '^.prober$' -e '^home$' | sed 's/^/found /'; echo looked"),
 			},
 			Held: "^made\n=> EXITED 0\n=> next\nlooked\n=> EXITED 0", Never: "found",
 		},
@@ -119,7 +119,7 @@ func residue() []Attack {
 		},
 		{
 			Name: "variables of the server", Class: Residue, Defence: OwnFiles, Tries: "to find the server's environment variables",
-			Steps: []Step{shell("env | cut -d= -f1 | grep -v -x -E 'PATH|HOME|USER|LOGNAME|PWD|SHLVL|_|OLDPWD|TERM|LANG|SHELL|PYTHONUNBUFFERED' | sed 's/^/found /'; echo looked")},
+			Steps: []Step{shell("env | cut -d= -f1 | grep -v -x -E 'PATH|HOME|USER|LOGNAME|PWD|SHLVL|_|OLDPWD|TERM|LANG|SHELL|PYTHONUNBUFFERED|[AL]SAN_OPTIONS|OMPI_MCA_[a-z_]*|OMP_NUM_THREADS|CARGO_NET_OFFLINE|GO(DEBUG|FLAGS|MAXPROCS|PROXY|TOOLCHAIN)|NPM_CONFIG_FETCH_RETRIES|PIP_RETRIES|UV_OFFLINE' | sed 's/^/found /'; echo looked")},
 			Held:  "^looked\n=> EXITED 0", Never: "found",
 		},
 	}

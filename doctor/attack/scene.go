@@ -40,7 +40,7 @@ func (s *scene) run(ctx context.Context) (err error) {
 	// Earlier attacks used the same runner: their files must not influence this one.
 	if s.Sparing {
 		empty := shell("find /workspace -mindepth 1 -maxdepth 1 ! -name .prober -exec rm -rf {} +")
-		for _, step := range []Step{empty, empty.asRoot()} { // uploaded files belong to root, but some clusters have no root
+		for _, step := range []Step{empty, empty.asRoot()} { // root steps leave files of root; some clusters have no root
 			if _, err := s.execute(ctx, s.runner, step); err != nil {
 				return err
 			}

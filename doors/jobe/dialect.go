@@ -74,21 +74,28 @@ func (a *api) dialect(recipe language.Recipe) dialect {
 
 // newJob returns the commands of a spec in a language.
 func newJob(s spec, recipe language.Recipe, d dialect) job {
-	j := job{dialect: d, fileName: s.fileName}
-	if j.fileName == "" || j.fileName == "prog.java" { // old clients send prog.java without knowing the class
-		j.fileName = "prog" + path.Ext(recipe.FileName)
-		if recipe.FileNamePattern != "" {
-			j.fileName = recipe.SourceFile([]byte(s.source))
-		}
+	name := s.fileName
+	if name == "prog.java" { // old clients send it without knowing the class
+		name = ""
 	}
+	program := recipe.Program(name, []byte(s.source))
+	switch {
+	case name != "":
+		program.File = name
+	case program.Class == "":
+		program.File = "prog" + path.Ext(recipe.FileName)
+	}
+	j := job{dialect: d, fileName: program.File}
 	if d.build != nil {
 		recipe.Build = d.build
 	}
 	if d.run != nil {
 		recipe.Run = d.run
 	}
-	class, _, _ := strings.Cut(j.fileName, ".")
-	program := language.Program{File: j.fileName, Class: class, BuildArgs: d.compileArgs, LinkArgs: s.parameters.link, InterpreterArgs: d.interpreterArgs, Args: s.parameters.run}
+	if program.Class == "" {
+		program.Class, _, _ = strings.Cut(j.fileName, ".")
+	}
+	program.BuildArgs, program.LinkArgs, program.InterpreterArgs, program.Args = d.compileArgs, s.parameters.link, d.interpreterArgs, s.parameters.run
 	// A client's arguments replace the defaults, also if it sends an empty list.
 	if s.parameters.mainClass != "" {
 		program.Class = s.parameters.mainClass
@@ -105,14 +112,19 @@ func newJob(s spec, recipe language.Recipe, d dialect) job {
 		if line := runtime.WithArguments("", j.run); runtime.ValidateCommandLine(line) == nil {
 			j.shown = line
 		}
-		j.run = withLimits(j.run, or(s.parameters.memory, d.memory), or(s.parameters.processes, defaultProcesses))
+		memory := or(s.parameters.memory, d.memory)
+		if slices.ContainsFunc(program.BuildArgs, func(arg string) bool { return strings.HasPrefix(arg, "-fsanitize=") }) {
+			memory = 0 // sanitizers reserve terabytes of addresses
+		}
+		j.run = withLimits(j.run, memory, or(s.parameters.processes, defaultProcesses))
 	}
 	return j
 }
 
 // limits is a script that starts a command with two limits of the kernel. Shells have different
-// options for the limit of processes.
-const limits = `ulimit -v "$1" && { ulimit -u "$2" || ulimit -p "$2"; } 2>/dev/null; shift 2; exec "$@"`
+// options for the limit of processes. C libraries reserve as much address space for each thread as
+// the stack may have, so with a limit of that the stack has the usual size.
+const limits = `ulimit -v "$1" && { test "$1" = unlimited || ulimit -S -s 8192 || :; } && { ulimit -u "$2" || ulimit -p "$2"; } 2>/dev/null; shift 2; exec "$@"`
 
 // withLimits returns a command with limits of address space and processes. Exceeding them fails
 // inside the program, as in Jobe, whereas the runner's own limits would kill it.

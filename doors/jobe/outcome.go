@@ -26,6 +26,7 @@ type result struct {
 	CmpInfo string `json:"cmpinfo"`
 	Stdout  string `json:"stdout"`
 	Stderr  string `json:"stderr"`
+	Hint    string `json:"hint,omitempty"` // beyond Jobe: what may have gone wrong
 }
 
 // A phase is the result of a build or of a program.
@@ -33,6 +34,7 @@ type phase struct {
 	end            runtime.End // zero: it hasn't ended
 	stdout, stderr []byte
 	lost           string // why output is missing; "": none is
+	hint           string // the execution's
 }
 
 // judge returns the result of a job from its phases.

@@ -108,8 +108,9 @@ func TestJobs(t *testing.T) {
 		},
 		{"cpp", spec{language: "cpp", parameters: parameters{memory: new(0.0)}}, "prog.cpp", []string{"g++", "-Wall", "-Werror", "-o", "prog.cpp.exe", "prog.cpp"}, started("unlimited", "30", "./prog.cpp.exe")},
 		{"python3", spec{language: "python3", fileName: "__tester__.python3"}, "__tester__.python3", nil, []string{"python3", "-BE", "__tester__.python3"}},
-		{"java", spec{language: "java", fileName: "prog.java", source: "public class Hello {}"}, "Hello.java", []string{"javac", "Hello.java"}, []string{"java", "-Xrs", "-Xss8m", "-Xmx200m", "Hello"}},
-		{"another class", spec{language: "java", fileName: "A.java", parameters: parameters{mainClass: "B", interpreter: []string{}}}, "A.java", []string{"javac", "A.java"}, []string{"java", "B"}},
+		{"java", spec{language: "java", fileName: "prog.java", source: "public class Hello {}"}, "Hello.java", []string{"javac", "-cp", ".", "-d", ".", "Hello.java"}, []string{"java", "-Xrs", "-Xss8m", "-Xmx200m", "Hello"}},
+		{"another class", spec{language: "java", fileName: "A.java", parameters: parameters{mainClass: "B", interpreter: []string{}}}, "A.java", []string{"javac", "-cp", ".", "-d", ".", "A.java"}, []string{"java", "B"}},
+		{"a package", spec{language: "java", fileName: "A.java", source: "package x; class S { public static void main(String[] a) {} }", parameters: parameters{interpreter: []string{}}}, "A.java", []string{"javac", "-cp", ".", "-d", ".", "A.java"}, []string{"java", "x.S"}},
 		{"nodejs", spec{language: "nodejs"}, "prog.js", nil, []string{"node", "--use_strict", "prog.js"}},
 		{"php", spec{language: "php"}, "prog.php", []string{"php", "-l", "prog.php"}, []string{"php", "--no-php-ini", "prog.php"}},
 		{"pascal", spec{language: "pascal"}, "prog.pas", []string{"fpc", "-vew", "-Se", "-oprog.pas.exe", "prog.pas"}, started("400000", "30", "./prog.pas.exe")},
@@ -365,7 +366,7 @@ func TestFilesOfARunCount(t *testing.T) {
 	s := spec{files: []namedFile{{"12345678", "one"}}}
 	bounded := peers.New(peers.Bounds{Bodies: 100})
 	hold := bounded.Hold(t.Context(), peers.Credential{})
-	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 3 || bounded.Usage().BodyBytes != 60 {
+	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 2 || bounded.Usage().BodyBytes != 60 {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
 	if _, err := a.filesOf("x", s, "prog.c", &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {

@@ -1,6 +1,7 @@
 package jobe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,8 +20,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 )
 
-// directory is the directory of a program's files in the workspace. It isn't sticky, as the
-// workspace is: the program may delete and rename all files there.
+// directory is the directory of a program's files in the workspace.
 const directory = "run"
 
 const (
@@ -77,6 +77,7 @@ func (a *api) complete(r *http.Request, j job, in *engine.RunInput, of *engine.B
 	// Encoding briefly takes several times the output's memory, so requests take turns.
 	err = hold.Turn(r.Context(), build.size()+run.size(), func() error {
 		judged := j.judge(build, run)
+		judged.Hint = cmp.Or(build.hint, run.hint)
 		judged.RunID = string(batch)
 		answer = encode(judged)
 		return hold.Grow(int64(len(answer) - build.size() - run.size()))
@@ -141,7 +142,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 	j = newJob(s, recipe, a.dialect(recipe))
 	write, err := a.filesOf(p.Tenant, s, j.fileName, hold)
 	if err == nil { // a wrong name needs its status, which an early answer hasn't
-		err = files.ValidateUpdate(nil, nil, "files", write)
+		err = files.ValidateUpdate("files", files.Update{Write: write})
 	}
 	if err != nil {
 		return j, in, of, err
@@ -158,8 +159,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 // filesOf returns the files of a run, the source first. A file of the cache with the same name
 // replaces the source.
 func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peers.Hold) ([]runtime.FileWrite, error) {
-	const mode = 0o644
-	files := []runtime.FileWrite{{Path: directory + "/" + source, Data: []byte(s.source), Mode: mode}}
+	files := []runtime.FileWrite{{Path: directory + "/" + source, Data: []byte(s.source)}}
 	bytes := int64(0)
 	for _, f := range s.files {
 		content, there := a.files.get(tenant, f.id)
@@ -176,10 +176,9 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peer
 			files[0].Data = content
 			continue
 		}
-		files = append(files, runtime.FileWrite{Path: directory + "/" + f.name, Data: content, Mode: mode})
+		files = append(files, runtime.FileWrite{Path: directory + "/" + f.name, Data: content})
 	}
-	// It comes last because errors name files by their index.
-	return append(files, runtime.FileWrite{Path: directory, Directory: true, Mode: 0o777}), nil
+	return files, nil
 }
 
 // attempt calls begin, which may wait for a runner for that many seconds. It tries again if the
@@ -245,7 +244,7 @@ func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 	case events.Lost:
 		p.lost = "output is missing: " + event.Event.Reason
 	case events.Finished:
-		p.end = event.Event.Execution.End
+		p.end, p.hint = event.Event.Execution.End, event.Event.Execution.Hint
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/files"
 )
 
 // Limits of files in results.
@@ -89,7 +91,9 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 			paths = append(paths, path)
 		}
 	}
-	slices.Sort(paths)
+	slices.SortFunc(paths, func(a, b string) int {
+		return cmp.Or(cmp.Compare(byTools(a), byTools(b)), cmp.Compare(a, b))
+	})
 	if len(paths) > maxMadeFiles {
 		out.FilesNote = fmt.Sprintf("it made %d files; these are the first %d", len(paths), maxMadeFiles)
 		paths = paths[:maxMadeFiles]
@@ -122,6 +126,17 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 		out.Files = append(out.Files, made)
 	}
 	return images
+}
+
+// byTools returns 1 for a path that languages and their tools make, such as caches and packages, and 0 for
+// the program's own.
+func byTools(path string) int {
+	for name := range strings.SplitSeq(path, "/") {
+		if strings.HasPrefix(name, ".") || name == "__pycache__" || name == "node_modules" {
+			return 1
+		}
+	}
+	return 0
 }
 
 // isImage reports whether a path has an image's extension.
@@ -162,14 +177,14 @@ func writeFiles(c *call, in writeInput) (out wrote, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	files, err := write(in.Files)
+	written, err := write(in.Files)
 	if err != nil {
 		return out, reply, err
 	}
-	if len(files)+len(in.Delete)+len(in.Empty) == 0 {
+	if len(written)+len(in.Delete)+len(in.Empty) == 0 {
 		return out, reply, runtime.Invalid("files", "files to write or paths to delete are required")
 	}
-	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, in.Empty, in.Delete, "files", files)
+	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, "files", files.Update{Empty: in.Empty, Delete: in.Delete, Write: written})
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s; %d other files were written", updated.Failed[0].Path, updated.Failed[0].Message, len(updated.Written))
 	}

@@ -333,6 +333,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		{"run_program", object{"environment": "shell", "shell": "true", "command": []string{"true"}}, runtime.CodeInvalidInput, "source"},
 		{"run_program", object{"environment": "shell", "shell": "true", "timeLimit": 0}, runtime.CodeInvalidInput, "timeLimit"},
 		{"run_program", object{"environment": "shell", "shell": "true", "timeLimit": 3601}, runtime.CodeInvalidInput, "timeLimit"},
+		{"run_program", object{"environment": "shell", "shell": "true", "buildTimeLimit": 0}, runtime.CodeInvalidInput, "buildTimeLimit"},
 		{"run_program", object{"environment": "shell", "shell": "true", "timeLimit": "5"}, runtime.CodeInvalidInput, "timeLimit"},
 		{"run_program", object{"environment": "shell", "shell": 5}, runtime.CodeInvalidInput, "shell"},
 		{"run_program", object{"environment": "shell", "shell": "true", "more": 1}, runtime.CodeInvalidInput, "more"},

@@ -32,11 +32,16 @@ type program struct {
 	Files     []file            `json:"files,omitempty" jsonschema:"files to write before the program starts, relative to /workspace"`
 	Stdin     *string           `json:"stdin,omitempty" jsonschema:"the program's standard input; default: empty"`
 	Variables map[string]string `json:"variables,omitempty" jsonschema:"environment variables"`
-	TimeLimit *int              `json:"timeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the program and, separately, for its build; default: the environment's"`
+	TimeLimit *int              `json:"timeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the program without its build; default: the environment's"`
+
+	BuildTimeLimit *int `json:"buildTimeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the build of a language that is compiled; default: the environment's"`
 }
 
-// boundProgram sets the range of timeLimit in a schema.
-func boundProgram(s *jsonschema.Schema) { between(s, "timeLimit", 1, maxTimeLimit) }
+// boundProgram sets the ranges of time limits in a schema.
+func boundProgram(s *jsonschema.Schema) {
+	between(s, "timeLimit", 1, maxTimeLimit)
+	between(s, "buildTimeLimit", 1, maxTimeLimit)
+}
 
 // A file is a file to write.
 type file struct {
@@ -46,11 +51,11 @@ type file struct {
 	Executable bool    `json:"executable,omitempty" jsonschema:"whether the file can be run as a command"`
 }
 
-// write converts files for the engine. The files stay writable for programs.
+// write converts files for the engine.
 func write(files []file) ([]runtime.FileWrite, error) {
 	all := make([]runtime.FileWrite, 0, len(files))
 	for i, f := range files {
-		w := runtime.FileWrite{Path: f.Path, Mode: 0o666}
+		w := runtime.FileWrite{Path: f.Path}
 		switch {
 		case (f.Text == nil) == (f.Base64 == nil):
 			return nil, runtime.Invalid(fmt.Sprintf("files.%d", i), "must have either text or base64")
@@ -63,7 +68,7 @@ func write(files []file) ([]runtime.FileWrite, error) {
 			}
 		}
 		if f.Executable || strings.HasPrefix(string(w.Data[:min(2, len(w.Data))]), "#!") {
-			w.Mode = 0o777
+			w.Mode = 0o755
 		}
 		all = append(all, w)
 	}
@@ -74,15 +79,19 @@ func write(files []file) ([]runtime.FileWrite, error) {
 type plan struct {
 	files []runtime.FileWrite
 	build []string // nil: no build
+	limit *int     // seconds for the build; nil: the environment's
 	start engine.StartInput
 	stdin *string
 }
 
 // plan returns the plan of a program in a language; a nil language is unknown.
 func (p program) plan(in *language.Recipe) (plan, error) {
-	made := plan{stdin: p.Stdin, start: engine.StartInput{TimeLimit: p.TimeLimit, Stdin: p.Stdin != nil}}
-	if p.TimeLimit != nil {
-		if err := runtime.Between("timeLimit", int64(*p.TimeLimit), 1, maxTimeLimit, "seconds"); err != nil {
+	made := plan{stdin: p.Stdin, limit: p.BuildTimeLimit, start: engine.StartInput{TimeLimit: p.TimeLimit, Stdin: p.Stdin != nil}}
+	for field, limit := range map[string]*int{"timeLimit": p.TimeLimit, "buildTimeLimit": p.BuildTimeLimit} {
+		if limit == nil {
+			continue
+		}
+		if err := runtime.Between(field, int64(*limit), 1, maxTimeLimit, "seconds"); err != nil {
 			return made, err
 		}
 	}
@@ -113,7 +122,9 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 	case in == nil:
 		return made, runtime.Invalid("language", "is required for source: list_environments lists the languages")
 	default:
-		source := runtime.FileWrite{Path: in.SourceFile([]byte(p.Source)), Data: []byte(p.Source), Mode: 0o666}
+		filled := in.Program("", []byte(p.Source))
+		filled.Args = p.Args
+		source := runtime.FileWrite{Path: filled.File, Data: []byte(p.Source)}
 		// The source would replace such a file.
 		for i, f := range p.Files {
 			if strings.TrimPrefix(path.Clean(f.Path), workspace) == source.Path {
@@ -121,7 +132,6 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 			}
 		}
 		made.files = append(made.files, source)
-		filled := language.Program{File: source.Path, Args: p.Args}
 		made.build, made.start.Command = in.BuildCommand(filled), in.RunCommand(filled)
 	}
 	return made, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/files"
 )
 
 // A runInput has the arguments of run_program.
@@ -38,7 +39,7 @@ type ran struct {
 	Running      bool            `json:"running,omitempty" jsonschema:"the program still runs, and has no outcome yet: call read_output with execution and cursor, which waits for more output and for the end"`
 	Session      string          `json:"session,omitempty" jsonschema:"with running, of run_program: the session with the program's files; call close_session when it isn't needed any longer"`
 	Outcome      runtime.Outcome `json:"outcome,omitempty" jsonschema:"how it ended: EXITED, SIGNALED, TIME_LIMIT, CPU_LIMIT, MEMORY_LIMIT, PROCESS_LIMIT, OUTPUT_LIMIT, CANCELLED, RUNNER_GONE, LOST or FAILED"`
-	ExitCode     *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
+	ExitCode     *int            `json:"exitCode,omitempty" jsonschema:"with EXITED; with FAILED 127 or 126, if the program doesn't exist or isn't executable"`
 	Signal       string          `json:"signal,omitempty" jsonschema:"with SIGNALED"`
 	Message      string          `json:"message,omitempty" jsonschema:"a description of the outcome and its cause"`
 	Hint         string          `json:"hint,omitempty" jsonschema:"what may have gone wrong"`
@@ -92,18 +93,25 @@ func runProgram(c *call, in runInput) (out ran, reply answer, err error) {
 	if err := c.fill(runner.ID, what.files); err != nil {
 		return out, reply, err
 	}
-	// The snapshot follows the input files: the result lists only files that changed since then.
-	before, err := c.snapshot(runner.ID)
+	out, built, err := c.build(runner.ID, what)
 	if err != nil {
 		return out, reply, err
 	}
-	if out, err = c.runAll(runner.ID, what); err != nil {
-		return out, reply, err
+	// The snapshot follows the input files and the build: the result lists only files that the program
+	// itself changed.
+	var before map[string]version
+	if built {
+		if before, err = c.snapshot(runner.ID); err != nil {
+			return out, reply, err
+		}
+		if out, err = c.runBuilt(runner.ID, what); err != nil {
+			return out, reply, err
+		}
 	}
 	switch {
 	case out.Running:
 		out.Session = string(runner.ID)
-	case out.Outcome != runtime.OutcomeRunnerGone:
+	case built && out.Outcome != runtime.OutcomeRunnerGone:
 		reply.images = c.collect(runner.ID, before, &out)
 	}
 	return out, out.answer(reply.images), nil
@@ -127,7 +135,10 @@ func execute(c *call, in executeInput) (out ran, reply answer, err error) {
 	if err := c.fill(runner.ID, what.files); err != nil {
 		return out, reply, err
 	}
-	out, err = c.runAll(runner.ID, what)
+	out, built, err := c.build(runner.ID, what)
+	if err == nil && built {
+		out, err = c.runBuilt(runner.ID, what)
+	}
 	return out, out.answer(nil), err
 }
 
@@ -155,29 +166,33 @@ func (c *call) keep(id runtime.RunnerID) error {
 }
 
 // fill writes files. The error names the first one that couldn't be written.
-func (c *call) fill(id runtime.RunnerID, files []runtime.FileWrite) error {
-	if len(files) == 0 {
+func (c *call) fill(id runtime.RunnerID, write []runtime.FileWrite) error {
+	if len(write) == 0 {
 		return nil
 	}
-	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, nil, nil, "files", files)
+	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, "files", files.Update{Write: write})
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}
 	return err
 }
 
-// runAll builds a program if its language needs that, and runs it.
-func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
-	if what.build != nil {
-		built, err := c.run(id, engine.StartInput{Command: what.build, TimeLimit: what.start.TimeLimit}, nil)
-		if built.Phase = "build"; built.Running {
-			command, _ := json.Marshal(what.start.Command)
-			built.Message = fmt.Sprintf("when the build has ended, run the program: call execute with the session, the command %s, and the stdin, variables and timeLimit of this call", command)
-		}
-		if err != nil || built.ExitCode == nil || *built.ExitCode != 0 {
-			return built, err
-		}
+// build builds a program if its language needs that. It reports whether the program can run; if it
+// can't, out is the result.
+func (c *call) build(id runtime.RunnerID, what plan) (out ran, built bool, err error) {
+	if what.build == nil {
+		return out, true, nil
 	}
+	out, err = c.run(id, engine.StartInput{Command: what.build, TimeLimit: what.limit}, nil)
+	if out.Phase = "build"; out.Running {
+		command, _ := json.Marshal(what.start.Command)
+		out.Message = fmt.Sprintf("when the build has ended, run the program: call execute with the session, the command %s, and the stdin, variables and timeLimit of this call", command)
+	}
+	return out, err == nil && out.ExitCode != nil && *out.ExitCode == 0, err
+}
+
+// runBuilt runs a program that was built if its language needs that.
+func (c *call) runBuilt(id runtime.RunnerID, what plan) (ran, error) {
 	out, err := c.run(id, what.start, what.stdin)
 	out.Phase = "run"
 	return out, err
@@ -319,10 +334,10 @@ func (c *call) event(ctx context.Context, reader *events.Reader) (event events.E
 // report returns the result of an execution.
 func report(x runtime.Execution, output *printed) ran {
 	out := ran{
-		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message, Hint: x.Hint(),
+		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message, Hint: x.Hint,
 		Seconds: x.Usage.Wall.Seconds(), MemoryBytes: x.Usage.PeakMemory, LostBytes: output.lost, LostReason: output.reason,
 	}
-	if x.End.Outcome == runtime.OutcomeExited {
+	if x.End.Outcome == runtime.OutcomeExited || x.End.ExitCode != 0 {
 		out.ExitCode = &x.End.ExitCode
 	}
 	stdout, stderr := output.streams[runtime.Stdout], output.streams[runtime.Stderr]
@@ -350,7 +365,7 @@ func (r ran) String() string {
 	switch {
 	case r.Running:
 		fmt.Fprintf(&b, "%s still runs after %.2f s: call read_output with cursor %q, which waits for more", strings.TrimSuffix(what, ", so nothing was run,"), r.Seconds, r.Cursor)
-	case r.ExitCode != nil:
+	case r.Outcome == runtime.OutcomeExited:
 		fmt.Fprintf(&b, "%s exited with %d after %.2f s", what, *r.ExitCode, r.Seconds)
 	default:
 		fmt.Fprintf(&b, "%s ended with %s after %.2f s", what, strings.TrimSpace(string(r.Outcome)+" "+r.Signal), r.Seconds)
@@ -358,8 +373,12 @@ func (r ran) String() string {
 	if r.Session != "" {
 		fmt.Fprintf(&b, "; session %s keeps its files until close_session", r.Session)
 	}
-	if r.Message != "" && r.ExitCode == nil {
-		fmt.Fprintf(&b, ": %s", r.Message)
+	message := r.Message
+	if r.Outcome == runtime.OutcomeExited { // the rest says what else happened
+		_, message, _ = strings.Cut(message, "; ")
+	}
+	if message != "" {
+		fmt.Fprintf(&b, ": %s", message)
 	}
 	if r.Hint != "" {
 		fmt.Fprintf(&b, "; %s", r.Hint)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -96,8 +97,8 @@ func TestRunningProgramsShowWholeCharacters(t *testing.T) {
 func TestInputThatOutlastsItsCallCounts(t *testing.T) {
 	b := newBed(t, func(d *Door) { d.within = 100 * time.Millisecond })
 	arguments := object{"environment": "shell", "command": []string{"sleep", "600"}, "stdin": strings.Repeat("x", 900_000)}
+	a := b.agent(firstToken) // its session has memory of its own
 	b.door.host.Memory = share.NewMemory(1)
-	a := b.agent(firstToken)
 	a.refused("run_program", arguments, runtime.CodeQuotaExceeded, "")
 	b.freed()
 	b.door.host.Memory = share.NewMemory(16 << 20)
@@ -108,4 +109,18 @@ func TestInputThatOutlastsItsCallCounts(t *testing.T) {
 	}
 	a.call("close_session", object{"session": got.Session}, nil)
 	wait.For(t, "the input is freed", func() bool { used, _ := b.door.host.Memory.Usage(); return used == 0 })
+}
+
+// The time limit of a program isn't its build's: a compiler may take longer than the program.
+func TestBuildsHaveTheirOwnTimeLimit(t *testing.T) {
+	c, ok := language.Default().ByID("c")
+	if !ok {
+		t.Fatal("there is no C")
+	}
+	for _, limit := range []*int{nil, new(30)} {
+		made, err := program{Source: "int main(void) {}", TimeLimit: new(2), BuildTimeLimit: limit}.plan(&c)
+		if err != nil || made.limit != limit || *made.start.TimeLimit != 2 || made.build == nil {
+			t.Errorf("%v: %+v, %v", limit, made, err)
+		}
+	}
 }

@@ -122,7 +122,7 @@ type page struct {
 	End    bool    `json:"end" jsonschema:"whether the execution has ended and this page has its last output"`
 
 	Outcome  runtime.Outcome `json:"outcome,omitempty" jsonschema:"with end: how the execution ended, as in a result of run_program"`
-	ExitCode *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
+	ExitCode *int            `json:"exitCode,omitempty" jsonschema:"with EXITED; with FAILED 127 or 126, if the program doesn't exist or isn't executable"`
 	Signal   string          `json:"signal,omitempty" jsonschema:"with SIGNALED"`
 	Message  string          `json:"message,omitempty" jsonschema:"a description of the outcome and its cause"`
 	Hint     string          `json:"hint,omitempty" jsonschema:"what may have gone wrong"`
@@ -162,7 +162,7 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 		if err != nil {
 			return out, reply, err
 		}
-		out.Outcome, out.Signal, out.Message, out.Hint = x.End.Outcome, x.End.Signal, x.End.Message, x.Hint()
+		out.Outcome, out.Signal, out.Message, out.Hint = x.End.Outcome, x.End.Signal, x.End.Message, x.Hint
 		if x.End.Outcome == runtime.OutcomeExited {
 			out.ExitCode = &x.End.ExitCode
 		}

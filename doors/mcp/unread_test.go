@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -92,7 +93,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for path, text := range map[string]string{"binary": "\xff", "escaped": "\x01", "html": "<"} {
-		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), nil, nil, "", []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}); err != nil {
+		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), "", files.Update{Write: []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,12 +135,12 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 	a := b.agent(text)
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
-	var files []runtime.FileWrite
+	var made []runtime.FileWrite
 	for i := range 3 {
-		files = append(files, runtime.FileWrite{Path: fmt.Sprintf("%d.png", i), Data: make([]byte, maxImage), Mode: 0o644})
+		made = append(made, runtime.FileWrite{Path: fmt.Sprintf("%d.png", i), Data: make([]byte, maxImage), Mode: 0o644})
 	}
 	runner := runtime.RunnerID(session.Session)
-	if _, err := b.engine.UpdateFiles(t.Context(), runner, nil, nil, "", files); err != nil {
+	if _, err := b.engine.UpdateFiles(t.Context(), runner, "", files.Update{Write: made}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })
@@ -149,7 +150,7 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}, until: time.Now().Add(wait.Limit)}
 	var out ran
 	c.collect(runner, nil, &out)
-	if held := b.peers.Usage().BodyBytes; held != 0 || c.request.taken != 0 || len(out.Files) != len(files) {
+	if held := b.peers.Usage().BodyBytes; held != 0 || c.request.taken != 0 || len(out.Files) != len(made) {
 		t.Errorf("%d bytes are held, %d counted: %+v", held, c.request.taken, out)
 	}
 	if _, err := c.request.read(strings.NewReader("x"), maxImage); err == nil || b.peers.Usage().BodyBytes != 0 {

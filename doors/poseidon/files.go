@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/files"
 )
 
 // A file is an entry in the format of ls -l.
@@ -26,9 +27,12 @@ type file struct {
 	Group            string `json:"group"`
 }
 
-// sticky is the mode of copied directories: every user may write there, and delete only its own
-// files.
-const sticky = 0o1777
+// Modes of copied files and directories, which belong to root. In the directories, every user may
+// write, and delete only its own files.
+const (
+	fileMode = 0o744
+	sticky   = 0o1777
+)
 
 // at resolves p against the directory in which commands run. The engine would resolve it against
 // the workspace.
@@ -151,7 +155,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	}
 	write := make([]runtime.FileWrite, len(asked.Copy))
 	for i, c := range asked.Copy {
-		write[i] = runtime.FileWrite{Path: at(runner, c.Path), Data: c.Content}
+		write[i] = runtime.FileWrite{Path: at(runner, c.Path), Data: c.Content, Mode: fileMode}
 		// A path with a slash at its end is a directory.
 		if strings.HasSuffix(c.Path, "/") {
 			write[i] = runtime.FileWrite{Path: at(runner, c.Path), Directory: true, Mode: sticky}
@@ -168,9 +172,15 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// update deletes files, then writes files. If a path is impossible, it changes nothing.
+// update deletes files, then writes files. If a path is impossible, it changes nothing. It protects
+// the files if the runner can; if not, the server's health says so.
 func (d *door) update(ctx context.Context, id runtime.RunnerID, empty, remove []string, write []runtime.FileWrite) error {
-	updated, err := d.Guard.UpdateFiles(ctx, id, empty, remove, "copy", write)
+	update := files.Update{Empty: empty, Delete: remove, Write: write, Protected: true}
+	updated, err := d.Guard.UpdateFiles(ctx, id, "copy", update)
+	if refused, is := errors.AsType[*runtime.Error](err); is && refused.Field == "protected" {
+		update.Protected = false
+		updated, err = d.Guard.UpdateFiles(ctx, id, "copy", update)
+	}
 	if err == nil && len(updated.Failed) > 0 {
 		failed := updated.Failed[0]
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s can't be written: %s", failed.Path, failed.Message)

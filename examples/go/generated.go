@@ -260,7 +260,8 @@ func (v *FollowExecutionEventsExecutionFinished) GetExecution() FollowExecutionE
 type FollowExecutionEventsExecutionFinishedExecution struct {
 	// How it ended. Null until it is FINISHED.
 	Outcome *Outcome `json:"outcome"`
-	// The exit status, 0 to 255. Null unless its outcome is EXITED.
+	// The exit status, 0 to 255, of an EXITED program. For a FAILED one it is a shell's: 127 if the command
+	// doesn't exist, 126 if it can't be executed. Otherwise null.
 	ExitCode *int `json:"exitCode"`
 }
 
@@ -576,7 +577,7 @@ func (v *StartStartExecutionStartExecutionPayloadExecution) GetId() string { ret
 type WriteResponse struct {
 	// Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
 	// are deleted, and then files are written. Each file is put in place by rename, so programs never see a
-	// partly written file.
+	// partly written file. Files belong to the user of programs, unless they are protected.
 	//
 	// The bytes of a path are literal: `*`, `?`, `~`, `\` and a leading `-` have no meaning. `.`, `..` and
 	// repeated slashes are resolved as text, whatever exists there. A path that ends in `/` must be a

@@ -582,7 +582,7 @@ type ComplexityRoot struct {
 		SignalExecution   func(childComplexity int, input SignalExecutionInput) int
 		StartExecution    func(childComplexity int, input StartExecutionInput) int
 		UpdateFiles       func(childComplexity int, input UpdateFilesInput) int
-		UploadFile        func(childComplexity int, runnerID string, path string, file transport.Upload, mode *string) int
+		UploadFile        func(childComplexity int, runnerID string, path string, file transport.Upload, mode *string, protected *bool) int
 		WriteStdin        func(childComplexity int, input WriteStdinInput) int
 	}
 
@@ -910,6 +910,7 @@ type ComplexityRoot struct {
 	Usage struct {
 		BytesRead     func(childComplexity int) int
 		BytesWritten  func(childComplexity int) int
+		OOMKills      func(childComplexity int) int
 		OutputBytes   func(childComplexity int) int
 		PeakMemory    func(childComplexity int) int
 		PeakProcesses func(childComplexity int) int
@@ -1047,7 +1048,7 @@ type ExecutionResolver interface {
 	Signal(ctx context.Context, obj *runtime.Execution) (*string, error)
 	GoneReason(ctx context.Context, obj *runtime.Execution) (*runtime.GoneReason, error)
 	Message(ctx context.Context, obj *runtime.Execution) (*string, error)
-
+	Hint(ctx context.Context, obj *runtime.Execution) (*string, error)
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 	UsageNow(ctx context.Context, obj *runtime.Execution) (*runtime.UsageNow, error)
 
@@ -1092,7 +1093,7 @@ type MutationResolver interface {
 	ReleaseRunner(ctx context.Context, id string) (ReleaseRunnerPayload, error)
 	UpdateFiles(ctx context.Context, input UpdateFilesInput) (files.Updated, error)
 	MoveFile(ctx context.Context, input MoveFileInput) (MoveFilePayload, error)
-	UploadFile(ctx context.Context, runnerID string, path string, file transport.Upload, mode *string) (UploadFilePayload, error)
+	UploadFile(ctx context.Context, runnerID string, path string, file transport.Upload, mode *string, protected *bool) (UploadFilePayload, error)
 	StartExecution(ctx context.Context, input StartExecutionInput) (StartExecutionPayload, error)
 	WriteStdin(ctx context.Context, input WriteStdinInput) (WriteStdinPayload, error)
 	ResizeTerminal(ctx context.Context, input ResizeTerminalInput) (ResizeTerminalPayload, error)
@@ -3346,7 +3347,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Mutation.UploadFile(childComplexity, args["runnerId"].(string), args["path"].(string), args["file"].(transport.Upload), args["mode"].(*string)), true
+		return e.ComplexityRoot.Mutation.UploadFile(childComplexity, args["runnerId"].(string), args["path"].(string), args["file"].(transport.Upload), args["mode"].(*string), args["protected"].(*bool)), true
 	case "Mutation.writeStdin":
 		if e.ComplexityRoot.Mutation.WriteStdin == nil {
 			break
@@ -4740,6 +4741,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Usage.BytesWritten(childComplexity), true
+	case "Usage.oomKills":
+		if e.ComplexityRoot.Usage.OOMKills == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Usage.OOMKills(childComplexity), true
 	case "Usage.outputBytes":
 		if e.ComplexityRoot.Usage.OutputBytes == nil {
 			break
@@ -5539,7 +5546,7 @@ type Mutation {
   """
   Deletes and writes files of a runner. All paths are checked first. Then directories are emptied, files
   are deleted, and then files are written. Each file is put in place by rename, so programs never see a
-  partly written file.
+  partly written file. Files belong to the user of programs, unless they are protected.
 
   The bytes of a path are literal: ` + "`" + `*` + "`" + `, ` + "`" + `?` + "`" + `, ` + "`" + `~` + "`" + `, ` + "`" + `\` + "`" + ` and a leading ` + "`" + `-` + "`" + ` have no meaning. ` + "`" + `.` + "`" + `, ` + "`" + `..` + "`" + ` and
   repeated slashes are resolved as text, whatever exists there. A path that ends in ` + "`" + `/` + "`" + ` must be a
@@ -5578,8 +5585,8 @@ type Mutation {
 
   When the file is complete it is put in place by rename; until then both versions need space. After an
   error, or a broken connection, the old file is unchanged. The exception is a runner that is lost during
-  the upload (RUNNER_GONE, CLUSTER_UNAVAILABLE): then either version may be there. The file belongs to
-  root, and has its mode from the start.
+  the upload (RUNNER_GONE, CLUSTER_UNAVAILABLE): then either version may be there. The file has its mode
+  from the start.
 
   Send a multipart POST with the parts ` + "`" + `operations` + "`" + ` and ` + "`" + `map` + "`" + `, then the files in the order of the fields
   that use them, each used once. The request must have the header ` + "`" + `GraphQL-Require-Preflight` + "`" + ` (or
@@ -5599,8 +5606,10 @@ type Mutation {
     path: String!
     "The file's content."
     file: Upload!
-    "Permission bits in octal, for example ` + "`" + `0644` + "`" + `. Default: ` + "`" + `0744` + "`" + `. The owner is root."
+    "Permission bits in octal. Default: ` + "`" + `0644` + "`" + `."
     mode: String
+    "Whether the file is protected, as in ` + "`" + `updateFiles` + "`" + `. Default: false."
+    protected: Boolean
   ): UploadFilePayload!
 
   """
@@ -6359,7 +6368,7 @@ type Resources {
   memoryMiB: Int!
   "Maximum number of processes and threads."
   processes: Int!
-  "Space for files in /workspace, in MiB. /tmp has the same amount in addition."
+  "Space for files in /workspace, in MiB. /tmp, with the home directory, has twice as much in addition."
   workspaceMiB: Int!
 }
 
@@ -7377,7 +7386,10 @@ type Execution {
   state: ExecutionState!
   "How it ended. Null until it is FINISHED."
   outcome: Outcome
-  "The exit status, 0 to 255. Null unless its outcome is EXITED."
+  """
+  The exit status, 0 to 255, of an EXITED program. For a FAILED one it is a shell's: 127 if the command
+  doesn't exist, 126 if it can't be executed. Otherwise null.
+  """
   exitCode: Int
   "The signal that ended it, for example ` + "`" + `SIGKILL` + "`" + `. Null unless its outcome is SIGNALED."
   signal: String
@@ -7386,8 +7398,9 @@ type Execution {
   "Its outcome in a sentence. Null until it is FINISHED."
   message: String
   """
-  A sentence for people: what may have gone wrong, and what to do. For example, a program that a limit ended
-  without any output may have buffered it. Null if nothing is known.
+  A sentence for people: what may have gone wrong, and what to do. For example, the environment lacks a
+  module, or a program that a limit ended may have buffered its output. Found at the end, from the outcome
+  and the last 4 KiB of standard error. Null if nothing is known.
   """
   hint: String
   "The resources that it used. Null until it is FINISHED."
@@ -7562,6 +7575,11 @@ type Usage {
   bytesWritten: Int64
   "Bytes that it printed, standard output and standard error together."
   outputBytes: Int64!
+  """
+  Its processes that the kernel killed because its runner's memory was full. 0 if the machine doesn't count
+  that for each execution.
+  """
+  oomKills: Int!
 }
 
 """
@@ -8174,8 +8192,7 @@ input FileInput {
   "Whether it is a directory. Default: false."
   directory: Boolean
   """
-  Permission bits in octal, for example ` + "`" + `0644` + "`" + `. Default: ` + "`" + `0744` + "`" + `, and ` + "`" + `0755` + "`" + ` for a directory. The owner is
-  root.
+  Permission bits in octal, for example ` + "`" + `0755` + "`" + ` for a program. Default: ` + "`" + `0644` + "`" + `, and ` + "`" + `0755` + "`" + ` for a directory.
   """
   mode: String
 }
@@ -8196,6 +8213,14 @@ input UpdateFilesInput {
   delete: [String!]
   "Files and directories to write, in this order."
   write: [FileInput!]
+  """
+  Whether root does all of this. Written files then belong to root, so programs can read but not change
+  them. After a write below ` + "`" + `/workspace` + "`" + `, so do ` + "`" + `/workspace` + "`" + ` and all directories down to the file, with the
+  sticky bit: programs can create entries there, and change their own. Such a write follows no link.
+  Directories that are created have mode ` + "`" + `1777` + "`" + ` unless ` + "`" + `mode` + "`" + ` says otherwise. Default: false, the user of
+  programs does it, owns what is written, and can't change protected files.
+  """
+  protected: Boolean
 }
 
 "The file of a runner to move."
@@ -8209,6 +8234,8 @@ input MoveFileInput {
   exist at the path.
   """
   to: String!
+  "Whether root moves it, as a protected file needs. Default: false, the user of programs does."
+  protected: Boolean
 }
 
 "The command to run in a claimed runner. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is required."
@@ -8409,6 +8436,8 @@ input RunInput {
   environmentId: ID!
   "Files to write first."
   files: [FileInput!]
+  "Whether the files are protected, as in ` + "`" + `updateFiles` + "`" + `. Default: false."
+  protected: Boolean
   "The program and its arguments. Each is passed verbatim."
   command: [String!]
   "A command line. It is passed as one argument to the image's shell."
@@ -10479,6 +10508,8 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 		return ec.fieldContext_Usage_bytesWritten(ctx, field)
 	case "outputBytes":
 		return ec.fieldContext_Usage_outputBytes(ctx, field)
+	case "oomKills":
+		return ec.fieldContext_Usage_oomKills(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Usage", field.Name)
 }
@@ -11244,6 +11275,14 @@ func (ec *executionContext) field_Mutation_uploadFile_args(ctx context.Context, 
 		return nil, err
 	}
 	args["mode"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "protected",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["protected"] = arg4
 	return args, nil
 }
 
@@ -17251,18 +17290,18 @@ func (ec *executionContext) _Execution_hint(ctx context.Context, field graphql.C
 			return ec.fieldContext_Execution_hint(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Hint(), nil
+			return ec.Resolvers.Execution().Hint(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalOString2string(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_hint(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_usage(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -20016,7 +20055,7 @@ func (ec *executionContext) _Mutation_uploadFile(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().UploadFile(ctx, fc.Args["runnerId"].(string), fc.Args["path"].(string), fc.Args["file"].(transport.Upload), fc.Args["mode"].(*string))
+			return ec.Resolvers.Mutation().UploadFile(ctx, fc.Args["runnerId"].(string), fc.Args["path"].(string), fc.Args["file"].(transport.Upload), fc.Args["mode"].(*string), fc.Args["protected"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v UploadFilePayload) graphql.Marshaler {
@@ -26401,6 +26440,29 @@ func (ec *executionContext) fieldContext_Usage_outputBytes(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
+func (ec *executionContext) _Usage_oomKills(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Usage_oomKills(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OOMKills, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Usage_oomKills(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _UsageNow_at(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -28696,7 +28758,7 @@ func (ec *executionContext) unmarshalInputMoveFileInput(ctx context.Context, obj
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "from", "to"}
+	fieldsInOrder := [...]string{"runnerId", "from", "to", "protected"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -28724,6 +28786,13 @@ func (ec *executionContext) unmarshalInputMoveFileInput(ctx context.Context, obj
 				return it, err
 			}
 			it.To = data
+		case "protected":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("protected"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Protected = data
 		}
 	}
 	return it, nil
@@ -29151,7 +29220,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "lease", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
+	fieldsInOrder := [...]string{"environmentId", "files", "protected", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "lease", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -29172,6 +29241,13 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.Files = data
+		case "protected":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("protected"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Protected = data
 		case "command":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("command"))
 			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
@@ -29502,7 +29578,7 @@ func (ec *executionContext) unmarshalInputUpdateFilesInput(ctx context.Context, 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "empty", "delete", "write"}
+	fieldsInOrder := [...]string{"runnerId", "empty", "delete", "write", "protected"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -29537,6 +29613,13 @@ func (ec *executionContext) unmarshalInputUpdateFilesInput(ctx context.Context, 
 				return it, err
 			}
 			it.Write = data
+		case "protected":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("protected"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Protected = data
 		}
 	}
 	return it, nil
@@ -33524,10 +33607,43 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "hint":
-			out.Values[i] = ec._Execution_hint(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_hint(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "usage":
 			field := field
 
@@ -39172,6 +39288,11 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "oomKills":
+			out.Values[i] = ec._Usage_oomKills(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -43063,18 +43184,6 @@ func (ec *executionContext) marshalORunnerUsage2ᚖgithubᚗcomᚋrockpoolᚋroc
 		return graphql.Null
 	}
 	return ec._RunnerUsage(ctx, sel, v)
-}
-
-func (ec *executionContext) unmarshalOString2string(ctx context.Context, v any) (string, error) {
-	res, err := model.UnmarshalString(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
-	_ = sel
-	_ = ctx
-	res := model.MarshalString(v)
-	return res
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {

@@ -185,8 +185,7 @@ type FileInput struct {
 	Base64 []byte `json:"base64,omitempty"`
 	// Whether it is a directory. Default: false.
 	Directory *bool `json:"directory,omitempty"`
-	// Permission bits in octal, for example `0644`. Default: `0744`, and `0755` for a directory. The owner is
-	// root.
+	// Permission bits in octal, for example `0755` for a program. Default: `0644`, and `0755` for a directory.
 	Mode *string `json:"mode,omitempty"`
 }
 
@@ -219,6 +218,8 @@ type MoveFileInput struct {
 	// The new path, absolute in the runner or relative to /workspace. Its directory must exist. Nothing may
 	// exist at the path.
 	To string `json:"to"`
+	// Whether root moves it, as a protected file needs. Default: false, the user of programs does.
+	Protected *bool `json:"protected,omitempty"`
 }
 
 // The result of moveFile.
@@ -418,6 +419,8 @@ type RunInput struct {
 	EnvironmentID string `json:"environmentId"`
 	// Files to write first.
 	Files []FileInput `json:"files,omitempty"`
+	// Whether the files are protected, as in `updateFiles`. Default: false.
+	Protected *bool `json:"protected,omitempty"`
 	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command,omitempty"`
 	// A command line. It is passed as one argument to the image's shell.
@@ -586,6 +589,12 @@ type UpdateFilesInput struct {
 	Delete []string `json:"delete,omitempty"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write,omitempty"`
+	// Whether root does all of this. Written files then belong to root, so programs can read but not change
+	// them. After a write below `/workspace`, so do `/workspace` and all directories down to the file, with the
+	// sticky bit: programs can create entries there, and change their own. Such a write follows no link.
+	// Directories that are created have mode `1777` unless `mode` says otherwise. Default: false, the user of
+	// programs does it, owns what is written, and can't change protected files.
+	Protected *bool `json:"protected,omitempty"`
 }
 
 // The result of uploadFile.

@@ -27,14 +27,14 @@ func (h *warmHook) Poststart(ctx context.Context, request taskrunner.PoststartRe
 	if want == nil || request.Restored { // a restored runner has it loaded
 		return nil
 	}
-	variables, _ := h.d.Environment.CommandVariables(false, false, nil)
+	variables, defaults := h.d.Environment.CommandVariables(false, false, nil)
 	ctx, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
 	conn, err := h.d.Host.Dial(ctx, h.d.ID)
 	if err == nil {
 		var warmed agent.Warmed
 		warmed, err = agent.WarmAgent(ctx, conn, agent.Warm{
-			Interpreter: agent.InterpreterPython, Modules: want.Modules, Env: variables,
+			Interpreter: agent.InterpreterPython, Modules: want.Modules, Env: variables, Defaults: defaults,
 		})
 		if err == nil {
 			h.d.Loaded(runtime.Loaded{Version: agent.Shorten(warmed.Version), Memory: max(warmed.Memory, 0)})

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 // Config configures a Host.
 type Config struct {
 	Dir           string // everything on disk is below it; one server at a time
+	Caches        string // directory of the languages' caches, which several servers may share; "": below Dir
 	Logger        *zap.Logger
 	Agent         []byte         // the agent's binary
 	Helper        []byte         // rockpool-sandbox's binary
@@ -78,6 +80,7 @@ type Host struct {
 // is no error yet: Ready and Missing return it. An error: another server uses the directory, or the
 // helper is unavailable.
 func Open(ctx context.Context, config Config) (*Host, error) {
+	config.Caches = cmp.Or(config.Caches, filepath.Join(config.Dir, "caches"))
 	h := &Host{
 		config:   config,
 		Ranges:   &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots, First: spec.FirstUID, Size: spec.UIDs},

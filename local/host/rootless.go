@@ -26,7 +26,7 @@ func (h *Host) installRootless() {
 	users, err := launch.FindSubordinate()
 	switch {
 	case err != nil:
-		h.rootless.losses = append(h.rootless.losses, fmt.Sprintf("programs run as the server's own user, all programs of a runner as the same user, who also owns all files of container images (%v)", err))
+		h.rootless.losses = append(h.rootless.losses, fmt.Sprintf("programs run as the server's own user, all programs of a runner as the same user, who also owns all files: none can be protected (%v)", err))
 	case users.Count < 2*spec.UIDs:
 		h.rootless.losses = append(h.rootless.losses, "all runners share the same users, because /etc/subuid gives the server's user a single range")
 	default:

@@ -93,24 +93,34 @@ func unnarrowed(n runtime.Network) error {
 // capabilities are those that the agent needs in its container. Programs get none of them.
 var capabilities = []string{"chown", "dac_override", "fowner", "kill", "setgid", "setpcap", "setuid"}
 
-// agentThreads is the number of the agent's threads, which count for the limit of processes.
-const agentThreads = 16
+// agentThreads is the number of threads of the agent and of two bridges to it, which count for the
+// limit of processes. The agent and one bridge had 26.
+const agentThreads = 32
 
-// configureDocker sets docker's options: those of a container, and /workspace and /tmp.
+// configureDocker sets docker's options: those of a container, and /workspace and /tmp, which has the home
+// directory. It also gives the container the stack, /dev/shm and control groups of a runner on one machine.
 func configureDocker(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
+	memory := int64(env.Resources.MemoryMiB) << 20
+	stack := max(memory/16*15, 8<<20)
+	if env.Isolation == runtime.IsolationGVisor {
+		stack = min(stack, 128<<20) // the largest that gVisor has
+	}
+	absent(config, "ulimit", []map[string]any{{"stack": fmt.Sprintf("%d:-1", stack)}})
+	absent(config, "shm_size", memory/2)
+	absent(config, "cgroupns", "private") // on version 1 Docker's default is the node's
 	mount := tmpfsMount
 	if c.Workspace == WorkspaceVolume {
 		mount = volumeMount
 	}
-	absent(config, "mount", []map[string]any{mount("/workspace", env), mount("/tmp", env)})
+	absent(config, "mount", []map[string]any{mount("/workspace", env.Resources.WorkspaceMiB), mount("/tmp", 2*env.Resources.WorkspaceMiB)})
 }
 
 // volumeMount returns an anonymous volume that is deleted with its container. It is a file system
 // in memory too, but Docker doesn't mount it noexec.
-func volumeMount(target string, env runtime.Environment) map[string]any {
+func volumeMount(target string, mib int) map[string]any {
 	options := map[string]any{
-		"type": "tmpfs", "device": "tmpfs", "o": fmt.Sprintf("size=%dm,mode=1777,nosuid,nodev", env.Resources.WorkspaceMiB),
+		"type": "tmpfs", "device": "tmpfs", "o": fmt.Sprintf("size=%dm,nr_inodes=%d,mode=1777,nosuid,nodev", mib, 256*mib+1024),
 	}
 	return map[string]any{
 		"type": "volume", "target": target, "readonly": false,
@@ -121,19 +131,19 @@ func volumeMount(target string, env runtime.Environment) map[string]any {
 }
 
 // tmpfsMount returns a file system in memory for a directory. Docker mounts it noexec.
-func tmpfsMount(target string, env runtime.Environment) map[string]any {
+func tmpfsMount(target string, mib int) map[string]any {
 	const sticky = 0o1777
 	return map[string]any{
 		"type": "tmpfs", "target": target, "readonly": false,
-		"tmpfs_options": []map[string]any{{"size": int64(env.Resources.WorkspaceMiB) << 20, "mode": sticky}},
+		"tmpfs_options": []map[string]any{{"size": int64(mib) << 20, "mode": sticky}},
 	}
 }
 
 // configurePodman sets podman's options: those of a container, and /workspace and /tmp.
 func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
-	options := fmt.Sprintf("size=%dm,mode=1777", env.Resources.WorkspaceMiB)
-	absent(config, "tmpfs", []string{"/workspace:" + options, "/tmp:" + options})
+	mib := env.Resources.WorkspaceMiB
+	absent(config, "tmpfs", []string{fmt.Sprintf("/workspace:size=%dm,mode=1777", mib), fmt.Sprintf("/tmp:size=%dm,mode=1777", 2*mib)})
 }
 
 // imageOf returns the image for a job, with its digest if that is known.

@@ -17,8 +17,9 @@ type Shared struct {
 	Variables        []runtime.Variable  `json:"variables,omitempty"`
 	WorkingDirectory string              `json:"workingDirectory,omitempty"`
 	Privileged       bool                `json:"privileged,omitempty"`
-	Files            []runtime.FileWrite `json:"files,omitempty"`   // for each fresh runner
-	WaitFor          *int                `json:"waitFor,omitempty"` // seconds, for each fresh runner
+	Files            []runtime.FileWrite `json:"files,omitempty"`     // for each fresh runner
+	Protected        bool                `json:"protected,omitempty"` // as the files are
+	WaitFor          *int                `json:"waitFor,omitempty"`   // seconds, for each fresh runner
 }
 
 // A Step is what one execution of a batch has of its own. It is stored until the batch has finished.

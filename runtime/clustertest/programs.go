@@ -19,15 +19,16 @@ import (
 type programs struct {
 	running sync.WaitGroup // goroutines of commands; Fake.Remove waits for them
 
-	mu      sync.Mutex // guards the fields below
-	files   map[string][]byte
-	changes []agent.Change // of files
-	news    chan struct{}  // closed and replaced at each change
-	begun   map[string]int // how often each execution was started
+	mu        sync.Mutex // guards the fields below
+	files     map[string][]byte
+	protected map[string]bool // paths of files
+	changes   []agent.Change  // of files
+	news      chan struct{}   // closed and replaced at each change
+	begun     map[string]int  // how often each execution was started
 }
 
 func newPrograms() *programs {
-	return &programs{files: map[string][]byte{}, news: make(chan struct{}), begun: map[string]int{}}
+	return &programs{files: map[string][]byte{}, protected: map[string]bool{}, news: make(chan struct{}), begun: map[string]int{}}
 }
 
 // Start implements serve.Host.
@@ -248,7 +249,7 @@ func (h *programs) List(_ agent.ListDir, each func(agent.FileInfo) error) error 
 	h.mu.Lock()
 	var all []agent.FileInfo
 	for path, data := range h.files {
-		all = append(all, fileInfo(path, data))
+		all = append(all, h.info(path, data))
 	}
 	h.mu.Unlock()
 	slices.SortFunc(all, func(a, b agent.FileInfo) int { return bytes.Compare(a.Path, b.Path) })
@@ -268,7 +269,7 @@ func (h *programs) Stat(path string, _ bool) (agent.FileInfo, error) {
 	if !ok {
 		return agent.FileInfo{}, &agent.Error{Code: agent.ErrNotFound, Path: path, Message: "no such file"}
 	}
-	return fileInfo(path, data), nil
+	return h.info(path, data), nil
 }
 
 // Open implements serve.Files.
@@ -305,7 +306,7 @@ func (h *programs) Move(move agent.Move) (agent.FileInfo, error) {
 	h.files[inWorkspace(move.To)] = data
 	h.change(agent.ChangeRemoved, inWorkspace(move.From))
 	h.change(agent.ChangeCreated, inWorkspace(move.To))
-	return fileInfo(move.To, data), nil
+	return h.info(move.To, data), nil
 }
 
 // Update implements serve.Files.
@@ -319,6 +320,10 @@ func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent
 			updated.Deleted = append(updated.Deleted, update.Empty...)
 		}
 		for _, path := range update.Delete {
+			if h.protected[path] && !update.Protected {
+				updated.Failed = append(updated.Failed, agent.Failure{Path: path, Code: agent.ErrDenied, Message: "permission denied"})
+				continue
+			}
 			delete(h.files, path)
 			h.change(agent.ChangeRemoved, path)
 			updated.Deleted = append(updated.Deleted, path)
@@ -331,11 +336,11 @@ func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent
 			if err != nil {
 				return updated, err
 			}
-			h.files[write.Path] = data
+			h.files[write.Path], h.protected[write.Path] = data, update.Protected
 			h.change(agent.ChangeCreated, write.Path)
 			updated.Written = append(updated.Written, write.Path)
 			if len(update.Write)+len(update.Delete) == 1 {
-				info := fileInfo(write.Path, data)
+				info := h.info(write.Path, data)
 				updated.File = &info
 			}
 		}
@@ -343,6 +348,11 @@ func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent
 	}, nil
 }
 
-func fileInfo(path string, data []byte) agent.FileInfo {
-	return agent.FileInfo{Path: []byte(path), Type: "file", Size: int64(len(data)), Mode: 0o744, Owner: "root", Group: "root"}
+// info describes a file.
+func (h *programs) info(path string, data []byte) agent.FileInfo {
+	owner := "runner"
+	if h.protected[inWorkspace(path)] {
+		owner = "root"
+	}
+	return agent.FileInfo{Path: []byte(path), Type: "file", Size: int64(len(data)), Mode: 0o644, Owner: owner, Group: owner}
 }

@@ -36,6 +36,7 @@ func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) 
 		"a watcher gets a hint of a change":           testWatch,
 		"executions":                                  testExecutions,
 		"a move renames, and replaces nothing":        testMove,
+		"only root changes protected files":           testProtected,
 		"a search finds names and lines":              testSearch,
 		"changes of files are reported":               testChanges,
 		"runners' resources are counted":              testStatus,
@@ -212,6 +213,31 @@ func testMove(t *testing.T, s suite) {
 		if info, err := agent.StatFile(t.Context(), dial(), name, false); err != nil || info.Size != size {
 			t.Errorf("%s: %+v, %v", name, info, err)
 		}
+	}
+}
+
+// testProtected checks that files belong to programs, and protected ones to root.
+func testProtected(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	update := func(of agent.Update) agent.Updated {
+		t.Helper()
+		updated, err := agent.UpdateFiles(t.Context(), s.dial(t, id), of, func(int) io.Reader { return strings.NewReader("x") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return updated
+	}
+	for _, protected := range []bool{false, true} {
+		made := update(agent.Update{Write: []agent.Write{{Path: "f", Size: 1}}, Protected: protected})
+		if made.File == nil || made.File.Mode != 0o644 || (made.File.Owner == "root") != protected {
+			t.Errorf("protected %t: %+v", protected, made)
+		}
+	}
+	if kept := update(agent.Update{Delete: []string{"f"}}); len(kept.Failed) != 1 || kept.Failed[0].Code != agent.ErrDenied {
+		t.Errorf("a delete of a protected file: %+v", kept)
+	}
+	if removed := update(agent.Update{Delete: []string{"f"}, Protected: true}); len(removed.Deleted) != 1 {
+		t.Errorf("a protected delete: %+v", removed)
 	}
 }
 

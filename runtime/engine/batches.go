@@ -361,7 +361,7 @@ func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string,
 		if attempt > 0 { // the previous runner was gone before the case began
 			claim.Claim.Key = fmt.Sprintf("%s/%d", x.Key, attempt)
 		}
-		begun, err = e.claimAndStart(ctx, RunInput{EnvironmentID: b.EnvironmentID, Files: shared.Files}, claim, in, x)
+		begun, err = e.claimAndStart(ctx, RunInput{EnvironmentID: b.EnvironmentID, Files: shared.Files, Protected: shared.Protected}, claim, in, x)
 		if runtime.CodeOf(err) != runtime.CodeRunnerGone {
 			break
 		}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -21,7 +23,7 @@ func TestClaimRunAndRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	if _, err := b.UpdateFiles(t.Context(), r.ID, nil, nil, "write", []runtime.FileWrite{{Path: "x", Data: []byte("data")}}); err != nil {
+	if _, err := b.UpdateFiles(t.Context(), r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "x", Data: []byte("data")}}}); err != nil {
 		t.Fatal(err)
 	}
 	if f, found, err := b.File(t.Context(), r.ID, "x", false); err != nil || !found || f.Size != 4 {
@@ -59,7 +61,7 @@ func TestOutcomes(t *testing.T) {
 	if x := b.run(t, r.ID, "exit", "42"); x.End.Outcome != runtime.OutcomeExited || x.End.ExitCode != 42 {
 		t.Errorf("%+v", x.End)
 	}
-	if x := b.run(t, r.ID, "nonesuch"); x.End.Outcome != runtime.OutcomeFailed || !strings.Contains(x.End.Message, "nonesuch") {
+	if x := b.run(t, r.ID, "nonesuch"); x.End.Outcome != runtime.OutcomeFailed || x.End.ExitCode != 127 || !strings.Contains(x.End.Message, "nonesuch") {
 		t.Errorf("%+v", x.End)
 	}
 	limited, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"zeros", "5000"}, OutputLimit: ptr[int64](1024)})
@@ -94,7 +96,7 @@ func TestOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), hog.ID, 0); return x.State == runtime.ExecutionRunning })
-	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: 1})
+	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: agent.MostRefused + 1})
 	if x := b.await(t, hog.ID); x.End.Outcome != runtime.OutcomeProcessLimit {
 		t.Errorf("%+v", x.End)
 	}
@@ -405,15 +407,15 @@ func TestInvalidInputIsRefused(t *testing.T) {
 	wantCode(t, err, runtime.CodeInvalidInput, "inactivityTimeout")
 	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(1 << 40)})
 	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
-	_, err = b.UpdateFiles(t.Context(), r.ID, nil, []string{"a", ""}, "write", nil)
+	_, err = b.UpdateFiles(t.Context(), r.ID, "write", files.Update{Delete: []string{"a", ""}})
 	wantCode(t, err, runtime.CodeInvalidInput, "delete.1")
-	_, err = b.UpdateFiles(t.Context(), r.ID, nil, nil, "write", []runtime.FileWrite{{Path: "x\x00"}})
+	_, err = b.UpdateFiles(t.Context(), r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "x\x00"}}})
 	wantCode(t, err, runtime.CodeInvalidInput, "write.0.path")
-	_, err = b.MoveFile(t.Context(), r.ID, ".", "x")
+	_, err = b.MoveFile(t.Context(), r.ID, ".", "x", false)
 	wantCode(t, err, runtime.CodeInvalidInput, "from")
-	_, err = b.MoveFile(t.Context(), r.ID, "x", "/workspace/")
+	_, err = b.MoveFile(t.Context(), r.ID, "x", "/workspace/", false)
 	wantCode(t, err, runtime.CodeInvalidInput, "to")
-	_, err = b.MoveFile(t.Context(), r.ID, "none", "x")
+	_, err = b.MoveFile(t.Context(), r.ID, "none", "x", false)
 	wantCode(t, err, runtime.CodeFileError, "")
 	_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
 	wantCode(t, err, runtime.CodeInvalidInput, "files.0.path")

@@ -69,7 +69,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	}
 	// Each case claims its own runner, so the batch claims none.
 	if of.FreshRunners {
-		shared.Files, shared.WaitFor = in.Files, in.WaitFor
+		shared.Files, shared.Protected, shared.WaitFor = in.Files, in.Protected, in.WaitFor
 		whole = func(ctx context.Context) (runtime.Execution, error) {
 			return e.startBatch(ctx, b, in.Caller, shared, steps)
 		}
@@ -102,7 +102,7 @@ func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in Run
 		return runtime.Execution{}, err
 	}
 	b.RunnerID = runner.ID
-	err = e.fill(ctx, runner.ID, in.Files)
+	err = e.fill(ctx, runner.ID, in.Files, in.Protected)
 	var x runtime.Execution
 	if err == nil {
 		x, err = e.startBatch(ctx, b, in.Caller, shared, steps)
@@ -136,7 +136,7 @@ func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
 	if p.execution, err = p.start.execution(); err != nil {
 		return p, err
 	}
-	if err := files.ValidateUpdate(nil, nil, "files", in.Files); err != nil {
+	if err := files.ValidateUpdate("files", files.Update{Write: in.Files}); err != nil {
 		return p, err
 	}
 	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, WaitFor: in.WaitFor, Key: in.Key, Labels: in.Labels, Caller: in.Caller}.claim()
@@ -166,7 +166,7 @@ func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Clai
 
 // fillAndStart writes the files, starts the command, and starts feeding its stdin.
 func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput, x runtime.Execution) (runtime.Execution, error) {
-	if err := e.fill(ctx, x.RunnerID, in.Files); err != nil {
+	if err := e.fill(ctx, x.RunnerID, in.Files, in.Protected); err != nil {
 		return x, err
 	}
 	x, err := e.start(ctx, start, x)
@@ -180,11 +180,11 @@ func (e *Engine) fillAndStart(ctx context.Context, in RunInput, start StartInput
 }
 
 // fill writes all files, or returns why one could not be written.
-func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.FileWrite) error {
+func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.FileWrite, protected bool) error {
 	if len(write) == 0 {
 		return nil
 	}
-	updated, err := e.UpdateFiles(ctx, id, nil, nil, "files", write)
+	updated, err := e.UpdateFiles(ctx, id, "files", files.Update{Write: write, Protected: protected})
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}

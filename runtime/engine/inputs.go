@@ -102,6 +102,7 @@ type RunInput struct {
 	EnvironmentID    runtime.EnvironmentID
 	Tenant           runtime.TenantID `json:"-"` // as in ClaimInput
 	Files            []runtime.FileWrite
+	Protected        bool `json:",omitempty"` // the files are, as in files.Update
 	Command          []string
 	Shell            *string
 	CommandLine      string          `json:",omitempty"` // as in StartInput

@@ -48,12 +48,12 @@ func TestTransfersOfAFile(t *testing.T) {
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
 	room := int64(r.Environment.Resources.WorkspaceMiB) << 20
-	file, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, io.LimitReader(zeros{}, room))
+	file, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, -1, io.LimitReader(zeros{}, room))
 	if err != nil || file.Size != room || file.Runner != r.ID || file.At != "f" {
 		t.Fatalf("%+v, %v", file, err)
 	}
 	for _, size := range []int64{-1, room + 1} {
-		_, err := b.UploadFile(t.Context(), r.ID, "f", 0, size, io.LimitReader(zeros{}, room+1))
+		_, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, size, io.LimitReader(zeros{}, room+1))
 		wantCode(t, err, runtime.CodeInvalidInput, "file")
 	}
 	_, content, err := b.OpenFile(t.Context(), r.ID, "f", room-3)
@@ -68,7 +68,7 @@ func TestTransfersOfAFile(t *testing.T) {
 		_, _, err := b.OpenFile(t.Context(), r.ID, "f", offset)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	_, err = b.UploadFile(t.Context(), r.ID, "f", 0, 5, strings.NewReader("abc"))
+	_, err = b.UploadFile(t.Context(), r.ID, "f", 0, false, 5, strings.NewReader("abc"))
 	wantCode(t, err, runtime.CodeInvalidInput, "file")
 	_, _, err = b.OpenFile(t.Context(), "none", "f", 0)
 	wantCode(t, err, runtime.CodeRunnerGone, "")
@@ -82,7 +82,7 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 	var content io.Closer
 	wait.For(t, "a file is open before its runner's claim expires", func() bool {
 		r = b.claimFor(t, "a", 1)
-		if _, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, strings.NewReader("abc")); err != nil {
+		if _, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, -1, strings.NewReader("abc")); err != nil {
 			return false
 		}
 		var err error
@@ -107,26 +107,21 @@ func TestCompletedUploadNeverFails(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
 	before := c.dials.Load()
-	if file, err := b.UploadFile(t.Context(), r.ID, "f", 0, -1, strings.NewReader("abc")); err != nil || file.Size != 3 || file.Path != "f" {
+	if file, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, -1, strings.NewReader("abc")); err != nil || file.Size != 3 || file.Path != "f" {
 		t.Errorf("%+v, %v", file, err)
 	}
 	if dials := c.dials.Load() - before; dials != 1 {
 		t.Errorf("%d streams for one upload", dials)
 	}
-	// An agent of protocol 1 doesn't describe the file, and then is gone.
-	answered := false
-	old := func(conn net.Conn) {
+	// A broken agent doesn't describe the file.
+	broken := func(conn net.Conn) {
 		defer conn.Close()
-		if answered {
-			return
-		}
-		answered = true
 		frames := agent.NewFrameReader(conn, agent.AgentSide)
 		for _, step := range []struct {
 			asked, answer agent.Kind
 			with          any
 		}{
-			{agent.KindRequest, agent.KindResponse, agent.Response{Protocol: 1}},
+			{agent.KindRequest, agent.KindResponse, agent.Response{Protocol: agent.Protocol}},
 			{agent.KindData, agent.KindUpdated, agent.Updated{Written: []string{"f"}}},
 		} {
 			if kind, _, err := frames.Next(); err != nil || kind != step.asked {
@@ -138,10 +133,9 @@ func TestCompletedUploadNeverFails(t *testing.T) {
 			}
 		}
 	}
-	c.agent.Store(&old)
-	file, err := b.UploadFile(t.Context(), r.ID, "f", 0, 3, strings.NewReader("abc"))
-	if err != nil || file.Size != 3 || file.At != "f" || file.Runner != r.ID || file.Mode != 0o744 || file.Type != runtime.FileRegular {
-		t.Errorf("of an old agent: %+v, %v", file, err)
+	c.agent.Store(&broken)
+	if file, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, 3, strings.NewReader("abc")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Errorf("of a broken agent: %+v, %v", file, err)
 	}
 }
 

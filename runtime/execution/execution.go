@@ -5,6 +5,7 @@
 package execution
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -45,16 +46,18 @@ func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time
 
 // Facts are the evidence at the end of an execution. The zero value has none.
 type Facts struct {
-	Exit     *Exit              // reported by the agent; nil: no report
-	Killed   runtime.Outcome    // with Exit.Killed or Burnt: why the server killed it
-	Burnt    bool               // the server removed the runner, because its agent didn't kill the execution
-	Refused  string             // why the agent refused to start it; "": it started
-	Gone     runtime.GoneReason // why the runner ended; "": it exists
-	OOMKills int64              // counted by the host in the runner meanwhile
-	Forks    int64              // refused at the limit of processes, counted likewise
-	Alone    bool               // no other execution ran in the runner
-	Own      bool               // both counts are of this execution alone, even if others ran
-	Limits   Limits             // that applied to it
+	Exit       *Exit              // reported by the agent; nil: no report
+	Killed     runtime.Outcome    // with Exit.Killed or Burnt: why the server killed it
+	Burnt      bool               // the server removed the runner, because its agent didn't kill the execution
+	Refused    string             // why the agent refused to start it; "": it started
+	ShellCode  int                // with Refused: the exit code of a shell that can't start the command; 0: none
+	Gone       runtime.GoneReason // why the runner ended; "": it exists
+	OOMKills   int64              // counted by the host in the runner meanwhile
+	Forks      int64              // refused at the limit of processes, counted likewise
+	Alone      bool               // no other execution ran in the runner
+	PeakMemory int64              // bytes; 0: unknown
+	Own        bool               // both counts are of this execution alone, even if others ran
+	Limits     Limits             // that applied to it
 }
 
 // Exit is the end as the agent reported it.
@@ -82,9 +85,30 @@ type Limits struct {
 // counters, and these before the wait status. Without a wait status there is no exit code: the
 // runner is gone, or the outcome is LOST.
 func Decide(f Facts) runtime.End {
+	end := decide(f)
+	if kills := f.OwnOOMKills(); kills > 0 && end.Outcome != runtime.OutcomeMemoryLimit {
+		end.Message += fmt.Sprintf("; the kernel killed %d of its processes because the runner's memory was full", kills)
+	}
+	if f.Forks > 0 && (f.Alone || f.Own) && end.Outcome != runtime.OutcomeProcessLimit {
+		end.Message += fmt.Sprintf("; it couldn't start %d processes or threads, because of its limit of %d", f.Forks, cmp.Or(f.Limits.Own, f.Limits.Processes))
+	}
+	return end
+}
+
+// OwnOOMKills returns how many processes of the execution itself were killed because memory was
+// full; 0 if they may be another's.
+func (f Facts) OwnOOMKills() int {
+	if !f.Alone && !f.Own {
+		return 0
+	}
+	return int(f.OOMKills)
+}
+
+// decide is Decide without what else happened.
+func decide(f Facts) runtime.End {
 	switch {
 	case f.Refused != "":
-		return runtime.End{Outcome: runtime.OutcomeFailed, Message: f.Refused}
+		return runtime.End{Outcome: runtime.OutcomeFailed, ExitCode: f.ShellCode, Message: f.Refused}
 	case f.Exit == nil && f.Burnt && f.Killed != "":
 		return limitEnd(f.Killed, f.Limits)
 	case f.Exit == nil && f.Gone != "":
@@ -105,14 +129,39 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(runtime.OutcomeMemoryLimit, f.Limits)
 	case failed && f.Forks > 0 && (f.Alone || f.Own):
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
-	case f.Exit.Signal == "SIGXFSZ" && f.Limits.FileSize > 0:
-		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal,
-			Message: "ended by SIGXFSZ: it wrote more than its file size limit of " + size(f.Limits.FileSize)}
 	case f.Exit.Signal != "":
-		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
+		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal + signalCause(f)}
 	default:
 		return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: f.Exit.Code, Message: fmt.Sprintf("exited with code %d", f.Exit.Code)}
 	}
+}
+
+// signalCause returns what a signal usually means, after a colon; "" if that isn't known.
+func signalCause(f Facts) string {
+	if f.Exit.Signal == "SIGXFSZ" && f.Limits.FileSize > 0 {
+		return ": it wrote more than its file size limit of " + size(f.Limits.FileSize)
+	}
+	// The stack may become nearly as large as the memory.
+	if f.Exit.Signal == "SIGSEGV" && f.Limits.MemoryMiB > 0 && f.PeakMemory >= int64(f.Limits.MemoryMiB)<<20/8*7 {
+		return fmt.Sprintf(": its memory of %d MiB was nearly full; probably its stack overflowed, for example by an endless recursion", f.Limits.MemoryMiB)
+	}
+	if cause := signalCauses[f.Exit.Signal]; cause != "" {
+		return ": " + cause
+	}
+	return ""
+}
+
+// signalCauses has the usual causes of signals that the kernel or a C library sends.
+var signalCauses = map[string]string{
+	"SIGABRT": "it ended itself, for example by abort(), a failed assertion or an uncaught exception of C++",
+	"SIGBUS":  "it used a part of a mapped file that doesn't exist, for example after its file system was full",
+	"SIGFPE":  "it divided an integer by zero, or the result was too large",
+	"SIGILL":  "it executed an instruction that doesn't exist, or that this processor doesn't have",
+	"SIGPIPE": "it wrote to a pipe or connection whose reader has ended",
+	"SIGSEGV": "it used memory that isn't its own, for example by a null pointer or an index out of range",
+	"SIGSYS":  "it made a system call of another architecture, such as those of 32-bit programs",
+	"SIGXCPU": "it used the processor time that it allowed itself, for example by ulimit -t",
+	"SIGXFSZ": "it wrote a larger file than it allowed itself, for example by ulimit -f",
 }
 
 // limitEnd returns the end of an execution that a limit or a cancellation stopped.

@@ -56,15 +56,24 @@ type Updated struct {
 	Failed  []runtime.FileFailure
 }
 
+// An Update is a change of files. The user of programs makes it and owns what is written. If it is
+// Protected, root does, so that programs can't change that.
+type Update struct {
+	Empty, Delete []string
+	Write         []runtime.FileWrite
+	Protected     bool
+}
+
 // UpdateFiles empties directories, deletes paths and then writes files, in a claimed runner. It
 // checks all paths first: after an error nothing was changed. A valid file that could not be
 // written, for example because the workspace is full, is in Failed and unchanged. field is the name
-// of write in errors.
-func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, empty, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
-	if err := ValidateUpdate(empty, remove, field, write); err != nil {
+// of Write in errors.
+func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, field string, of Update) (Updated, error) {
+	if err := ValidateUpdate(field, of); err != nil {
 		return Updated{}, err
 	}
-	update := agent.Update{Empty: empty, Delete: remove}
+	write := of.Write
+	update := agent.Update{Empty: of.Empty, Delete: of.Delete, Protected: of.Protected}
 	r, known := a.runners.Runner(id)
 	for i, w := range write {
 		if known && int64(len(w.Data)) > int64(r.Environment.Resources.WorkspaceMiB)<<20 {
@@ -92,8 +101,8 @@ func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, empty, re
 }
 
 // MoveFile renames an entry of a claimed runner atomically, and returns it at its new path. It
-// doesn't replace an existing entry: that is FILE_ERROR.
-func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string) (moved runtime.File, err error) {
+// doesn't replace an existing entry: that is FILE_ERROR. Protected is as in an [Update].
+func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string, protected bool) (moved runtime.File, err error) {
 	if err := validateTarget("from", from); err != nil {
 		return runtime.File{}, err
 	}
@@ -101,7 +110,7 @@ func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to str
 		return runtime.File{}, err
 	}
 	err = a.use(ctx, id, func(conn net.Conn) error {
-		info, err := agent.MoveFile(ctx, conn, agent.Move{From: from, To: to})
+		info, err := agent.MoveFile(ctx, conn, agent.Move{From: from, To: to, Protected: protected})
 		moved = at(id, to, info)
 		return err
 	})
@@ -109,21 +118,21 @@ func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to str
 }
 
 // ValidateUpdate returns INVALID_INPUT for everything that UpdateFiles can check without the runner.
-func ValidateUpdate(empty, remove []string, field string, write []runtime.FileWrite) error {
-	if len(empty)+len(remove)+len(write) > maxPaths {
+func ValidateUpdate(field string, of Update) error {
+	if len(of.Empty)+len(of.Delete)+len(of.Write) > maxPaths {
 		return runtime.Invalid(field, "must be at most %d paths in total", maxPaths)
 	}
-	for i, p := range empty {
+	for i, p := range of.Empty {
 		if err := ValidatePath(fmt.Sprintf("empty.%d", i), p); err != nil {
 			return err
 		}
 	}
-	for i, p := range remove {
+	for i, p := range of.Delete {
 		if err := validateTarget(fmt.Sprintf("delete.%d", i), p); err != nil {
 			return err
 		}
 	}
-	for i, w := range write {
+	for i, w := range of.Write {
 		at := fmt.Sprintf("%s.%d", field, i)
 		if err := validateTarget(at+".path", w.Path); err != nil {
 			return err
@@ -273,7 +282,7 @@ func fileError(err *agent.Error) error {
 		switch err.Field {
 		case "empty", "delete":
 			field = fmt.Sprintf("%s.%d", err.Field, err.Index)
-		case "from", "to":
+		case "from", "to", "protected":
 			field = err.Field
 		}
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: field, Message: err.Message, Err: err}

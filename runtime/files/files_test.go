@@ -45,7 +45,7 @@ func TestUnreachableAgentIsUnavailable(t *testing.T) {
 		"list": func(a *Access) error { _, err := a.Files(t.Context(), "r", "", false); return err },
 		"open": func(a *Access) error { _, _, err := a.OpenFile(t.Context(), "r", "f", 0); return err },
 		"update": func(a *Access) error {
-			_, err := a.UpdateFiles(t.Context(), "r", nil, []string{"f"}, "write", nil)
+			_, err := a.UpdateFiles(t.Context(), "r", "write", Update{Delete: []string{"f"}})
 			return err
 		},
 	}
@@ -117,17 +117,17 @@ func TestUploadsFailForTheirOwnReason(t *testing.T) {
 	a := New(agents, nil)
 	stalled := runtime.Errorf(runtime.CodeLimitExceeded, "the request stalled")
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := a.UploadFile(ctx, "r", "f", 0, -1, reader(func([]byte) (int, error) { cancel(); return 0, stalled }))
+	_, err := a.UploadFile(ctx, "r", "f", 0, false, -1, reader(func([]byte) (int, error) { cancel(); return 0, stalled }))
 	if !errors.Is(err, stalled) {
 		t.Errorf("a stalled content: %v", err)
 	}
 	var e *runtime.Error
 	large := make([]byte, 1<<20+1)
-	_, err = a.UploadFile(t.Context(), "r", "f", 0, -1, bytes.NewReader(large))
+	_, err = a.UploadFile(t.Context(), "r", "f", 0, false, -1, bytes.NewReader(large))
 	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "file" || !strings.Contains(e.Message, "workspace of 1 MiB") {
 		t.Errorf("a large file: %+v", err)
 	}
-	_, err = a.UpdateFiles(t.Context(), "r", nil, nil, "write", []runtime.FileWrite{{Path: "ok"}, {Path: "f", Data: large}})
+	_, err = a.UpdateFiles(t.Context(), "r", "write", Update{Write: []runtime.FileWrite{{Path: "ok"}, {Path: "f", Data: large}}})
 	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "write.1" || e.Code.Retryable() {
 		t.Errorf("a large write: %+v", err)
 	}

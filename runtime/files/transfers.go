@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"time"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
@@ -65,11 +64,11 @@ func (d *download) Close() error {
 // UploadFile writes one file of a claimed runner, of exactly size bytes or, for a size of -1, of
 // all that content has. It reads content as fast as the runner writes. The file is put in place by
 // rename. After an error, also of content, the old file is unchanged, unless the agent no longer
-// answers (RUNNER_GONE or CLUSTER_UNAVAILABLE): then the result is unknown. The file is owned by
-// root, with mode (0: 0744); missing parents are created. It returns STORAGE_FULL as soon as
+// answers (RUNNER_GONE or CLUSTER_UNAVAILABLE): then the result is unknown. A mode of
+// 0 is 0644. Protected is as in an [Update]; missing parents are created. It returns STORAGE_FULL as soon as
 // possible, and INVALID_INPUT at the latest when it has read more than the runner's workspace can
 // ever hold.
-func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
+func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, protected bool, size int64, content io.Reader) (runtime.File, error) {
 	if err := validateTarget("path", path); err != nil {
 		return runtime.File{}, err
 	}
@@ -89,14 +88,16 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 		}
 		content = &boundedReader{content, room, tooLarge("file", r)}
 	}
-	update := agent.Update{Write: []agent.Write{{Path: path, Size: size, Mode: mode}}}
-	counted := &countedReader{Reader: content}
+	update := agent.Update{Write: []agent.Write{{Path: path, Size: size, Mode: mode}}, Protected: protected}
 	var updated agent.Updated
 	err := a.use(ctx, id, func(conn net.Conn) (err error) {
-		updated, err = agent.UpdateFiles(ctx, conn, update, func(int) io.Reader { return counted })
+		updated, err = agent.UpdateFiles(ctx, conn, update, func(int) io.Reader { return content })
 		if err == nil && len(updated.Failed) > 0 {
 			failed := updated.Failed[0]
 			return &agent.Error{Code: failed.Code, Path: failed.Path, Message: failed.Message}
+		}
+		if err == nil && updated.File == nil {
+			err = errors.New("it doesn't describe the file")
 		}
 		return err
 	})
@@ -107,37 +108,13 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 	if err != nil {
 		return runtime.File{}, err
 	}
-	if updated.File != nil {
-		return at(id, path, *updated.File), nil
-	}
-	// An agent of protocol 1 doesn't return the file, so ask for it. The file is in place already, so
-	// this must no longer fail.
-	if uploaded, found, err := a.File(ctx, id, path, false); err == nil && found {
-		return uploaded, nil
-	}
-	return runtime.File{
-		Runner: id, Path: path, At: path, Type: runtime.FileRegular, Size: counted.n,
-		ModifiedAt: time.Now(), Mode: 0o744, Owner: "root", Group: "root",
-	}, nil
+	return at(id, path, *updated.File), nil
 }
 
 // tooLarge is the error for a file that can never be in the runner's workspace, so that a retry
 // doesn't help.
 func tooLarge(field string, r runtime.Runner) error {
 	return runtime.Invalid(field, "is larger than the runner's whole workspace of %d MiB, so nothing was changed: send a smaller file, or claim a runner of an environment with a larger workspace (resources.workspaceMiB)", r.Environment.Resources.WorkspaceMiB)
-}
-
-// A countedReader counts the bytes read.
-type countedReader struct {
-	io.Reader
-	n int64
-}
-
-// Read implements io.Reader.
-func (r *countedReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	r.n += int64(n)
-	return n, err
 }
 
 // A boundedReader fails with tooMuch once more than left bytes were read.

@@ -175,28 +175,28 @@ func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, 
 }
 
 // UpdateFiles changes files of a runner that the caller sees; see [files.Access.UpdateFiles].
-func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, empty, remove []string, field string, write []runtime.FileWrite) (_ files.Updated, err error) {
+func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, field string, of files.Update) (_ files.Updated, err error) {
 	defer g.recording(ctx, "updateFiles", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "updateFiles", id); err != nil {
 		return files.Updated{}, err
 	}
-	return g.engine.UpdateFiles(ctx, id, empty, remove, field, write)
+	return g.engine.UpdateFiles(ctx, id, field, of)
 }
 
 // MoveFile moves a file of a runner that the caller sees; see [files.Access.MoveFile].
-func (g *Guard) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string) (_ runtime.File, err error) {
+func (g *Guard) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string, protected bool) (_ runtime.File, err error) {
 	defer g.recording(ctx, "moveFile", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "moveFile", id); err != nil {
 		return runtime.File{}, err
 	}
-	return g.engine.MoveFile(ctx, id, from, to)
+	return g.engine.MoveFile(ctx, id, from, to, protected)
 }
 
 // UploadFile writes a file of a runner that the caller sees; see [files.Access.UploadFile].
-func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (_ runtime.File, err error) {
+func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, protected bool, size int64, content io.Reader) (_ runtime.File, err error) {
 	defer g.recording(ctx, "uploadFile", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "uploadFile", id); err != nil {
 		return runtime.File{}, err
 	}
-	return g.engine.UploadFile(ctx, id, path, mode, size, content)
+	return g.engine.UploadFile(ctx, id, path, mode, protected, size, content)
 }

@@ -75,19 +75,26 @@ func unreadable(file string, err error) *Error {
 
 // An entry is a recipe in a file; a nil field is missing there.
 type entry struct {
-	ID              string                   `yaml:"id"`
-	Name            *string                  `yaml:"name"`
-	Aliases         *[]string                `yaml:"aliases"`
-	Extensions      *[]string                `yaml:"extensions"`
-	FileName        *string                  `yaml:"fileName"`
-	FileNamePattern *string                  `yaml:"fileNamePattern"`
-	Build           *[]string                `yaml:"build"`
-	Run             *[]string                `yaml:"run"`
-	Version         *[]string                `yaml:"version"`
-	VersionPattern  *string                  `yaml:"versionPattern"`
-	Environments    *[]runtime.EnvironmentID `yaml:"environments"`
-	Image           *string                  `yaml:"image"`
-	Limits          *limits                  `yaml:"limits"`
+	ID             string                   `yaml:"id"`
+	Name           *string                  `yaml:"name"`
+	Aliases        *[]string                `yaml:"aliases"`
+	Extensions     *[]string                `yaml:"extensions"`
+	FileName       *string                  `yaml:"fileName"`
+	Build          *[]string                `yaml:"build"`
+	Run            *[]string                `yaml:"run"`
+	Version        *[]string                `yaml:"version"`
+	VersionPattern *string                  `yaml:"versionPattern"`
+	Environments   *[]runtime.EnvironmentID `yaml:"environments"`
+	Image          *string                  `yaml:"image"`
+	Debian         *[]string                `yaml:"debian"`
+	Cache          *cache                   `yaml:"cache"`
+	Limits         *limits                  `yaml:"limits"`
+}
+
+// A cache is that of a file; nil: unchanged.
+type cache struct {
+	Make      *[]string `yaml:"make"`
+	Variables *[]string `yaml:"variables"`
 }
 
 // limits are the limits that a file sets; nil: unchanged.
@@ -139,13 +146,17 @@ func (e entry) change(r *Recipe) {
 	override(&r.Aliases, e.Aliases)
 	override(&r.Extensions, e.Extensions)
 	override(&r.FileName, e.FileName)
-	override(&r.FileNamePattern, e.FileNamePattern)
 	override(&r.Build, e.Build)
 	override(&r.Run, e.Run)
 	override(&r.Version, e.Version)
 	override(&r.VersionPattern, e.VersionPattern)
 	override(&r.Environments, e.Environments)
 	override(&r.Image, e.Image)
+	override(&r.Debian, e.Debian)
+	if e.Cache != nil {
+		override(&r.Cache.Make, e.Cache.Make)
+		override(&r.Cache.Variables, e.Cache.Variables)
+	}
 	if e.Limits != nil {
 		override(&r.Limits.MemoryMiB, e.Limits.MemoryMiB)
 		override(&r.Limits.Processes, e.Limits.Processes)
@@ -161,9 +172,11 @@ func override[T any](to *T, from *T) {
 	}
 }
 
-// The valid names of languages, and file extensions.
+// The valid names of languages, file extensions and Debian's packages.
 var (
 	ids        = regexp.MustCompile(`^[a-z0-9][a-z0-9+._-]{0,31}$`)
+	variables  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=[^\x00-\x1f]*$`)
+	packages   = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]{1,63}$`)
 	extensions = regexp.MustCompile(`^\.[A-Za-z0-9+_-]{1,16}$`)
 )
 
@@ -178,7 +191,7 @@ func (r Recipe) Check() *Error {
 	for _, l := range []struct {
 		field string
 		n     int
-	}{{"aliases", len(r.Aliases)}, {"extensions", len(r.Extensions)}, {"environments", len(r.Environments)}} {
+	}{{"cache.variables", len(r.Cache.Variables)}, {"aliases", len(r.Aliases)}, {"extensions", len(r.Extensions)}, {"environments", len(r.Environments)}, {"debian", len(r.Debian)}} {
 		if l.n > most {
 			return wrong(l.field, "must be at most %d, not %d", most, l.n)
 		}
@@ -207,7 +220,7 @@ func (r Recipe) Check() *Error {
 		field    string
 		template []string
 		places   bool
-	}{{"build", r.Build, true}, {"run", r.Run, true}, {"version", r.Version, false}} {
+	}{{"build", r.Build, true}, {"run", r.Run, true}, {"version", r.Version, false}, {"cache.make", r.Cache.Make, false}} {
 		if why := wrongTemplate(t.template, t.places); why != "" {
 			return wrong(t.field, "%s", why)
 		}
@@ -215,15 +228,9 @@ func (r Recipe) Check() *Error {
 	if len(r.Run) == 0 {
 		return wrong("run", `must be a command, for example [python3, "{file}", "{args}"]`)
 	}
-	for _, p := range []struct {
-		field, pattern string
-		needed         bool
-	}{{"fileNamePattern", r.FileNamePattern, false}, {"versionPattern", r.VersionPattern, len(r.Version) > 0}} {
-		if p.pattern == "" && !p.needed {
-			continue
-		}
-		if pattern, err := regexp.Compile(p.pattern); err != nil || pattern.NumSubexp() != 1 {
-			return wrong(p.field, "must be a regular expression (RE2) with one group, not %q", p.pattern)
+	if r.VersionPattern != "" || len(r.Version) > 0 {
+		if pattern, err := regexp.Compile(r.VersionPattern); err != nil || pattern.NumSubexp() != 1 {
+			return wrong("versionPattern", "must be a regular expression (RE2) with one group, not %q", r.VersionPattern)
 		}
 	}
 	for _, id := range r.Environments {
@@ -233,6 +240,16 @@ func (r Recipe) Check() *Error {
 	}
 	if len(r.Image) > 512 || !plain(r.Image) {
 		return wrong("image", "must be at most 512 bytes of text in one line")
+	}
+	for _, name := range r.Debian {
+		if !packages.MatchString(name) {
+			return wrong("debian", "must be names of Debian's packages, not %q", name)
+		}
+	}
+	for _, variable := range r.Cache.Variables {
+		if !variables.MatchString(variable) {
+			return wrong("cache.variables", "must be NAME=value, not %q", variable)
+		}
 	}
 	for _, l := range []struct {
 		field string

@@ -1,34 +1,50 @@
 package language
 
 import (
+	"cmp"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // A Recipe says how programs in one language are built and run. It is a value: changing one changes
-// no set. Its patterns are those that it had when it was added to a set.
+// no set. Its pattern is the one that it had when it was added to a set.
 type Recipe struct {
-	ID         string
-	Name       string   // for people
-	Aliases    []string // other names for the id
-	Extensions []string // of its source files, with the dot
-	FileName   string   // of a source file without a name
-	// FileNamePattern finds the name, without extension, that a source's text requires, such as
-	// Java's public class; "": none. It is a regular expression with one group.
-	FileNamePattern string
-	Build           []string // template of the command that builds a program; empty: no build
-	Run             []string // template of the command that runs a program
-	Version         []string // command that prints the version; empty: none
-	VersionPattern  string   // finds the version in Version's output; a regular expression with one group
+	ID             string
+	Name           string   // for people
+	Aliases        []string // other names for the id
+	Extensions     []string // of its source files, with the dot
+	FileName       string   // of a source file without a name
+	Build          []string // template of the command that builds a program; empty: no build
+	Run            []string // template of the command that runs a program
+	Version        []string // command that prints the version; empty: none
+	VersionPattern string   // finds the version in Version's output; a regular expression with one group
 	// Environments are the environments with the language, preferred one first.
 	Environments []runtime.EnvironmentID
-	Image        string // with the language, for a new environment
+	Image        string   // with the language, for a new environment
+	Debian       []string // packages of Debian with the language
+	Cache        Cache
 	Limits       Limits
 
-	fileName, version *regexp.Regexp // compiled patterns, set when the recipe is added to a set; nil: none
+	version *regexp.Regexp // compiled VersionPattern, set when the recipe is added to a set; nil: none
+}
+
+// A Cache is files that a language's tools would otherwise make in every runner. It is made once for each image.
+type Cache struct {
+	Make      []string // command that makes it, with Variables set; empty: the language needs none
+	Variables []string // NAME=value: with them the tools use the cache; {cache} is its directory
+}
+
+// VariablesAt returns the cache's variables for a directory.
+func (c Cache) VariablesAt(directory string) []string {
+	all := slices.Clone(c.Variables)
+	for i := range all {
+		all[i] = strings.ReplaceAll(all[i], "{cache}", directory)
+	}
+	return all
 }
 
 // Limits are a language's needs beyond an environment's defaults. 0: the default is enough.
@@ -43,6 +59,7 @@ type Limits struct {
 type Program struct {
 	File            string   // of the source, relative to the working directory
 	Class           string   // {class}; "": the file's name without directory and extension
+	Directory       string   // {directory}; "": the file's
 	BuildArgs       []string // for the compiler
 	LinkArgs        []string // for the linker
 	InterpreterArgs []string // for the interpreter
@@ -55,15 +72,14 @@ func (r Recipe) BuildCommand(p Program) []string { return expand(r.Build, p) }
 // RunCommand returns the command that runs a program after its build.
 func (r Recipe) RunCommand(p Program) []string { return expand(r.Run, p) }
 
-// SourceFile returns the file name that a source's text requires, or FileName.
-func (r Recipe) SourceFile(source []byte) string {
-	if r.fileName == nil {
-		return r.FileName
+// Program returns the program of a source that its caller named file; "": FileName. The source's text may
+// require that File has another name in the same directory.
+func (r Recipe) Program(file string, source []byte) Program {
+	file = cmp.Or(file, r.FileName)
+	if path.Ext(r.FileName) == ".java" {
+		return javaProgram(file, source)
 	}
-	if found := r.fileName.FindSubmatch(source); len(found) > 1 && len(found[1]) > 0 {
-		return string(found[1]) + path.Ext(r.FileName)
-	}
-	return r.FileName
+	return Program{File: file}
 }
 
 // ParseVersion returns the version in the output of the version command, on stdout or stderr; "":
@@ -78,17 +94,11 @@ func (r Recipe) ParseVersion(printed string) string {
 	return ""
 }
 
-// compile compiles the patterns of a checked recipe.
+// compile compiles the pattern of a checked recipe.
 func (r *Recipe) compile() {
-	r.fileName, r.version = compiled(r.FileNamePattern), compiled(r.VersionPattern)
-}
-
-// compiled compiles a checked pattern; nil: there is none.
-func compiled(pattern string) *regexp.Regexp {
-	if pattern == "" {
-		return nil
+	if r.VersionPattern != "" {
+		r.version = regexp.MustCompile(r.VersionPattern)
 	}
-	return regexp.MustCompile(pattern)
 }
 
 // expand fills a template. Inserted values aren't searched for placeholders.
@@ -124,7 +134,7 @@ var lists = map[string]func(Program) []string{
 var values = map[string]func(Program) string{
 	"{file}":      func(p Program) string { return asArgument(p.File) },
 	"{stem}":      func(p Program) string { return asArgument(strings.TrimSuffix(p.File, path.Ext(p.File))) },
-	"{directory}": func(p Program) string { return asArgument(path.Dir(p.File)) },
+	"{directory}": func(p Program) string { return asArgument(cmp.Or(p.Directory, path.Dir(p.File))) },
 	"{program}":   func(p Program) string { return asCommand(p.File + ".out") },
 	"{class}":     Program.class,
 }

@@ -1,6 +1,9 @@
 package language_test
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,15 +27,43 @@ func TestCommands(t *testing.T) {
 		{"c", full, []string{"cc", "-O2", "-o", "./src/Main.x.out", "-b", "src/Main.x", "-l", "-lm"}, []string{"./src/Main.x.out", "a b", "{file}"}},
 		{"c", language.Program{File: "@x.c"}, []string{"cc", "-O2", "-o", "./@x.c.out", "./@x.c", "-lm"}, []string{"./@x.c.out"}},
 		{"c", language.Program{File: "/tmp/x.c"}, []string{"cc", "-O2", "-o", "/tmp/x.c.out", "/tmp/x.c", "-lm"}, []string{"/tmp/x.c.out"}},
-		{"java", language.Program{File: "Main.java"}, []string{"javac", "Main.java"}, []string{"java", "-cp", ".", "Main"}},
-		{"java", full, []string{"javac", "-b", "src/Main.x"}, []string{"java", "-i", "-cp", "src", "Main", "a b", "{file}"}},
-		{"java", language.Program{File: "A.java", Class: "pack.B"}, []string{"javac", "A.java"}, []string{"java", "-cp", ".", "pack.B"}},
+		{"java", language.Program{File: "Main.java"}, []string{"javac", "-cp", ".", "-d", ".", "Main.java"}, []string{"java", "-cp", ".", "Main"}},
+		{"java", full, []string{"javac", "-cp", "src", "-d", "src", "-b", "src/Main.x"}, []string{"java", "-i", "-cp", "src", "Main", "a b", "{file}"}},
+		{"java", language.Program{File: "A.java", Class: "pack.B"}, []string{"javac", "-cp", ".", "-d", ".", "A.java"}, []string{"java", "-cp", ".", "pack.B"}},
 		{"pascal", language.Program{File: "x.pas"}, []string{"fpc", "-v0", "-l-", "-o./x.pas.out", "x.pas"}, []string{"./x.pas.out"}},
 	} {
 		r, _ := language.Default().ByID(test.id)
 		if build, run := r.BuildCommand(test.program), r.RunCommand(test.program); !slices.Equal(build, test.build) || !slices.Equal(run, test.run) {
 			t.Errorf("%s %s: %q, %q", test.id, test.program.File, build, run)
 		}
+	}
+}
+
+// TestSQLiteReadsFilesOfAnyName has a program that prints what sqlite3 would get.
+func TestSQLiteReadsFilesOfAnyName(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"sqlite3": "#!/bin/sh\necho \"$#\" \"$@\"\ncat\n", `it's "$a".sql`: "select 1;\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	r, _ := language.Default().ByID("sql")
+	run := r.RunCommand(language.Program{File: `it's "$a".sql`, InterpreterArgs: []string{"-cmd", ".mode box"}})
+	command := exec.Command(run[0], run[1:]...)
+	command.Dir, command.Env = dir, []string{"PATH=" + dir + ":/usr/bin:/bin"}
+	if out, err := command.CombinedOutput(); err != nil || string(out) != "5 -batch -bail -cmd .mode box :memory:\nselect 1;\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestObjectiveCIsNotCPlusPlus: a file of Objective-C++ ends in .mm.
+func TestObjectiveCIsNotCPlusPlus(t *testing.T) {
+	r, _ := language.Default().ByID("objectivec")
+	if file := r.Program("", nil).File; file != "main.m" {
+		t.Errorf("its file is %s", file)
+	}
+	if of, _ := language.Default().ByFile("main.m"); of.ID != "octave" {
+		t.Errorf("other files .m are of %s", of.ID)
 	}
 }
 
@@ -82,29 +113,6 @@ func FuzzNoFileIsAnOptionOrAnotherCommand(f *testing.F) {
 	})
 }
 
-func TestJavasFileHasThePublicClassName(t *testing.T) {
-	java, _ := language.Default().ByID("java")
-	for source, want := range map[string]string{
-		"public class Hello {}":                                "Hello.java",
-		"import x;\n\tpublic  final class A1_b<T> {":           "A1_b.java",
-		"class B {}\npublic interface C {}":                    "C.java",
-		"public record R(int x) {}":                            "R.java",
-		"public abstract sealed class S permits T {}":          "S.java",
-		"class B { public static void main(String[] a) {} }":   "Main.java",
-		"// the public class Main is elsewhere\nclass Main {}": "Main.java",
-		"":                     "Main.java",
-		"public class \xff {}": "Main.java",
-	} {
-		if got := java.SourceFile([]byte(source)); got != want {
-			t.Errorf("%q: %s, want %s", source, got, want)
-		}
-	}
-	python, _ := language.Default().ByID("python3")
-	if got := python.SourceFile([]byte("public class X {}")); got != "main.py" {
-		t.Errorf("python3: %s", got)
-	}
-}
-
 func TestParseVersion(t *testing.T) {
 	for id, test := range map[string][2]string{
 		"python3": {"Python 3.11.2\n", "3.11.2"},
@@ -133,12 +141,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-func TestPatternsAreCompiledOnce(t *testing.T) {
-	java, _ := language.Default().ByID("java")
-	source := []byte("public class X {}")
-	if n := testing.AllocsPerRun(100, func() { java.SourceFile(source); java.ParseVersion("version 17") }); n > 20 {
-		t.Errorf("%.0f allocations", n)
-	}
+func TestPatternsOfOwnRecipes(t *testing.T) {
 	own, _ := language.Of(language.Recipe{ID: "own", VersionPattern: "v(.)"}).ByID("own")
 	if got := own.ParseVersion("v1"); got != "1" {
 		t.Errorf("%q", got)

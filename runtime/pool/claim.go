@@ -166,6 +166,10 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		if err != nil {
 			// The stored claim is unknown, so the runner can't be used by anybody.
 			o.stop(e, runtime.GoneUnknown, "its claim could not be stored: "+err.Error())
+			if runtime.CodeOf(err) == runtime.CodeRunnerGone && !w.abandoned {
+				o.requeue(w)
+				return
+			}
 			w.answer(runtime.Runner{}, err)
 			return
 		}
@@ -185,6 +189,21 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 		w.given = e
 		w.answer(e.Runner, nil)
 	})
+}
+
+// requeue puts a claim back whose idle runner had ended before the pool knew it. Another runner serves
+// it, or it waits until its deadline.
+func (o *owner) requeue(w *waiter) {
+	switch {
+	case o.goal.deleted || !o.goal.env.Claimable(w.claim.Claim.Tenant): // see enqueue
+		w.answer(runtime.Runner{}, o.goal.errDeleted())
+		return
+	case !w.waits:
+		o.newest = w // admit decides whether it may wait
+	case w.claim.Waiting != nil:
+		w.claim.Waiting.waits.Store(true)
+	}
+	o.waiting.push(w)
 }
 
 // expireWaiters answers the claims whose WaitFor has passed with an error, and returns when the next

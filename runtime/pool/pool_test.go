@@ -325,6 +325,59 @@ func TestFailedMarkRemovesTheRunner(t *testing.T) {
 	})
 }
 
+// A cluster ends an idle runner, for example while the machine is drained, and the pool doesn't know yet.
+func TestClaimOfAnEndedIdleRunnerGetsAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int
+		wait time.Duration
+		code runtime.Code
+	}{
+		"another is idle: it is claimed":             {size: 2},
+		"none is idle, no wait: no runner":           {size: 1, code: runtime.CodeNoRunnerAvailable},
+		"none is idle: the claim waits for the next": {size: 1, wait: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, test.size, func(t *testing.T, b *bed) {
+				settle(time.Second)
+				var ended runtime.RunnerID
+				b.fake.OnMark(func(id runtime.RunnerID, _ runtime.Claim) error {
+					if ended == "" {
+						ended = id
+					}
+					if id == ended {
+						return runtime.Gone(id)
+					}
+					return nil
+				})
+				r, err := b.Claim(t.Context(), Claim{WaitFor: test.wait})
+				if (err != nil) != (test.code != "") || err != nil && runtime.CodeOf(err) != test.code || r.ID == ended {
+					t.Errorf("claim: got %q, %v; want code %q and not %s", r.ID, err, test.code, ended)
+				}
+				b.want(t, test.size, min(1, len(r.ID)))
+			})
+		})
+	}
+}
+
+// The environment stops being shared while the claim of another tenant is being stored.
+func TestClaimOfAnEndedIdleRunnerIsRefusedByTheNewEnvironment(t *testing.T) {
+	run(t, 1, func(t *testing.T, b *bed) {
+		settle(time.Second)
+		own := b.env
+		own.Shared, own.Tenant, own.Revision = false, "owner", 2
+		b.fake.OnMark(func(id runtime.RunnerID, _ runtime.Claim) error {
+			if err := b.SetEnvironment(t.Context(), own); err != nil {
+				t.Error(err)
+			}
+			return runtime.Gone(id)
+		})
+		r, err := b.Claim(t.Context(), Claim{Claim: runtime.Claim{Tenant: "other"}, WaitFor: time.Minute})
+		if runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
+			t.Errorf("claim: got %q, %v; want %s", r.ID, err, runtime.CodeEnvironmentNotFound)
+		}
+	})
+}
+
 func TestDeadRunnersAreReplaced(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)

@@ -36,7 +36,8 @@ func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 	} else {
 		a.err = err
 	}
-	if !a.begin.Counted || a.exited && a.exit.Signal == "" && a.exit.Code == 0 {
+	succeeded := a.exited && a.exit.Signal == "" && a.exit.Code == 0
+	if !a.begin.Counted || succeeded && (a.exit.Own == nil || *a.exit.Own == agent.Own{}) {
 		return // the host's counters can't change this outcome
 	}
 	if evidence, err := a.host.Cluster.Evidence(ctx, a.runner.ID); err == nil {
@@ -123,6 +124,9 @@ func (a *attempt) weigh(facts *execution.Facts) {
 		if x.Limits.Processes > 0 && (exit.Own == nil || exit.Own.ForksRefused == 0) {
 			e.Limit, facts.Limits.Own = runtime.OutcomeProcessLimit, x.Limits.Processes
 		}
+	}
+	if limit := x.Limits.Processes; limit > 0 && limit < facts.Limits.Processes {
+		facts.Limits.Own = limit
 	}
 	facts.Exit = e
 	facts.Alone = !a.shared.Load()

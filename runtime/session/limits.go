@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -73,7 +74,7 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Tim
 		o.report(func() {
 			o.checking, o.stored, o.settled = false, o.stored || stored, o.settled || stored && start != nil
 			o.counted = max(o.counted, counted.CPU)
-			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits
+			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits+agent.MostRefused
 			// Processes of a shared runner can't be attributed; the limit itself still holds.
 			if exceeded && !o.shared.Load() {
 				o.kill(ctx, runtime.OutcomeProcessLimit)

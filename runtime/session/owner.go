@@ -11,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/diagnosis"
 	"github.com/rockpool/rockpool/runtime/execution"
 )
 
@@ -104,8 +105,13 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 	}
 	usage := runtime.Usage{
 		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received.Load(),
-		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
+		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten, OOMKills: end.facts.OwnOOMKills(),
 	}
+	// Where the kernel counts only processes, pages of files that they share can exceed the limit.
+	if limit := int64(end.facts.Limits.MemoryMiB) << 20; limit > 0 {
+		usage.PeakMemory = min(usage.PeakMemory, limit)
+	}
+	end.facts.PeakMemory = usage.PeakMemory
 	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, s.timeline(time.Now())))
 }
 
@@ -203,7 +209,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	case isRefusal && (a.attach || o.left != nil && refused.Field == "id"):
 		// The agent doesn't know it, or no longer does: LOST.
 	case isRefusal:
-		facts.Refused = refused.Error()
+		facts.Refused, facts.ShellCode = refused.Error(), shellCode(refused)
 	default:
 		// The stream broke or could not be opened. The next attempt continues after a pause.
 		o.stream.Set(nil)
@@ -211,6 +217,21 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 		return
 	}
 	o.conclude(facts, a, now)
+}
+
+// shellCode returns the exit code of a shell for a command that can't be started: 127 if the command
+// or its directory doesn't exist, 126 if it can't be executed. 0: the caller isn't the cause.
+func shellCode(refused *agent.Error) int {
+	if refused.Field != "argv" && refused.Field != "dir" {
+		return 0
+	}
+	switch refused.Code {
+	case agent.ErrNotFound:
+		return 127
+	case agent.ErrDenied, agent.ErrWrongType, agent.ErrInvalid:
+		return 126
+	}
+	return 0
 }
 
 // conclude ends the execution. If its agent couldn't report its usage, because it was starved or its
@@ -314,7 +335,7 @@ func (o *owner) limits() execution.Limits {
 func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	log := s.record.log
 	size := log.Size()
-	x.LogBytes = &size
+	x.LogBytes, x.Hint = &size, diagnosis.Hint(x, s.runner.Environment, s.record.tail)
 	for pauses := pauses(); ; {
 		var kept int64
 		comparing, compared := lasting(ctx, comparedWithin)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/diagnosis"
 	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
 )
@@ -26,7 +27,8 @@ type record struct {
 	unwritten int64        // received bytes that aren't in the log yet
 	sized     bool         // a terminal size was received and not acknowledged yet
 	stall     stall
-	guessed   bool // the start time is an estimate
+	guessed   bool   // the start time is an estimate
+	tail      []byte // the end of its standard error, or of its terminal, since this server leads it
 }
 
 // began records that the command runs, since when, and whether it started warm.
@@ -82,6 +84,10 @@ func (r *record) output(ctx context.Context, stream *agent.Session, event agent.
 	if event.Offset+int64(len(event.Data)) > x.OutputLimit { // the agent should have ended the execution
 		r.session.hintKill(runtime.OutcomeOutputLimit)
 		return
+	}
+	if runtime.Stream(event.Stream) == runtime.Stderr || x.Terminal != nil {
+		r.tail = append(r.tail, event.Data...)
+		r.tail = append(r.tail[:0], r.tail[max(0, len(r.tail)-diagnosis.Tail):]...)
 	}
 	r.add(ctx, stream, output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data})
 }

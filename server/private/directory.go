@@ -59,6 +59,7 @@ func (d *directory) socket() string { return fmt.Sprintf("/proc/self/fd/%d/api.s
 
 // configIn returns c for a server in the directory at path, which removes its runners at its end.
 func configIn(c config.Config, path string) config.Config {
+	c.Caches = c.Data + "-caches" // on the same file system
 	c.Data, c.OnStop = path, config.StopRemoves
 	c.CgroupParent += "/" + filepath.Base(path)
 	return c

@@ -17,12 +17,13 @@ import (
 
 // commands lists, for each provision, the command that runs the tests that need it.
 var commands = map[string]string{
-	"sandbox": "make test",
-	"program": "make test",
-	"nomad":   "make test-nomad",
-	"gvisor":  "make test-gvisor",
-	"attack":  "make test-attack",
-	"chaos":   "make test-chaos",
+	"sandbox":   "make test",
+	"program":   "make test",
+	"nomad":     "make test-nomad",
+	"gvisor":    "make test-gvisor",
+	"attack":    "make test-attack",
+	"chaos":     "make test-chaos",
+	"languages": "make test-languages",
 }
 
 // Sandboxes marks a test that makes real sandboxes, mounts or cgroups, or uses a
@@ -44,6 +45,9 @@ func Attacks(t testing.TB) { t.Helper(); needs(t, "attack") }
 
 // Chaos marks a test that kills servers for some time.
 func Chaos(t testing.TB) { t.Helper(); needs(t, "chaos") }
+
+// Languages marks a test that runs the programs of all languages that this machine has.
+func Languages(t testing.TB) { t.Helper(); needs(t, "languages") }
 
 // Provides reports whether ROCKPOOL_TEST names a provision.
 func Provides(provision string) bool {

@@ -46,7 +46,7 @@ func TestAgentRunsAsATaskOfEachDriver(t *testing.T) {
 			c := openBridge(t, n.API(), driver, allocation)
 			for script, want := range map[string]string{
 				"id -u; id -g; pwd":                       "1000\n1000\n/workspace\n",
-				"stat -c '%a %u' /workspace":              "1777 0\n",
+				"stat -c '%a %u' /workspace":              "755 1000\n",
 				"env | sort":                              "PATH=/usr/bin:/bin\nPWD=/workspace\n",
 				"cat /proc/1/environ 2>&1":                "cat: /proc/1/environ: Permission denied\n",
 				"echo hi >/workspace/f; cat f":            "hi\n",
@@ -80,7 +80,7 @@ func agentJob(driver, url, sum string) *api.Job {
 	}
 	dir, workspace := "${NOMAD_TASK_DIR}", "/workspace"
 	if driver == "raw_exec" {
-		workspace = dir
+		workspace = dir + "/workspace" // the agent's program is in dir
 	}
 	task.Config = map[string]any{
 		"command": dir + "/" + embedded.ArchivedName,

@@ -192,10 +192,10 @@ func weakened(script string) string {
 			} else {
 				ready <- dropBounding(thisThread)
 			}`},
-	{"agent/cmd/process/starter.go", `	attr := &syscall.ProcAttr{`, `	if isWithout("user") {
+	{"agent/cmd/process/starter.go", `	attr := &launch.Attr{`, `	if isWithout("user") {
 		who = 0
 	}
-	attr := &syscall.ProcAttr{`},
+	attr := &launch.Attr{`},
 	{"agent/cmd/process/members.go", `	if p.alone() {
 		return p.group.Members()`, `	if isWithout("mark") {
 		if s, err := proc.ReadStatus(p.pid); err == nil && !s.Dead {

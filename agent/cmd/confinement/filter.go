@@ -2,7 +2,9 @@ package confinement
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -56,7 +58,7 @@ const (
 const tableSize = 512
 
 // codeSize is the capacity for a filter: more instructions than any table needs.
-const codeSize = 384
+const codeSize = 448
 
 // A table has the judgement for each number of a system call.
 type table [tableSize]judgement
@@ -118,8 +120,7 @@ func (p *program) unless(value, result uint32) {
 	p.code = append(p.code, jump(unix.BPF_JEQ, value, 1, 0), ret(result))
 }
 
-// decide adds the decisions for the calls from first on. Jumps have 8 bits. The tree is small
-// enough for that; a test runs it for all numbers.
+// decide adds the decisions for the calls from first on. A test runs them for all numbers.
 func (p *program) decide(t []judgement, first uint32) {
 	changes := 0
 	for i := 1; i < len(t); i++ {
@@ -138,7 +139,12 @@ func (p *program) decide(t []judgement, first uint32) {
 	at := len(p.code)
 	p.code = append(p.code, jump(unix.BPF_JGE, first+uint32(middle), 0, 0))
 	p.decide(t[:middle], first)
-	p.code[at].Jt = uint8(len(p.code) - at - 1)
+	if length := uint32(len(p.code) - at - 1); length <= math.MaxUint8 {
+		p.code[at].Jt = uint8(length)
+	} else { // a comparison jumps at most 255 instructions
+		p.code[at].Jf = 1
+		p.code = slices.Insert(p.code, at+1, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: length})
+	}
 	p.decide(t[middle:], first+uint32(middle))
 }
 

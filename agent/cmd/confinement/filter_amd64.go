@@ -21,3 +21,6 @@ var refusedHere = []uint32{
 	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_SYSFS,
 	unix.SYS__SYSCTL, unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_QUERY_MODULE,
 }
+
+// hugeSizes are the logarithms of the sizes of huge pages; 0 is the default size.
+var hugeSizes = []uint32{0, 21, 30}

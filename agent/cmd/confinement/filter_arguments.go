@@ -3,7 +3,8 @@ package confinement
 import "golang.org/x/sys/unix"
 
 // The system calls that are judged by their arguments. docs/security.md lists the refused arguments
-// and the reasons.
+// and the reasons. Flags that the kernel doesn't know get its own answer, mostly EINVAL: programs test
+// with them what a kernel has. TestUnknownArgumentsGetTheKernelsAnswer compares both.
 
 // Judgements by arguments.
 const (
@@ -22,7 +23,7 @@ const (
 	byLimit                              // of setrlimit
 	byNewLimit                           // of prlimit64
 	byCommand                            // of fcntl
-	unsupported                          // any arguments: EOPNOTSUPP, as on a file system without the feature
+	byCreation                           // of setxattr: its flags. The rest is EOPNOTSUPP, as on a file system without the feature
 )
 
 // judgedCalls maps the calls that are judged by their arguments.
@@ -31,7 +32,7 @@ var judgedCalls = map[uint32]judgement{
 	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byPair, unix.SYS_SETSOCKOPT: byOption,
 	unix.SYS_SECCOMP: byOperation, unix.SYS_PRCTL: byControl, unix.SYS_FADVISE64: byAdvice,
 	unix.SYS_MMAP: byMapping, unix.SYS_MEMFD_CREATE: byFile, unix.SYS_SHMGET: bySegment,
-	unix.SYS_SETXATTR: unsupported, unix.SYS_LSETXATTR: unsupported, unix.SYS_FSETXATTR: unsupported, unix.SYS_SETXATTRAT: unsupported,
+	unix.SYS_SETXATTR: byCreation, unix.SYS_LSETXATTR: byCreation, unix.SYS_FSETXATTR: byCreation,
 	unix.SYS_FCNTL: byCommand, unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
 }
 
@@ -46,11 +47,18 @@ const (
 	personas   = 0x0008 | 0x0020000 | 0x0040000 // PER_LINUX32, UNAME26, ADDR_NO_RANDOMIZE
 	askPersona = 0xffffffff
 
-	socketType   = 0xf    // of the second argument of socket; the rest are flags
-	requestClass = 0xff00 // of the second argument of ioctl
-	hugeSegment  = 0o4000 // SHM_HUGETLB
-	flowLabels   = 32     // IPV6_FLOWLABEL_MGR
-	addKey       = 38     // TCP_AO_ADD_KEY
+	socketType    = 0xf // of the second argument of socket; the rest are flags
+	socketFlags   = unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	socketTypes   = 11                          // and higher types are EINVAL
+	families      = 46                          // and higher families are EAFNOSUPPORT
+	protocols     = 263                         // of IPv4 and IPv6; higher ones are EINVAL
+	requestClass  = 0xff00                      // of the second argument of ioctl
+	hugeSegment   = 0o4000                      // SHM_HUGETLB
+	hugeSize      = 0x3f << unix.MAP_HUGE_SHIFT // the logarithm of a huge page's size, of mmap, shmget and memfd_create
+	fileFlags     = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING | unix.MFD_HUGETLB | unix.MFD_NOEXEC_SEAL | unix.MFD_EXEC
+	executability = unix.MFD_NOEXEC_SEAL | unix.MFD_EXEC // one of them
+	flowLabels    = 32                                   // IPV6_FLOWLABEL_MGR
+	addKey        = 38                                   // TCP_AO_ADD_KEY
 )
 
 // terminalRequests inject input into a terminal or change its driver.
@@ -80,6 +88,8 @@ var socketOptions = []struct {
 func (p *program) judgeArguments(j judgement) {
 	switch j {
 	case byFlags:
+		p.ifAll(0, unix.CLONE_NEWNS|unix.CLONE_FS, invalid)
+		p.ifAll(0, unix.CLONE_NEWUSER|unix.CLONE_FS, invalid)
 		p.ifAny(0, newNamespaces, refuse)
 		// Processes that share their file table share its locks. The kernel doesn't list such locks
 		// after the process that made them has ended.
@@ -102,7 +112,7 @@ func (p *program) judgeArguments(j judgement) {
 		p.judgeFamily()
 		return
 	case byPair: // of all allowed families, only this one has pairs
-		p.load(argument(0))
+		p.judgeType()
 		p.ifOneOf([]uint32{unix.AF_UNIX}, allow)
 		p.ifOneOf([]uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}, noSupport)
 		p.code = append(p.code, ret(noFamily))
@@ -127,18 +137,22 @@ func (p *program) judgeArguments(j judgement) {
 		p.load(argument(3))
 		p.ifOneOf([]uint32{unix.FADV_DONTNEED}, ignore)
 	case byMapping:
-		p.ifAny(3, unix.MAP_HUGETLB, noMemory)
+		// The flag is only for memory without a file: the kernel refuses it for files.
+		p.judgeHuge(3, unix.MAP_HUGETLB|unix.MAP_ANONYMOUS)
 	case byFile:
+		p.ifAny(1, ^uint32(fileFlags|hugeSize), invalid)
+		p.ifAll(1, executability, invalid)
 		p.ifAny(1, unix.MFD_HUGETLB, noMemory)
 	case bySegment:
-		p.ifAny(2, hugeSegment, noMemory)
+		p.judgeHuge(2, hugeSegment)
 	case byLimit:
 		p.load(argument(0))
 		p.ifOneOf([]uint32{unix.RLIMIT_CORE}, ignore)
 	case byNewLimit:
 		p.judgeNewLimit()
 		return
-	case unsupported: // access control lists take memory that no control group counts
+	case byCreation: // access control lists take memory that no control group counts
+		p.ifAny(4, ^uint32(unix.XATTR_CREATE|unix.XATTR_REPLACE), invalid)
 		p.code = append(p.code, ret(noSupport))
 		return
 	case byCommand: // locks of open file descriptions belong to no process, so they can't be counted
@@ -152,7 +166,7 @@ func (p *program) judgeArguments(j judgement) {
 // vsock reaches the hypervisor and other runners. AF_ALG and other rare families expose more of the
 // kernel to attacks.
 func (p *program) judgeFamily() {
-	p.load(argument(0))
+	p.judgeType()
 	p.code = append(p.code,
 		jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
 		ret(allow),
@@ -160,13 +174,37 @@ func (p *program) judgeFamily() {
 		load(argument(2)),
 		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), // it lists interfaces and addresses
 		ret(p.netlink),
-		ret(noFamily),
+		ret(noProtocol),
 		jump(unix.BPF_JEQ, unix.AF_INET, 0, 0))
 	at := len(p.code)
 	p.judgeProtocol(unix.IPPROTO_ICMP)
 	p.code[at-1].Jf = uint8(len(p.code) - at)
 	p.unless(unix.AF_INET6, noFamily)
 	p.judgeProtocol(unix.IPPROTO_ICMPV6)
+}
+
+// judgeType judges the type of a new socket, and loads its family.
+func (p *program) judgeType() {
+	p.ifAny(1, ^uint32(socketType|socketFlags), invalid)
+	p.load(argument(0))
+	p.code = append(p.code, jump(unix.BPF_JGE, families, 0, 1), ret(noFamily), load(argument(1)))
+	p.mask(socketType)
+	p.code = append(p.code, jump(unix.BPF_JGE, socketTypes, 0, 1), ret(invalid), load(argument(0)))
+}
+
+// judgeHuge refuses memory in huge pages, which no control group counts: flags that have all these
+// bits. A size that the machine lacks is EINVAL, as the kernel answers.
+func (p *program) judgeHuge(number, bits uint32) {
+	p.load(argument(number))
+	p.mask(bits)
+	p.code = append(p.code, jump(unix.BPF_JEQ, bits, 1, 0), ret(allow), load(argument(number)))
+	p.mask(hugeSize)
+	sizes := make([]uint32, 0, len(hugeSizes))
+	for _, size := range hugeSizes {
+		sizes = append(sizes, size<<unix.MAP_HUGE_SHIFT)
+	}
+	p.ifOneOf(sizes, noMemory)
+	p.code = append(p.code, ret(invalid))
 }
 
 // judgeProtocol judges the type and protocol of a socket of IPv4 or IPv6 together. For each
@@ -185,6 +223,7 @@ func (p *program) judgeProtocol(icmp uint32) {
 		at := len(p.code)
 		p.code = append(p.code, jump(unix.BPF_JEQ, of.kind, 0, 0))
 		p.load(argument(2))
+		p.code = append(p.code, jump(unix.BPF_JGE, protocols, 0, 1), ret(invalid))
 		p.ifOneOf(of.protocols, allow)
 		p.code = append(p.code, ret(noProtocol))
 		p.code[at].Jf = uint8(len(p.code) - at - 1)
@@ -215,6 +254,13 @@ func (p *program) judgeNewLimit() {
 func (p *program) ifAny(number, bits, result uint32) {
 	p.load(argument(number))
 	p.code = append(p.code, jump(unix.BPF_JSET, bits, 0, 1), ret(result))
+}
+
+// ifAll ends the filter with result if an argument has all of these bits.
+func (p *program) ifAll(number, bits, result uint32) {
+	p.load(argument(number))
+	p.mask(bits)
+	p.ifOneOf([]uint32{bits}, result)
 }
 
 // ifOneOf ends the filter with result if the register holds one of these values.

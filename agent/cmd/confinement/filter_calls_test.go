@@ -32,8 +32,6 @@ const dockerRefuses = `_sysctl acct add_key afs_syscall arch_specific_syscall bp
 // word names a judgement in the tables.
 func word(j judgement) string {
 	switch {
-	case j == unsupported:
-		return "EOPNOTSUPP"
 	case j > byArguments:
 		return "by arguments"
 	case j == allowed:
@@ -97,7 +95,7 @@ func judgesAll(t *testing.T, what string, arch uint32, judged *table) {
 		}
 		// Each judgement by arguments, with arguments that it allows and refuses.
 		yes, no := uint32(allow), unknown
-		good, bad := make([]uint64, 4), make([]uint64, 4)
+		good, bad := make([]uint64, 5), make([]uint64, 5)
 		at := func(argument int, value uint64, result uint32) { bad[argument], no = value, result }
 		switch j {
 		case allowed:
@@ -129,7 +127,7 @@ func judgesAll(t *testing.T, what string, arch uint32, judged *table) {
 		case byAdvice:
 			at(3, unix.FADV_DONTNEED, ignore)
 		case byMapping:
-			at(3, unix.MAP_HUGETLB, noMemory)
+			at(3, unix.MAP_HUGETLB|unix.MAP_ANONYMOUS, noMemory)
 		case byFile:
 			at(1, unix.MFD_HUGETLB, noMemory)
 		case bySegment:
@@ -139,8 +137,9 @@ func judgesAll(t *testing.T, what string, arch uint32, judged *table) {
 		case byNewLimit:
 			at(1, unix.RLIMIT_CORE, ignore)
 			bad[2] = 1
-		case unsupported:
-			yes, no = noSupport, noSupport
+		case byCreation:
+			yes = noSupport
+			at(4, 1<<31, invalid)
 		case byCommand:
 			at(1, unix.F_OFD_SETLKW, invalid)
 		default:
@@ -188,7 +187,6 @@ func TestFilterIsDocumented(t *testing.T) {
 	row("allowed with any arguments", "allowed")
 	row("checked by their arguments", "by arguments")
 	row("EPERM", "EPERM")
-	row("EOPNOTSUPP", "EOPNOTSUPP")
 	row("ENOSYS, as for every number without a name", "ENOSYS")
 	row("allowed here, not by Docker's profile", "more")
 	row("allowed by Docker's profile, not here", "less")

@@ -25,6 +25,9 @@ func verdict(t *testing.T, code []unix.SockFilter, arch, number uint32, args ...
 		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
 			register &= c.K
 			continue
+		case unix.BPF_JMP | unix.BPF_JA:
+			at += int(c.K)
+			continue
 		case unix.BPF_RET | unix.BPF_K:
 			return c.K
 		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
@@ -108,6 +111,8 @@ func TestFilterJudges(t *testing.T) {
 		{"memory", unix.SYS_MMAP, []uint64{0, 4096, 3, unix.MAP_ANON | unix.MAP_PRIVATE}, allow},
 		{"huge pages", unix.SYS_MMAP, []uint64{0, 2 << 20, 3, unix.MAP_ANON | unix.MAP_PRIVATE | unix.MAP_HUGETLB}, noMemory},
 		{"a file of huge pages", unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_CLOEXEC | unix.MFD_HUGETLB}, noMemory},
+		{"huge pages of 1 GiB", unix.SYS_MMAP, []uint64{0, 1 << 30, 3, unix.MAP_ANON | unix.MAP_PRIVATE | unix.MAP_HUGETLB | 30<<unix.MAP_HUGE_SHIFT}, noMemory},
+		{"a file of huge pages of 2 MiB", unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_HUGETLB | 21<<unix.MAP_HUGE_SHIFT}, noMemory},
 		{"a segment of huge pages", unix.SYS_SHMGET, []uint64{0, 2 << 20, 0o1600 | hugeSegment}, noMemory},
 		{"a lock of a process", unix.SYS_FCNTL, []uint64{3, unix.F_SETLK}, allow},
 		{"a lock of nobody", unix.SYS_FCNTL, []uint64{3, unix.F_OFD_SETLK}, invalid},
@@ -162,7 +167,7 @@ func TestFilterJudgesSockets(t *testing.T) {
 		{"multicast of IPv4", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_IP, unix.IP_ADD_MEMBERSHIP}, refuse},
 		{"a kind of service", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_IP, unix.IP_TOS}, allow},
 		{"vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM, 0}, noFamily},
-		{"audit", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, noFamily},
+		{"audit", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, noProtocol},
 	}...)
 }
 

@@ -164,6 +164,9 @@ func writable(fd int) *agent.Error {
 	case pseudo(fd), at == "/dev", isBelow(at, "/dev"), at == "/proc", isBelow(at, "/proc"), at == "/sys", isBelow(at, "/sys"):
 		return &agent.Error{Code: agent.ErrDenied, Message: "is in a file system of the kernel, such as /proc, which can't be changed"}
 	}
+	if err := unix.Faccessat(fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return pathError("", err)
+	}
 	return nil
 }
 

@@ -3,7 +3,8 @@
 // links of /proc.
 //
 // User code may change files at any moment. Then a call fails, or has an effect that the user code
-// could have caused itself.
+// could have caused itself. So changes are made as the user of commands, except those that protect
+// files from commands.
 package files
 
 import (
@@ -28,22 +29,31 @@ import (
 type Files struct {
 	root      int    // descriptor of /
 	workspace string // absolute and clean
+	ownUser   bool   // commands have a user of their own
 	names     names
 	foreign   *foreign     // nil: all files are the runner's
 	watched   atomic.Int64 // directories, by all watchers together
 }
 
-// New returns the files of a runner with this workspace. If own mount points are given, only the
-// files on these belong to the runner. The agent accesses all other files with a command's rights.
-func New(workspace string, own ...string) (*Files, error) {
-	f := &Files{workspace: path.Clean(workspace)}
+// New returns the files of a runner with this workspace. With ownUser, commands have a user of their
+// own, who gets the workspace and the home directory. If own mount points are given, only the files
+// on these belong to the runner. The agent accesses all other files with a command's rights.
+func New(workspace, home string, ownUser bool, ownMounts ...string) (*Files, error) {
+	f := &Files{workspace: path.Clean(workspace), ownUser: ownUser}
+	if ownUser {
+		if err := own(unix.AT_FDCWD, f.workspace, false); err != nil {
+			return nil, &os.PathError{Op: "own", Path: workspace, Err: err}
+		}
+		_ = unix.Mkdir(home, directoryMode) // impossible if an operator's job made /tmp read-only
+		_ = own(unix.AT_FDCWD, home, false)
+	}
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("/: %w", err)
 	}
 	f.root = root
-	if len(own) > 0 {
-		f.foreign, err = foreignTo(own...)
+	if len(ownMounts) > 0 {
+		f.foreign, err = foreignTo(ownMounts...)
 	}
 	return f, err
 }

@@ -2,11 +2,8 @@ package files
 
 import (
 	"fmt"
-	"runtime"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rockpool/rockpool/agent/cmd/confinement"
 )
 
 // foreign distinguishes the runner's files from other files that the agent sees. Root in a nested
@@ -47,39 +44,4 @@ func mountOf(dir int, path string) (uint64, error) {
 		return 0, unix.EOPNOTSUPP
 	}
 	return stat.Mnt_id, nil
-}
-
-// asCommand calls do with a command's rights at files, on a thread of its own. The thread gets its
-// rights back afterwards, or ends. It must not be the process's first thread: a change of its
-// rights clears the parent-death signal.
-func asCommand(do func() (int, error)) (fd int, err error) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			fd, err = asCommand(do) // on another thread, since this one is occupied meanwhile
-			runtime.UnlockOSThread()
-			return
-		}
-		fd, err = -1, unix.EPERM
-		if become(int(confinement.User)) {
-			fd, err = do()
-		}
-		if become(0) {
-			runtime.UnlockOSThread()
-		}
-	}()
-	<-ended
-	return fd, err
-}
-
-// become gives the thread the file-system rights of a user and its group.
-func become(id int) bool {
-	// These two calls return the previous id rather than an error; an id of -1 changes nothing.
-	_, _ = unix.SetfsgidRetGid(id)
-	_, _ = unix.SetfsuidRetUid(id)
-	group, _ := unix.SetfsgidRetGid(-1)
-	owner, _ := unix.SetfsuidRetUid(-1)
-	return group == id && owner == id
 }

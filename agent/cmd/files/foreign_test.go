@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,10 @@ func TestThreadsRegainTheirRights(t *testing.T) {
 				if unix.Gettid() == unix.Getpid() {
 					t.Error("the process's first thread has a command's rights")
 				}
+				// The first three are root's: no command may signal, trace or slow down the thread.
+				if status, err := os.ReadFile("/proc/thread-self/status"); err == nil && !strings.Contains(string(status), "\nUid:\t0\t0\t0\t1000\nGid:\t0\t0\t0\t1000\n") {
+					t.Errorf("its ids are %s", status)
+				}
 				return open()
 			})
 			if fd != -1 || !errors.Is(err, unix.EACCES) {
@@ -51,7 +56,7 @@ func TestThreadsRegainTheirRights(t *testing.T) {
 			continue // it ended
 		}
 		for _, line := range strings.Split(string(status), "\n") {
-			if kind, ids, _ := strings.Cut(line, ":"); (kind == "Uid" || kind == "Gid") && strings.TrimSpace(ids) != "0\t0\t0\t0" {
+			if kind, ids, _ := strings.Cut(line, ":"); (kind == "Uid" || kind == "Gid") && strings.TrimSpace(ids) != "0\t0\t0\t0" || kind == "CapEff" && strings.Trim(ids, "\t0") == "" {
 				t.Errorf("thread %s is left as %s", thread.Name(), line)
 			}
 		}
@@ -61,4 +66,25 @@ func TestThreadsRegainTheirRights(t *testing.T) {
 		t.Fatalf("root can't open it: %v", err)
 	}
 	_ = unix.Close(fd)
+	// As on gVisor.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // it ends with the goroutine
+		if !setEffective(unix.SYS_SETRESGID, 1000) || !setEffective(unix.SYS_SETRESUID, 1000) {
+			t.Error("the effective ids can't be set")
+		}
+		if _, err := open(); err != unix.EACCES {
+			t.Errorf("with effective ids, a file of root's alone is opened: %v", err)
+		}
+		if !setEffective(unix.SYS_SETRESUID, 0) || !setEffective(unix.SYS_SETRESGID, 0) {
+			t.Error("the effective ids can't be reset")
+		}
+		if fd, err := open(); err != nil {
+			t.Errorf("root again, and can't open it: %v", err)
+		} else {
+			_ = unix.Close(fd)
+		}
+	}()
+	<-done
 }

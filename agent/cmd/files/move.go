@@ -9,7 +9,19 @@ import (
 )
 
 // Move implements serve.Files. The kernel renames the entry atomically, or changes nothing.
-func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
+func (f *Files) Move(move agent.Move) (info agent.FileInfo, err error) {
+	if e := f.mayProtect(move.Protected); e != nil {
+		return agent.FileInfo{}, e
+	}
+	err = f.withRights(move.Protected, func() error {
+		info, err = f.move(move)
+		return err
+	})
+	return info, err
+}
+
+// move is Move with the rights of this thread.
+func (f *Files) move(move agent.Move) (agent.FileInfo, error) {
 	c := &checker{plan: plan{files: f}}
 	if err := unix.Stat(f.workspace, &c.workspace); err != nil {
 		return agent.FileInfo{}, pathError(f.workspace, err)
@@ -102,5 +114,5 @@ func moveError(move agent.Move, err error) *agent.Error {
 	case unix.EINVAL, unix.ENOSYS:
 		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "this file system doesn't support moves that never replace, or a link leads into the moved directory"}
 	}
-	return pathError(move.From, err)
+	return changeError(move.From, move.Protected, err)
 }

@@ -62,16 +62,21 @@ type removal struct {
 func (r *removal) entry(dir int, name string, depth int) error {
 	// This needs no look at the type. For a directory the kernel returns EISDIR, POSIX allows
 	// EPERM.
-	err := unix.Unlinkat(dir, name, 0)
-	if err != unix.EISDIR && err != unix.EPERM {
-		return err
+	unlinked := unix.Unlinkat(dir, name, 0)
+	if unlinked != unix.EISDIR && unlinked != unix.EPERM {
+		return unlinked
 	}
 	if depth > deepest {
 		r.moved++
 		return unix.Renameat(dir, name, r.top, ".rockpool-deep-"+strconv.Itoa(r.moved))
 	}
-	fd, err := openat2(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
-		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+	fd, err := openToRemove(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err == unix.EACCES {
+		fd, err = openClosed(dir, name)
+	}
+	if err == unix.ENOTDIR {
+		return unlinked // EPERM: a file that another user protects
+	}
 	if err != nil {
 		return err
 	}
@@ -88,6 +93,25 @@ func (r *removal) entry(dir int, name string, depth int) error {
 		}
 	}
 	return unix.ENOTEMPTY
+}
+
+// openToRemove opens a directory that is removed.
+func openToRemove(dir int, name string, flags uint64) (int, error) {
+	return openat2(dir, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+}
+
+// openClosed opens a directory whose mode denies that to its owner, after it has changed the mode.
+func openClosed(dir int, name string) (int, error) {
+	fd, err := openToRemove(dir, name, unix.O_PATH)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700) != nil {
+		return -1, unix.EACCES
+	}
+	return openToRemove(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 }
 
 // empty removes all entries of a directory.

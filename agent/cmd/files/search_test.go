@@ -28,7 +28,7 @@ func workspace(t testing.TB, contents map[string]string) (*Files, string) {
 	for name, content := range contents {
 		put(t, filepath.Join(dir, name), content, strings.HasSuffix(name, "/"))
 	}
-	f, err := New(dir)
+	f, err := New(dir, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestSearchKeepsItsFirstBound(t *testing.T) {
 
 // File times that JSON can't express must not break a list or a search.
 func TestTimesFitIntoJSON(t *testing.T) {
-	f, err := New("/")
+	f, err := New("/", "", false)
 	try(t, err)
 	defer unix.Close(f.root)
 	for seconds, want := range map[int64]int{300_000_000_000: 9999, -300_000_000_000: 0, math.MaxInt64: 9999, math.MinInt64: 0, 253402300799: 9999, -62167219200: 0, 0: 1970} {

@@ -1,11 +1,14 @@
 package files
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"path"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,13 +19,20 @@ import (
 
 // Default modes of files and directories that an update creates.
 const (
-	fileMode      = 0o744
+	fileMode      = 0o644
 	directoryMode = 0o755
 )
 
 // Update implements serve.Files.
 func (f *Files) Update(update agent.Update) (func(content func(i int) io.Reader) (agent.Updated, error), error) {
-	p, err := f.check(update)
+	if e := f.mayProtect(update.Protected); e != nil {
+		return nil, e
+	}
+	var p *plan
+	err := f.withRights(update.Protected, func() (err error) {
+		p, err = f.check(update)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +43,23 @@ func (f *Files) Update(update agent.Update) (func(content func(i int) io.Reader)
 // it.
 func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 	updated := agent.Updated{Written: []string{}, Deleted: []string{}}
+	protected := p.update.Protected
+	if protected && slices.ContainsFunc(p.writes, func(at string) bool { return isBelow(at, p.files.workspace) }) {
+		if err := own(unix.AT_FDCWD, p.files.workspace, true); err != nil {
+			return updated, fmt.Errorf("protect the workspace: %w", err)
+		}
+	}
 	failed := func(path string, err error) {
-		e := pathError(path, err)
+		e := changeError(path, protected, err)
 		updated.Failed = append(updated.Failed, agent.Failure{Path: path, Code: e.Code, Message: e.Message})
 	}
 	for _, d := range p.deletes {
-		switch was, err := p.files.remove(d); {
+		var was bool
+		err := p.files.withRights(protected, func() (err error) {
+			was, err = p.files.remove(d)
+			return err
+		})
+		switch {
 		case err != nil:
 			failed(d.text, err)
 		case was:
@@ -49,9 +70,9 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 		var stat unix.Stat_t
 		var err error
 		if w.Directory {
-			err = p.files.makeDirectory(p.writes[i], w.Mode)
+			err = p.files.withRights(protected, func() error { return p.files.makeDirectory(p.writes[i], w.Mode, protected) })
 		} else {
-			stat, err = p.files.write(p.writes[i], w, content(i))
+			stat, err = p.files.write(p.writes[i], w, protected, content(i))
 		}
 		var broken *contentError
 		if errors.As(err, &broken) {
@@ -77,43 +98,87 @@ type contentError struct{ err error }
 func (e *contentError) Error() string { return e.err.Error() }
 
 // directory opens a directory. It creates the directory and its parents if they don't exist. Links
-// are followed only in the existing part of the path.
-func (f *Files) directory(p string) (int, error) {
-	fd, err := f.open(p, unix.O_PATH|unix.O_DIRECTORY)
-	if err == nil {
-		if e := writable(fd); e != nil {
-			_ = unix.Close(fd)
-			return -1, unix.EACCES
+// are followed only in the existing part of the path, and not below the workspace if it is protected.
+func (f *Files) directory(p string, protected bool) (int, error) {
+	if !protected || !isBelow(p, f.workspace) {
+		fd, err := f.open(p, unix.O_PATH|unix.O_DIRECTORY)
+		if err == nil {
+			if e := writable(fd); e != nil {
+				_ = unix.Close(fd)
+				return -1, unix.EACCES
+			}
+			return fd, nil
 		}
-		return fd, nil
+		if err != unix.ENOENT || p == "/" {
+			return -1, err
+		}
 	}
-	if err != unix.ENOENT || p == "/" {
-		return -1, err
-	}
-	above, err := f.directory(path.Dir(p))
+	above, err := f.directory(path.Dir(p), protected)
 	if err != nil {
 		return -1, err
 	}
 	defer func() { _ = unix.Close(above) }()
-	return makeIn(above, path.Base(p))
+	return makeIn(above, path.Base(p), protected)
 }
 
-// makeIn creates a directory, or uses the existing one, and opens it.
-func makeIn(above int, name string) (int, error) {
-	if err := unix.Mkdirat(above, name, directoryMode); err != nil && err != unix.EEXIST {
+// makeIn creates a directory, or uses the existing one, and opens it. A protected one belongs to root
+// then. If above is protected, too, commands can't replace it.
+func makeIn(above int, name string, protected bool) (int, error) {
+	err := unix.Mkdirat(above, name, directoryMode)
+	if err != nil && err != unix.EEXIST {
 		return -1, err
 	}
-	return openat2(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if protected {
+		return protectIn(above, name, err == nil)
+	}
+	return openDirectoryIn(above, name, unix.O_PATH)
+}
+
+// protectIn gives a directory to root and opens it. User code can put another one in its place until
+// then, so it tries again. A directory of root that wasn't just created is unchanged.
+func protectIn(above int, name string, created bool) (int, error) {
+	for range rounds {
+		var stat, opened unix.Stat_t
+		err := unix.Fstatat(above, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+		switch {
+		case err != nil:
+			return -1, err
+		case stat.Mode&unix.S_IFMT == unix.S_IFLNK:
+			return -1, unix.ELOOP
+		case created || stat.Uid != 0:
+			created = false
+			if err := own(above, name, true); err != nil {
+				return -1, err
+			}
+			continue
+		}
+		// The kernel may have permitted a rename before. This fails only after it, because both lock above.
+		_ = unix.Mkdirat(above, name, directoryMode)
+		fd, err := openDirectoryIn(above, name, unix.O_PATH)
+		if err != nil {
+			return -1, err
+		}
+		if unix.Fstat(fd, &opened) == nil && opened.Dev == stat.Dev && opened.Ino == stat.Ino {
+			return fd, nil
+		}
+		_ = unix.Close(fd)
+	}
+	return -1, unix.EACCES
+}
+
+// openDirectoryIn opens a directory and follows no link.
+func openDirectoryIn(above int, name string, flags uint64) (int, error) {
+	return openat2(above, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 }
 
 // makeDirectory creates a directory, or uses the existing one. A mode of 0 doesn't change that one.
-func (f *Files) makeDirectory(p string, mode uint32) error {
-	above, err := f.directory(path.Dir(p))
+func (f *Files) makeDirectory(p string, mode uint32, protected bool) error {
+	above, err := f.directory(path.Dir(p), protected)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(above) }()
-	fd, err := makeIn(above, path.Base(p))
+	fd, err := makeIn(above, path.Base(p), protected)
 	if err != nil {
 		return err
 	}
@@ -121,8 +186,11 @@ func (f *Files) makeDirectory(p string, mode uint32) error {
 	if mode == 0 {
 		return nil
 	}
+	if protected {
+		mode |= unix.S_ISVTX
+	}
 	// A descriptor opened with O_PATH doesn't allow fchmod(2).
-	fd, err = openat2(above, path.Base(p), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	fd, err = openDirectoryIn(above, path.Base(p), unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -134,32 +202,42 @@ func (f *Files) makeDirectory(p string, mode uint32) error {
 // stat. After an error the old file is unchanged, because nothing can fail after the rename. User
 // code can replace the new file immediately and, in a directory of its own, the temporary file
 // before. Either is as if it had written there itself.
-func (f *Files) write(p string, w agent.Write, content io.Reader) (stat unix.Stat_t, err error) {
-	dir, err := f.directory(path.Dir(p))
-	if err != nil {
-		return stat, err
-	}
-	defer func() { _ = unix.Close(dir) }()
+func (f *Files) write(p string, w agent.Write, protected bool, content io.Reader) (stat unix.Stat_t, err error) {
 	var random [12]byte
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return stat, err
 	}
 	temporary := temporaryPrefix + hex.EncodeToString(random[:])
-	// The mode keeps the file from other users until its content is complete.
-	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	dir, fd := -1, -1
+	err = f.withRights(protected, func() (err error) {
+		if dir, err = f.directory(path.Dir(p), protected); err == nil {
+			// The mode keeps the file from other users until its content is complete.
+			fd, err = unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		}
+		return err
+	})
+	defer func() { _ = unix.Close(dir) }()
 	if err != nil {
 		return stat, err
 	}
-	if err = fill(fd, w, content); err == nil {
+	// The content may arrive slowly, and a write needs no rights at an open file.
+	err = fill(fd, w, content)
+	if err == nil {
+		err = f.withRights(protected, func() error { return unix.Fchmod(fd, cmp.Or(w.Mode, fileMode)) })
+	}
+	if err == nil {
 		err = unix.Fstat(fd, &stat)
 	}
 	_ = unix.Close(fd)
 	if err == nil {
-		awaitWriters(dir, temporary)
-		err = unix.Renameat(dir, temporary, dir, path.Base(p))
+		err = f.withRights(protected, func() error {
+			awaitWriters(dir, temporary)
+			return unix.Renameat(dir, temporary, dir, path.Base(p))
+		})
 	}
-	if err != nil {
-		_ = unix.Unlinkat(dir, temporary, 0)
+	remove := func() error { return unix.Unlinkat(dir, temporary, 0) }
+	if err != nil && f.withRights(protected, remove) != nil {
+		_ = remove()
 	}
 	return stat, err
 }
@@ -184,7 +262,7 @@ func awaitWriters(dir int, name string) {
 	}
 }
 
-// fill writes the content and sets the mode.
+// fill writes the content.
 func fill(fd int, w agent.Write, content io.Reader) error {
 	left := w.Size
 	if left < 0 {
@@ -210,9 +288,5 @@ func fill(fd int, w agent.Write, content io.Reader) error {
 			data = data[n:]
 		}
 	}
-	mode := w.Mode
-	if mode == 0 {
-		mode = fileMode
-	}
-	return unix.Fchmod(fd, mode)
+	return nil
 }

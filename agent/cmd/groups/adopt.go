@@ -29,4 +29,9 @@ func (g *Group) Adopt(pid int) error {
 
 // Keep sets the process that waits in the group for its commands; 0: none. It isn't counted for a
 // command while it has no mark.
-func (g *Group) Keep(pid int) { g.keeps.Store(int64(pid)) }
+func (g *Group) Keep(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.keeps.Store(int64(pid))
+	g.applyLimit()
+}

@@ -196,8 +196,16 @@ func (c *Counters) add(u *serve.Usage, end counts) {
 		u.User += user
 		u.System += rest - user
 	}
-	// The page cache of an earlier command's files doesn't count for this command.
-	u.PeakMemory = max(u.PeakMemory, c.mostMemory(end)-c.start.memory)
+	// The page cache of an earlier command's files doesn't count for this command. The kernel's peak replaces
+	// the one of wait(2): that includes the agent's pages that the command had before its exec, and pages
+	// of files that the group isn't charged for. If the command freed what an earlier one had left, the
+	// peak minus that is too low.
+	known := c.resets || end.mostMemory > c.start.mostMemory
+	if most := c.mostMemory(end) - c.start.memory; known && end.memory >= c.start.memory {
+		u.PeakMemory = most
+	} else {
+		u.PeakMemory = max(u.PeakMemory, most)
+	}
 	u.PeakProcesses = int(max(c.peak.Load(), 1))
 	if end.mostProcesses > c.start.mostProcesses {
 		u.PeakProcesses = int(end.mostProcesses - c.launchers())

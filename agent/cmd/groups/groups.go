@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -58,6 +57,10 @@ type Groups struct {
 type Group struct {
 	Counters
 	Launch launch.Func // starts a command in the group
+
+	mu        sync.Mutex // guards the fields below
+	processes int        // the limit of the present command; 0: none
+	usual     string     // the limit of processes without a command's own; "": not read yet
 }
 
 // Open takes ownership of the inherited descriptors from first on, in the order of names. Each is a
@@ -74,7 +77,7 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 		together := &refusals{by: map[string]int64{}}
 		g.open = func(name string, root bool) (*Group, error) { return openUnified(first, name, root, t, fork, together) }
 		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
-			return func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+			return func(file string, argv []string, attr *launch.Attr) (int, error) {
 				dir, err := openIn(first, restGroups, unix.O_RDONLY|unix.O_DIRECTORY)
 				if err != nil {
 					return 0, err
@@ -162,6 +165,7 @@ func (g *Groups) Give(one *Group) {
 	if !one.Own() {
 		return
 	}
+	one.LimitProcesses(0)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.free = append(g.free, one)
@@ -179,6 +183,41 @@ func (g *Groups) Zygote(t *confinement.Thread) (launch.Func, error) {
 
 // Own reports whether the group is for one command at a time.
 func (g *Group) Own() bool { return g.name != restGroups }
+
+// LimitProcesses limits the processes and threads of the group's command, exactly; 0 removes the
+// limit. It reports whether the kernel enforces it now.
+func (g *Group) LimitProcesses(n int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n == 0 && g.processes == 0 {
+		return false
+	}
+	before := g.processes
+	if g.processes = n; !g.applyLimit() {
+		g.processes = max(n, before) // so that the next call writes again
+		return false
+	}
+	return true
+}
+
+// applyLimit writes the limit of processes. The caller holds the mutex.
+func (g *Group) applyLimit() bool {
+	const file = "/pids.max"
+	if g.usual == "" {
+		var buf [32]byte
+		if g.usual = string(bytes.TrimSpace(g.text(buf[:], "pids", "pids.max"))); g.usual == "" {
+			return false
+		}
+	}
+	limit, n := g.usual, g.processes
+	if usual, err := strconv.Atoi(g.usual); err == nil && n == 0 && !g.isUnified() {
+		n = usual - 1 // it includes the agent's thread
+	}
+	if n > 0 {
+		limit = strconv.Itoa(n + int(g.launchers()))
+	}
+	return write(g.tree("pids"), g.name+file, limit) == nil
+}
 
 // Freeze stops all processes of the group in one step, including those being forked, so that none
 // can outrun its end: a frozen process can be killed. The caller must call thaw before the next

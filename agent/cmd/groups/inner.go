@@ -10,25 +10,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The group of a runner with its own kernel (gVisor). That kernel enforces it, since its processes
-// aren't processes of the machine. The agent is in it too, because starting each command in another
-// group would be slower than that is worth.
+// The groups of a runner with its own kernel (gVisor): one of the agent, and one of all commands. That
+// kernel enforces the limit of processes there, since they aren't processes of the machine.
 const (
 	innerTree  = "/sys/fs/cgroup"
+	innerAgent = innerTree + "/agent"
 	innerGroup = innerTree + "/all"
 )
 
-// LimitInner makes the runner's own kernel limit the number of processes, including those that run
-// now. It reads the limit back, and returns an error if the kernel didn't apply it.
-func LimitInner(processes int) (*Inner, error) {
-	if err := os.Mkdir(innerGroup, 0o755); err != nil {
-		return nil, err
+// Limits are those of the commands of a runner with its own kernel. That kernel enforces only
+// Processes. It shows the others to programs; the machine enforces them.
+type Limits struct {
+	Processes int
+	MemoryMiB int
+	CPUQuota  int // microseconds of CPU time in each 100 ms
+}
+
+// LimitInner sets the limits of the runner's own kernel. It reads that of processes back, and returns
+// an error if the kernel didn't apply it.
+func LimitInner(l Limits) (*Inner, error) {
+	for _, group := range []string{innerAgent, innerGroup} {
+		if err := os.Mkdir(group, 0o755); err != nil {
+			return nil, err
+		}
 	}
-	limit := strconv.Itoa(processes)
+	limit := strconv.Itoa(l.Processes)
 	for _, set := range []struct{ file, text string }{
-		{innerGroup + "/cgroup.procs", "0"}, // first: only groups at the end of the tree may have processes
-		{innerTree + "/cgroup.subtree_control", "+pids"},
+		{innerAgent + "/cgroup.procs", "0"}, // first: only groups at the end of the tree may have processes
+		{innerTree + "/cgroup.subtree_control", "+pids +memory +cpu"},
 		{innerGroup + "/pids.max", limit},
+		{innerGroup + "/memory.max", strconv.FormatInt(int64(l.MemoryMiB)<<20, 10)},
+		{innerGroup + "/cpu.max", strconv.Itoa(l.CPUQuota) + " 100000"},
 	} {
 		if err := os.WriteFile(set.file, []byte(set.text), 0); err != nil {
 			return nil, err
@@ -38,23 +50,25 @@ func LimitInner(processes int) (*Inner, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
+	if strings.TrimSpace(string(got)) != limit {
+		return nil, fmt.Errorf("the limit is %q, expected %s", got, limit)
+	}
+	directory, err := unix.Open(innerGroup, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
-	}
-	if strings.TrimSpace(string(got)) != limit || !strings.Contains(string(own), "0::/all\n") {
-		return nil, fmt.Errorf("the limit is %q in %q, expected %s in /all", got, own, limit)
 	}
 	events, err := unix.Open(innerGroup+"/pids.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Inner{events: events, limit: limit}, nil
+	return &Inner{Directory: directory, events: events, limit: limit}, nil
 }
 
-// Inner is the group of all processes in a runner with its own kernel. Its methods are safe for
+// Inner is the group of all commands in a runner with its own kernel. Its methods are safe for
 // concurrent use.
 type Inner struct {
+	Directory int // its descriptor
+
 	events int    // descriptor of the group's pids.events
 	limit  string // of processes
 

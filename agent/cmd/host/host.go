@@ -22,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/memory"
+	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 	"github.com/rockpool/rockpool/agent/cmd/process"
 	"github.com/rockpool/rockpool/agent/serve"
 )
@@ -52,7 +53,11 @@ type Options struct {
 type host struct {
 	*files.Files
 	starter *process.Starter
-	image   *image // nil: the server knows the image
+	image   *image   // nil: the server knows the image
+	threads []string // variables for the number of threads
+
+	lacksLocale func() bool // evaluated once
+
 	first   sync.Once
 	prepare func() // called once, before the first command
 }
@@ -61,6 +66,7 @@ type host struct {
 func (h *host) Start(start agent.Start) (serve.Process, error) {
 	h.first.Do(h.prepare)
 	start = h.image.complete(start)
+	start.Env = withVariables(h.withoutMissingLocale(start.Env, start.Defaults), append(ofCaches(agent.Caches), h.threads...))
 	dir, err := h.WorkingDirectory(start.Dir)
 	if err != nil {
 		return nil, err
@@ -120,7 +126,7 @@ func report(err error) { fmt.Fprintln(os.Stderr, "agent:", err) }
 // newHost confines this process, and returns its host.
 func newHost(o Options) (*host, error) {
 	// The filter must allow the system calls that package launch needs, so this is decided first.
-	forks := o.Inner == nil && launch.CanFork()
+	forks := launch.CanFork()
 	ownNetwork := os.Getpid() == 1 && o.Inner == nil && !o.Task && !o.SharedNetwork
 	var connections *kernelmemory.Connections
 	if ownNetwork {
@@ -143,10 +149,10 @@ func newHost(o Options) (*host, error) {
 	c := process.Config{Thread: thread, Inner: o.Inner, Whole: o.Whole, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
 	fork := func(group int) launch.Func { return launch.Into(group, o.OpenFiles) }
 	switch {
+	case forks && o.Inner != nil:
+		c.Launch, c.Limits = fork(o.Inner.Directory), true
 	case forks:
-		c.Launch = fork(launch.NoGroup)
-	case o.Inner != nil: // that kernel has no OOM killer: the machine's kernel kills
-		c.Launch = syscall.ForkExec
+		c.Launch, c.Limits = fork(launch.NoGroup), true
 	case o.OpenFiles > 0:
 		return nil, errors.New("--open-files needs the system call clone3: the kernel is older than Linux 5.5, or a container around the machine forbids the call")
 	default:
@@ -156,10 +162,7 @@ func newHost(o Options) (*host, error) {
 	if o.NoRoot {
 		own = []string{o.Workspace, "/tmp"}
 	}
-	f, err := files.New(o.Workspace, own...)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	if c.Locks, err = kernelmemory.OpenLocks(); err != nil {
 		return nil, err
 	}
@@ -173,11 +176,15 @@ func newHost(o Options) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
+	f, err := files.New(o.Workspace, namespaces.Home, starter.Marks(), own...)
+	if err != nil {
+		return nil, err
+	}
 	if !starter.Marks() {
 		report(errors.New("the agent can't switch users: commands run as its own user, and a process that starts a new session may outlive its execution"))
 	}
 	// An idle runner doesn't need what prepare does, so it waits for the first command.
-	h := &host{Files: f, starter: starter, prepare: func() {
+	h := &host{Files: f, starter: starter, threads: ofThreads(), lacksLocale: sync.OnceValue(func() bool { return lacksLocale("") }), prepare: func() {
 		memory.AddProcessor()
 		if c.Groups == nil {
 			memory.SpareThreads(memory.BusyThreads)

@@ -10,6 +10,7 @@ import (
 // Warm implements [serve.Warmer].
 func (h *host) Warm(want agent.Warm) (agent.Warmed, error) {
 	h.first.Do(h.prepare)
+	want.Env = withVariables(h.withoutMissingLocale(want.Env, want.Defaults), h.threads)
 	dir, err := h.WorkingDirectory("")
 	if err != nil {
 		return agent.Warmed{}, err

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// Between its fork and its exec a command gets a limit of open files, which isn't the agent's. It
+// Between its fork and its exec a command gets limits, which aren't the agent's. It
 // also gives up system calls that the agent itself needs. syscall.ForkExec can do neither. So this
 // package forks itself, and otherwise does the same as far as commands need it. It changes the user
 // and the directory last. Afterwards processes of the same user can stop the child, and so delay
@@ -79,6 +79,7 @@ type child struct {
 	who       *syscall.Credential
 	ambient   []uintptr // ambient capabilities that the child keeps
 	nofile    unix.Rlimit
+	limits    []rlimit
 	filter    unix.SockFprog
 	deadline  deadline
 	errno     uintptr
@@ -98,7 +99,7 @@ const childFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND
 
 // startIn forks a child into a group, with a limit of open files, and returns when the child has
 // executed file or failed. Group and files are as in Into.
-func startIn(group, files int, file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+func startIn(group, files int, file string, argv []string, attr *Attr) (int, error) {
 	c, err := newChild(group, files, file, argv, attr)
 	if err != nil {
 		return 0, err
@@ -150,7 +151,7 @@ func reap(pid int) {
 }
 
 // newChild allocates everything for a child.
-func newChild(group, files int, file string, argv []string, attr *syscall.ProcAttr) (*child, error) {
+func newChild(group, files int, file string, argv []string, attr *Attr) (*child, error) {
 	c := &child{
 		clone:    cloneArgs{flags: childFlags, exitSignal: uint64(unix.SIGCHLD)},
 		all:      ^uint64(0),
@@ -196,6 +197,14 @@ func newChild(group, files int, file string, argv []string, attr *syscall.ProcAt
 	if files > 0 {
 		c.nofile.Max = min(uint64(files), c.nofile.Max)
 		c.nofile.Cur = min(usualFiles, c.nofile.Max)
+	}
+	if c.limits, err = attr.Limits.lowered(); err != nil {
+		return nil, err
+	}
+	for i, l := range c.limits {
+		if l.resource == unix.RLIMIT_NOFILE { // the agent's own limit is higher
+			c.limits[i].value = unix.Rlimit{Cur: min(l.value.Cur, c.nofile.Max), Max: min(l.value.Max, c.nofile.Max)}
+		}
 	}
 	return c, nil
 }
@@ -273,6 +282,11 @@ func (c *child) become() uintptr {
 	}
 	if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&c.nofile)), 0, 0, 0); errno != 0 {
 		return uintptr(errno)
+	}
+	for i := range c.limits {
+		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(c.limits[i].resource), uintptr(unsafe.Pointer(&c.limits[i].value)), 0, 0, 0); errno != 0 {
+			return uintptr(errno)
+		}
 	}
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.filter))); errno != 0 {
 		return uintptr(errno)

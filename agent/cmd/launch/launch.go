@@ -12,12 +12,59 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 )
 
+// An Attr has the attributes of a program to start.
+type Attr struct {
+	syscall.ProcAttr
+	Limits Limits // only for [Into]
+}
+
+// Limits are limits that the kernel enforces for each process: seconds of processor time, bytes of a
+// file, open files, and processes of its user. 0 means no limit.
+type Limits [4]int64
+
+// resources are the kernel's numbers of the limits.
+var resources = [len(Limits{})]int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC}
+
+// A rlimit is a limit of a process.
+type rlimit struct {
+	resource int
+	value    unix.Rlimit
+}
+
+// lowered returns the limits of this process, lowered to l.
+func (l Limits) lowered() (all []rlimit, err error) {
+	for i, limit := range l {
+		if limit == 0 {
+			continue
+		}
+		var now unix.Rlimit
+		if err := unix.Getrlimit(resources[i], &now); err != nil {
+			return nil, err
+		}
+		hard := uint64(limit)
+		if resources[i] == unix.RLIMIT_CPU {
+			hard++ // the kernel sends SIGXCPU at the soft limit, SIGKILL at the hard one
+		}
+		all = append(all, rlimit{resources[i], unix.Rlimit{Cur: min(uint64(limit), now.Max), Max: min(hard, now.Max)}})
+	}
+	return all, nil
+}
+
+// Set lowers the limits of this process.
+func (l Limits) Set() error {
+	all, err := l.lowered()
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = unix.Setrlimit(all[i].resource, &all[i].value)
+	}
+	return err
+}
+
 // A Func starts a program like syscall.ForkExec, with the capabilities of the calling thread.
-type Func func(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error)
+type Func func(file string, argv []string, attr *Attr) (pid int, err error)
 
 // On returns a Func that calls f on a thread.
 func (f Func) On(t *confinement.Thread) Func {
-	return func(file string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+	return func(file string, argv []string, attr *Attr) (pid int, err error) {
 		t.Do(func() { pid, err = f(file, argv, attr) })
 		return pid, err
 	}
@@ -43,19 +90,24 @@ const NoGroup = -1
 // [NoGroup]. The program may have at most that many open files; 0 means as many as the agent. It
 // needs [CanFork].
 func Into(group, files int) Func {
-	return preferred(func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	return preferred(func(file string, argv []string, attr *Attr) (int, error) {
 		return startIn(group, files, file, argv, attr)
 	})
 }
 
 // Plain returns a Func that works where [Into] doesn't.
-func Plain() Func { return preferred(syscall.ForkExec) }
+func Plain() Func { return preferred(Exec) }
+
+// Exec is syscall.ForkExec as a Func.
+func Exec(file string, argv []string, attr *Attr) (pid int, err error) {
+	return syscall.ForkExec(file, argv, &attr.ProcAttr)
+}
 
 // preferred makes the kernel choose a program that f started, rather than the agent, when a
 // runner's memory is full.
 func preferred(f Func) Func {
 	const score = "500"
-	return func(file string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	return func(file string, argv []string, attr *Attr) (int, error) {
 		pid, err := f(file, argv, attr)
 		if err != nil {
 			return pid, err

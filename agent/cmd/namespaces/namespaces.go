@@ -26,6 +26,10 @@ import (
 // Workspace is the path of the workspace in every runner. It is part of the API.
 const Workspace = "/workspace"
 
+// Home is the home directory of the user of commands in every runner: runtime.Home, which the
+// agent may not import.
+const Home = "/tmp/home"
+
 // Listener is the descriptor of the socket that a nested agent inherits.
 const Listener = 3
 

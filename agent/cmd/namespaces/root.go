@@ -40,14 +40,13 @@ func enterMachine(workspace string) error {
 }
 
 // EnterDirectories completes the namespaces of [Directories] from inside. It makes a root of the
-// task's files, read-only and without Nomad's directories. [Workspace] and /tmp are file systems in
-// memory of mib MiB each.
+// task's files, read-only and without Nomad's directories. [Workspace] is a file system in memory of
+// mib MiB, and /tmp, with [Home], of twice as much.
 func EnterDirectories(mib int) error {
-	size := fmt.Sprintf("mode=1777,size=%dm", mib)
 	return enter(func(name string) bool { return !nomads[name] }, func(r *rootMaker) {
 		r.bind("/proc") // the kernel refuses a new /proc while parts of the old one are covered
-		r.mount("tmpfs", "/tmp", 0, size)
-		r.mount("tmpfs", Workspace, 0, size)
+		r.mount("tmpfs", "/tmp", 0, fmt.Sprintf("mode=1777,size=%dm", 2*mib))
+		r.mount("tmpfs", Workspace, 0, fmt.Sprintf("mode=1777,size=%dm", mib))
 	})
 }
 

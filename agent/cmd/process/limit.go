@@ -16,10 +16,10 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// Limited is the argument that makes this program call [BecomeLimited]. A command with limits
-// starts through one more exec of the agent. That process sets the limits on itself and becomes the
-// command. So they apply from the command's first instruction, and never to the agent. It takes
-// about 2 ms, only for commands with limits.
+// Limited is the argument that makes this program call [BecomeLimited]. Where [launch.Into] doesn't
+// work, a command with limits starts through one more exec of the agent. That process sets the limits
+// on itself and becomes the command. So they apply from the command's first instruction, and never to
+// the agent. It takes about 2 ms.
 //
 //	agent limited CPU SIZE FILES PROCESSES n m FILE…(n) ENV…(m) ARGV…
 //
@@ -31,7 +31,7 @@ const Limited = "limited"
 const reportDescriptor = 3
 
 // executeLimited starts a command with its limits.
-func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, candidates []string, attr *syscall.ProcAttr) error {
+func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, candidates []string, attr *launch.Attr) error {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 	report := os.NewFile(uintptr(fds[0]), "report")
 	defer func() { _ = report.Close() }()
 	argv := []string{"agent", Limited}
-	limits := s.kernelLimits(start)
+	limits := attr.Limits
 	for _, n := range append(limits[:], int64(len(candidates)), int64(len(start.Env))) {
 		argv = append(argv, strconv.FormatInt(n, 10))
 	}
@@ -62,14 +62,14 @@ func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, c
 
 // kernelLimits returns the limits that the kernel enforces: processor time in seconds, file size in
 // bytes, open files, and processes. 0 means no limit.
-func (s *Starter) kernelLimits(start agent.Start) [4]int64 {
+func (s *Starter) kernelLimits(p *process, start agent.Start) launch.Limits {
 	if start.Limits == nil {
-		return [4]int64{}
+		return launch.Limits{}
 	}
 	limits := *start.Limits
-	if s.sharing {
-		// The kernel counts the user's processes in all such runners together. So only the watch
-		// enforces the limit.
+	if s.sharing || p.exact {
+		// The command's group enforces the limit. Or the kernel counts the user's processes in all
+		// such runners together, and only the watch enforces it.
 		limits.Processes = 0
 	}
 	if limits.Processes > 0 {
@@ -81,7 +81,7 @@ func (s *Starter) kernelLimits(start agent.Start) [4]int64 {
 	if seconds > 0 {
 		seconds++ // for processes whose time the watch can't see; the kernel's limit is for each process
 	}
-	return [4]int64{int64(seconds), limits.FileSize, int64(limits.OpenFiles), int64(limits.Processes)}
+	return launch.Limits{int64(seconds), limits.FileSize, int64(limits.OpenFiles), int64(limits.Processes)}
 }
 
 // readReport returns nil when the command runs with its limits.
@@ -136,10 +136,8 @@ func BecomeLimited(args []string) error {
 	if len(args) <= files+environment {
 		return errArguments
 	}
-	for i, resource := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC} {
-		if err := limitTo(resource, uint64(numbers[i])); err != nil {
-			return err
-		}
+	if err := launch.Limits(numbers[:4]).Set(); err != nil {
+		return err
 	}
 	report := func(text string) { _, _ = unix.Write(reportDescriptor, []byte(text)) }
 	// The limits are set. An error after this is the exec's own.
@@ -155,20 +153,4 @@ func BecomeLimited(args []string) error {
 		report(strconv.Itoa(int(errno)))
 	}
 	return err
-}
-
-// limitTo lowers a limit of this process; 0 leaves it unchanged.
-func limitTo(resource int, limit uint64) error {
-	var now unix.Rlimit
-	if limit == 0 {
-		return nil
-	}
-	if err := unix.Getrlimit(resource, &now); err != nil {
-		return err
-	}
-	hard := limit
-	if resource == unix.RLIMIT_CPU {
-		hard++ // the kernel sends SIGXCPU at the soft limit, SIGKILL at the hard one
-	}
-	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(limit, now.Max), Max: min(hard, now.Max)})
 }

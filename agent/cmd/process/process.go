@@ -26,6 +26,7 @@ type process struct {
 	measured      measurement // when Excessive measured last; only the watch uses it
 	refusedBefore int64       // forks that the runner's own kernel had refused before the start
 	crowded       bool        // another command ran at the same time; guarded by the reaper's mutex
+	exact         bool        // its group enforces its limit of processes
 	heldUp        bool        // its start took so long that it was killed
 	how           temperature
 
@@ -62,7 +63,11 @@ func (p *process) Close() serve.Usage {
 	switch {
 	case p.alone():
 		usage.Own = true
+		resident := usage.PeakMemory
 		p.group.End(&usage)
+		if p.how.warm { // the zygote's group was charged for the pages that it shares
+			usage.PeakMemory = max(usage.PeakMemory, resident)
+		}
 	case p.ownKernel():
 		usage.Own, usage.Refused = true, p.refusedInside()
 	case p.whole != nil && p.wasCrowded():

@@ -28,7 +28,7 @@ func newReaper() *reaper {
 }
 
 // start forks and executes, and registers the child before it can be reaped.
-func (r *reaper) start(p *process, f launch.Func, file string, argv []string, attr *syscall.ProcAttr) error {
+func (r *reaper) start(p *process, f launch.Func, file string, argv []string, attr *launch.Attr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// A child that is stopped before its exec would hold the lock forever. The kernel kills those

@@ -25,6 +25,7 @@ import (
 type Config struct {
 	Thread *confinement.Thread         // starts commands of the user if Groups is nil
 	Launch launch.Func                 // starts commands if Groups is nil
+	Limits bool                        // it, and the groups', sets limits of the kernel
 	Groups *groups.Groups              // nil: commands are in the agent's own group
 	Inner  *groups.Inner               // the group in the runner's own kernel; nil: it has no kernel of its own
 	Whole  *groups.Whole               // the whole runner's group, if Groups is nil; nil: it isn't visible
@@ -114,6 +115,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 		}
 		if p.alone() {
 			p.group.Begin()
+			p.exact = start.Limits != nil && p.group.LimitProcesses(start.Limits.Processes)
 		}
 	}
 	if s.Inner != nil {
@@ -122,10 +124,10 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if s.Whole != nil {
 		p.whole = s.Whole.Begin()
 	}
-	attr := &syscall.ProcAttr{
+	attr := &launch.Attr{Limits: s.kernelLimits(p, start), ProcAttr: syscall.ProcAttr{
 		Dir: dir, Env: start.Env, Files: ends.Files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: start.Terminal != nil},
-	}
+	}}
 	if s.marking {
 		attr.Sys.Credential = &syscall.Credential{Uid: who, Gid: group, Groups: []uint32{group, mark}}
 	}
@@ -176,7 +178,7 @@ func misreadScript(dir, file string) string {
 }
 
 // execute starts the first of candidates that the kernel executes.
-func (s *Starter) execute(p *process, start agent.Start, candidates []string, attr *syscall.ProcAttr) (err error) {
+func (s *Starter) execute(p *process, start agent.Start, candidates []string, attr *launch.Attr) (err error) {
 	f := s.Launch
 	switch {
 	case p.group != nil:
@@ -185,7 +187,7 @@ func (s *Starter) execute(p *process, start agent.Start, candidates []string, at
 	case !start.Privileged:
 		f = f.On(s.Thread)
 	}
-	if limits := start.Limits; limits != nil && *limits != (agent.Limits{}) {
+	if attr.Limits != (launch.Limits{}) && !s.Limits {
 		return s.executeLimited(p, f, start, candidates, attr)
 	}
 	for _, file := range candidates {

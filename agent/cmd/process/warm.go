@@ -1,23 +1,23 @@
 package process
 
 import (
-	"syscall"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/cmd/groups"
+	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/warm"
 )
 
 // executeWarm starts a command from the zygote. If done is true, the command was started or may
 // have been, and err is its error. If done is false, nothing of it has run, and p records the
 // reason.
-func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candidates []string, attr *syscall.ProcAttr) (done bool, err error) {
+func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candidates []string, attr *launch.Attr) (done bool, err error) {
 	command, cold, loaded := s.warm.Command(start, dir, candidates)
 	if p.how.cold = cold; cold != "" || !loaded {
 		return false, nil
 	}
-	defer s.stock(p.group, p.exited)
+	defer s.stock(p)
 	if err := s.becomes(p, command, start, attr); err != nil {
 		p.how.cold = err.Error()
 		return false, nil
@@ -27,12 +27,12 @@ func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candida
 }
 
 // becomes turns a child of the zygote into a command.
-func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, attr *syscall.ProcAttr) error {
+func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, attr *launch.Attr) error {
 	spare, err := s.warm.Take(p.group)
 	if err != nil {
 		return err
 	}
-	if err = spare.Become(command, start.Argv, attr, s.kernelLimits(start), p.group); err == nil {
+	if err = spare.Become(command, start.Argv, attr, p.group); err == nil {
 		err = s.reaper.start(p, spare.Go, "", start.Argv, attr)
 	}
 	if err != nil {
@@ -47,15 +47,19 @@ func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, a
 // down the beginning of this one.
 const stockAfter = 30 * time.Millisecond
 
-// stock makes a child of the zygote wait for the next command in group, after stockAfter or when
-// the current command ends.
-func (s *Starter) stock(group *groups.Group, ended <-chan struct{}) {
+// stock makes a child of the zygote wait for the next command in p's group, after stockAfter or when
+// p ends. The child would count for a limit of processes, so then it waits for the end.
+func (s *Starter) stock(p *process) {
+	soon := time.After(stockAfter)
+	if p.exact {
+		soon = nil
+	}
 	go func() { // ends when the child waits, or couldn't be forked
 		select {
-		case <-ended:
-		case <-time.After(stockAfter):
+		case <-p.exited:
+		case <-soon:
 		}
-		_ = s.warm.Stock(group) // the next start reports an error
+		_ = s.warm.Stock(p.group) // the next start reports an error
 	}()
 }
 

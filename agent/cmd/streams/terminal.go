@@ -2,6 +2,7 @@ package streams
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,7 +82,9 @@ func openPeer(master, flags int) (int, error) {
 
 // Resize gives all terminals another size. Without any it does nothing.
 func (s *Streams) Resize(size agent.Size) {
-	for _, terminal := range s.terminals {
+	// The first one is the controlling terminal, whose change sends SIGWINCH. The program then finds the new
+	// size on all.
+	for _, terminal := range slices.Backward(s.terminals) {
 		control(terminal, func(fd int) error {
 			return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(size.Columns), Row: uint16(size.Rows)})
 		})

@@ -34,7 +34,7 @@ var ErrNoNamespaces = errors.New("the agent can't create a user namespace: the n
 // Bounds are limits that the driver exec doesn't enforce itself. Zero means that the driver
 // enforces them.
 type Bounds struct {
-	WorkspaceMiB int // of the workspace and of /tmp each, in memory
+	WorkspaceMiB int // of the workspace in memory; /tmp has twice as much
 	Processes    int // including the agent's threads; enforced in version 1 of cgroups only
 }
 
@@ -53,7 +53,7 @@ func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
 	}
 	o.Workspace, o.Task = workspace, true
 	if bounds.WorkspaceMiB == 0 {
-		err = makeWorkspace(workspace)
+		err = os.MkdirAll(workspace, 0o755)
 	}
 	if err := errors.Join(err, closeDirectories(workspace, o.Image), protect(workspace)); err != nil {
 		return err
@@ -93,17 +93,6 @@ func becomeRoot() error {
 		return nil
 	}
 	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(0), syscall.Setuid(0))
-}
-
-// makeWorkspace creates the workspace unless it exists.
-func makeWorkspace(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	return own(dir, 0o1777)
 }
 
 // anonymousVolume matches a directory of the machine that Docker creates for a VOLUME of an image.
@@ -155,8 +144,8 @@ func closeTo(dir string, mode uint32) error {
 }
 
 // protect prevents that user code replaces this program, which the bridge executes later. It
-// protects the file and every directory above it. If the workspace is one of these directories, it
-// gets the sticky bit.
+// protects the file and every directory above it. The workspace, which belongs to user code, must
+// not be one of these directories.
 func protect(workspace string) error {
 	if os.Geteuid() != 0 {
 		return nil // commands run as the agent's user: nothing can be protected from them
@@ -170,7 +159,10 @@ func protect(workspace string) error {
 		if err := unix.Stat(at, &stat); err != nil {
 			return &os.PathError{Op: "stat", Path: at, Err: err}
 		}
-		if at != workspace && changeable(&stat) {
+		if at == workspace {
+			return fmt.Errorf("%s must not contain the agent's program %s: use another --workspace", workspace, program)
+		}
+		if changeable(&stat) {
 			if err := own(at, stat.Mode&0o7777&^0o022); err != nil {
 				return err
 			}

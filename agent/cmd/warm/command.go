@@ -127,7 +127,7 @@ func (z *zygote) variables(env []string) string {
 	its, ours := of(env), of(z.wanted.Env)
 	for name, value := range its {
 		switch {
-		case slices.Contains(threadVariables, name) && value != "1":
+		case slices.Contains(threadVariables, name) && value != "1" && value != ours[name]:
 			return "the variable " + name + " isn't 1"
 		case searched(name): // the directory's contents may change
 			return "the variable " + name

@@ -3,12 +3,12 @@ package warm
 import (
 	"fmt"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/cmd/groups"
+	"github.com/rockpool/rockpool/agent/cmd/launch"
 )
 
 // A Spare is a child of a zygote that waits to become a command, once. The caller must call
@@ -27,9 +27,8 @@ const becomesWithin = 3 * time.Second
 // endsWithin is the time in which a killed child must end.
 const endsWithin = time.Second
 
-// Become gives the child all attributes of a command, in a group. The kernel's limits are those of
-// package process. No instruction of the command runs before [Spare.Go].
-func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits [4]int64, group *groups.Group) error {
+// Become gives the child all attributes of a command, in a group. No instruction of the command runs before [Spare.Go].
+func (s *Spare) Become(c Command, argv []string, attr *launch.Attr, group *groups.Group) error {
 	if !s.moved && group != nil && group.Own() {
 		if err := s.enter(group); err != nil {
 			return err
@@ -42,7 +41,7 @@ func (s *Spare) Become(c Command, argv []string, attr *syscall.ProcAttr, limits 
 		terminal = "1"
 	}
 	fields := []string{attr.Dir, number(int64(who.Uid)), number(int64(who.Groups[1])), terminal}
-	for _, limit := range limits {
+	for _, limit := range attr.Limits {
 		fields = append(fields, number(limit))
 	}
 	fields = append(fields, c.form, c.file, number(int64(len(argv))))
@@ -78,7 +77,7 @@ func (s *Spare) lives() bool { return unix.PidfdSendSignal(s.pidfd, 0, nil, 0) =
 // Go checks that the child has all attributes of the command, and lets it continue. It is a
 // [launch.Func] that ignores the program. The caller must ensure that no child is reaped meanwhile.
 // After an error no instruction of the command has run.
-func (s *Spare) Go(_ string, _ []string, attr *syscall.ProcAttr) (pid int, err error) {
+func (s *Spare) Go(_ string, _ []string, attr *launch.Attr) (pid int, err error) {
 	is, err := read(s.pid)
 	if err != nil {
 		return 0, errGone

@@ -113,13 +113,13 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 		return nil, err
 	}
 	const user = confinement.ZygoteUser
-	pid, err := f(path, []string{path, "-c", script}, &syscall.ProcAttr{
+	pid, err := f(path, []string{path, "-c", script}, &launch.Attr{ProcAttr: syscall.ProcAttr{
 		Dir: "/", Env: environment(want.Env), Files: []uintptr{uintptr(null), uintptr(says), uintptr(says), uintptr(theirs)},
 		Sys: &syscall.SysProcAttr{
 			Setsid: true, Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{user}},
 			AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID},
 		},
-	})
+	}})
 	_ = unix.Close(theirs)
 	if err != nil {
 		ours.close()

@@ -112,3 +112,46 @@ func (h Hierarchy) dir(path string) (string, bool) {
 	}
 	return filepath.Join(h.Mount, rel), true
 }
+
+// shownControllers are those whose cgroups a sandbox sees: runtimes of languages read their limits.
+var shownControllers = []string{"memory", "cpu", "cpuacct", "cpuset", "pids"}
+
+// Shown returns the trees of version 1 whose cgroups a sandbox sees, as mount options such as
+// "cpu,cpuacct". In version 2 it returns nil: there the only tree is shown.
+func (all Hierarchies) Shown() (trees []string) {
+	if all.Unified() {
+		return nil
+	}
+	for _, h := range all {
+		if !h.V2 && slices.ContainsFunc(h.Controllers, func(name string) bool { return slices.Contains(shownControllers, name) }) {
+			trees = append(trees, h.options())
+		}
+	}
+	return trees
+}
+
+// options returns the controllers of a tree of version 1 as mount options.
+func (h Hierarchy) options() string {
+	others := []string{"xattr", "noprefix", "clone_children", "cpuset_v2_mode", "favordynmods"} // they don't select a tree
+	return strings.Join(slices.DeleteFunc(slices.Clone(h.Controllers), func(name string) bool { return slices.Contains(others, name) }), ",")
+}
+
+// Unified reports whether sandboxes' cgroups are in a version 2 tree.
+func (all Hierarchies) Unified() bool { _, ok := all.unified(); return ok }
+
+// OwnMounts returns the mounts with which a process sees its own cgroups, by
+// their options: "" for version 2. The process must have joined the cgroup path in each of dirs, and
+// its cgroup namespace must begin there. Other trees aren't included: they would show cgroups of the
+// machine.
+func (all Hierarchies) OwnMounts(path string, dirs []string) (options []string) {
+	if all.Unified() {
+		return []string{""}
+	}
+	shown := all.Shown()
+	for _, h := range all {
+		if !h.V2 && slices.Contains(shown, h.options()) && slices.Contains(dirs, filepath.Join(h.Mount, path)) {
+			options = append(options, h.options())
+		}
+	}
+	return options
+}

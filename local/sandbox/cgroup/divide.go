@@ -102,6 +102,8 @@ func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part
 		part, err := divideUnified(filepath.Join(h.Mount, path))
 		return []Part{part}, err
 	}
+	own := want // of a single command: one of the agent's threads is in its group
+	own.Processes -= all.Launchers() - 1
 	for _, name := range partControllers {
 		h, ok := all.Controller(name)
 		if !ok || h.V2 {
@@ -115,7 +117,7 @@ func (all Hierarchies) Divide(path string, owner int, want Limits) (parts []Part
 			return parts, err
 		}
 		for i := range Slots + 1 {
-			if err := makeSlot(filepath.Join(dir, slotName(i)), owner); err != nil {
+			if err := makeSlot(filepath.Join(dir, slotName(i)), owner, own); err != nil {
 				return parts, err
 			}
 		}
@@ -147,13 +149,28 @@ func slotName(i int) string {
 	return "x" + strconv.Itoa(i)
 }
 
-// makeSlot makes a cgroup that owner's threads may join. Its other files stay root's, except the
-// one that resets the peak of memory.
-func makeSlot(dir string, owner int) error {
+// makeSlot makes a cgroup that owner's threads may join. Its other files stay root's, except those
+// that reset the peak of memory, and that limit the processes of one command. It shows the limits of
+// all commands, because runtimes of languages read only their own cgroup's.
+func makeSlot(dir string, owner int, want Limits) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	for _, file := range []string{"tasks", "memory.max_usage_in_bytes"} {
+	err := set(dir, "memory.limit_in_bytes", want.Memory, true)
+	if want.CPUQuota > 0 {
+		err = errors.Join(err, set(dir, "cpu.cfs_period_us", want.CPUPeriod, true), set(dir, "cpu.cfs_quota_us", want.CPUQuota, true))
+	}
+	if err != nil {
+		return err
+	}
+	files := []string{"tasks", "memory.max_usage_in_bytes"}
+	if filepath.Base(dir) != rest { // the agent limits a single command there
+		files = append(files, "pids.max")
+		if err := set(dir, "pids.max", want.Processes, true); err != nil {
+			return err
+		}
+	}
+	for _, file := range files {
 		if err := unix.Chown(filepath.Join(dir, file), owner, owner); err != nil && err != unix.ENOENT {
 			return fmt.Errorf("chown %s in %s: %w", file, dir, err)
 		}

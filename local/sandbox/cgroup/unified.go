@@ -49,14 +49,18 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 			return fmt.Errorf("move the first process into its cgroup: %w", err)
 		}
 	}
-	if err := errors.Join(control(dir, "cpu", "io"), control(run, "io"), set(filepath.Join(dir, Agent), "cpu.weight", agentWeight, true)); err != nil {
+	if err := errors.Join(control(dir, "cpu", "io"), control(run, "io", "cpu"), set(filepath.Join(dir, Agent), "cpu.weight", agentWeight, true)); err != nil {
 		return err
 	}
 	if err := errors.Join(set(run, "memory.max", want.Memory, false), set(run, "memory.swap.max", 0, true), set(run, "pids.max", want.Processes, false)); err != nil {
 		return err
 	}
+	limited := []string{} // the cgroups that have the limit of CPU time
 	if want.CPUQuota > 0 && all.SeparateCPU() {
-		if err := setText(run, "cpu.max", fmt.Sprintf("%d %d", want.CPUQuota, want.CPUPeriod), false); err != nil {
+		limited = append(slots(run), run)
+	}
+	for _, dir := range limited {
+		if err := setText(dir, "cpu.max", fmt.Sprintf("%d %d", want.CPUQuota, want.CPUPeriod), false); err != nil {
 			return err
 		}
 	}
@@ -66,12 +70,13 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	for _, slot := range slots(run) {
 		// From Linux 6.11 on a refused fork counts for the cgroup whose limit it hit. So each slot
 		// has the limit, too, and a single command hits its own.
-		if err := set(slot, "pids.max", want.Processes, false); err != nil {
+		// Runtimes of languages read only their own cgroup's limits.
+		if err := errors.Join(set(slot, "pids.max", want.Processes, false), set(slot, "memory.max", want.Memory, false)); err != nil {
 			return err
 		}
 		files = append(files, filepath.Join(slot, "cgroup.procs"), filepath.Join(slot, "memory.peak"))
 		if filepath.Base(slot) != rest { // a slot of one command can be frozen, to kill all in it
-			files = append(files, filepath.Join(slot, "cgroup.freeze"))
+			files = append(files, filepath.Join(slot, "cgroup.freeze"), filepath.Join(slot, "pids.max"))
 		}
 	}
 	for _, file := range files {
@@ -91,7 +96,7 @@ func slots(run string) (all []string) {
 }
 
 // control enables controllers for the cgroups below dir: processes and memory, and those of more
-// that are available. CPU time is always counted, and all commands share it.
+// that are available. CPU time is always counted.
 func control(dir string, more ...string) error {
 	has, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {

@@ -82,6 +82,8 @@ func TestSettleOnVersion2(t *testing.T) {
 	for file, want := range map[string]string{
 		"run/memory.max": "67108864", "run/memory.swap.max": "0", "run/pids.max": "10", "run/x0/pids.max": "10", "run/rest/pids.max": "10",
 		"agent/cpu.weight": "1000", "run/cpu.weight": "100", "run/cpu.max": "50000 100000",
+		// Runtimes of languages read the limits of a command's own group.
+		"run/x0/memory.max": "67108864", "run/x1/cpu.max": "50000 100000", "run/rest/memory.max": "67108864",
 	} {
 		got, err := os.ReadFile(filepath.Join(dir, file))
 		if os.IsNotExist(err) && strings.Contains(file, "swap") {
@@ -93,7 +95,7 @@ func TestSettleOnVersion2(t *testing.T) {
 	}
 
 	// The owner may put processes into the commands' cgroups. It can't move processes there from
-	// elsewhere, leave, or change a limit.
+	// elsewhere, leave, or change a limit, except that of processes of a single command.
 	as := func(script string) error {
 		cmd := exec.Command("/bin/sh", "-c", script)
 		cmd.Dir = dir
@@ -119,6 +121,9 @@ func TestSettleOnVersion2(t *testing.T) {
 	if err := as("sleep 100 & echo $! >run/x0/cgroup.procs && echo 1 >run/x0/cgroup.freeze && kill -9 $! && wait $!; [ $? = 137 ] && echo 0 >run/x0/cgroup.freeze"); err != nil {
 		t.Errorf("end a command's group: %v", err)
 	}
+	if err := as("echo 5 >run/x0/pids.max && echo 10 >run/x0/pids.max"); err != nil { // those above have a limit, too
+		t.Errorf("limit a command's processes: %v", err)
+	}
 	for name, script := range map[string]string{
 		"out":                       "echo $$ >../cgroup.procs",
 		"to the top":                "echo $$ >../../cgroup.procs",
@@ -127,7 +132,7 @@ func TestSettleOnVersion2(t *testing.T) {
 		"into the agent's":          "echo $$ >run/x0/cgroup.procs && echo $$ >agent/cgroup.procs",
 		"other processes":           "echo 11 >run/pids.max",
 		"other memory":              "echo 1 >run/x0/memory.max",
-		"own processes":             "echo 11 >run/x0/pids.max",
+		"more in the shared group":  "echo 11 >run/rest/pids.max",
 		"a group":                   "mkdir run/x0/more",
 		"no controllers":            "echo -pids >run/cgroup.subtree_control",
 		"end all that is with this": "echo 1 >run/cgroup.kill",

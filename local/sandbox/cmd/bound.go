@@ -96,6 +96,8 @@ var settings = []struct {
 	// Memory of each socket's options, which no cgroup counts. A network namespace has this setting
 	// from Linux 6.8 on. Before, the seccomp filter refuses the calls that take most of it.
 	{"net/core/optmem_max", 4096},
+	// Programs may listen on every port of their own network, such as 80.
+	{"net/ipv4/ip_unprivileged_port_start", 0},
 	// Few enough that the agent, which inspects TCP sockets up to a limit, sees the others too.
 	{"net/ipv4/tcp_max_tw_buckets", 4096},
 }

@@ -91,6 +91,14 @@ func newDraft(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *l
 	return &draft{config: c, q: q, trees: trees, link: l, spec: s, limits: limits}, nil
 }
 
+// makeView makes what the sandbox's programs see of the machine's hardware.
+func (d *draft) makeView() error {
+	if err := spec.ViewOf(*d.q.Resources, d.config.Machine).Make(d.trees); err != nil {
+		return fmt.Errorf("make what programs see of the machine: %w", err)
+	}
+	return nil
+}
+
 // divide makes the commands' cgroups. It returns the agent's descriptors: the listener, then the
 // cgroups.
 func (d *draft) divide(listener *os.File) (files []*os.File, err error) {
@@ -131,7 +139,14 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 		return helper.Answer{}, err
 	}
 	s := d.spec
+	// In version 1 a runtime would mount all trees, also those in which the sandbox has no cgroup.
+	if s.Linux.CgroupsPath != "" && trees.Unified() {
+		spec.ShowGroups(s, spec.ByRuntime)
+	}
 	if err := mountRoot(c, q, s); err != nil {
+		return helper.Answer{}, err
+	}
+	if err := d.makeView(); err != nil {
 		return helper.Answer{}, err
 	}
 	if err := l.mountResolver(c); err != nil {
@@ -219,7 +234,7 @@ func rootOf(c helper.Config, q *helper.Request) spec.Root {
 
 // divide makes the cgroups of the sandbox's commands, if that is possible. It returns the argument
 // --groups for the first process, and the cgroups' directories, which it gets from descriptor 4 on.
-// The cgroups can be reached only through these descriptors: no cgroup is mounted inside.
+// They can be changed only through these descriptors: inside, cgroups are mounted read-only.
 func divide(c helper.Config, q *helper.Request, s *specs.Spec, trees cgroup.Hierarchies) (args []string, dirs []*os.File, err error) {
 	if c.Machine.Undivided != nil {
 		return nil, nil, nil

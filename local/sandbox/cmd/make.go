@@ -40,6 +40,9 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	if err := d.makeView(); err != nil {
+		return helper.Answer{}, err
+	}
 	files, err := d.divide(listener)
 	for _, f := range files[min(1, len(files)):] { // the caller closes the listener
 		defer f.Close()
@@ -52,6 +55,8 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err != nil {
 		return helper.Answer{}, err
 	}
+	group := c.Group(q.ID)
+	spec.ShowGroups(d.spec, trees.OwnMounts(group, dirs)...)
 	s := maker.Sandbox{
 		ID: q.ID, Spec: d.spec, Files: files, Join: dirs, Group: unified, Settings: namespaceSettings(), Check: d.check,
 	}

@@ -56,6 +56,10 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err
 	}
+	// gVisor shows its programs the memory that it finds here.
+	if err := spec.ViewOf(*q.Resources, c.Machine).MountMemory(trees); err != nil {
+		return helper.Answer{}, fmt.Errorf("show gVisor the runner's memory: %w", err)
+	}
 	client, err := mountOutside(c, q, s)
 	if err != nil {
 		return helper.Answer{}, fmt.Errorf("prepare the directory of the agent's socket: %w", err)

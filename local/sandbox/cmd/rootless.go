@@ -50,7 +50,7 @@ func ownRun(c helper.Config) error {
 	if strings.HasPrefix(c.State, "/run/") {
 		return errors.New("without root, the server's data directory must not be below /run")
 	}
-	if err := unix.Mount("run", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
+	if err := unix.Mount("run", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64m"); err != nil { // a view has a page for each of its files
 		return fmt.Errorf("mount /run: %w", err)
 	}
 	return nil

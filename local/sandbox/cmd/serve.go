@@ -100,6 +100,9 @@ func (s *server) open() (*maker.Maker, error) {
 	}
 	c := s.config
 	plain := spec.New(spec.Sandbox{Root: spec.Root{Path: c.Root}, Group: c.Parent, Resources: spec.Resources{Processes: 1}}, c.Machine)
+	if err := spec.MakeViews(); err != nil {
+		return nil, err
+	}
 	made, err := maker.New(c.Root, plain)
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func confined(s *specs.Spec) error {
 	}
 	for _, m := range s.Mounts {
 		bound := slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
-		if bound && (!slices.Contains(m.Options, "ro") || !slices.Contains([]string{"/usr", "/r/agent", "/run/rockpool/root/.rockpool/agent"}, m.Source)) {
+		if bound && (!slices.Contains(m.Options, "ro") || !strings.HasPrefix(m.Source, spec.Views+"/") && !slices.Contains([]string{"/usr", "/r/agent", "/run/rockpool/root/.rockpool/agent"}, m.Source)) {
 			return fmt.Errorf("the mount at %s is %+v", m.Destination, m)
 		}
 	}

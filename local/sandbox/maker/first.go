@@ -190,9 +190,21 @@ func (p *plan) mounts(s *script) error {
 	// stage's files are left afterwards, because the kernel allows mounting /proc only while
 	// another /proc is visible.
 	s.add("open the stage", unix.SYS_OPENAT, atCWD, s.text("/"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	views := map[string]uintptr{} // descriptors of the stage's files, by destination
+	for _, m := range p.spec.Mounts {
+		if from, ok := strings.CutPrefix(m.Source, spec.Views); ok {
+			views[m.Destination] = p.next() + 1 + uintptr(len(views))
+			s.add("open its "+m.Destination, unix.SYS_OPENAT, atCWD, s.text(viewDir+from), unix.O_PATH|unix.O_CLOEXEC).want = int64(views[m.Destination])
+		}
+	}
 	s.add("enter the root", unix.SYS_CHDIR, root)
 	s.add("enter the root", unix.SYS_CHROOT, here)
 	for i, m := range p.spec.Mounts {
+		if fd, ok := views[m.Destination]; ok {
+			s.mount("/proc/self/fd/"+strconv.Itoa(int(fd)), m.Destination, "", unix.MS_BIND, "")
+			s.add("close its "+m.Destination, unix.SYS_CLOSE, fd)
+			continue
+		}
 		o := parseOptions(m.Options)
 		if o.flags&unix.MS_BIND != 0 || m.Destination == deviceDir || covered(m, p.spec.Mounts[i+1:]) {
 			continue // the stage has this mount

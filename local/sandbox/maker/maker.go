@@ -12,6 +12,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // stages is how many sandboxes are made concurrently: each uses a thread until its agent is
@@ -143,7 +145,7 @@ func sharedBind(m specs.Mount) bool {
 // openExtra opens the mounts that aren't in a stage.
 func (m *Maker) openExtra(b Sandbox) (all []bind, err error) {
 	for _, mount := range b.Spec.Mounts {
-		if parseOptions(mount.Options).flags&unix.MS_BIND == 0 || b.Image == nil && sharedBind(mount) {
+		if parseOptions(mount.Options).flags&unix.MS_BIND == 0 || b.Image == nil && sharedBind(mount) || strings.HasPrefix(mount.Source, spec.Views) {
 			continue
 		}
 		e, err := openBind(mount)

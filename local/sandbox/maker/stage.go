@@ -10,12 +10,15 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
 // Paths of root directories in a stage, as seen from its own root.
 const (
 	hostRoot  = "/root"  // the shared root directory of sandboxes without an image
 	imageRoot = "/image" // root directory of an image, for one sandbox at a time
+	viewDir   = "/views" // the files of package spec's views
 )
 
 // stageMount is where a stage builds its root, in its own mount namespace.
@@ -139,6 +142,7 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 	for _, m := range append([]specs.Mount{
 		{Source: root, Destination: hostRoot, Options: []string{"bind", "ro", "nosuid", "nodev"}},
 		{Source: "/proc", Destination: "/proc", Options: []string{"rbind"}},
+		{Source: spec.Views, Destination: viewDir, Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"}},
 	}, under(hostRoot, shared)...) {
 		b, err := openBind(m)
 		if err != nil {
@@ -158,7 +162,7 @@ func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) err
 	if err := unix.Mount("stage", stageMount, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
 		return fmt.Errorf("mount the stage: %w", err)
 	}
-	for _, at := range []string{hostRoot, imageRoot, "/proc"} {
+	for _, at := range []string{hostRoot, imageRoot, viewDir, "/proc"} {
 		if err := os.Mkdir(stageMount+at, 0o755); err != nil {
 			return err
 		}

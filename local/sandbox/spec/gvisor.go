@@ -24,6 +24,10 @@ const (
 	agentInside     = 24 // threads of the agent inside
 )
 
+// gvisorStack is the largest stack of gVisor's kernel, in bytes. It maps a smaller one than the limit
+// says otherwise, and Ruby, which touches the end of its stack, gets SIGSEGV.
+const gvisorStack = 128 << 20
+
 // inside returns the process limit that gVisor's kernel enforces.
 func inside(r Resources) int { return r.Processes + agentInside }
 
@@ -36,10 +40,13 @@ func GVisorFootprint(r Resources) Resources {
 
 // forGVisor adapts a spec of namespaces to gVisor. Its kernel has no time namespaces, and needs
 // none: its clocks start with it.
-func forGVisor(spec *specs.Spec, s Sandbox) {
+func forGVisor(spec *specs.Spec, s Sandbox, m Machine) {
 	spec.Process.Args = []string{
-		AgentPath, "serve", "--outside", path.Join(path.Dir(AgentPath), SocketName), "--processes", strconv.Itoa(inside(s.Resources)),
+		AgentPath, "serve", "--outside", path.Join(path.Dir(AgentPath), SocketName), "--processes", strconv.Itoa(s.Resources.Processes),
+		"--memory-mib", strconv.Itoa(s.Resources.MemoryMiB), "--cpu-quota", strconv.FormatInt(quota(s.Resources, m), 10),
 	}
+	stack := slices.IndexFunc(spec.Process.Rlimits, isStack)
+	spec.Process.Rlimits[stack].Soft = min(spec.Process.Rlimits[stack].Soft, gvisorStack)
 	spec.Linux.TimeOffsets = nil
 	spec.Linux.Namespaces = slices.DeleteFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
 	takes := GVisorFootprint(s.Resources)

@@ -16,6 +16,7 @@ type Machine struct {
 	Swap    bool     `json:"swap,omitempty"`  // the kernel can limit swap
 	Binds   []string `json:"binds,omitempty"` // paths of the machine that are mounted inside, read-only
 	Lacks   []string `json:"lacks,omitempty"` // limits that can't be set here and are left out
+	Views   string   `json:"views,omitempty"` // a part of the names of views
 
 	// Undivided is why commands can't have their own cgroups in a sandbox; nil: they can.
 	Undivided   error `json:"-"`
@@ -28,7 +29,7 @@ const defaultCoreMHz = 2000
 
 // Inspect inspects this machine.
 func Inspect(trees cgroup.Hierarchies) Machine {
-	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), SeparateCPU: trees.SeparateCPU(), Lacks: trees.Lacks()}
+	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), SeparateCPU: trees.SeparateCPU(), Lacks: trees.Lacks(), Views: viewOrigin(trees)}
 	if memory, ok := trees.Controller("memory"); ok {
 		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
 		_, noSwap := os.Stat("/proc/swaps")
@@ -55,6 +56,8 @@ var hostPaths = []string{
 	"/etc/ld.so.cache", "/etc/ld.so.conf.d",
 	"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "/etc/crypto-policies",
 	"/etc/java*", "/etc/python*", "/etc/perl", "/etc/php", "/etc/R", "/etc/ghc*", "/etc/maven", "/etc/fpc*",
+	"/etc/mono", "/etc/nim", "/etc/groovy", "/etc/racket", "/etc/gnucobol*", "/etc/openmpi", "/var/lib/ghc",
+	"/etc/fonts", "/var/cache/fontconfig",
 }
 
 // Programs returns those of the named programs that are in the PATH of the image "host". A link

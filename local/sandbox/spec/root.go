@@ -18,7 +18,7 @@ func BuildRoot(dir string, m Machine, agent []byte) error {
 		return err
 	}
 	b := builder{dir: dir}
-	for _, at := range []string{"/", "/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/var", "/var/lib", "/root", "/home", "/opt", "/srv", "/mnt", Workspace, filepath.Dir(AgentPath)} {
+	for _, at := range []string{"/", "/proc", "/sys", "/dev", "/tmp", "/run", "/etc", "/var", "/var/lib", caches, "/root", "/home", "/opt", "/srv", "/mnt", Workspace, filepath.Dir(AgentPath)} {
 		b.directory(at)
 	}
 	for _, at := range m.Binds {
@@ -61,14 +61,14 @@ var hostFiles = []string{
 // ownFiles are the files of a sandbox's /etc that don't come from the machine.
 var ownFiles = map[string]string{
 	"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" +
-		"runner:x:1000:1000:runner:/workspace:/bin/sh\n" +
+		"runner:x:1000:1000:runner:" + home + ":/bin/sh\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 	"/etc/group":         "root:x:0:\ntty:x:5:\nrunner:x:1000:\nnogroup:x:65534:\n",
 	"/etc/hostname":      hostname + "\n",
 	"/etc/hosts":         "127.0.0.1 localhost " + hostname + "\n::1 localhost\n",
 	"/etc/resolv.conf":   "",
 	"/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n",
-	"/etc/profile":       "PATH=" + searchPath + "\nexport PATH\n",
+	"/etc/profile":       "PATH=" + searchPath + ":/usr/local/go/bin\nexport PATH\n",
 	"/etc/shells":        "/bin/sh\n/bin/bash\n",
 }
 

@@ -6,6 +6,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -23,6 +24,8 @@ const (
 	AgentPath    = "/.rockpool/agent"
 	ResolverPath = "/.rockpool/resolv.conf" // of sandboxes with a network
 	Workspace    = "/workspace"
+	caches       = "/var/cache/rockpool" // agent.Caches
+	home         = "/tmp/home"           // runtime.Home, which this package may not import; the agent makes it
 )
 
 // User ids of sandboxes: FirstUID + slot*UIDs is the root user of the sandbox with that slot.
@@ -81,11 +84,12 @@ func ImageRoot() (directories []string, files map[string]string) {
 // New returns the OCI runtime spec of a sandbox.
 //
 // The network namespace has one interface, lo, which is up; package fence adds another one later.
-// The clocks that count from boot start at about 0. Cgroups and sysfs aren't mounted inside.
+// The clocks that count from boot start at about 0. Programs see the hardware of a [View], which must
+// exist, except with gVisor.
 func New(s Sandbox, m Machine) *specs.Spec {
 	made := newSpec(s, m)
 	if s.GVisor {
-		forGVisor(made, s)
+		forGVisor(made, s, m)
 	}
 	return made
 }
@@ -106,10 +110,10 @@ func newSpec(s Sandbox, m Machine) *specs.Spec {
 		Root:     &specs.Root{Path: s.Root.Path, Readonly: true},
 		Process: &specs.Process{
 			Args:            args,
-			Env:             []string{"PATH=" + searchPath, "HOME=" + Workspace, "GOMAXPROCS=1"},
+			Env:             []string{"PATH=" + searchPath, "HOME=" + home, "GOMAXPROCS=1"},
 			Cwd:             "/",
 			NoNewPrivileges: true,
-			Rlimits:         rlimits,
+			Rlimits:         withStack(s.Resources),
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding:  agentCapabilities,
 				Effective: agentCapabilities,
@@ -150,13 +154,36 @@ var rlimits = []specs.POSIXRlimit{
 	{Type: "RLIMIT_CPU", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 	{Type: "RLIMIT_FSIZE", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 	{Type: "RLIMIT_DATA", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
-	{Type: "RLIMIT_STACK", Soft: 8 << 20, Hard: unix.RLIM_INFINITY},
+	{Type: "RLIMIT_STACK", Soft: fewestStack, Hard: unix.RLIM_INFINITY},
 	{Type: "RLIMIT_RSS", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 	{Type: "RLIMIT_NPROC", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 	{Type: "RLIMIT_AS", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 	{Type: "RLIMIT_LOCKS", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 	{Type: "RLIMIT_RTTIME", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 }
+
+// fewestStack is the kernel's default for a process's stack, in bytes.
+const fewestStack = 8 << 20
+
+// StackLimit returns how large the stack of each process of a sandbox may become, in bytes: nearly
+// as large as its memory, as much as a deep recursion needs. C libraries also give each thread that
+// much address space, so it stays at the default if the machine counts address space as memory.
+func StackLimit(r Resources) uint64 {
+	const strict = "2" // Documentation/mm/overcommit-accounting of the kernel
+	if mode, err := os.ReadFile("/proc/sys/vm/overcommit_memory"); err != nil || strings.TrimSpace(string(mode)) == strict {
+		return fewestStack
+	}
+	return max(uint64(r.MemoryMiB)<<20/16*15, fewestStack)
+}
+
+// withStack returns the rlimits of a sandbox.
+func withStack(r Resources) []specs.POSIXRlimit {
+	all := slices.Clone(rlimits)
+	all[slices.IndexFunc(all, isStack)].Soft = StackLimit(r)
+	return all
+}
+
+func isStack(l specs.POSIXRlimit) bool { return l.Type == "RLIMIT_STACK" }
 
 // RlimitNumbers has the kernel's number of each rlimit.
 var RlimitNumbers = map[string]int{
@@ -251,19 +278,22 @@ func mounts(s Sandbox, m Machine) []specs.Mount {
 	if s.Users == nil || s.Users.Count > terminalGroup {
 		terminals = append(terminals, fmt.Sprintf("gid=%d", terminalGroup))
 	}
-	room := size(s.Resources.WorkspaceMiB)
 	// An inode takes about 1 KiB of the runner's memory, and doesn't count against the tmpfs's size.
 	inodes := fmt.Sprintf("nr_inodes=%d", 256*s.Resources.WorkspaceMiB+1024)
+	shared := fmt.Sprintf("nr_inodes=%d", 256*s.Resources.MemoryMiB+1024)
 	all := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "dev", Options: []string{"nosuid", "noexec", "mode=755", "size=64k"}},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: terminals},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", inodes, size(min(s.Resources.WorkspaceMiB, 64))}},
-		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
-		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, room}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", shared, size(max(1, s.Resources.MemoryMiB/2))}},
+		{Destination: Workspace, Type: "tmpfs", Source: "workspace", Options: []string{"nosuid", "nodev", "mode=1777", inodes, size(s.Resources.WorkspaceMiB)}},
+		{Destination: "/tmp", Type: "tmpfs", Source: "tmp", Options: []string{"nosuid", "nodev", "mode=1777", inodes, size(2 * s.Resources.WorkspaceMiB)}}, // with home
 	}
 	if s.Resolver != "" {
 		all = append(all, specs.Mount{Destination: "/etc/resolv.conf", Source: s.Resolver, Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"}})
+	}
+	if !s.GVisor {
+		all = append(all, ViewOf(s.Resources, m).mounts()...)
 	}
 	if s.Root.Image {
 		return append(all, specs.Mount{Destination: AgentPath, Source: s.Root.Agent, Options: []string{"bind", "ro", "nosuid", "nodev"}})

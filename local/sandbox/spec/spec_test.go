@@ -9,10 +9,17 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 func sandbox() Sandbox {
 	return Sandbox{Group: "/rockpool/a", Slot: 3, Resources: Resources{CPUMHz: 2000, MemoryMiB: 256, Processes: 128, WorkspaceMiB: 64}, Root: Root{Path: "/root"}}
+}
+
+func TestPathsAreTheRuntimes(t *testing.T) {
+	if home != runtime.Home || Workspace != runtime.Workspace {
+		t.Errorf("got %s and %s, want %s and %s", home, Workspace, runtime.Home, runtime.Workspace)
+	}
 }
 
 func TestSpecLimits(t *testing.T) {
@@ -77,7 +84,7 @@ func TestBuildRoot(t *testing.T) {
 	}
 	for _, mount := range mounts(sandbox(), m) {
 		switch filepath.Dir(mount.Destination) {
-		case "/dev": // on the tmpfs
+		case "/dev", "/proc": // on the file system there
 		default:
 			if _, err := os.Stat(filepath.Join(dir, mount.Destination)); err != nil {
 				t.Errorf("there is nothing to mount %s on: %v", mount.Destination, err)

@@ -53,7 +53,7 @@ func (f *file) upload(ctx context.Context) {
 		panic(err) // reading from memory doesn't fail
 	}
 	defer f.timing.Begin(moment.Upload)()
-	err := f.UploadFile(call, f.runner, "file", "", int64(size), &content{version: f.version, left: size, cut: cut, each: time.Duration(f.random.IntN(6)) * time.Millisecond})
+	err := f.UploadFile(call, f.runner, "file", "", false, int64(size), &content{version: f.version, left: size, cut: cut, each: time.Duration(f.random.IntN(6)) * time.Millisecond})
 	digest := hex.EncodeToString(sum.Sum(nil))
 	f.Ledger.Count(ledger.Uploads, 1)
 	if err == nil && cut == size {

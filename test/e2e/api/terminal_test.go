@@ -161,8 +161,8 @@ func TestE2ELargeFile(t *testing.T) {
 	for _, told := range []int64{size, -1} {
 		sum := sha256.New()
 		source := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{byte(told)}), size), sum)
-		file, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, told, source)
-		if err != nil || file.Size != size || file.Mode != 0o744 || file.Owner != "root" {
+		file, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, false, told, source)
+		if err != nil || file.Size != size || file.Mode != 0o644 || file.Owner != "runner" {
 			t.Fatalf("%+v, %v", file, err)
 		}
 		file, content, err := engine.OpenFile(t.Context(), runner, "dir/large", 0)
@@ -177,12 +177,12 @@ func TestE2ELargeFile(t *testing.T) {
 	}
 	for _, told := range []int64{size, -1} {
 		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failing{})
-		_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, told, cut)
+		_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, false, told, cut)
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
 			t.Errorf("a cut upload: %v", err)
 		}
 	}
-	_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
+	_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, false, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
 	if runtime.CodeOf(err) != runtime.CodeInvalidInput {
 		t.Errorf("more than the workspace: %v", err)
 	}
@@ -196,7 +196,7 @@ func TestE2ELargeFile(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	_, err = engine.UploadFile(t.Context(), runner, "/usr/x", 0, 1, strings.NewReader("x"))
+	_, err = engine.UploadFile(t.Context(), runner, "/usr/x", 0, false, 1, strings.NewReader("x"))
 	if runtime.CodeOf(err) != runtime.CodeFileError {
 		t.Errorf("a read-only place: %v", err)
 	}

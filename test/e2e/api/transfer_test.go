@@ -151,23 +151,22 @@ func TestE2EFailedUploadKeepsTheOldFile(t *testing.T) {
 	})
 }
 
-// TestE2EUploadedFilesAreProtected: a user can't change a root-owned file in a sticky directory,
-// but can in a directory of its own.
-func TestE2EUploadedFilesAreProtected(t *testing.T) {
+// TestE2EProtectedFiles: a user can't change or replace a protected file, also in a directory that the
+// user made before.
+func TestE2EProtectedFiles(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	b.Call(t, `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`,
-		object{"in": object{"runnerId": runner, "write": []object{{"path": "sticky", "directory": true, "mode": "1777"}}}}, nil)
 	b.Shell(t, runner, "mkdir own")
+	write := []object{{"path": "sticky", "directory": true, "mode": "1777"}}
 	for _, path := range []string{"top", "sticky/file", "own/file", "made/by/upload"} {
-		b.UploadFile(t, runner, path, 3, strings.NewReader("abc"))
+		write = append(write, object{"path": path, "text": "abc"})
 	}
+	b.Call(t, `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": object{"runnerId": runner, "write": write, "protected": true}}, nil)
 	got := b.Shell(t, runner, `exec 2>/dev/null
-		for f in top sticky/file made/by/upload; do
+		for f in top sticky/file made/by/upload own/file; do
 			rm -f $f || echo kept; mv $f $f.old || echo kept; (echo x >> $f) || echo kept; (true > $f) || echo kept; chmod 777 $f || echo kept; ln -sf /dev/null $f || echo kept; touch -d 2001-01-01 $f || echo kept
-		done; cat top sticky/file made/by/upload; echo; stat -c '%a %U:%G' top sticky sticky/file made made/by own/file
-		rm own/file && echo removed`)
-	want := strings.Repeat("kept\n", 21) + "abcabcabc\n744 root:root\n1777 root:root\n744 root:root\n755 root:root\n755 root:root\n744 root:root\nremoved\n"
+		done; mv own other || echo kept; cat top sticky/file made/by/upload own/file; echo; stat -c '%a %U:%G' top sticky sticky/file made made/by own own/file`)
+	want := strings.Repeat("kept\n", 29) + "abcabcabcabc\n644 root:root\n1777 root:root\n644 root:root\n" + strings.Repeat("1777 root:root\n", 3) + "644 root:root\n"
 	if got.Stream("STDOUT") != want {
 		t.Errorf("%s", got.Stream("STDOUT"))
 	}

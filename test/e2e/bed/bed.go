@@ -89,11 +89,13 @@ func Open(t testing.TB) Bed {
 	return SharedServer.bed
 }
 
-// Settings returns the settings of a server for tests. Its runners end with it.
+// Settings returns the settings of a server for tests. Its runners end with it. The caches of languages take a minute
+// to make, so all tests of a user share them.
 func Settings(data, cgroups string) config.Config {
 	c := config.Default()
 	c.Listen, c.Data, c.CgroupParent, c.OnStop = "127.0.0.1:0", data, cgroups, config.StopRemoves
 	c.AlertTimeout, c.Disk.Read = 1, 0
+	c.Caches = filepath.Join(os.TempDir(), fmt.Sprint("rockpool-caches-", os.Geteuid()))
 	return c
 }
 
@@ -238,11 +240,20 @@ func typed[T any](t testing.TB, written object) (input T) {
 	return input
 }
 
-// Put puts an environment, and deletes it at the test's end.
+// environments has the test that put each environment, by server and id.
+var environments sync.Map
+
+// Put puts an environment, and deletes it at the test's end. It fails if another running test has put
+// that environment on the same server: whichever ended first would delete it.
 func (b Bed) Put(t testing.TB, input object) {
 	t.Helper()
+	key := [2]any{b.Address, input["id"]}
+	if by, ok := environments.LoadOrStore(key, t.Name()); ok && by != t.Name() {
+		t.Fatalf("%s has put the environment %v too: give it another id, or don't run the tests in parallel", by, input["id"])
+	}
 	b.Change(t, input)
 	t.Cleanup(func() {
+		defer environments.Delete(key)
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
 		if err := client.Delete(ctx, b, input["id"].(string)); err != nil {

@@ -31,7 +31,7 @@ func (b Bed) UploadFile(t testing.TB, runner, path string, size int64, content i
 	if err := b.Upload(t.Context(), UploadMutation, object{"runner": runner, "path": path}, size, content, &out); err != nil {
 		t.Fatalf("upload %s: %v", path, err)
 	}
-	if file := out.UploadFile.File; file.Mode != "0744" || file.Owner != "root" || file.Group != "root" || size >= 0 && file.Size != size {
+	if file := out.UploadFile.File; file.Mode != "0644" || file.Owner != "runner" || file.Group != "runner" || size >= 0 && file.Size != size {
 		t.Errorf("uploaded %+v", file)
 	}
 	return out.UploadFile.File.DownloadURL

@@ -56,6 +56,12 @@ func TestE2ERunCases(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 
+	// A missing compiler is a missing command.
+	source := filepath.Join(casesDir(t, map[string]string{"x.cr": "puts 1"}), "x.cr")
+	if out, errs, code := command("--cases", dir, "--variable", "PATH=/nowhere", source); code != 127 || !strings.Contains(out, "crystal: command not found") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+
 	if out, errs, code := run(casesDir(t, map[string]string{"1.in": "", "2.in": ""})); code != 0 || !strings.HasSuffix(out, "2 of 2 cases passed\n") {
 		t.Errorf("%d: %s%s", code, out, errs)
 	}
@@ -89,7 +95,7 @@ func TestE2ERunCases(t *testing.T) {
 		"no such file":            {"--cases", filepath.Join(dir, "none"), "--", "cat"},
 		"no program is given":     {"--cases", dir},
 	} {
-		if _, errs, code := command(args...); code != 125 || !strings.Contains(errs, says) {
+		if _, errs, code := command(args...); code != 2 || !strings.Contains(errs, says) {
 			t.Errorf("%v: %d %s, want %q", args, code, errs, says)
 		}
 	}

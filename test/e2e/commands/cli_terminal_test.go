@@ -284,7 +284,7 @@ func TestE2EShellInARunner(t *testing.T) {
 func TestE2EInteractiveWithoutATerminalIsRefused(t *testing.T) {
 	b := bed.Open(t)
 	_, errout, code := bed.RunProgram(t, strings.NewReader("x"), bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--tty", "--", "cat")
-	if code != 125 || !strings.Contains(errout, "--stdin") {
+	if code != 2 || !strings.Contains(errout, "--stdin") {
 		t.Errorf("%d %q", code, errout)
 	}
 }

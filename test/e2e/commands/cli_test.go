@@ -168,7 +168,7 @@ func TestE2EExecutionsByLabel(t *testing.T) {
 	if out, errs, code := bed.RunProgram(t, strings.NewReader("fed"), bed.Rockpool(t), append(inside, "sh", "-c", "cat; tty >&2; exit 9")...); code != 9 || out != "fed" || errs != "not a tty\n" {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
-	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "runner", "shell", "--server", b.Address, id, "--", "ls"); code != 125 || !strings.Contains(errs, "use: rockpool runner exec "+id+" -- ls") {
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "runner", "shell", "--server", b.Address, id, "--", "ls"); code != 2 || !strings.Contains(errs, "use: rockpool runner exec "+id+" -- ls") {
 		t.Errorf("%d %q", code, errs)
 	}
 	x := b.Start(t, object{"runnerId": id, "shell": "exec sleep 1000 # for a while"})
@@ -217,19 +217,18 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", program); out != "" || code != 1 || !strings.Contains(errs, "error:") {
 		t.Errorf("what can't be compiled: %q %q %d", out, errs, code)
 	}
-	unserved := filepath.Join(t.TempDir(), "x.m")
-	if err := os.WriteFile(unserved, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "can't run octave, because this machine lacks its programs: start a server with `rockpool serve`") {
-		t.Errorf("%q %d", errs, code)
-	}
-
 	languages := filepath.Join(t.TempDir(), "languages.yaml")
-	if err := os.WriteFile(languages, []byte(`languages: [{id: read, extensions: [.read], fileName: a.read, run: [cat, "{file}"], environments: [shell]}]`), 0o600); err != nil {
+	if err := os.WriteFile(languages, []byte(`languages: [{id: read, extensions: [.read], fileName: a.read, run: [cat, "{file}"], environments: [shell]}, {id: lacking, extensions: [.lack], fileName: a.lack, run: [nonesuch, "{file}"], environments: [lacking]}]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("ROCKPOOL_LANGUAGES", languages)
+	unserved := filepath.Join(t.TempDir(), "x.lack")
+	if err := os.WriteFile(unserved, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "can't run lacking, because this machine lacks its programs: start a server with `rockpool serve`") {
+		t.Errorf("%q %d", errs, code)
+	}
 	own := filepath.Join(t.TempDir(), "x.read")
 	if err := os.WriteFile(own, []byte("read"), 0o600); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestE2ECopyDirectory(t *testing.T) {
 	if got := b.Shell(t, runner, `cd project && bin/tool && test -x "bin/-large tool" && test -d "empty directory"`); got.Stream("STDOUT") != "ran\n" || *got.ExitCode != 0 {
 		t.Errorf("%+v", got)
 	}
-	if got := b.Shell(t, runner, `cd project && stat -c %a:%U main.py bin/tool "bin/-large tool"`); got.Stream("STDOUT") != "644:root\n755:root\n755:root\n" {
+	if got := b.Shell(t, runner, `cd project && stat -c %a:%U main.py bin/tool "bin/-large tool"`); got.Stream("STDOUT") != "644:runner\n755:runner\n755:runner\n" {
 		t.Errorf("%+v", got)
 	}
 	back := t.TempDir()

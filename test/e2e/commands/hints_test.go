@@ -53,8 +53,11 @@ func TestE2EHintsOnATerminal(t *testing.T) {
 	}{
 		{"python", []string{"python3", "-c", "import nonesuch_module"}, 1, "hint: the environment lacks the module nonesuch_module"},
 		{"shell", []string{"sh", "-c", "nonesuch-command"}, 127, `hint: the image "host" of the environment shell lacks the program`},
-		{"shell", []string{"nonesuch-command"}, 125, `hint: the image "host" of the environment shell lacks the program`},
+		{"shell", []string{"nonesuch-command"}, 127, `hint: the image "host" of the environment shell lacks the program`},
 		{"python", []string{"python3", "-c", "import socket; socket.create_connection(('192.0.2.1', 80))"}, 1, "rockpool env put python --network"},
+		{"shell", []string{"/root/.local/bin/uv", "run"}, 127, "hint: runners don't see /root of the server's machine"},
+		{"shell", []string{"apt-get", "install", "hello"}, 100, "hint: programs aren't root in a runner"},
+		{"python", []string{"python3", "-c", "open('/usr/x', 'w')"}, 1, "hint: /usr/x is read-only in a runner"},
 		{"shell", []string{"sh", "-c", "echo 'Network is unreachable' >&2"}, 0, ""},
 		{"shell", []string{"sh", "-c", "echo 'Network is unreachable'; exit 1"}, 1, ""}, // on stdout, which isn't searched for hints
 	} {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -198,5 +199,80 @@ func TestE2EPrivateServerStartsNextToAnUnremovableDirectory(t *testing.T) {
 	}
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("%s: %v", left, err)
+	}
+}
+
+// TestE2EPrivateServersShareCaches: of private servers that start together, one makes the cache of a language, and
+// the others wait for it. Later ones find it, until its recipe changes.
+func TestE2EPrivateServersShareCaches(t *testing.T) {
+	_, state := privately(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"hello.greeting": `cat "$GREETING/text"; touch "$GREETING/text" 2>/dev/null || echo read-only`,
+		"languages.yaml": `languages:
+  - id: greeting
+    extensions: [.greeting]
+    fileName: main.greeting
+    run: [sh, "{file}"]
+    environments: [greeting]
+    cache:
+      make: [sh, -c, 'echo made >>"$MADE" && echo hello >"$GREETING/text"']
+      variables: ["GREETING={cache}", MADE=` + dir + `/made]
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("ROCKPOOL_LANGUAGES", filepath.Join(dir, "languages.yaml"))
+	run := func() {
+		out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", filepath.Join(dir, "hello.greeting"))
+		if out != "hello\nread-only\n" || code != 0 {
+			t.Errorf("%q %q %d", out, errs, code)
+		}
+	}
+	made := func(want string) {
+		if text, err := os.ReadFile(filepath.Join(dir, "made")); string(text) != want {
+			t.Errorf("%q %v, want %q", text, err, want)
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(run)
+	both.Go(run)
+	both.Wait()
+	run()
+	made("made\n")
+	change := func(from, to string) {
+		text, err := os.ReadFile(filepath.Join(dir, "languages.yaml"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "languages.yaml"), []byte(strings.Replace(string(text), from, to, 1)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := filepath.Join(state, "rockpool-caches", "greeting", "new-1")
+	if err := os.Mkdir(killed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	change("echo hello", "echo  hello")
+	run()
+	made("made\nmade\n")
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("the incomplete cache of a killed server stays")
+	}
+	change("echo  hello", "exit 3; echo hello")
+	for range 2 { // the second one doesn't try
+		_, errs, _ := bed.RunProgram(t, nil, bed.Rockpool(t), "run", filepath.Join(dir, "hello.greeting"))
+		if !strings.Contains(errs, "the cache of greeting can't be made") || !strings.Contains(errs, "exit status 3") {
+			t.Errorf("%q", errs)
+		}
+	}
+	made("made\nmade\nmade\n")
+	if kept, _ := filepath.Glob(filepath.Join(state, "rockpool-caches", "greeting", "*")); len(kept) != 3 { // one for each recipe, and a failure
+		t.Errorf("%q", kept)
+	}
+	if err := os.RemoveAll(filepath.Join(state, "rockpool-caches")); err != nil { // the caches stay, and nothing else
+		t.Fatal(err)
 	}
 }

@@ -95,7 +95,7 @@ func TestE2EVariablesAndHintsOfARun(t *testing.T) {
 	if out, errs, _ := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--variable", "A=x=y", "--variable", "EMPTY=", "--", "sh", "-c", `echo "$A-$EMPTY-$PYTHONUNBUFFERED"`); out != "x=y--1\n" {
 		t.Errorf("%q %s", out, errs)
 	}
-	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--variable", "A", "--", "true"); code != 125 || !strings.Contains(errs, `--variable is "A", but must be NAME=VALUE`) {
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--variable", "A", "--", "true"); code != 2 || !strings.Contains(errs, `--variable is "A", but must be NAME=VALUE`) {
 		t.Errorf("%d %s", code, errs)
 	}
 	s := onScreen(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--time-limit", "1s", "--", "sleep", "60")

@@ -23,7 +23,7 @@ for family, kind, protocol in [(1, 1, 0), (2, 1, 0), (10, 2, 0), (16, 3, 0), (16
     except OSError as e:
         print(family, protocol, errno.errorcode[e.errno])
 `}})
-	want := "1 0 open\n2 0 open\n10 0 open\n16 0 open\n16 9 EAFNOSUPPORT\n40 0 EAFNOSUPPORT\n38 0 EAFNOSUPPORT\n17 0 EAFNOSUPPORT\n"
+	want := "1 0 open\n2 0 open\n10 0 open\n16 0 open\n16 9 EPROTONOSUPPORT\n40 0 EAFNOSUPPORT\n38 0 EAFNOSUPPORT\n17 0 EAFNOSUPPORT\n"
 	if got.Stream("STDOUT") != want {
 		t.Errorf("%q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
 	}

@@ -26,7 +26,7 @@ func connect(t *testing.T, p *bed.Process, environment string) *Connected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = p.Client.UploadFile(t.Context(), c.ID, "prober", "0755", int64(len(program)), bytes.NewReader(program))
+	err = p.Client.UploadFile(t.Context(), c.ID, "prober", "0755", false, int64(len(program)), bytes.NewReader(program))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package isolation
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -13,54 +12,18 @@ import (
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
-	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// withGVisor returns a server of the test with gVisor.
-func withGVisor(t *testing.T) bed.Bed {
-	t.Helper()
-	need.Sandboxes(t)
-	groups := fmt.Sprintf("rockpool/e2e-gvisor-%d", os.Getpid())
-	settings := bed.Settings(t.TempDir(), bed.Cgroups)
-	settings.CgroupParent, settings.AlertThreshold, settings.LogLevel = groups, 0.5, "info"
-	settings.Runtimes.GVisor = sandboxtest.GVisor(t)
-	if err := settings.Check(); err != nil {
-		t.Fatal(err)
-	}
-	log := new(bed.KeptLog)
-	bed.Explain(t, log)
-	srv := server.New(settings, log.Logger())
-	if err := srv.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, end := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(ctx) }()
-	b := bed.Bed{Client: client.New(srv.URL()), Address: srv.URL(), Data: settings.Data, Groups: groups}
-	t.Cleanup(func() {
-		end()
-		err := <-ended
-		b.CloseIdle()
-		if left := bed.Leftovers(settings.Data, groups); err != nil || len(left) > 0 {
-			t.Errorf("the server ended with %v and left %q", err, left)
-		}
-	})
-	t.Cleanup(func() { b.CollectEvents(t) })
-	<-srv.Engine.Restored()
-	return b
-}
-
 // TestE2EGVisor checks that programs run on another kernel than the machine's, within their limits.
 // Outcomes are reported as with namespaces.
 func TestE2EGVisor(t *testing.T) {
-	b := withGVisor(t)
+	b, _ := bed.OpenGVisor(t)
 	b.Put(t, object{"id": "apart", "isolation": "GVISOR", "poolSize": 1, "resources": object{"processes": 40, "memoryMiB": 128}})
 	b.Put(t, object{"id": "plain", "poolSize": 1})
 	apart, plain := b.Claim(t, "apart"), b.Claim(t, "plain")

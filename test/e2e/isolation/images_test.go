@@ -1,10 +1,13 @@
 package isolation
 
 import (
+	"archive/tar"
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -41,7 +44,7 @@ func TestE2EImage(t *testing.T) {
 	b.Put(t, object{"id": "image", "image": reference, "poolSize": 1, "variables": []object{{"name": "OWN", "value": "1"}}})
 	runner := b.Claim(t, "image")
 	script := `whoami; id -u; pwd; cat file; echo; echo $GREETING $OWN $HOME $USER $PATH; cat /version`
-	want := "runner\n1000\n/srv\nhere\nhello 1 /workspace runner /bin:/opt/bin\n1"
+	want := "runner\n1000\n/srv\nhere\nhello 1 /tmp/home runner /bin:/opt/bin\n1"
 	if got := b.Shell(t, runner, script); got.Stream("STDOUT") != want {
 		t.Errorf("%q %q", got.Stream("STDOUT"), got.Stream("STDERR"))
 	}
@@ -213,5 +216,59 @@ func TestE2EImageOutlivesTheServer(t *testing.T) {
 	p.Finish(t)
 	if logged += p.Stderr.String(); strings.Contains(logged, "hunter") || !strings.Contains(logged, "status 401") {
 		t.Errorf("the log has a password, or doesn't say why: %s", logged)
+	}
+}
+
+// TestE2EImageWithoutTheLocale runs Debian's perl and bash in an image with and without the locale of the
+// default LANG. Without it they would warn.
+func TestE2EImageWithoutTheLocale(t *testing.T) {
+	b := bed.Open(t)
+	entries := imagetest.Busybox(t)
+	libraries, err := exec.CommandContext(t.Context(), "ldd", "/usr/bin/perl", "/bin/bash").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := map[string]bool{}
+	for _, file := range append(strings.Fields(string(libraries)), "/usr/bin/perl", "/bin/bash") {
+		if !filepath.IsAbs(file) || strings.HasSuffix(file, ":") || copied[file] {
+			continue
+		}
+		copied[file] = true
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, imagetest.Entry{Header: tar.Header{Name: file[1:], Mode: 0o755}, Content: content})
+	}
+	var locale []imagetest.Entry
+	err = filepath.WalkDir("/usr/lib/locale/C.utf8", func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		locale = append(locale, imagetest.File(file[1:], string(text)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := imagetest.NewRegistry(t, nil)
+	for name, test := range map[string]struct {
+		layers [][]byte
+		lang   string
+	}{
+		"without": {[][]byte{imagetest.Layer(t, entries...)}, ""},
+		"with":    {[][]byte{imagetest.Layer(t, entries...), imagetest.Layer(t, locale...)}, "LANG=C.UTF-8\n"},
+	} {
+		b.Put(t, object{"id": name, "image": registry.Push(imagetest.Image(t, v1.Config{}, test.layers...), name+":1"), "poolSize": 1})
+		runner := b.Claim(t, name)
+		got := b.Shell(t, runner, `perl -e 'print "perl\n"'; bash -c 'echo bash'; env | while read v; do case $v in LANG=*) echo $v; esac; done`)
+		if got.Stream("STDOUT") != "perl\nbash\n"+test.lang || got.Stream("STDERR") != "" {
+			t.Errorf("%s: %q %q", name, got.Stream("STDOUT"), got.Stream("STDERR"))
+		}
+		own := b.Run(t, object{"runnerId": runner, "shell": "echo $LANG", "variables": []object{{"name": "LANG", "value": "C.UTF-8"}}})
+		if own.Stream("STDOUT") != "C.UTF-8\n" {
+			t.Errorf("%s: the client's own LANG is %q", name, own.Stream("STDOUT"))
+		}
 	}
 }

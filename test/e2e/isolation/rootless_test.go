@@ -3,6 +3,7 @@ package isolation
 import (
 	"archive/tar"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -14,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/rockpool/rockpool/local/image/tree"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/need"
@@ -50,7 +52,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("without a control group it says %q, and %d", errout, code)
 	}
 
-	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits")
+	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits", "--doors", "poseidon")
 	p := bed.Serve(t, s.data, line[0], line[1:]...)
 	const lost = "without root, runners have less isolation: limits of memory, processes, processor time"
 	var health struct {
@@ -61,7 +63,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 	p.Call(t, `{ health { components { name status message } } }`, nil, &health)
 	told := false
 	for _, c := range health.Health.Components {
-		told = told || c.Name == "cluster" && strings.HasPrefix(c.Message, lost)
+		told = told || c.Name == "cluster" && strings.HasPrefix(c.Message, lost) && strings.Contains(c.Message, "all files: none can be protected")
 	}
 	if !told {
 		t.Errorf("health doesn't say what is lost: %+v", health)
@@ -77,6 +79,23 @@ func TestE2EWithoutRoot(t *testing.T) {
 	if got := p.Run(t, object{"runnerId": runner, "shell": "true", "privileged": true}); got.Outcome != "FAILED" {
 		t.Errorf("a privileged one: %+v", got)
 	}
+
+	// CodeOcean's door protects files where it can. Here they are the program's; the API refuses the option.
+	copied := `{"delete": ["./*"], "copy": [{"path": "a/b.sh", "content": "ZWNobyBydW4="}, {"path": "empty/"}]}`
+	request, err := http.NewRequestWithContext(t.Context(), "PATCH", p.Address+"/api/v1/runners/"+runner+"/files", strings.NewReader(copied))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if got := p.Shell(t, runner, "./a/b.sh; echo changed >a/b.sh && cat a/b.sh; ls; echo kept >file"); response.StatusCode != http.StatusNoContent || got.Stream("STDOUT") != "run\nchanged\na\nempty\n" {
+		t.Errorf("the door copied files with %s: %+v", response.Status, got)
+	}
+	p.Refused(t, `mutation($id: ID!) { updateFiles(input: {runnerId: $id, delete: ["a"], protected: true}) { deleted } }`, object{"id": runner}, runtime.CodeInvalidInput, "protected")
 
 	reference, first := ownedImage(t)
 	p.Change(t, object{"id": "image", "image": reference, "poolSize": 1})

@@ -81,6 +81,7 @@ type result struct {
 	CmpInfo string `json:"cmpinfo"`
 	Stdout  string `json:"stdout"`
 	Stderr  string `json:"stderr"`
+	Hint    string `json:"hint"` // not in Jobe
 }
 
 // try runs a program and returns any answer.

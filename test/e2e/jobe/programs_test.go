@@ -108,3 +108,14 @@ func pylintrc() string {
 	}
 	return "True"
 }
+
+// TestE2EJobeHints: a result says what the program lacks, and its output doesn't.
+func TestE2EJobeHints(t *testing.T) {
+	m := serve(t, nil, python)
+	for source, want := range map[string]string{"import nonesuch_module": "lacks the module nonesuch_module", "import sys; sys.exit(1)": ""} {
+		got := m.run(t, object{"language_id": "python3", "sourcecode": source})
+		if (got.Hint == "") != (want == "") || !strings.Contains(got.Hint, want) || strings.Contains(got.Stdout+got.Stderr, "lacks the module") {
+			t.Errorf("%s: %+v", source, got)
+		}
+	}
+}

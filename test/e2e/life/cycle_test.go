@@ -21,7 +21,7 @@ func cycle(ctx context.Context, b bed.Bed, i int) error {
 	if i/2%2 == 0 {
 		_, err = client.UpdateFiles(ctx, b, client.UpdateFilesInput{RunnerId: runner, Write: []client.FileInput{{Path: "file", Text: &text}}})
 	} else { // as a multipart request
-		err = b.Client.UploadFile(ctx, runner, "file", "", -1, strings.NewReader(text))
+		err = b.Client.UploadFile(ctx, runner, "file", "", false, -1, strings.NewReader(text))
 	}
 	if err != nil {
 		return err

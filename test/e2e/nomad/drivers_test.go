@@ -85,7 +85,7 @@ func (p place) limitOfProcesses(t *testing.T, runner string) string {
 func TestE2ENomadReportsWhichLimitWasReached(t *testing.T) {
 	eachDriver(t, func(t *testing.T, p place, environment object) {
 		runner := p.claim(t, "limits", environment)
-		const most = 32 + 16 // and the agent's threads
+		const most = 32 + 32 // and the agent's threads
 		if got := p.limitOfProcesses(t, runner); !strings.Contains(got, fmt.Sprint(most)) {
 			t.Fatalf("the limits of processes here are %q: nothing is tried without %d", got, most)
 		}
@@ -156,7 +156,9 @@ func TestE2ENomadProgramsGetImageSettings(t *testing.T) {
 	b, _ := bed.ServeHere(t, settings)
 	p := place{b, n, "docker"}
 	runner := p.claim(t, "image", object{"image": nomadtest.ConfiguredImage, "isolation": "CLUSTER", "variables": []object{{"name": "OURS", "value": "1"}}})
-	want := "/srv/app\n1000\nGREETING=hello\nHOME=/workspace\nLANG=de_DE.UTF-8\nLOGNAME=runner\nOURS=1\nPATH=/opt/tool/bin:/usr/bin:/bin\nPWD=/srv/app\nPYTHONUNBUFFERED=1\nSHELL=/bin/sh\nUSER=runner\n"
+	want := "/srv/app\n1000\nASAN_OPTIONS=detect_leaks=0\nCARGO_NET_OFFLINE=true\nGOPROXY=off\nGOTOOLCHAIN=local\nGREETING=hello\nHOME=/tmp/home\nLANG=de_DE.UTF-8\nLOGNAME=runner\n" +
+		"LSAN_OPTIONS=detect_leaks=0\nNPM_CONFIG_FETCH_RETRIES=0\nOMPI_MCA_btl_sm_single_copy_mechanism=none\nOMPI_MCA_btl_vader_single_copy_mechanism=none\nOURS=1\n" +
+		"PATH=/opt/tool/bin:/usr/bin:/bin\nPIP_RETRIES=0\nPWD=/srv/app\nPYTHONUNBUFFERED=1\nSHELL=/bin/sh\nUSER=runner\nUV_OFFLINE=1\n"
 	if r := p.Shell(t, runner, "pwd; id -u; env | grep -v '^_=' | sort"); r.Stream("STDOUT") != want {
 		t.Errorf("%s%s", r.Stream("STDOUT"), r.Stream("STDERR"))
 	}
@@ -173,14 +175,14 @@ func TestE2ENomadBoundsWhatProgramsWrite(t *testing.T) {
 			if (echo x >$at/.probe) 2>/dev/null; then rm -f $at/.probe; echo $at; fi; done; ls -d /dev/mqueue 2>/dev/null`)
 		for at := range strings.FieldsSeq(writable.Stream("STDOUT")) {
 			switch at {
-			case "/workspace", "/tmp", "/dev/shm", "/dev/mqueue":
+			case "/workspace", "/tmp", "/tmp/home", "/dev/shm", "/dev/mqueue":
 			default:
 				t.Errorf("programs can write to %s", at)
 			}
 		}
-		for _, dir := range []string{"/workspace", "/tmp"} {
+		for dir, room := range map[string]int{"/workspace": 16 << 20, "/tmp": 32 << 20} {
 			r := p.Shell(t, runner, "head -c 60000000 /dev/zero >"+dir+"/f; stat -c %s "+dir+"/f; rm "+dir+"/f")
-			if got := r.Stream("STDOUT"); got != fmt.Sprintln(16<<20) {
+			if got := r.Stream("STDOUT"); got != fmt.Sprintln(room) {
 				t.Errorf("%s holds %s %s", dir, got, r.Stream("STDERR"))
 			}
 		}
@@ -203,11 +205,11 @@ func TestE2ENomadExecutesInTheWorkspace(t *testing.T) {
 	}
 	p := place{b, n, "docker"}
 	runner := p.claim(t, "volume", object{"image": nomadtest.Image, "isolation": "CLUSTER"})
-	for _, dir := range []string{"/workspace", "/tmp"} {
+	for dir, room := range map[string]int{"/workspace": 16 << 20, "/tmp": 32 << 20} {
 		script := "cd " + dir + "; printf '#!/bin/sh\\necho ran\\n' >s; chmod +x s; ./s; cp /bin/echo e; ./e also; head -c 60000000 /dev/zero >f 2>/dev/null; stat -c %s f; rm f"
 		r := p.Shell(t, runner, script)
 		out := strings.Fields(r.Stream("STDOUT"))
-		if len(out) != 3 || out[0] != "ran" || out[1] != "also" || out[2] >= fmt.Sprint(16<<20) || len(out[2]) > 8 { // the rest is the program's
+		if len(out) != 3 || out[0] != "ran" || out[1] != "also" || out[2] >= fmt.Sprint(room) || len(out[2]) > 8 { // the rest is the program's
 			t.Errorf("%s: %q %s", dir, out, r.Stream("STDERR"))
 		}
 	}

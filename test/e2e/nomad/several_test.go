@@ -49,7 +49,7 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	}
 	// A subscription over a WebSocket, and a file larger than any buffer, through the second server.
 	large := strings.Repeat("0123456789abcdef", 1<<18)
-	if err := second.Client.UploadFile(t.Context(), runner, "/workspace/large", "", int64(len(large)), strings.NewReader(large)); err != nil {
+	if err := second.Client.UploadFile(t.Context(), runner, "/workspace/large", "", false, int64(len(large)), strings.NewReader(large)); err != nil {
 		t.Fatal(err)
 	}
 	if r := second.Shell(t, runner, "wc -c <large"); r.Stream("STDOUT") != "4194304\n" {

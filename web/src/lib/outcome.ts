@@ -73,19 +73,24 @@ export function verdict(of: OutcomeParts): { tone: Tone; text: string } {
 export function sentence(of: OutcomeParts): string {
   if (of.state === "PENDING") return "Waiting to start.";
   if (of.state === "RUNNING") return "The program is running.";
+  return ended(of) + (of.hint ? ` Note: ${of.hint}.` : "");
+}
+
+/** ended describes an outcome. */
+function ended(of: OutcomeParts): string {
   const after = of.usage ? ` after ${duration(of.usage.wallMs)}` : "";
   switch (of.outcome) {
     case "EXITED":
       if (of.comparison?.message) return `Wrong output${after}: ${of.comparison.message}.`;
-      return of.exitCode === 0 ? `Succeeded${after}.` : `Ended${after} with exit status ${of.exitCode}.`;
+      return (of.exitCode === 0 ? `Succeeded${after}` : `Ended${after} with exit status ${of.exitCode}`) + (/; .*/.exec(of.message ?? "")?.[0] ?? "") + ".";
     case "SIGNALED":
-      return `Ended${after} by ${of.signal ?? "a signal"}, which wasn't sent through Rockpool.`;
+      return `Ended${after} by ${of.signal ?? "a signal"}${/: .*/.exec(of.message ?? "")?.[0] ?? ", which wasn't sent through Rockpool"}.`;
     case "TIME_LIMIT":
     case "CPU_LIMIT":
     case "MEMORY_LIMIT":
     case "PROCESS_LIMIT":
     case "OUTPUT_LIMIT":
-      return `Stopped${after}: ${of.message}.${of.hint ? ` Note: ${of.hint}.` : ""}`;
+      return `Stopped${after}: ${of.message}.`;
     case "CANCELLED":
       return `Cancelled${after}.`;
     case "RUNNER_GONE":

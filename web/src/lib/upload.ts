@@ -3,8 +3,8 @@ import { graphql } from "./graphql";
 import { credentials } from "./session";
 
 const UploadMutation = graphql(`
-  mutation UploadFile($runnerId: ID!, $path: String!, $file: Upload!, $mode: String) {
-    uploadFile(runnerId: $runnerId, path: $path, file: $file, mode: $mode) {
+  mutation UploadFile($runnerId: ID!, $path: String!, $file: Upload!) {
+    uploadFile(runnerId: $runnerId, path: $path, file: $file) {
       file {
         size
       }
@@ -15,7 +15,7 @@ const UploadMutation = graphql(`
 /** upload uploads a file byte for byte, by a multipart request. `progress` receives shares from 0 to 1. */
 export function upload(runnerId: string, path: string, file: Blob, progress: (share: number) => void): Promise<unknown> {
   const form = new FormData();
-  form.set("operations", JSON.stringify({ query: textOf(UploadMutation), variables: { runnerId, path, file: null, mode: "0644" } }));
+  form.set("operations", JSON.stringify({ query: textOf(UploadMutation), variables: { runnerId, path, file: null } }));
   form.set("map", JSON.stringify({ 0: ["variables.file"] }));
   form.set("0", file);
   return new Promise((resolve, reject) => {

@@ -54,7 +54,7 @@ export function EditDialog({ runnerId, path, gone = false, onClose, onSaved }: E
       const now = await findFile(runnerId, path);
       if (!same(began, now)) return setOther(now ? "changed" : "deleted");
     }
-    await update({ runnerId, write: [{ path, text, mode: began.mode }] });
+    await update({ runnerId, write: [{ path, text, mode: began.mode }], protected: began.owner === "root" });
     onSaved();
     onClose();
   });

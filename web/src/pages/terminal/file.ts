@@ -8,6 +8,7 @@ const FileQuery = graphql(`
         size
         modifiedAt
         mode
+        owner
         downloadUrl
       }
     }
@@ -19,6 +20,7 @@ export interface FileState {
   size: number;
   modifiedAt: string;
   mode: string;
+  owner: string;
   downloadUrl: string;
 }
 
@@ -58,11 +60,14 @@ const UpdateMutation = graphql(`
   }
 `);
 
-export type Write = { path: string; mode: string } & ({ text: string } | { directory: true });
+export type Write = { path: string; mode?: string } & ({ text: string } | { directory: true });
 
-/** update writes and deletes files. It throws the first failure. */
-export async function update(input: { runnerId: string; delete?: string[]; write?: Write[] }) {
-  const { updateFiles } = await request(UpdateMutation, { input });
+/** update writes and deletes files; protected ones only if the runner can protect any. It throws the first failure. */
+export async function update(input: { runnerId: string; delete?: string[]; write?: Write[]; protected?: boolean }) {
+  const { updateFiles } = await request(UpdateMutation, { input }).catch((error: unknown) => {
+    if (!(error instanceof ServerError && error.field === "protected")) throw error;
+    return request(UpdateMutation, { input: { ...input, protected: false } });
+  });
   const failed = updateFiles.failed[0];
   if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
 }

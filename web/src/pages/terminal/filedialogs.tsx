@@ -73,7 +73,7 @@ export interface NewProps {
   onMade: (path: string) => void;
 }
 
-/** NewDialog creates an empty file or directory, writable for the programs in the runner. */
+/** NewDialog creates an empty file or directory. */
 export function NewDialog({ runnerId, directory, kind, onClose, onMade }: NewProps) {
   return (
     <NameDialog
@@ -85,7 +85,7 @@ export function NewDialog({ runnerId, directory, kind, onClose, onMade }: NewPro
       onName={async (name) => {
         const path = join(directory, name);
         if (await exists(runnerId, path)) throw new ServerError(`${name} already exists.`);
-        await update({ runnerId, write: [kind === "file" ? { path, text: "", mode: "0666" } : { path, directory: true, mode: "0777" }] });
+        await update({ runnerId, write: [kind === "file" ? { path, text: "" } : { path, directory: true }] });
         onMade(path);
       }}
     />
