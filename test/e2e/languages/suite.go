@@ -180,7 +180,8 @@ func (s *Suite) prepare(t testing.TB, p Program) {
 		return
 	}
 	s.environments[name] = true
-	input := object{"id": name, "poolSize": 0, "resources": p.resources()}
+	// A build has the environment's time limit. On a busy machine without KVM, javac takes over a minute.
+	input := object{"id": name, "poolSize": 0, "resources": p.resources(), "defaultTimeLimit": 600}
 	if s.Image != "" {
 		input["image"] = s.Image
 	}
