@@ -6,18 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/delivery"
-	"github.com/rockpool/rockpool/nomad/environment"
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/lock"
-	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/problems"
@@ -28,19 +23,17 @@ import (
 // except Status and Watch wait until Run owns the prefix and has read the lists once.
 type Cluster struct {
 	config Config
-	group  *group.Group // goroutines and calls that end with the cluster
+	group  *connection.Group // goroutines and calls that end with the cluster
 
 	nomad        *connection.Client
-	environments *environment.Store
-	records      record.Store
+	environments *state.Environments
+	records      state.Records
 	reader       listing.Reader
 	nodes        *listing.Nodes
 	bridges      *bridges.Set
-	delivery     *delivery.Delivery
+	delivery     *connection.Delivery
 
-	peer   lock.Peer                 // this server
-	leader atomic.Pointer[lock.Peer] // the owner of the lock; nil: unknown
-	lockID atomic.Pointer[string]    // of the lock that this server holds; nil: it holds none
+	lock *state.Lock // of the prefix
 
 	gate      *turns.Gate // orders and limits registrations
 	pace      pace        // when to try starting runners
@@ -62,7 +55,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	ends := &group.Group{}
+	ends := &connection.Group{}
 	nomad, err := connection.New(config.Connection, ends)
 	if err != nil {
 		return nil, err
@@ -74,16 +67,19 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	})
 	c := &Cluster{
 		config: config, group: ends, nomad: nomad, problems: known,
-		environments: environment.NewStore(nomad, config.Jobs, known),
-		records:      record.NewStore(nomad, names),
+		environments: state.NewEnvironments(nomad, config.Jobs, known),
+		records:      state.NewRecords(nomad, names),
 		reader:       listing.NewReader(nomad, names),
 		nodes:        listing.NewNodes(nomad),
-		delivery:     delivery.New(nomad, config.Jobs.Agent.Arch),
+		delivery:     connection.NewDelivery(nomad, config.Jobs.Agent.Arch),
 		gate:         turns.NewGate(config.Parallel),
-		peer:         lock.Peer{Address: config.Peer, Secret: rand.Text()},
-		counts:       newCounts(),
-		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
-		networks:     networks{found: map[runtime.RunnerID]network{}},
+		lock: &state.Lock{
+			Nomad: nomad, Prefix: config.Jobs.Prefix, TTL: config.LockTTL, Dir: config.Dir, Logger: config.Logger, Problems: known,
+			Peer: state.Peer{Address: config.Peer, Secret: rand.Text()}, Vigil: config.Vigil,
+		},
+		counts:   newCounts(),
+		runners:  runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
+		networks: networks{found: map[runtime.RunnerID]network{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
@@ -137,11 +133,10 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer c.Close()
-	held, err := c.lock().Acquire(ctx)
+	held, err := c.lock.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	c.lockID.Store(new(held.ID()))
 	// The ownership and its renewal must outlast ctx: with Config.Remove, runners are removed after
 	// ctx has ended. owning ends when the lock is no longer renewed.
 	owning, lose := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -155,7 +150,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}()
 	parts.Go(func() {
 		err := held.Renew(renewing)
-		if errors.Is(err, lock.ErrLost) {
+		if errors.Is(err, state.ErrLost) {
 			c.group.End(err) // immediately: another server may change what this one has read
 		}
 		lose(err)
@@ -172,39 +167,19 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return err
 }
 
-// lock returns the prefix's lock, with this server as the peer. It doesn't acquire it.
-func (c *Cluster) lock() lock.Lock {
-	l := lock.Lock{
-		Peer: c.peer, Seen: func(p lock.Peer) { c.leader.Store(&p) },
-		Nomad: c.nomad, Prefix: c.config.Jobs.Prefix, Path: c.names().Lock(), TTL: c.config.LockTTL,
-		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems, Counts: &c.counts.lock,
-	}
-	if vigil := c.config.Vigil; vigil != nil {
-		l.Vigil = func(ctx context.Context, of lock.Peer) (string, error) { return vigil(ctx, of.Address, of.Secret) }
-	}
-	return l
-}
-
-// LockID returns the id of the lock that this server holds; "" if it holds none. Servers that watch
-// this one receive it.
-func (c *Cluster) LockID() string {
-	if id := c.lockID.Load(); id != nil {
-		return *id
-	}
-	return ""
-}
+// LockID returns the id of the lock that this server holds, if it holds one. Servers that watch this
+// one receive it.
+func (c *Cluster) LockID() string { return c.lock.ID() }
 
 // Secret returns the secret that other servers must present when they pass connections to this one.
-func (c *Cluster) Secret() string { return c.peer.Secret }
+func (c *Cluster) Secret() string { return c.lock.Peer.Secret }
 
 // Leader returns where the server that owns the prefix accepts connections of other servers, and
-// the secret that they must present. Both are "" if this server owns the prefix, no server does, or
-// the owner is unknown.
+// the secret that they must present. Both are empty if this server owns the prefix, no server does,
+// or the owner is unknown.
 func (c *Cluster) Leader() (address, secret string) {
-	if p := c.leader.Load(); p != nil {
-		return p.Address, p.Secret
-	}
-	return "", ""
+	owner := c.lock.Owner()
+	return owner.Address, owner.Secret
 }
 
 // Status implements runtime.Cluster. It doesn't wait for ownership of the prefix or for Nomad.

@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/delivery"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/finding"
@@ -168,7 +167,7 @@ func (x *examination) connections(ctx context.Context) {
 	const raise = "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"
 	wanted := x.config.Bridges + x.config.Connection.Calls
 	if x.config.Jobs.Agent.Stream {
-		wanted += delivery.AtOnce
+		wanted += connection.DeliveriesAtOnce
 	}
 	limit, known := x.limit(ctx)
 	switch {

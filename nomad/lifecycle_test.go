@@ -14,7 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/lock"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -359,7 +359,7 @@ func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := a.lock().Acquire(t.Context()); err != nil { // and never releases, or renews it
+	if _, err := a.lock.Acquire(t.Context()); err != nil { // and never releases, or renews it
 		t.Fatal(err)
 	}
 	other := killed
@@ -372,7 +372,7 @@ func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	acquired := make(chan error, 1)
 	go func() {
-		_, err := stranger.lock().Acquire(ctx)
+		_, err := stranger.lock.Acquire(ctx)
 		acquired <- err
 	}()
 	wait.For(t, "another server says that it waits", func() bool {
@@ -413,7 +413,7 @@ func TestServerWithoutItsLockEnds(t *testing.T) {
 	if _, _, err := vars.ReleaseLock(&api.Variable{Path: held.Path, Lock: held.Lock}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, lock.ErrLost) {
+	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, state.ErrLost) {
 		t.Errorf("Run returned %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/lock"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -35,7 +35,7 @@ func TestNothingIsDoneAfterTheLockMayHaveExpired(t *testing.T) {
 		if after := worked.Sub(held); after > w.config.LockTTL || after < w.config.LockTTL/2 {
 			t.Errorf("it worked until %s after its last renewal, of a lock for %s", after, w.config.LockTTL)
 		}
-		if err := w.cluster.ready(t.Context()); !errors.Is(err, lock.ErrLost) {
+		if err := w.cluster.ready(t.Context()); !errors.Is(err, state.ErrLost) {
 			t.Errorf("afterwards it says %v", err)
 		}
 	})

@@ -3,7 +3,7 @@ package nomad
 import (
 	"context"
 
-	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -15,12 +15,12 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	}
 	c.runners.mu.Lock()
 	e, err := c.runners.find(id)
-	var next record.Record
+	var next state.Record
 	if err == nil && e.ready == nil {
 		err = runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready", id)
 	}
 	if err == nil {
-		next = record.Record{Environment: e.runner.Environment.ID, Allocation: e.ready.Allocation, Restarts: e.ready.Restarts, Claim: claim, Index: e.variable}
+		next = state.Record{Environment: e.runner.Environment.ID, Allocation: e.ready.Allocation, Restarts: e.ready.Restarts, Claim: claim, Index: e.variable}
 	}
 	known := runtime.Claim{}
 	if err == nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/outcome"
-	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -102,7 +101,7 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	c.reportLeaks(f.leaks)
 	for id, failed := range f.failed {
 		for _, a := range failed {
-			c.config.Logger.Warn("a runner's task failed", zap.String("runner", string(id)), zap.String("allocation", a.ID), zap.String("nomad", outcome.Failure(a)))
+			c.config.Logger.Warn("a runner's task failed", zap.String("runner", string(id)), zap.String("allocation", a.ID), zap.String("nomad", listing.Failure(a)))
 		}
 	}
 	for env := range f.changed {
@@ -116,8 +115,8 @@ func (c *Cluster) refresh(ctx context.Context) error {
 // A truth is a listing, with what is needed to compare it with the known state.
 type truth struct {
 	*listing.Listing
-	begun  int                                // number of this server's changes when the listing began
-	claims map[runtime.RunnerID]record.Record // contents of the variables that changed
+	begun  int                               // number of this server's changes when the listing began
+	claims map[runtime.RunnerID]state.Record // contents of the variables that changed
 }
 
 // list reads Nomad's lists, and then the variables that changed. It notes the number of this
@@ -153,7 +152,7 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 		claimed := v.ModifyIndex > v.CreateIndex
 		orphan := e == nil && l.Jobs[id] == nil // only its variable names its environment
 		found := e == nil || e.ready == nil     // another server saw it become ready
-		again := found && slices.ContainsFunc(l.Allocations[id], func(a *api.AllocationListStub) bool { return outcome.Restarts(a) > 0 })
+		again := found && slices.ContainsFunc(l.Allocations[id], func(a *api.AllocationListStub) bool { return listing.Restarts(a) > 0 })
 		if (claimed && (e == nil || v.ModifyIndex > e.variable)) || orphan || again {
 			moved = append(moved, id)
 		}
@@ -193,7 +192,7 @@ func (c *Cluster) apply(t *truth) found {
 		}
 	}
 	for id, e := range r.entries {
-		if failed := outcome.NewFailures(e.allocations, t.Allocations[id]); e.registered > 0 && len(failed) > 0 {
+		if failed := listing.NewFailures(e.allocations, t.Allocations[id]); e.registered > 0 && len(failed) > 0 {
 			f.failed[id] = failed
 		}
 		if c.applyTo(e, t) {
@@ -223,7 +222,7 @@ func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
 
 // adoptOrphan adds a runner that was ready and whose job was purged while no server ran. The caller
 // holds mu.
-func (r *runners) adoptOrphan(id runtime.RunnerID, was record.Record) {
+func (r *runners) adoptOrphan(id runtime.RunnerID, was state.Record) {
 	r.entries[id] = &entry{recorded: closed(), adopted: true, registered: 1, runner: runtime.Runner{
 		ID: id, State: runtime.RunnerStarting, Environment: runtime.Environment{ID: was.Environment}, CreatedAt: was.At,
 	}}
@@ -249,7 +248,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 		e.allocations = allocations
 	}
 	if e.removing {
-		e.settled = outcome.AllOver(allocations)
+		e.settled = listing.AllOver(allocations)
 		c.counts.listed(e)
 		return false
 	}
@@ -286,7 +285,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 
 // lacks returns the room that a runner waits for. Nomad doesn't say how much is free, so it is all that
 // the runner needs. It is zero if no node can ever have it.
-func (c *Cluster) lacks(needs runtime.Resources, of []outcome.Dimension) (room runtime.Resources) {
+func (c *Cluster) lacks(needs runtime.Resources, of []listing.Dimension) (room runtime.Resources) {
 	jobs := c.config.Jobs
 	needs.MemoryMiB = max(int(float64(needs.MemoryMiB)*jobs.MemoryReserve), 1)
 	if len(of) == 0 || len(jobs.Template) == 0 && c.nodes.Room(jobs.Driver, int64(needs.CPUMHz), int64(needs.MemoryMiB)) == 0 {
@@ -294,11 +293,11 @@ func (c *Cluster) lacks(needs runtime.Resources, of []outcome.Dimension) (room r
 	}
 	for _, d := range of {
 		switch d {
-		case outcome.CPU:
+		case listing.CPU:
 			room.CPUMHz = needs.CPUMHz
-		case outcome.Memory:
+		case listing.Memory:
 			room.MemoryMiB = needs.MemoryMiB
-		case outcome.Disk:
+		case listing.Disk:
 			room.WorkspaceMiB = needs.WorkspaceMiB
 		}
 	}
@@ -306,24 +305,24 @@ func (c *Cluster) lacks(needs runtime.Resources, of []outcome.Dimension) (room r
 }
 
 // outcome returns a runner's outcome, and records its place. The caller holds mu.
-func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
+func (c *Cluster) outcome(e *entry, t *truth) listing.Outcome {
 	id := e.runner.ID
 	stub := t.Jobs[id]
-	o := outcome.Of(outcome.Evidence{
+	o := listing.OutcomeOf(listing.Evidence{
 		Purged: stub == nil, Stopped: stub != nil && stub.Stop, Dead: stub == nil || stub.Status == "dead",
 		Allocations: t.Allocations[id], Evaluations: t.Evaluations[id], Draining: c.nodes.Drains, Ready: e.ready,
 	})
 	e.place = place{allocations: e.allocations}
 	if a := o.Allocation; a != nil {
-		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, outcome.Restarts(a), outcome.Runs(a, e.way.Task)
+		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, listing.Restarts(a), listing.Runs(a, e.way.Task)
 		if e.ready != nil && e.ready.Allocation == "" { // its next claim records the allocation
 			e.ready.Allocation, e.ready.Restarts = e.allocation, e.restarts
 		}
-		e.runner.Ports = outcome.Ports(a)
+		e.runner.Ports = listing.Ports(a)
 		// An idle runner on such a node will end soon, so no claim may get it. A claimed one
 		// continues until Nomad stops it.
 		if o.State == runtime.RunnerIdle && !e.runner.Claim.Held() && c.nodes.Drains(a.NodeID) {
-			o = outcome.Outcome{State: runtime.RunnerGone, Reason: runtime.GoneDrained, Message: "its node is being drained", OOMKills: o.OOMKills}
+			o = listing.Outcome{State: runtime.RunnerGone, Reason: runtime.GoneDrained, Message: "its node is being drained", OOMKills: o.OOMKills}
 		}
 	}
 	if o.State == runtime.RunnerIdle && e.runner.Claim.Held() {
@@ -344,7 +343,7 @@ func (e *entry) applyVariable(t *truth) {
 	}
 	e.variable = v.ModifyIndex
 	if e.ready == nil {
-		e.ready = &outcome.Readiness{Index: v.CreateIndex, At: time.Unix(0, v.CreateTime)}
+		e.ready = &listing.Readiness{Index: v.CreateIndex, At: time.Unix(0, v.CreateTime)}
 	}
 	if read {
 		e.variable = max(e.variable, was.Index)

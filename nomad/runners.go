@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/past"
 )
@@ -36,7 +36,7 @@ type entry struct {
 	goneAt     time.Time  // when it was found to be gone, or was given up
 	start      startTimes // what was measured of its start
 	adopted    bool       // started by an earlier server, and no list has shown its state yet
-	ready      *outcome.Readiness
+	ready      *listing.Readiness
 	variable   uint64   // the index of its variable, for conditional writes; 0: unknown, or there is none
 	oom        int64    // tasks killed because memory was full, as far as Nomad reported
 	warming    *warming // the goroutine that waits for its agent
@@ -109,7 +109,7 @@ func (r *runners) remember(e *entry) {
 	r.past.Add(e.runner.ID, past.Runner{
 		Environment: e.runner.Environment.ID,
 		Events:      e.events(runtime.TaskEvent{At: now, Kind: runtime.TaskEnded}),
-		Allocations: outcome.LastAllocations(e.allocations, e.runner, e.ready, now),
+		Allocations: listing.LastAllocations(e.allocations, e.runner, e.ready, now),
 	})
 }
 
@@ -122,7 +122,7 @@ func (e *entry) events(later ...runtime.TaskEvent) []runtime.TaskEvent {
 	if e.runner.State == runtime.RunnerGone {
 		known = append(known, runtime.TaskEvent{At: e.goneAt, Kind: runtime.TaskGone, Detail: e.runner.Message})
 	}
-	return outcome.Events(e.allocations, append(known, later...)...)
+	return listing.Events(e.allocations, append(known, later...)...)
 }
 
 // Runners implements runtime.Cluster. The result is based on a list that began after the call, or

@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -131,7 +130,7 @@ func (c *Cluster) listSchedule(ctx context.Context) error {
 // scheduled converts evaluations and the allocations of the last refresh.
 func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduled {
 	s := &scheduled{at: time.Now()}
-	ids := outcome.IdentifyEvaluations(evaluations)
+	ids := listing.IdentifyEvaluations(evaluations)
 	slices.SortFunc(evaluations, func(a, b *api.Evaluation) int {
 		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(b.ID, a.ID))
 	})
@@ -148,7 +147,7 @@ func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduled {
 	}
 	for _, e := range r.entries {
 		for _, a := range e.allocations {
-			allocation := outcome.Allocation(a, e.runner, e.ready)
+			allocation := listing.Allocation(a, e.runner, e.ready)
 			allocation.EvaluationID = ids[a.EvalID]
 			s.allocations = append(s.allocations, allocation)
 		}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
@@ -181,7 +181,7 @@ func (s *sim) listJobs(r *http.Request) (any, error) {
 			continue
 		}
 		status := "running"
-		if !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id && !outcome.Ended(a) }) {
+		if !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id && !listing.Ended(a) }) {
 			status = "dead"
 		}
 		all = append(all, &api.JobListStub{ID: id, Meta: job.Meta, Stop: *job.Stop, Status: status, Priority: *job.Priority, JobModifyIndex: *job.JobModifyIndex})
@@ -223,10 +223,10 @@ func (s *sim) place(id string) {
 	s.index++
 	a := &api.AllocationListStub{
 		ID: s.id("alloc"), JobID: id, NodeID: s.node.ID, CreateIndex: s.index, ModifyIndex: s.index, DesiredStatus: api.AllocDesiredStatusRun,
-		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{job.TaskName: {State: outcome.TaskRuns}},
+		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{job.TaskName: {State: listing.TaskRuns}},
 	}
 	if s.pulling {
-		a.TaskStates = map[string]*api.TaskState{job.TaskName: {State: "pending"}, "beside": {State: outcome.TaskRuns}}
+		a.TaskStates = map[string]*api.TaskState{job.TaskName: {State: "pending"}, "beside": {State: listing.TaskRuns}}
 	}
 	s.allocs = append(s.allocs, a)
 	s.tell("Allocation", a.ID, id)
@@ -238,7 +238,7 @@ func (s *sim) change(a *api.AllocationListStub, f func(*api.AllocationListStub))
 	f(a)
 	a.ModifyIndex = s.index
 	s.tell("Allocation", a.ID, a.JobID)
-	if outcome.Ended(a) {
+	if listing.Ended(a) {
 		s.cut(a.ID)
 	}
 }
@@ -274,7 +274,7 @@ func (s *sim) purge(id string, purge bool) {
 	}
 	s.tell("Job", id)
 	for _, a := range s.allocs {
-		if a.JobID == id && !outcome.Ended(a) {
+		if a.JobID == id && !listing.Ended(a) {
 			s.change(a, func(a *api.AllocationListStub) {
 				a.DesiredStatus = api.AllocDesiredStatusStop
 				if !s.undead {
@@ -433,7 +433,7 @@ func (s *sim) open(ctx context.Context, at bridges.Target) (bridges.Session, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == at.Allocation && !outcome.Ended(a) }) {
+	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == at.Allocation && !listing.Ended(a) }) {
 		return nil, errors.New("the allocation isn't running")
 	}
 	if s.wedged || s.pulling {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/lock"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
@@ -20,13 +20,13 @@ type Stats struct {
 	Tasks     tasks.Stats
 	Pending   int                       // evaluations of runners without an allocation that Nomad's scheduler hasn't processed
 	Blocked   int                       // evaluations of runners without an allocation for which no node has the resources
-	Lacking   map[outcome.Dimension]int // blocked evaluations, by the resource that they wait for
+	Lacking   map[listing.Dimension]int // blocked evaluations, by the resource that they wait for
 	Placed    int64                     // runners that got an allocation
 	Capacity  runtime.Capacity          // of the nodes, and what is promised to runners with an allocation
 	Leaked    int                       // runners that couldn't be removed completely
 	Problems  int                       // reported by Status
 	Calls     connection.Stats
-	Lock      lock.Stats
+	Lock      state.LockStats
 	LockLasts time.Duration // after which a lock that isn't renewed is free
 	Bridges   bridges.Stats
 }
@@ -35,7 +35,7 @@ type Stats struct {
 func (c *Cluster) Stats() Stats {
 	s := Stats{
 		Tasks: c.counts.tasks.Read(), Capacity: c.nodes.Capacity(), Problems: len(c.problems.All()),
-		Calls: c.nomad.Stats(), Lock: c.counts.lock.Read(), LockLasts: c.config.LockTTL, Bridges: c.bridges.Stats(),
+		Calls: c.nomad.Stats(), Lock: c.lock.Stats(), LockLasts: c.config.LockTTL, Bridges: c.bridges.Stats(),
 	}
 	s.Placed = s.Tasks.Phases[tasks.Place].Count()
 	c.runners.mu.Lock()
@@ -50,7 +50,6 @@ func (c *Cluster) Stats() Stats {
 // counts are the counters of a cluster. They are atomic, so they need no lock.
 type counts struct {
 	tasks *tasks.Counts
-	lock  lock.Counts
 }
 
 // newCounts returns counters for the phases of a start on Nomad.
@@ -61,7 +60,7 @@ func newCounts() counts {
 // seen is what the last lists said of all runners. It is replaced as a whole.
 type seen struct {
 	pending, blocked int                       // evaluations of runners without an allocation
-	lacking          map[outcome.Dimension]int // as in Stats
+	lacking          map[listing.Dimension]int // as in Stats
 	mhz              int                       // promised to runners by nodes
 	mib              int64
 	leaks            map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
@@ -117,16 +116,16 @@ func (c *counts) listed(e *entry) {
 	case e.ready == nil && e.removing:
 		return // it is being removed: its end isn't a failure
 	case e.ready == nil:
-		failed, again := outcome.Attempts(e.allocations)
+		failed, again := listing.Attempts(e.allocations)
 		c.tasks.StartFailures.Add(max(failed-e.start.failed, 0))
 		c.tasks.Restarts.Add(max(again-e.start.again, 0))
 		e.start.failed, e.start.again = max(failed, e.start.failed), max(again, e.start.again)
 		return
 	}
-	if e.start.measured || e.start.answered.IsZero() || len(e.allocations) != 1 || outcome.Restarts(e.allocations[0]) > 0 {
+	if e.start.measured || e.start.answered.IsZero() || len(e.allocations) != 1 || listing.Restarts(e.allocations[0]) > 0 {
 		return // after several attempts it is unknown which one took how long
 	}
-	if took, known := outcome.Began(e.allocations[0], e.way.Task); known {
+	if took, known := listing.Began(e.allocations[0], e.way.Task); known {
 		e.start.measured = true
 		c.tasks.Lasted(tasks.Start, took)
 		c.tasks.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
@@ -158,7 +157,7 @@ func (c *counts) gone(e *entry) {
 
 // see records what a listing says of all runners, and the leaks. It counts new leaks.
 func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
-	s := seen{lacking: map[outcome.Dimension]int{}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
+	s := seen{lacking: map[listing.Dimension]int{}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
 	for id, e := range r.entries {
 		if e.leak != "" {
 			s.leaks[id] = e.leak
@@ -172,7 +171,7 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 				s.pending++
 			case api.EvalStatusBlocked:
 				s.blocked++
-				for _, d := range outcome.Lacks(evaluation) {
+				for _, d := range listing.Lacks(evaluation) {
 					s.lacking[d]++
 				}
 			}
@@ -180,13 +179,13 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 	}
 	for id, all := range t.Allocations {
 		for _, a := range all {
-			if !outcome.AllOver([]*api.AllocationListStub{a}) {
-				mhz, mib := outcome.Promised(a)
+			if !listing.AllOver([]*api.AllocationListStub{a}) {
+				mhz, mib := listing.Promised(a)
 				s.mhz += mhz
 				s.mib += mib
 			}
 		}
-		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !outcome.AllOver(all) {
+		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !listing.AllOver(all) {
 			s.strays[id] = true
 			if r.seen.strays[id] { // in two listings; in one its job may have been created between the lists
 				s.leaks[id] = fmt.Sprintf("its job is gone, and its allocation %s still runs: see what its node says, and stop it", all[0].ID)

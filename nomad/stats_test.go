@@ -12,7 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
@@ -158,7 +158,7 @@ func TestWaitingRunnersAreCounted(t *testing.T) {
 		if r := w.state(id); r.Lacks != (runtime.Resources{MemoryMiB: r.Environment.Resources.MemoryMiB}) {
 			t.Errorf("it lacks %+v", r.Lacks)
 		}
-		if s := w.cluster.Stats(); s.Blocked != 2 || s.Lacking[outcome.Memory] != 2 || s.Pending != 0 || s.Placed != 1 {
+		if s := w.cluster.Stats(); s.Blocked != 2 || s.Lacking[listing.Memory] != 2 || s.Pending != 0 || s.Placed != 1 {
 			t.Errorf("%+v", s)
 		}
 		w.locked(func() {

@@ -19,7 +19,6 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -100,7 +99,7 @@ func (w *world) state(id runtime.RunnerID) runtime.Runner {
 // live returns a running allocation of a runner, or nil.
 func (w *world) live(id runtime.RunnerID) *api.AllocationListStub {
 	for _, a := range w.allocs {
-		if a.JobID == w.cluster.names().Runner(id) && !outcome.Ended(a) {
+		if a.JobID == w.cluster.names().Runner(id) && !listing.Ended(a) {
 			return a
 		}
 	}

@@ -12,9 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/delivery"
-	"github.com/rockpool/rockpool/nomad/outcome"
-	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/nomad/listing"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
@@ -119,7 +118,7 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *d
 		return nil
 	}
 	err := c.delivery.To(ctx, node, allocation, way.Task, way.Stream)
-	var refusal *delivery.Refusal
+	var refusal *connection.RefusalError
 	switch {
 	case err == nil:
 		s.done = true
@@ -138,7 +137,7 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *d
 func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) error {
 	answered := time.Now()
 	c.runners.mu.Lock()
-	r := record.Record{Environment: e.runner.Environment.ID, Allocation: allocation, Restarts: e.restarts}
+	r := state.Record{Environment: e.runner.Environment.ID, Allocation: allocation, Restarts: e.restarts}
 	c.runners.mu.Unlock()
 	// The variable comes before the state: a server that takes over must find every runner ready
 	// that this one has offered to a claim.
@@ -160,7 +159,7 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 		c.runners.mu.Unlock()
 		return nil // a listing has newer information
 	}
-	e.ready = &outcome.Readiness{Allocation: allocation, Restarts: r.Restarts, Index: stored.Created, At: stored.At}
+	e.ready = &listing.Readiness{Allocation: allocation, Restarts: r.Restarts, Index: stored.Created, At: stored.At}
 	e.variable = stored.Index
 	c.counts.answered(e, answered)
 	if e.advance(runtime.RunnerIdle) {

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -83,7 +83,7 @@ func TestSlowImagePullsAreWaitedFor(t *testing.T) {
 				t.Error("a task that hasn't begun was signalled")
 			}
 			w.pulling = false
-			w.change(w.live(id), func(a *api.AllocationListStub) { a.TaskStates[job.TaskName].State = outcome.TaskRuns })
+			w.change(w.live(id), func(a *api.AllocationListStub) { a.TaskStates[job.TaskName].State = listing.TaskRuns })
 		})
 		time.Sleep(time.Second)
 		if r := w.state(id); r.State != runtime.RunnerIdle {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -21,7 +21,7 @@ import (
 type Set struct {
 	budget int // maximum number of bridges
 	open   Open
-	group  *group.Group // bridges end with it, and it waits for their goroutines
+	group  *connection.Group // bridges end with it, and it waits for their goroutines
 	counts counts
 
 	mu    sync.Mutex // guards the fields below, and each link
@@ -80,7 +80,7 @@ type Session interface {
 }
 
 // NewSet returns a set of at most budget bridges, which end with a group.
-func NewSet(budget int, open Open, with *group.Group) *Set {
+func NewSet(budget int, open Open, with *connection.Group) *Set {
 	return &Set{
 		budget: budget, open: open, group: with,
 		all: map[runtime.RunnerID]*link{}, short: map[runtime.RunnerID]int{}, freed: make(chan struct{}),

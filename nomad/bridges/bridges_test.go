@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // newSessions returns bridges whose sessions carry nothing, and take a second to open.
 func newSessions(t *testing.T, budget int, fail error) *Set {
-	var g group.Group
+	var g connection.Group
 	t.Cleanup(func() {
 		g.End(errors.New("over"))
 		g.Wait()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
@@ -32,8 +31,8 @@ type Client struct {
 	settings api.Config
 
 	patience time.Duration
-	budget   turns.Slots  // of concurrent calls
-	group    *group.Group // calls end with it
+	budget   turns.Slots // of concurrent calls
+	group    *Group      // calls end with it
 	counts   *counts
 }
 
@@ -43,7 +42,7 @@ const silence = 65 * time.Second
 // New returns a client whose calls end with a group. It doesn't connect yet. Each kind of
 // connection has its own transport, since their lifetimes differ. The configuration must be
 // complete; INVALID_INPUT names an invalid field.
-func New(config Config, with *group.Group) (*Client, error) {
+func New(config Config, with *Group) (*Client, error) {
 	settings, address, err := config.settings()
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -28,7 +27,7 @@ func TestCallsAreCounted(t *testing.T) {
 	}))
 	defer nomad.Close()
 	defer close(waits)
-	var g group.Group
+	var g Group
 	patient := func(patience time.Duration) *Client {
 		t.Helper()
 		config, err := Config{Address: nomad.URL, Patience: patience}.Complete()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -27,7 +26,7 @@ func TestCommandsGoDirectlyToTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var g group.Group
+	var g Group
 	c, err := New(config, &g)
 	if err != nil {
 		t.Fatal(err)

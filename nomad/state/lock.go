@@ -1,6 +1,6 @@
 // Package lock ensures that at most one server at a time owns a prefix in Nomad. It uses a lock in
 // a Nomad variable.
-package lock
+package state
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/problems"
@@ -31,48 +33,81 @@ const releaseWithin = 2 * time.Second
 // immediately.
 var ErrLost = errors.New("another server may have taken over: this one couldn't renew its lock in Nomad in time")
 
-// A Lock is the lock of a prefix.
+// A Lock is the lock of a prefix. The exported fields are set before its first use. Its methods are
+// safe for concurrent use.
 type Lock struct {
-	Nomad  *connection.Client
-	Prefix string
-	Path   string        // path of the variable
-	TTL    time.Duration // time after which a standby takes over from a dead server
-	// Dir keeps the lock's id, so that a killed server continues immediately after a restart; "":
-	// it isn't kept.
-	Dir      string
+	Nomad    *connection.Client
+	Prefix   string
+	TTL      time.Duration // time after which a standby takes over from a dead server
+	Dir      string        // keeps the lock's id, so that a killed server continues immediately after a restart; may be empty
 	Logger   *zap.Logger
 	Problems *problems.List // reports why the lock isn't held
-	// Peer is what other servers read about the owner while this server holds the lock. Seen is
-	// called with the Peer of another owner, and with the zero Peer when this server has acquired
-	// the lock.
-	Peer Peer
-	Seen func(Peer)
+	Peer     Peer           // what other servers read about the owner while this server holds the lock
 	// Vigil waits until an owner's process has ended, and returns the id of its lock, or ctx's
-	// cause. If it is nil, a dead owner's lock is free only after its TTL.
-	Vigil func(ctx context.Context, of Peer) (id string, err error)
-	// Counts, which several Locks may share, counts acquisitions and losses; nil: no counting.
-	Counts *Counts
+	// cause. Without a Vigil, a dead owner's lock is free only after its TTL.
+	Vigil func(ctx context.Context, address, secret string) (id string, err error)
+
+	id      atomic.Pointer[string]    // set when this server acquires the lock
+	owner   atomic.Pointer[Peer]      // another owner that was seen
+	renewed atomic.Pointer[time.Time] // when the lock was acquired or renewed last; nil while it isn't held
+	losses  atomic.Int64
 }
 
 // A Peer is the address where a server accepts connections of other servers, and the secret that
 // they must present.
 type Peer struct{ Address, Secret string }
 
-// subject is the subject of the lock's problems.
-const subject = "lock"
+// lockSubject is the subject of the lock's problems.
+const lockSubject = "lock"
+
+// ID returns the id under which this server acquired the lock, or "" before that.
+func (l *Lock) ID() string {
+	if id := l.id.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// Owner returns the Peer of another server that owns the lock. It is the zero Peer if this server
+// owns it, or the owner is unknown.
+func (l *Lock) Owner() Peer {
+	if owner := l.owner.Load(); owner != nil {
+		return *owner
+	}
+	return Peer{}
+}
+
+// LockStats are a lock's state and counts.
+type LockStats struct {
+	Held   bool
+	Age    time.Duration // since it was acquired or renewed last
+	Losses int64         // how often it was held and couldn't be renewed in time
+}
+
+// Stats returns the current values.
+func (l *Lock) Stats() LockStats {
+	s := LockStats{Losses: l.losses.Load()}
+	if at := l.renewed.Load(); at != nil {
+		s.Held, s.Age = true, max(time.Since(*at), 0)
+	}
+	return s
+}
+
+// path returns the path of the lock's variable.
+func (l *Lock) path() string { return job.Names{Prefix: l.Prefix}.Lock() }
 
 // A Held is an acquired lock.
 type Held struct {
-	lock     Lock
+	lock     *Lock
 	variable *api.Variable // with the lock's id
 	since    time.Time     // before the lock's TTL began
 }
 
 // Acquire waits until no other server has the lock, and acquires it. The caller must call Renew
 // immediately and Release at the end.
-func (l Lock) Acquire(ctx context.Context) (*Held, error) {
+func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
 	wanted := &api.Variable{
-		Path:  l.Path,
+		Path:  l.path(),
 		Items: api.VariableItems{"owner": hostname(), "peer": l.Peer.Address, "secret": l.Peer.Secret},
 		Lock:  &api.VariableLock{ID: l.lastID(), TTL: l.TTL.String(), LockDelay: "1s"},
 	}
@@ -91,22 +126,23 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 			held.Release()
 			return nil, context.Cause(ctx)
 		case err == nil:
-			l.Seen(Peer{})
-			l.Problems.Resolve(subject)
-			l.Counts.renewed(since)
+			l.owner.Store(&Peer{})
+			l.id.Store(&variable.Lock.ID)
+			l.renewed.Store(&since)
+			l.Problems.Resolve(lockSubject)
 			l.keepID(variable.Lock.ID)
 			return held, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case code == http.StatusConflict:
 			wanted.Lock.ID = "" // the kept lock has expired
-			if owner, err := l.owner(ctx); err == nil {
-				l.Seen(owner)
+			if owner, err := l.readOwner(ctx); err == nil {
+				l.owner.Store(&owner)
 				ended.watch(ctx, owner)
 			}
-			l.Problems.Report(subject, fmt.Sprintf("another server owns %q in Nomad: this one waits to take over", l.Prefix))
+			l.Problems.Report(lockSubject, fmt.Sprintf("another server owns %q in Nomad: this one waits to take over", l.Prefix))
 		default:
-			l.Problems.Report(subject, l.Nomad.Explain("own "+l.Prefix, err).Error())
+			l.Problems.Report(lockSubject, l.Nomad.Explain("own "+l.Prefix, err).Error())
 		}
 		if ended.id != "" {
 			ended.release(ctx) // again, if an earlier release failed
@@ -123,11 +159,11 @@ func (l Lock) Acquire(ctx context.Context) (*Held, error) {
 
 // A vigil waits for the end of the owner's process, while its lock is being tried periodically.
 type vigil struct {
-	lock  Lock
+	lock  *Lock
 	of    Peer
 	ended chan string // receives the id of the owner's lock; a new one for each owner
 	end   context.CancelFunc
-	id    string // the lock of an owner that has ended; "": it hasn't
+	id    string // the lock of an owner that has ended, or "" until then
 }
 
 // watch makes the vigil wait for the end of an owner, if it doesn't already.
@@ -143,7 +179,7 @@ func (v *vigil) watch(ctx context.Context, owner Peer) {
 	ctx, v.end = context.WithCancel(ctx)
 	ended := v.ended
 	go func() { // ends when ctx does
-		if id, err := v.lock.Vigil(ctx, owner); err == nil {
+		if id, err := v.lock.Vigil(ctx, owner.Address, owner.Secret); err == nil {
 			ended <- id
 		}
 	}()
@@ -152,12 +188,12 @@ func (v *vigil) watch(ctx context.Context, owner Peer) {
 // release releases the lock of an owner that has ended. The owner's next process may hold the lock
 // under the same id, but has another secret.
 func (v *vigil) release(ctx context.Context) {
-	now, err := v.lock.owner(ctx)
+	now, err := v.lock.readOwner(ctx)
 	if err != nil || now != v.of {
 		return
 	}
 	v.lock.Logger.Warn("the server that led has ended without releasing its lock: releasing it, so that another server can lead")
-	(&Held{lock: v.lock, variable: &api.Variable{Path: v.lock.Path, Lock: &api.VariableLock{ID: v.id}}}).release()
+	(&Held{lock: v.lock, variable: &api.Variable{Path: v.lock.path(), Lock: &api.VariableLock{ID: v.id}}}).release()
 }
 
 // stop ends the wait for the present owner. It doesn't wait for the goroutine.
@@ -167,11 +203,11 @@ func (v *vigil) stop() {
 	}
 }
 
-// owner returns the lock's owner. It is the zero Peer if there is none, or if it accepts no
+// readOwner returns the lock's owner. It is the zero Peer if there is none, or if it accepts no
 // connections of other servers.
-func (l Lock) owner(ctx context.Context) (peer Peer, err error) {
+func (l *Lock) readOwner(ctx context.Context) (peer Peer, err error) {
 	err = l.Nomad.Attempt(ctx, func(ctx context.Context) error {
-		v, _, err := l.Nomad.API().Variables().Peek(l.Path, connection.Query(ctx))
+		v, _, err := l.Nomad.API().Variables().Peek(l.path(), connection.Query(ctx))
 		if err == nil && v != nil && v.Lock != nil {
 			peer = Peer{v.Items["peer"], v.Items["secret"]}
 		}
@@ -182,7 +218,7 @@ func (l Lock) owner(ctx context.Context) (peer Peer, err error) {
 
 // acquireOnce tries to acquire the lock. It waits for the answer slightly longer than ctx. If the
 // answer isn't read, the lock's id is unknown, and the lock would block every server until its TTL.
-func (l Lock) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.Variable, error) {
+func (l *Lock) acquireOnce(ctx context.Context, wanted *api.Variable) (*api.Variable, error) {
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(releaseWithin, cancel) })
@@ -213,29 +249,24 @@ func (h *Held) Renew(ctx context.Context) error {
 		}
 		// The new TTL begins after this, so counting from here never overestimates it.
 		began := time.Now()
-		err := h.renewOnce(ctx, end)
+		calling, cancel := context.WithDeadline(ctx, end)
+		_, _, err := h.lock.Nomad.API().Variables().RenewLock(h.variable, connection.Writing(calling))
+		cancel()
 		code, _ := connection.Status(err)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil:
 			end = began.Add(ttl)
-			h.lock.Counts.renewed(began)
+			h.lock.renewed.Store(&began)
 		case code == http.StatusConflict, !time.Now().Before(end):
-			h.lock.Counts.lose()
+			h.lock.renewed.Store(nil)
+			h.lock.losses.Add(1)
 			return runtime.Wrap(runtime.CodeClusterUnavailable, ErrLost, "this server no longer owns %q in Nomad", h.lock.Prefix)
 		default:
 			h.lock.Logger.Warn("the lock in Nomad couldn't be renewed; retrying", zap.Error(h.lock.Nomad.Redact(err)))
 		}
 	}
-}
-
-// renewOnce renews the lock, or fails at end, when the lock may have expired.
-func (h *Held) renewOnce(ctx context.Context, end time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	_, _, err := h.lock.Nomad.API().Variables().RenewLock(h.variable, connection.Writing(ctx))
-	return err
 }
 
 // Release releases the lock, so that a standby can take over immediately. Call it once, after Renew
@@ -247,7 +278,7 @@ func (h *Held) Release() {
 
 // release releases the lock in Nomad. It has a deadline of its own, since the server may be ending.
 func (h *Held) release() {
-	h.lock.Counts.release()
+	h.lock.renewed.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()
 	if _, _, err := h.lock.Nomad.API().Variables().ReleaseLock(h.variable, connection.Writing(ctx)); err != nil {
@@ -255,15 +286,11 @@ func (h *Held) release() {
 	}
 }
 
-// ID returns the lock's id. A server that knows it can release the lock.
-func (h *Held) ID() string { return h.variable.Lock.ID }
-
 // file returns the path at which the lock's id is kept.
-func (l Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
+func (l *Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
 
-// lastID returns the id of the lock that the last server with this directory held; "" if it is
-// unknown.
-func (l Lock) lastID() string {
+// lastID returns the id of the lock that the last server with this directory held, if it is known.
+func (l *Lock) lastID() string {
 	if l.Dir == "" {
 		return ""
 	}
@@ -271,9 +298,9 @@ func (l Lock) lastID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// keepID stores the id of the held lock for the next server with this directory; "" for none. A
-// failure is only logged.
-func (l Lock) keepID(id string) {
+// keepID stores the id of the held lock, or an empty one, for the next server with this directory.
+// A failure is only logged.
+func (l *Lock) keepID(id string) {
 	if l.Dir == "" {
 		return
 	}

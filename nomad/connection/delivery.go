@@ -1,7 +1,7 @@
 // Package delivery streams the agent into tasks by alloc exec, for Nomad clients that can't fetch
 // it from this server (docs/decisions/0042). It guarantees that a task never runs an incomplete or
 // different program as the agent.
-package delivery
+package connection
 
 import (
 	"context"
@@ -18,12 +18,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/agent/embedded"
-	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// AtOnce bounds concurrent deliveries: each is a connection to Nomad that carries about 3 MB.
-const AtOnce = 4
+// DeliveriesAtOnce bounds concurrent deliveries: each is a connection to Nomad that carries about 3 MB.
+const DeliveriesAtOnce = 4
 
 // stalled is how long a delivery may make no progress: an alloc exec in the moment of a container's
 // start may hang.
@@ -35,7 +34,7 @@ const piece = 64 << 10
 // A Delivery streams the agent of one architecture into tasks. Its methods are safe for concurrent
 // use.
 type Delivery struct {
-	nomad *connection.Client
+	nomad *Client
 	read  func() (program, error) // reads the agent when it is first called
 	slots turns.Slots
 }
@@ -46,21 +45,21 @@ type program struct {
 	sum    string
 }
 
-// New returns a delivery of the agent for an architecture, named as in GOARCH. The first delivery
+// NewDelivery returns a delivery of the agent for an architecture, named as in GOARCH. The first delivery
 // reads the agent.
-func New(nomad *connection.Client, arch string) *Delivery {
-	return &Delivery{nomad: nomad, slots: make(turns.Slots, AtOnce), read: sync.OnceValues(func() (program, error) {
+func NewDelivery(nomad *Client, arch string) *Delivery {
+	return &Delivery{nomad: nomad, slots: make(turns.Slots, DeliveriesAtOnce), read: sync.OnceValues(func() (program, error) {
 		binary, err := embedded.Binary(arch)
 		sum := sha256.Sum256(binary)
 		return program{binary, hex.EncodeToString(sum[:])}, err
 	})}
 }
 
-// A Refusal says why a task can never get the agent. Retrying doesn't help.
-type Refusal struct{ why string }
+// A RefusalError says why a task can never get the agent. Retrying doesn't help.
+type RefusalError struct{ why string }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.why }
+func (r *RefusalError) Error() string { return r.why }
 
 // Exit codes of the shell script receive.
 const (
@@ -96,7 +95,7 @@ echo ` + arrived + `
 const arrived = "arrived"
 
 // To delivers the agent to a path in a task, at a node if that is known. It waits for its turn, and
-// fails after 5 s without progress. It returns a [Refusal] if retrying can't help. Concurrent calls
+// fails after 5 s without progress. It returns a [RefusalError] if retrying can't help. Concurrent calls
 // for the same task don't disturb each other.
 func (d *Delivery) To(ctx context.Context, node, allocation, task, path string) error {
 	return d.slots.Do(ctx, func() error { return d.to(ctx, node, allocation, task, path) })
@@ -130,7 +129,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 		writeErr = conn.CloseWrite()
 	}
 	said, err := io.ReadAll(io.LimitReader(conn, 1<<10))
-	var ended *connection.ExitError
+	var ended *ExitError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -144,9 +143,9 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 		return errors.New("the delivery succeeded according to Nomad, but the command printed nothing")
 	case noExecute:
 		if ended.Stderr != "" && !strings.Contains(strings.ToLower(ended.Stderr), "permission denied") {
-			return &Refusal{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
+			return &RefusalError{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
 		}
-		return &Refusal{fmt.Sprintf("nothing can be executed at %s in its task, where the agent must be: what is mounted there is noexec", dir)}
+		return &RefusalError{fmt.Sprintf("nothing can be executed at %s in its task, where the agent must be: what is mounted there is noexec", dir)}
 	case noPlace:
 		return fmt.Errorf("the agent can't be written to %s: %s", dir, ended.Stderr)
 	case cutShort:

@@ -1,4 +1,4 @@
-package lock
+package state
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -64,7 +63,7 @@ func (v *variable) change(do func()) {
 
 // standby returns a lock on a variable that another server holds. Its vigil over an owner ends with
 // a value of ends.
-func standby(t *testing.T, v *variable, ends <-chan string) (l Lock, watched chan Peer) {
+func standby(t *testing.T, v *variable, ends <-chan string) (l *Lock, watched chan Peer) {
 	t.Helper()
 	v.holder, v.items = "theirs", api.VariableItems{"peer": "10.0.0.5:8081", "secret": "first"}
 	server := httptest.NewServer(v)
@@ -73,17 +72,16 @@ func standby(t *testing.T, v *variable, ends <-chan string) (l Lock, watched cha
 	if err != nil {
 		t.Fatal(err)
 	}
-	nomad, err := connection.New(config, &group.Group{})
+	nomad, err := connection.New(config, &connection.Group{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nomad.Close)
 	watched = make(chan Peer, 10)
-	return Lock{
-		Nomad: nomad, Prefix: "rockpool", Path: "rockpool/lock", TTL: wait.Limit, Logger: zap.NewNop(), Problems: problems.New(zap.NewNop()),
-		Seen: func(Peer) {},
-		Vigil: func(ctx context.Context, of Peer) (string, error) {
-			watched <- of
+	return &Lock{
+		Nomad: nomad, Prefix: "rockpool", TTL: wait.Limit, Logger: zap.NewNop(), Problems: problems.New(zap.NewNop()),
+		Vigil: func(ctx context.Context, address, secret string) (string, error) {
+			watched <- Peer{address, secret}
 			select {
 			case id := <-ends:
 				return id, nil
@@ -110,8 +108,8 @@ func TestLockOfADeadOwnerIsReleased(t *testing.T) {
 		t.Errorf("it watches %+v", of)
 	}
 	ends <- "theirs"
-	if held := wait.Receive(t, got, "it has the lock"); held.ID() != "mine" {
-		t.Errorf("it has %q", held.ID())
+	if wait.Receive(t, got, "it has the lock"); l.ID() != "mine" {
+		t.Errorf("it has %q", l.ID())
 	}
 	if v.change(func() {}); len(v.released) != 3 {
 		t.Errorf("released: %q", v.released)

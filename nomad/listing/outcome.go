@@ -2,7 +2,7 @@
 // converts evaluations, allocations and task events for clients. It guarantees that texts for
 // clients contain no paths of nodes and no answers of registries. It has no state and makes no
 // calls.
-package outcome
+package listing
 
 import (
 	"cmp"
@@ -48,8 +48,8 @@ type Outcome struct {
 	OOMKills   int64                   // processes killed because memory was full, as reported by Nomad
 }
 
-// Of returns the outcome of a runner. It sorts the allocations of s in place.
-func Of(s Evidence) Outcome {
+// OutcomeOf returns the outcome of a runner. It sorts the allocations of s in place.
+func OutcomeOf(s Evidence) Outcome {
 	slices.SortFunc(s.Allocations, func(a, b *api.AllocationListStub) int { return cmp.Compare(a.CreateIndex, b.CreateIndex) })
 	var o Outcome
 	if s.Ready == nil {
@@ -244,7 +244,7 @@ func Failure(a *api.AllocationListStub) string {
 	return connection.FirstLine(a.ClientDescription)
 }
 
-// waitsFor returns what a starting task waits for. Of Nomad's texts it uses only docker's progress
+// waitsFor returns what a starting task waits for. OutcomeOf Nomad's texts it uses only docker's progress
 // with an image.
 func waitsFor(a *api.AllocationListStub) string {
 	events := latest(a)

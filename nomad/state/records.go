@@ -1,6 +1,6 @@
 // Package record stores what must last of a runner in a Nomad variable: that it was ready, and its
 // claim. It guarantees by conditional writes that of concurrent claims one succeeds.
-package record
+package state
 
 import (
 	"context"
@@ -60,18 +60,18 @@ func readVariable(v *api.Variable) Record {
 	return r
 }
 
-// A Store reads and writes the records of one server's runners. It has no state, so its methods are
+// A Records reads and writes the records of one server's runners. It has no state, so its methods are
 // safe for concurrent use.
-type Store struct {
+type Records struct {
 	nomad *connection.Client
 	names job.Names
 }
 
-// NewStore returns a store for the runners with these names.
-func NewStore(nomad *connection.Client, names job.Names) Store { return Store{nomad, names} }
+// NewRecords returns a store for the runners with these names.
+func NewRecords(nomad *connection.Client, names job.Names) Records { return Records{nomad, names} }
 
 // Read returns a runner's record, or nil if there is none.
-func (s Store) Read(ctx context.Context, id runtime.RunnerID) (*Record, error) {
+func (s Records) Read(ctx context.Context, id runtime.RunnerID) (*Record, error) {
 	var found *Record
 	err := s.nomad.Call(ctx, "read the claim of runner "+string(id), func(ctx context.Context) error {
 		v, _, err := s.nomad.API().Variables().Peek(s.names.Claim(id), connection.Query(ctx))
@@ -87,7 +87,7 @@ func (s Store) Read(ctx context.Context, id runtime.RunnerID) (*Record, error) {
 const readAtOnce = 8
 
 // ReadAll returns the records of runners. It leaves out those that don't exist.
-func (s Store) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runtime.RunnerID]Record, error) {
+func (s Records) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runtime.RunnerID]Record, error) {
 	read := make([]*Record, len(ids))
 	var g errgroup.Group
 	g.SetLimit(readAtOnce)
@@ -110,7 +110,7 @@ func (s Store) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runtime
 // Write stores r if the stored record has r's index; 0 means that none is stored. It returns the
 // record that is stored afterwards, if any, and whether that is r. A repeated call after a lost
 // answer succeeds.
-func (s Store) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored Record, done bool, err error) {
+func (s Records) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored Record, done bool, err error) {
 	v, err := r.variable(s.names.Claim(id))
 	if err != nil {
 		return r, false, err
@@ -136,7 +136,7 @@ func (s Store) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored
 }
 
 // Delete deletes a runner's record. A missing record isn't an error.
-func (s Store) Delete(ctx context.Context, id runtime.RunnerID) error {
+func (s Records) Delete(ctx context.Context, id runtime.RunnerID) error {
 	return s.nomad.Call(ctx, "delete the claim of runner "+string(id), func(ctx context.Context) error {
 		_, err := s.nomad.API().Variables().Delete(s.names.Claim(id), connection.Writing(ctx))
 		if connection.NotFound(err) {

@@ -1,7 +1,7 @@
 // Package environment stores environments in Nomad, each as a parameterized job that is never
 // dispatched: the template of its runners. It guarantees that concurrent writers don't overwrite
 // each other.
-package environment
+package state
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A Store has the environments of one server. Its methods are safe for concurrent use.
-type Store struct {
+// A Environments has the environments of one server. Its methods are safe for concurrent use.
+type Environments struct {
 	nomad    *connection.Client
 	jobs     job.Config
 	problems *problems.List // reports environments that aren't available
@@ -34,9 +34,9 @@ type Store struct {
 	wrong     map[runtime.EnvironmentID]bool     // environments whose job couldn't be read
 }
 
-// NewStore returns a store. It doesn't call Nomad.
-func NewStore(nomad *connection.Client, jobs job.Config, problems *problems.List) *Store {
-	return &Store{
+// NewEnvironments returns a store. It doesn't call Nomad.
+func NewEnvironments(nomad *connection.Client, jobs job.Config, problems *problems.List) *Environments {
+	return &Environments{
 		nomad: nomad, jobs: jobs, problems: problems,
 		writing: make(turns.Slots, 1), templates: map[runtime.EnvironmentID]template{},
 	}
@@ -44,7 +44,7 @@ func NewStore(nomad *connection.Client, jobs job.Config, problems *problems.List
 
 // Put implements runtime.Cluster's PutEnvironment. It also returns INVALID_INPUT if the template's
 // driver can't run the environment, or Nomad rejects the template.
-func (s *Store) Put(ctx context.Context, env runtime.Environment) error {
+func (s *Environments) Put(ctx context.Context, env runtime.Environment) error {
 	base, err := s.readBase(ctx)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *Store) Put(ctx context.Context, env runtime.Environment) error {
 
 // put stores env as the next revision, if the stored one is the one before. It succeeds without a
 // write if env is stored already. The caller has the slot of writing.
-func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment) error {
+func (s *Environments) put(ctx context.Context, base *api.Job, env runtime.Environment) error {
 	stored, err := s.nomad.Job(ctx, s.jobs.Names().Environment(env.ID))
 	if err != nil {
 		return err
@@ -107,13 +107,13 @@ func (s *Store) put(ctx context.Context, base *api.Job, env runtime.Environment)
 	if err != nil {
 		return err
 	}
-	s.problems.Resolve(subject(env.ID))
+	s.problems.Resolve(environmentSubject(env.ID))
 	s.reportImage(env)
 	return s.keepTemplate(env, wanted)
 }
 
 // reportImage reports that nodes may run different bytes for an image's name.
-func (s *Store) reportImage(env runtime.Environment) {
+func (s *Environments) reportImage(env runtime.Environment) {
 	if env.Pin.Unpinned == "" {
 		s.problems.Resolve(imageSubject(env.ID))
 		return
@@ -121,10 +121,10 @@ func (s *Store) reportImage(env runtime.Environment) {
 	s.problems.Report(imageSubject(env.ID), fmt.Sprintf("%s isn't pinned, so each node runs what it has by that name: %s", env.Image, env.Pin.Unpinned))
 }
 
-// imageOf begins the subject of a problem with an environment's image.
+// imageOf begins the environmentSubject of a problem with an environment's image.
 const imageOf = "image of environment "
 
-// imageSubject is the subject of a problem with an environment's image.
+// imageSubject is the environmentSubject of a problem with an environment's image.
 func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
 
 // refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
@@ -136,11 +136,11 @@ func refusedInput(err error) error {
 	return err
 }
 
-// subject is the subject of a problem with an environment's job.
-func subject(id runtime.EnvironmentID) string { return "environment " + string(id) }
+// environmentSubject is the environmentSubject of a problem with an environment's job.
+func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
 // Delete implements runtime.Cluster's DeleteEnvironment.
-func (s *Store) Delete(ctx context.Context, id runtime.EnvironmentID) error {
+func (s *Environments) Delete(ctx context.Context, id runtime.EnvironmentID) error {
 	return s.writing.Do(ctx, func() error {
 		err := s.nomad.Call(ctx, fmt.Sprintf("delete environment %s", id), func(ctx context.Context) error {
 			_, _, err := s.nomad.API().Jobs().Deregister(s.jobs.Names().Environment(id), true, connection.Writing(ctx))
@@ -153,7 +153,7 @@ func (s *Store) Delete(ctx context.Context, id runtime.EnvironmentID) error {
 			s.mu.Lock()
 			delete(s.templates, id)
 			s.mu.Unlock()
-			s.problems.Resolve(subject(id))
+			s.problems.Resolve(environmentSubject(id))
 			s.problems.Resolve(imageSubject(id))
 		}
 		return err
@@ -163,7 +163,7 @@ func (s *Store) Delete(ctx context.Context, id runtime.EnvironmentID) error {
 // All implements runtime.Cluster's Environments. If the job of an environment can't be read or was
 // stopped, a problem reports that. The environment is then returned as it was known before, or left
 // out.
-func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
+func (s *Environments) All(ctx context.Context) ([]runtime.Environment, error) {
 	var stubs []*api.JobListStub
 	err := s.nomad.Call(ctx, "list environments", func(ctx context.Context) error {
 		q := connection.Query(ctx)
@@ -213,7 +213,7 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 				there[id] = true
 			}
 			wrong[id] = true
-			s.problems.Report(subject(id), fmt.Sprintf("its job %s can't be read, so %s: put it again, or purge the job (%v)", stub.ID, served, err))
+			s.problems.Report(environmentSubject(id), fmt.Sprintf("its job %s can't be read, so %s: put it again, or purge the job (%v)", stub.ID, served, err))
 		}
 	}
 	s.mu.Lock()
@@ -222,21 +222,21 @@ func (s *Store) All(ctx context.Context) ([]runtime.Environment, error) {
 	over := s.wrong
 	s.wrong = wrong
 	s.mu.Unlock()
-	s.problems.ResolveFunc(func(subject string) bool {
-		id, ok := strings.CutPrefix(subject, imageOf)
+	s.problems.ResolveFunc(func(environmentSubject string) bool {
+		id, ok := strings.CutPrefix(environmentSubject, imageOf)
 		return ok && !there[runtime.EnvironmentID(id)]
 	})
 	// A problem ends when the environment's job can be read again, or no longer exists.
 	for id := range over {
 		if !wrong[id] {
-			s.problems.Resolve(subject(id))
+			s.problems.Resolve(environmentSubject(id))
 		}
 	}
 	return all, nil
 }
 
 // seen records an index of Nomad's jobs, and reports whether it is at least as high as all before.
-func (s *Store) seen(index uint64) bool {
+func (s *Environments) seen(index uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	young := index >= s.highest
@@ -248,7 +248,7 @@ func (s *Store) seen(index uint64) bool {
 var errNone = errors.New("the job doesn't exist")
 
 // readStored reads one environment, and keeps the template of its runners.
-func (s *Store) readStored(ctx context.Context, jobID string) (runtime.Environment, error) {
+func (s *Environments) readStored(ctx context.Context, jobID string) (runtime.Environment, error) {
 	stored, err := s.nomad.Job(ctx, jobID)
 	if err != nil {
 		return runtime.Environment{}, err
@@ -271,7 +271,7 @@ type template struct {
 }
 
 // known returns the kept template of an environment; the zero template if there is none.
-func (s *Store) known(id runtime.EnvironmentID) template {
+func (s *Environments) known(id runtime.EnvironmentID) template {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.templates[id]
@@ -279,7 +279,7 @@ func (s *Store) known(id runtime.EnvironmentID) template {
 
 // keepTemplate keeps a stored job as a template, with defaults for the fields that its author left
 // open.
-func (s *Store) keepTemplate(env runtime.Environment, stored *api.Job) error {
+func (s *Environments) keepTemplate(env runtime.Environment, stored *api.Job) error {
 	job, err := s.jobs.CompleteTemplate(stored, env)
 	if err != nil {
 		return err
@@ -296,7 +296,7 @@ func (s *Store) keepTemplate(env runtime.Environment, stored *api.Job) error {
 
 // Template returns the template for a runner of env: the stored one of its revision, with
 // everything that a person changed in it. If that isn't available, it renders a new one.
-func (s *Store) Template(ctx context.Context, env runtime.Environment) (*api.Job, error) {
+func (s *Environments) Template(ctx context.Context, env runtime.Environment) (*api.Job, error) {
 	if t := s.known(env.ID); t.job != nil && t.env.Revision == env.Revision {
 		return t.job, nil
 	}
@@ -321,7 +321,7 @@ func (s *Store) Template(ctx context.Context, env runtime.Environment) (*api.Job
 
 // readBase returns the job that templates are rendered from. Nomad parses a configured one in HCL,
 // once.
-func (s *Store) readBase(ctx context.Context) (*api.Job, error) {
+func (s *Environments) readBase(ctx context.Context) (*api.Job, error) {
 	s.mu.Lock()
 	base := s.base
 	s.mu.Unlock()
@@ -347,7 +347,7 @@ func (s *Store) readBase(ctx context.Context) (*api.Job, error) {
 
 // Check lets Nomad validate a runner's job, and returns the driver that it needs; "" if it couldn't
 // be rendered.
-func (s *Store) Check(ctx context.Context) (job.Driver, error) {
+func (s *Environments) Check(ctx context.Context) (job.Driver, error) {
 	base, err := s.readBase(ctx)
 	if err != nil {
 		return "", err

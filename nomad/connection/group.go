@@ -1,6 +1,6 @@
 // Package group runs goroutines that end together. It guarantees that no goroutine outlives the
 // group's Wait, and that calls in progress end with the group.
-package group
+package connection
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package outcome
+package listing
 
 import (
 	"testing"
@@ -104,7 +104,7 @@ func TestRunnerOutcomes(t *testing.T) {
 		"an event it never had":    {Evidence{Ready: known, Allocations: on(alloc("a1", 10, func(a *api.AllocationListStub) { a.TaskStates = nil }, client(failed)))}, gone, runtime.GoneAgentDied, "its task ended", ""},
 		"run again, same place":    {Evidence{Ready: known, Allocations: on(alloc("a1", 10, desired(run, "")))}, idle, "", "", "a1"},
 	} {
-		o := Of(test.Evidence)
+		o := OutcomeOf(test.Evidence)
 		at := ""
 		if o.Allocation != nil {
 			at = o.Allocation.ID
