@@ -83,8 +83,8 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
-	if c.config.open == nil {
-		c.config.open = bridges.NewOpener(nomad).Open
+	if c.config.openBridge == nil {
+		c.config.openBridge = bridges.Open
 	}
 	c.bridges = bridges.NewSet(config.Bridges, c.openBridge, ends)
 	return c, nil

@@ -34,7 +34,8 @@ type Config struct {
 	Relist   time.Duration // interval of refreshes without a hint: 30 s
 	LockTTL  time.Duration // time after which a standby takes over from a dead server: 10 s
 
-	open func(context.Context, bridges.Target) (bridges.Session, error) // replaces alloc exec in tests with a fake Nomad
+	// openBridge is bridges.Open, except in tests with a fake Nomad.
+	openBridge func(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridges.Session, error)
 }
 
 // complete returns c with its defaults, or INVALID_INPUT for the first invalid field.

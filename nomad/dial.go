@@ -8,6 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent/bridge"
 	"github.com/rockpool/rockpool/nomad/bridges"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -74,14 +75,15 @@ func (c *Cluster) prefer(id runtime.RunnerID) {
 
 // openBridge opens a bridge to a runner's agent.
 func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridges.Session, error) {
-	at := bridges.Target{Runner: id}
+	var at location
+	var access job.AgentAccess
 	c.runners.mu.Lock()
 	if e := c.runners.entries[id]; e != nil {
-		at.Allocation, at.Node, at.Way = e.allocation, e.node, e.way
+		at, access = e.location, e.access
 	}
 	c.runners.mu.Unlock()
-	if at.Allocation == "" {
+	if at.allocation == "" {
 		return nil, fmt.Errorf("runner %s has no allocation", id)
 	}
-	return c.config.open(ctx, at)
+	return c.config.openBridge(ctx, c.nomad, at.node, at.allocation, access)
 }

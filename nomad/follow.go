@@ -106,6 +106,6 @@ func (c *Cluster) hintAllocation(job, allocation string) {
 	}
 	c.runners.mu.Unlock()
 	if fresh {
-		c.warm(e)
+		c.awaitAgent(e)
 	}
 }

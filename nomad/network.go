@@ -34,8 +34,8 @@ const (
 	networkNone // loopback only
 )
 
-// lookIntoWithin bounds one inspection.
-const lookIntoWithin = 10 * time.Second
+// inspectWithin bounds one inspection.
+const inspectWithin = 10 * time.Second
 
 // checkNetworks reports the environments whose runners should have a network and have none. It
 // inspects one more runner of each environment.
@@ -79,7 +79,7 @@ func (c *Cluster) checkNetworks() {
 
 // inspectNetwork inspects whether a runner has a network. If that fails the result stays unknown.
 func (c *Cluster) inspectNetwork(ctx context.Context, id runtime.RunnerID) {
-	ctx, cancel := context.WithTimeout(ctx, lookIntoWithin)
+	ctx, cancel := context.WithTimeout(ctx, inspectWithin)
 	defer cancel()
 	loopback, others := false, false
 	conn, err := c.stream(ctx, id, false)

@@ -107,13 +107,13 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	for env := range f.changed {
 		c.changes.Send(env)
 	}
-	c.warmAll()
+	c.awaitAgents()
 	c.checkNetworks()
 	return nil
 }
 
-// A truth is a listing, with what is needed to compare it with the known state.
-type truth struct {
+// A snapshot is a listing, with what is needed to compare it with the known state.
+type snapshot struct {
 	*listing.Listing
 	begun  int                               // number of this server's changes when the listing began
 	claims map[runtime.RunnerID]state.Record // contents of the variables that changed
@@ -121,8 +121,8 @@ type truth struct {
 
 // list reads Nomad's lists, and then the variables that changed. It notes the number of this
 // server's changes first, so that apply can recognize what the lists may lack.
-func (c *Cluster) list(ctx context.Context) (*truth, error) {
-	t := &truth{}
+func (c *Cluster) list(ctx context.Context) (*snapshot, error) {
+	t := &snapshot{}
 	waiting := false
 	c.runners.mu.Lock()
 	t.begun = c.runners.change
@@ -168,7 +168,7 @@ type found struct {
 }
 
 // apply updates the runners from a listing, and returns what was new.
-func (c *Cluster) apply(t *truth) found {
+func (c *Cluster) apply(t *snapshot) found {
 	f := found{changed: map[runtime.EnvironmentID]bool{}, failed: map[runtime.RunnerID][]*api.AllocationListStub{}}
 	unreadable := map[runtime.RunnerID]string{}
 	r := &c.runners
@@ -199,8 +199,8 @@ func (c *Cluster) apply(t *truth) found {
 			f.changed[e.runner.Environment.ID] = true
 		}
 	}
-	r.see(t, unreadable, &c.counts)
-	f.leaks = r.seen.leaks
+	r.observe(t, unreadable, &c.counts)
+	f.leaks = r.observed.leaks
 	// A listing that began after the removal can't show the runner any longer, so its id needn't be
 	// kept.
 	maps.DeleteFunc(r.removed, func(_ runtime.RunnerID, at int) bool { return at <= t.begun })
@@ -209,13 +209,13 @@ func (c *Cluster) apply(t *truth) found {
 
 // adopt adds a runner of an earlier server. The caller holds mu.
 func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
-	r, way, err := job.ReadRunner(id, stub.Meta)
+	r, access, err := job.ReadRunner(id, stub.Meta)
 	if err != nil {
 		return err
 	}
 	r.URL = c.nomad.Pages.Job(stub.ID)
 	c.runners.entries[id] = &entry{
-		recorded: closed(), adopted: true, runner: r, way: way, registered: stub.JobModifyIndex, priority: c.config.Jobs.StartPriority(stub.Priority),
+		recorded: closed(), adopted: true, runner: r, access: access, registered: stub.JobModifyIndex, priority: c.config.Jobs.StartPriority(stub.Priority),
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func closed() chan struct{} {
 // applyTo updates one runner from a listing. It reports whether that changes the result of Runners.
 // It ignores a runner that this server changed while the lists were read, which the next listing
 // covers. The caller holds mu.
-func (c *Cluster) applyTo(e *entry, t *truth) bool {
+func (c *Cluster) applyTo(e *entry, t *snapshot) bool {
 	if e.registered == 0 {
 		return false // Start requests a refresh when it is registered
 	}
@@ -305,16 +305,16 @@ func (c *Cluster) lacks(needs runtime.Resources, of []listing.Dimension) (room r
 }
 
 // outcome returns a runner's outcome, and records its place. The caller holds mu.
-func (c *Cluster) outcome(e *entry, t *truth) listing.Outcome {
+func (c *Cluster) outcome(e *entry, t *snapshot) listing.Outcome {
 	id := e.runner.ID
 	stub := t.Jobs[id]
 	o := listing.OutcomeOf(listing.Evidence{
 		Purged: stub == nil, Stopped: stub != nil && stub.Stop, Dead: stub == nil || stub.Status == "dead",
 		Allocations: t.Allocations[id], Evaluations: t.Evaluations[id], Draining: c.nodes.Drains, Ready: e.ready,
 	})
-	e.place = place{allocations: e.allocations}
+	e.location = location{allocations: e.allocations}
 	if a := o.Allocation; a != nil {
-		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, listing.Restarts(a), listing.Runs(a, e.way.Task)
+		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, listing.Restarts(a), listing.Runs(a, e.access.Task)
 		if e.ready != nil && e.ready.Allocation == "" { // its next claim records the allocation
 			e.ready.Allocation, e.ready.Restarts = e.allocation, e.restarts
 		}
@@ -332,7 +332,7 @@ func (c *Cluster) outcome(e *entry, t *truth) listing.Outcome {
 }
 
 // applyVariable records that a runner was ready, and its claim. The caller holds mu.
-func (e *entry) applyVariable(t *truth) {
+func (e *entry) applyVariable(t *snapshot) {
 	v := t.Variables[e.runner.ID]
 	if v == nil || v.ModifyIndex <= e.variable {
 		return

@@ -137,7 +137,7 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 		return context.Cause(ctx)
 	}
 	c.runners.mu.Lock()
-	there, w := c.runners.entries[e.runner.ID] == e, e.warming
+	there, w := c.runners.entries[e.runner.ID] == e, e.waiting
 	c.runners.mu.Unlock()
 	if !there {
 		return nil // its Start failed

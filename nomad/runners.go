@@ -15,21 +15,21 @@ import (
 
 // runners are the runners that the cluster knows.
 type runners struct {
-	mu      sync.Mutex // guards all fields and each entry; never held across I/O
-	entries map[runtime.RunnerID]*entry
-	removed map[runtime.RunnerID]int // the change at which a runner was forgotten
-	past    past.Runners
-	change  int    // number of changes by this server; a list that began earlier lacks the later ones
-	highest uint64 // index of the newest registered job: an older list is ignored
-	seen    seen   // in the last list
+	mu       sync.Mutex // guards all fields and each entry; never held across I/O
+	entries  map[runtime.RunnerID]*entry
+	removed  map[runtime.RunnerID]int // the change at which a runner was forgotten
+	past     past.Runners
+	change   int      // number of changes by this server; a list that began earlier lacks the later ones
+	highest  uint64   // index of the newest registered job: an older list is ignored
+	observed observed // in the last list
 }
 
 // An entry is one runner that the cluster knows.
 type entry struct {
 	recorded chan struct{} // closed when Start has registered its job or failed
 	runner   runtime.Runner
-	place
-	way        job.Way
+	location
+	access     job.AgentAccess
 	change     int    // the last change of it by this server
 	registered uint64 // the index of its job, if known; 0: not registered yet
 	priority   runtime.Priority
@@ -37,17 +37,17 @@ type entry struct {
 	start      startTimes // what was measured of its start
 	adopted    bool       // started by an earlier server, and no list has shown its state yet
 	ready      *listing.Readiness
-	variable   uint64   // the index of its variable, for conditional writes; 0: unknown, or there is none
-	oom        int64    // tasks killed because memory was full, as far as Nomad reported
-	warming    *warming // the goroutine that waits for its agent
-	removal    *removal // in progress
-	removing   bool     // Remove was called: it ends, whatever the lists say
-	settled    bool     // the last list says that its processes have ended
-	leak       string   // why the last removal failed; "": none failed
+	variable   uint64     // the index of its variable, for conditional writes; 0: unknown, or there is none
+	oom        int64      // tasks killed because memory was full, as far as Nomad reported
+	waiting    *agentWait // the goroutine that waits for its agent
+	removal    *removal   // in progress
+	removing   bool       // Remove was called: it ends, whatever the lists say
+	settled    bool       // the last list says that its processes have ended
+	leak       string     // why the last removal failed; "": none failed
 }
 
-// A place is where a runner is, according to the last list.
-type place struct {
+// A location is where a runner is, according to the last list.
+type location struct {
 	allocations []*api.AllocationListStub
 	allocation  string // where its agent is or will be; "": unknown
 	node        string // of the allocation; "": unknown
@@ -55,8 +55,8 @@ type place struct {
 	runs        bool   // the task runs
 }
 
-// A warming is the goroutine that waits for the agent of a starting runner.
-type warming struct {
+// An agentWait is the goroutine that waits for the agent of a starting runner.
+type agentWait struct {
 	allocation string
 	stop       context.CancelFunc
 	done       chan struct{} // closed when the goroutine has ended
@@ -78,8 +78,8 @@ func (e *entry) advance(state runtime.RunnerState) bool {
 		return true
 	}
 	e.goneAt = time.Now()
-	if e.warming != nil {
-		e.warming.stop()
+	if e.waiting != nil {
+		e.waiting.stop()
 	}
 	return true
 }

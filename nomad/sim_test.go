@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/bridges"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime/backoff"
@@ -47,7 +48,7 @@ type sim struct {
 	node       api.NodeListStub
 	streams    map[chan string]bool
 	bridges    map[string][]func() // by allocation
-	wedged     bool                // its client executes nothing, though tasks run, until one is signalled
+	stuck      bool                // its client executes nothing, though tasks run, until one is signalled
 	unhealed   bool                // and then neither
 	undead     bool                // allocations run on whose job is purged
 	pulling    bool                // runners' images are being pulled, while another task of the allocation runs
@@ -421,27 +422,27 @@ func (s *sim) signal(r *http.Request) (any, error) {
 	if err != nil || request.Signal != "SIGCONT" || request.Task != job.TaskName {
 		return nil, &refused{status: 400, text: fmt.Sprintf("%+v", request)}
 	}
-	s.wedged = s.unhealed
+	s.stuck = s.unhealed
 	return struct{}{}, nil
 }
 
-// bridge stands for alloc exec and the agent's bridge: package yamux shares
+// openBridge stands for alloc exec and the agent's bridge: package yamux shares
 // timers between bubbles, which they don't allow.
-func (s *sim) open(ctx context.Context, at bridges.Target) (bridges.Session, error) {
+func (s *sim) openBridge(ctx context.Context, _ *connection.Client, _, allocation string, _ job.AgentAccess) (bridges.Session, error) {
 	if err := backoff.Sleep(ctx, 3*time.Millisecond); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == at.Allocation && !listing.Ended(a) }) {
+	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == allocation && !listing.Ended(a) }) {
 		return nil, errors.New("the allocation isn't running")
 	}
-	if s.wedged || s.pulling {
+	if s.stuck || s.pulling {
 		return nil, errors.New(`alloc exec ended: task "runner" not started yet.`)
 	}
 	done := make(chan struct{})
 	end := sync.OnceFunc(func() { close(done) })
-	s.bridges[at.Allocation] = append(s.bridges[at.Allocation], end)
+	s.bridges[allocation] = append(s.bridges[allocation], end)
 	return simSession{done, end}, nil
 }
 

@@ -116,12 +116,12 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	if err != nil {
 		return 0, err
 	}
-	wanted, way, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, created)
+	wanted, access, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, created)
 	if err != nil {
 		return 0, err
 	}
 	c.runners.mu.Lock()
-	e.way = way
+	e.access = access
 	c.runners.mu.Unlock()
 	registered := uint64(0)
 	err = c.nomad.Call(ctx, fmt.Sprintf("start runner %s", e.runner.ID), func(ctx context.Context) error {

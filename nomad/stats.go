@@ -40,7 +40,7 @@ func (c *Cluster) Stats() Stats {
 	s.Placed = s.Tasks.Phases[tasks.Place].Count()
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()
-	seen := c.runners.seen
+	seen := c.runners.observed
 	s.Pending, s.Blocked, s.Lacking = seen.pending, seen.blocked, seen.lacking
 	s.Capacity.CPUMHzUsed, s.Capacity.MemoryMiBUsed = seen.mhz, seen.mib
 	s.Leaked = len(seen.leaks)
@@ -57,8 +57,8 @@ func newCounts() counts {
 	return counts{tasks: tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)}
 }
 
-// seen is what the last lists said of all runners. It is replaced as a whole.
-type seen struct {
+// observed is what the last lists said of all runners. It is replaced as a whole.
+type observed struct {
 	pending, blocked int                       // evaluations of runners without an allocation
 	lacking          map[listing.Dimension]int // as in Stats
 	mhz              int                       // promised to runners by nodes
@@ -125,7 +125,7 @@ func (c *counts) listed(e *entry) {
 	if e.start.measured || e.start.answered.IsZero() || len(e.allocations) != 1 || listing.Restarts(e.allocations[0]) > 0 {
 		return // after several attempts it is unknown which one took how long
 	}
-	if took, known := listing.Began(e.allocations[0], e.way.Task); known {
+	if took, known := listing.Began(e.allocations[0], e.access.Task); known {
 		e.start.measured = true
 		c.tasks.Lasted(tasks.Start, took)
 		c.tasks.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
@@ -155,9 +155,9 @@ func (c *counts) gone(e *entry) {
 	}
 }
 
-// see records what a listing says of all runners, and the leaks. It counts new leaks.
-func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
-	s := seen{lacking: map[listing.Dimension]int{}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
+// observe records what a listing says of all runners, and the leaks. It counts new leaks.
+func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *counts) {
+	s := observed{lacking: map[listing.Dimension]int{}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
 	for id, e := range r.entries {
 		if e.leak != "" {
 			s.leaks[id] = e.leak
@@ -187,18 +187,18 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 		}
 		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !listing.AllOver(all) {
 			s.strays[id] = true
-			if r.seen.strays[id] { // in two listings; in one its job may have been created between the lists
+			if r.observed.strays[id] { // in two listings; in one its job may have been created between the lists
 				s.leaks[id] = fmt.Sprintf("its job is gone, and its allocation %s still runs: see what its node says, and stop it", all[0].ID)
 			}
 		}
 	}
 	// A leak counts once, when it first appears.
 	for id := range s.leaks {
-		if _, known := r.seen.leaks[id]; !known {
+		if _, known := r.observed.leaks[id]; !known {
 			c.tasks.Leaks.Add(1)
 		}
 	}
-	r.seen = s
+	r.observed = s
 }
 
 // reportLeaks makes Status report which runners are removed incompletely.

@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 	s.serve(t)
 	w := &world{sim: s, t: t, removed: map[runtime.RunnerID]bool{}, claims: map[runtime.RunnerID]runtime.Claim{}, env: rawEnvironment()}
 	w.config = Config{
-		Connection: connection.Config{Address: "http://127.0.0.1:4646", Dial: s.dial}, Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}}, open: s.open, LockTTL: 5 * time.Minute,
+		Connection: connection.Config{Address: "http://127.0.0.1:4646", Dial: s.dial}, Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}}, openBridge: s.openBridge, LockTTL: 5 * time.Minute,
 	}
 	w.env.ID, w.env.Revision, w.env.RunnerRevision = "a", 1, 1
 	w.run()

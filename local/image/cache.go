@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -117,7 +116,7 @@ func Open(config Config) (*Cache, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Name() == tempName || e.Name() == heldName {
+		if e.Name() == tempName || e.Name() == pausesName {
 			continue
 		}
 		if err := c.load(e.Name()); err != nil {
@@ -271,7 +270,7 @@ func (c *Cache) room(ctx context.Context) error {
 	over := c.taken() - c.config.Bytes
 	c.mu.Unlock()
 	if over > 0 {
-		return runtime.Errorf(runtime.CodeStorageFull, "the images in use and this one exceed the limit of %s for images: raise --image-cache-bytes, or delete environments", fault.Size(c.config.Bytes))
+		return runtime.Errorf(runtime.CodeStorageFull, "the images in use and this one exceed the limit of %s for images: raise --image-cache-bytes, or delete environments", tree.FormatSize(c.config.Bytes))
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(c.config.Dir, &disk); err != nil {

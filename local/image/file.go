@@ -16,7 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -37,7 +37,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 	// With a root, neither the reference nor a symbolic link leads out of the directory.
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fault.Broken("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
+		return nil, nil, tree.Invalid("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -45,7 +45,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 	defer root.Close()
 	info, err := root.Stat(ref.file)
 	if err != nil {
-		return nil, nil, fault.Broken(fmt.Sprintf("%s is missing in the server's directory of image files, which is %s", ref.file, whereFiles), err)
+		return nil, nil, tree.Invalid(fmt.Sprintf("%s is missing in the server's directory of image files, which is %s", ref.file, whereFiles), err)
 	}
 	var parts blobs
 	if info.IsDir() {
@@ -55,7 +55,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 		}
 		parts = directory{below}
 	} else if !info.Mode().IsRegular() {
-		return nil, nil, fault.Broken(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
+		return nil, nil, tree.Invalid(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
 	} else if parts, err = openArchive(ctx, root, ref.file); err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +78,7 @@ func readFile(parts blobs, ref reference) (*source, error) {
 	}
 	manifests, err := whole(parts, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Broken(ref.file+" is neither an OCI layout, nor an archive of one, nor an archive of docker save (decompress compressed ones)", nil)
+		return nil, tree.Invalid(ref.file+" is neither an OCI layout, nor an archive of one, nor an archive of docker save (decompress compressed ones)", nil)
 	}
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	for range maxNesting {
 		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 		if err != nil {
-			return nil, fault.Broken("its index can't be read", err)
+			return nil, tree.Invalid("its index can't be read", err)
 		}
 		chosen, err := choose(index.Manifests, tag)
 		if err != nil {
@@ -112,7 +112,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 		}
 		return readManifest(parts, raw)
 	}
-	return nil, fault.Broken("its indexes are nested too deeply", nil)
+	return nil, tree.Invalid("its indexes are nested too deeply", nil)
 }
 
 // choose returns the manifest that has the tag and is for this machine's platform. If tag is "",
@@ -132,9 +132,9 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:
-		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has no image %q for %s; it has %q", tag, here(), names), nil)
+		return v1.Descriptor{}, tree.Invalid(fmt.Sprintf("it has no image %q for %s; it has %q", tag, here(), names), nil)
 	default:
-		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
+		return v1.Descriptor{}, tree.Invalid(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 	}
 }
 
@@ -142,7 +142,7 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 func readManifest(parts blobs, raw []byte) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
-		return nil, fault.Broken("its manifest can't be read", err)
+		return nil, tree.Invalid("its manifest can't be read", err)
 	}
 	config, err := whole(parts, blobName(manifest.Config.Digest))
 	if err != nil {
@@ -177,7 +177,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		Layers   []string
 	}
 	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fault.Broken("its manifest.json can't be read", err)
+		return nil, tree.Invalid("its manifest.json can't be read", err)
 	}
 	var names []string
 	for _, m := range all {
@@ -213,7 +213,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		}
 		return s, nil
 	}
-	return nil, fault.Broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
+	return nil, tree.Invalid(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 }
 
 // whole returns a part's contents.
@@ -224,7 +224,7 @@ func whole(parts blobs, name string) ([]byte, error) {
 	}
 	defer content.Close()
 	if size > maxDocument {
-		return nil, fault.TooLarge("%s is too large: %d bytes", name, size)
+		return nil, tree.TooLarge("%s is too large: %d bytes", name, size)
 	}
 	return io.ReadAll(content)
 }
@@ -235,7 +235,7 @@ func missing(what string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return fault.Broken("its "+what+" is missing", err)
+	return tree.Invalid("its "+what+" is missing", err)
 }
 
 // A directory is an OCI layout.
@@ -283,7 +283,7 @@ func openArchive(ctx context.Context, root *os.Root, name string) (*archive, err
 		if errors.As(err, &known) {
 			return nil, err
 		}
-		return nil, fault.Broken(name+" is no tar archive (decompress a compressed one)", err)
+		return nil, tree.Invalid(name+" is no tar archive (decompress a compressed one)", err)
 	}
 	return a, nil
 }
@@ -318,7 +318,7 @@ func (a *archive) index(ctx context.Context) error {
 			links[name] = path.Clean(header.Linkname)
 		}
 		if len(a.entries)+len(links) > maxParts {
-			return fault.TooLarge("the archive has more than %d entries", maxParts)
+			return tree.TooLarge("the archive has more than %d entries", maxParts)
 		}
 	}
 	for name, to := range links {

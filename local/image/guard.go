@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -28,18 +28,18 @@ type guard struct {
 	stall     time.Duration // see Config.Stall
 	proxy     func(*http.Request) (*url.URL, error)
 	next      *http.Transport // dials with guard.dial
-	held      *held
+	pauses    *hostPauses
 }
 
-// A visit sends the requests for one reference: to its registry, and to the hosts that this
+// A registryTransport sends the requests for one reference: to its registry, and to the hosts that this
 // redirects to.
-type visit struct {
+type registryTransport struct {
 	*guard
 	registry string
 }
 
 // RoundTrip implements http.RoundTripper.
-func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
+func (v registryTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.URL.Scheme != "https" && !isLoopback(q.URL.Hostname()) && !slices.Contains(v.plain, q.URL.Host) {
 		return nil, &plainError{q.URL.Host}
 	}
@@ -47,13 +47,13 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	first, redirects := q, 0
 	for ; first.Response != nil && first.Response.Request != nil; redirects++ {
 		if first = first.Response.Request; redirects == maxRedirects {
-			return nil, fault.Broken(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
+			return nil, tree.Invalid(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
 		}
 	}
 	if err := v.checkRedirect(q.URL); err != nil {
 		return nil, err
 	}
-	if err := v.held.check(hostOf(q.URL)); err != nil {
+	if err := v.pauses.check(hostOf(q.URL)); err != nil {
 		return nil, err
 	}
 	via, err := v.proxy(q)
@@ -69,7 +69,7 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	answer.Request = q
 	answer.Body = &paced{ReadCloser: answer.Body, cancel: cancel, within: v.stall, left: v.stall}
-	if err := v.held.note(hostOf(q.URL), answer); err != nil {
+	if err := v.pauses.note(hostOf(q.URL), answer); err != nil {
 		_ = answer.Body.Close()
 		return nil, err
 	}
@@ -83,15 +83,15 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 const maxRedirects = 10
 
 // checkRedirect returns an error if a registry may not redirect to a host.
-func (v visit) checkRedirect(to *url.URL) error {
+func (v registryTransport) checkRedirect(to *url.URL) error {
 	host := hostOf(to)
 	switch {
 	case strings.ContainsFunc(to.Host, func(r rune) bool { return r > unicode.MaxASCII }): // DNS would get another name
-		return fault.Broken("its registry leads to a host name with non-ASCII characters", nil)
+		return tree.Invalid("its registry leads to a host name with non-ASCII characters", nil)
 	case !v.permits(host):
-		return fault.Broken(fmt.Sprintf("its registry %s leads to %.200s, which isn't allowed: --image-registries can allow it", v.registry, host), nil)
+		return tree.Invalid(fmt.Sprintf("its registry %s leads to %.200s, which isn't allowed: --image-registries can allow it", v.registry, host), nil)
 	case isLoopback(to.Hostname()) && host != v.registry && !slices.Contains(v.permitted, host) && !slices.Contains(v.plain, host):
-		return fault.Broken("its registry leads to this server's own machine", nil)
+		return tree.Invalid("its registry leads to this server's own machine", nil)
 	}
 	if ip, err := netip.ParseAddr(to.Hostname()); err == nil { // a proxy could connect to it
 		return v.checkAddress(host, ip)
@@ -114,7 +114,7 @@ func (g *guard) checkAddress(host string, ip netip.Addr) error {
 	if !isLocal(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
 		return nil
 	}
-	return fault.Broken(fmt.Sprintf("%.200s is link-local or an address of the machine itself, which isn't allowed: --image-registries can allow it", host), nil)
+	return tree.Invalid(fmt.Sprintf("%.200s is link-local or an address of the machine itself, which isn't allowed: --image-registries can allow it", host), nil)
 }
 
 // viaKey is the key of the proxy's URL in a request's context.
@@ -191,7 +191,7 @@ type document struct {
 func (d *document) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if d.left -= n; d.left < 0 {
-		return n, fault.TooLarge("the registry's answer is larger than %s", fault.Size(maxDocument))
+		return n, tree.TooLarge("the registry's answer is larger than %s", tree.FormatSize(maxDocument))
 	}
 	return n, err
 }

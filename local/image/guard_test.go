@@ -16,18 +16,18 @@ import (
 )
 
 // visiting returns the transport for requests to a registry.
-func visiting(t *testing.T, registry string, config Config) visit {
+func visiting(t *testing.T, registry string, config Config) registryTransport {
 	t.Helper()
 	r, err := newRegistries(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.close)
-	return visit{r.guard, registry}
+	return registryTransport{r.guard, registry}
 }
 
 // asks sends a request to an address, and returns the error.
-func (v visit) asks(t *testing.T, address string) error {
+func (v registryTransport) asks(t *testing.T, address string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()

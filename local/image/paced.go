@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -41,7 +41,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	}
 	if err != nil && err != io.EOF && b.slow.Load() {
 		err = runtime.Wrap(runtime.CodeClusterUnavailable, err,
-			"the registry stalled: it sent less than %s in %v, the limit of --image-stall", fault.Size(paceBytes), b.within)
+			"the registry stalled: it sent less than %s in %v, the limit of --image-stall", tree.FormatSize(paceBytes), b.within)
 	}
 	return n, err
 }

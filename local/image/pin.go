@@ -4,7 +4,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -24,7 +23,7 @@ func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 		p.Variables = append(p.Variables, runtime.Variable{Name: name, Value: value})
 	}
 	if len(p.Variables) > runtime.MaxVariables || total > maxVariables {
-		return p, fault.TooLarge("it has %d variables of %d bytes in all; at most %d of %d bytes are allowed", len(p.Variables), total, runtime.MaxVariables, maxVariables)
+		return p, tree.TooLarge("it has %d variables of %d bytes in all; at most %d of %d bytes are allowed", len(p.Variables), total, runtime.MaxVariables, maxVariables)
 	}
 	p.WorkingDirectory = workingDirectory(config.WorkingDir, append(covered, home))
 	return p, nil

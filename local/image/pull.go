@@ -21,7 +21,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
@@ -165,7 +164,7 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		c.fail(p, err)
 		pause := pauses.Next()
 		var later <-chan time.Time // nil: retrying can't help
-		var pausing *heldError
+		var pausing *pauseError
 		switch {
 		case errors.As(err, &pausing):
 			later = time.After(max(pause, time.Until(pausing.Until)))
@@ -238,7 +237,7 @@ func (c *Cache) fail(p *pull, err error) {
 	reason := "the server's log says why"
 	var known *runtime.Error
 	switch {
-	case fault.IsFull(err) && !errors.As(err, &known):
+	case tree.IsFull(err) && !errors.As(err, &known):
 		reason = "the server's disk is full: free some space in its data directory"
 	case errors.Is(err, errSlow):
 		reason = fmt.Sprintf("it took longer than %v, the limit of --image-timeout", c.config.Within)
@@ -320,7 +319,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	}
 	defer closer.Close()
 	if source.digest != p.digest {
-		return nil, fault.Broken("the reference means another image than when the environment was put: put it again", nil)
+		return nil, tree.Invalid("the reference means another image than when the environment was put: put it again", nil)
 	}
 	pin, err := source.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 	if err != nil {
@@ -337,7 +336,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err := room(0); err != nil {
 		return nil, err
 	}
-	f, err := c.filler(ctx, dir, room)
+	f, err := c.unpacker(ctx, dir, room)
 	if err != nil {
 		return nil, err
 	}
@@ -408,7 +407,7 @@ func (c *Cache) publish(dir string, s *stored) error {
 }
 
 // unpack applies a layer, and checks its digest.
-func unpack(ctx context.Context, f filler, l layer, arrived *atomic.Int64) error {
+func unpack(ctx context.Context, f unpacker, l layer, arrived *atomic.Int64) error {
 	raw, err := l.open()
 	if err != nil {
 		return err
@@ -463,7 +462,7 @@ type transfer struct {
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))
-	if err != nil && err != io.EOF && !fault.Known(err) {
+	if err != nil && err != io.EOF && !tree.HasMessage(err) {
 		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "the transfer of a layer broke off, or the layer doesn't match its digest")
 	}
 	return n, err

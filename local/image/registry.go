@@ -22,8 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/credentials"
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -38,7 +37,7 @@ type registries struct {
 // newRegistries returns the registries of a configuration. It reads the certificate authorities
 // once.
 func newRegistries(config Config) (*registries, error) {
-	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, held: openHeld(config.Dir)}
+	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, pauses: openPauses(config.Dir)}
 	for _, host := range config.Registries {
 		g.permitted = append(g.permitted, canonical(host))
 	}
@@ -64,7 +63,7 @@ func newRegistries(config Config) (*registries, error) {
 		}
 		g.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &registries{g, credentials.Keychain{Getenv: os.Getenv}, here()}, nil
+	return &registries{g, loginKeychain{Getenv: os.Getenv}, here()}, nil
 }
 
 // canonical returns a registry's host as in requests: Docker Hub's host differs from its usual
@@ -111,11 +110,11 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	}
 	manifest, err := image.Manifest()
 	if err != nil {
-		return nil, fault.Broken("its manifest can't be read", err)
+		return nil, tree.Invalid("its manifest can't be read", err)
 	}
 	// For a size of -1 the client would read without limit.
 	if size := manifest.Config.Size; size < 0 || size > maxDocument {
-		return nil, fault.TooLarge("its configuration has an invalid size: %d bytes", size)
+		return nil, tree.TooLarge("its configuration has an invalid size: %d bytes", size)
 	}
 	rawManifest, err := image.RawManifest()
 	if err != nil {
@@ -143,7 +142,7 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 // options returns the options of the requests for a reference.
 func (r *registries) options(ctx context.Context, ref name.Reference) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(visit{r.guard, ref.Context().RegistryStr()}),
+		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(registryTransport{r.guard, ref.Context().RegistryStr()}),
 		remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent("rockpool"),
 		remote.WithRetryPredicate(brief), remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
 	}
@@ -182,11 +181,11 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	case errors.As(err, &answer):
 		return refused(host, ref, answer)
 	case errors.Is(err, remote.ErrSchema1):
-		return fault.Broken("it has an outdated format: push it again with a newer tool", scrubbed(err))
+		return tree.Invalid("it has an outdated format: push it again with a newer tool", scrubbed(err))
 	case strings.HasPrefix(err.Error(), "no child with platform"): // the library has no type for this error
-		return fault.Broken(fmt.Sprintf("%s doesn't exist for %s", ref, r.platform), scrubbed(err))
+		return tree.Invalid(fmt.Sprintf("%s doesn't exist for %s", ref, r.platform), scrubbed(err))
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
-		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), scrubbed(err))
+		return tree.Invalid(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), scrubbed(err))
 	}
 	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, reachReason(err))
 }

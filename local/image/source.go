@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -39,7 +39,7 @@ type layer struct {
 func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
-		return nil, fault.Broken("its manifest can't be read", err)
+		return nil, tree.Invalid("its manifest can't be read", err)
 	}
 	digest, _, err := v1.SHA256(bytes.NewReader(rawManifest))
 	if err != nil {
@@ -55,10 +55,10 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	s.digest = digest.String()
 	for i, l := range manifest.Layers {
 		if l.Size < 0 || l.Size > maxLayer {
-			return nil, fault.TooLarge("its layer %d has an invalid size: %d bytes", i+1, l.Size)
+			return nil, tree.TooLarge("its layer %d has an invalid size: %d bytes", i+1, l.Size)
 		}
 		if len(l.URLs) > 0 || !l.MediaType.IsDistributable() {
-			return nil, fault.Broken(fmt.Sprintf("its layer %d is foreign: it isn't in the image's registry", i+1), nil)
+			return nil, tree.Invalid(fmt.Sprintf("its layer %d is foreign: it isn't in the image's registry", i+1), nil)
 		}
 		s.layers = append(s.layers, layer{size: l.Size, diffID: s.config.RootFS.DiffIDs[i], open: open(l)})
 	}
@@ -69,16 +69,16 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
 	if err != nil {
-		return nil, fault.Broken("its configuration can't be read", err)
+		return nil, tree.Invalid("its configuration can't be read", err)
 	}
 	platform := v1.Platform{OS: cmp.Or(config.OS, "linux"), Architecture: cmp.Or(config.Architecture, goruntime.GOARCH)}
 	switch {
 	case !platform.Equals(on):
-		return nil, fault.Broken(fmt.Sprintf("it is for %s, not for %s", platform, on), nil)
+		return nil, tree.Invalid(fmt.Sprintf("it is for %s, not for %s", platform, on), nil)
 	case layers > maxLayers:
-		return nil, fault.Broken(fmt.Sprintf("it has %d layers; at most %d are allowed", layers, maxLayers), nil)
+		return nil, tree.Invalid(fmt.Sprintf("it has %d layers; at most %d are allowed", layers, maxLayers), nil)
 	case len(config.RootFS.DiffIDs) != layers:
-		return nil, fault.Broken(fmt.Sprintf("it has %d layers, but its configuration has %d", layers, len(config.RootFS.DiffIDs)), nil)
+		return nil, tree.Invalid(fmt.Sprintf("it has %d layers, but its configuration has %d", layers, len(config.RootFS.DiffIDs)), nil)
 	}
 	return &source{config: config}, nil
 }

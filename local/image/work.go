@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -64,8 +63,8 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	defer stop()
 	w := &worker{conn: conn, at: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
 	defer func() {
-		if w.filler != nil {
-			_ = w.filler.Close()
+		if w.unpacker != nil {
+			_ = w.unpacker.Close()
 		}
 	}()
 	for {
@@ -74,12 +73,12 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 			return nil
 		}
 		var disk int64
-		if w.filler != nil {
-			disk = w.filler.Disk()
+		if w.unpacker != nil {
+			disk = w.unpacker.Disk()
 		}
 		answer := report{Disk: disk, Done: true}
 		if err != nil {
-			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), fault.IsFull(err)
+			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), tree.IsFull(err)
 			var known *runtime.Error
 			if errors.As(err, &known) {
 				answer.Error = known.Message
@@ -94,13 +93,13 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	}
 }
 
-// A worker is the state of Work. at is the path of its directory. filler is nil until a beginPacket
+// A worker is the state of Work. at is the path of its directory. unpacker is nil until a beginPacket
 // came. buffer holds the last packet.
 type worker struct {
-	conn   *net.UnixConn
-	at     string
-	filler *tree.Tree
-	buffer [maxPacket]byte
+	conn     *net.UnixConn
+	at       string
+	unpacker *tree.Tree
+	buffer   [maxPacket]byte
 }
 
 // send sends a report to the server, as one packet.
@@ -136,21 +135,21 @@ func (w *worker) serve(ctx context.Context) error {
 		return err
 	case kind == clearPacket:
 		return w.clear()
-	case kind == beginPacket && w.filler == nil:
+	case kind == beginPacket && w.unpacker == nil:
 		var b beginning
 		if err := json.Unmarshal(content, &b); err != nil {
 			return err
 		}
-		w.filler, err = tree.Make(filepath.Join(w.at, rootName), b.Limits, b.Skeleton, b.Alone, func(taken int64) error { return w.send(report{Disk: taken}) })
+		w.unpacker, err = tree.Make(filepath.Join(w.at, rootName), b.Limits, b.Skeleton, b.Alone, func(taken int64) error { return w.send(report{Disk: taken}) })
 		return err
-	case kind == lastPacket && w.filler != nil:
+	case kind == lastPacket && w.unpacker != nil:
 		var f finish
 		if err := json.Unmarshal(content, &f); err != nil {
 			return err
 		}
-		return w.filler.Finish(ctx, f.User, f.WorkingDirectory)
-	case (kind == dataPacket || kind == endPacket) && w.filler != nil:
-		return w.filler.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
+		return w.unpacker.Finish(ctx, f.User, f.WorkingDirectory)
+	case (kind == dataPacket || kind == endPacket) && w.unpacker != nil:
+		return w.unpacker.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
 	}
 	return fmt.Errorf("unexpected packet of kind %q", kind)
 }

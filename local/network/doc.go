@@ -1,6 +1,6 @@
 // Package network defines what a runner on this machine may reach: the addresses that are always
 // denied, those that an environment allows, and the addresses of the runners themselves. It only
-// computes. Package fence makes links and packet filters, package resolver answers DNS queries, and
+// computes. Package firewall makes links and packet filters, package resolver answers DNS queries, and
 // package ports maps runners' ports.
 package network
 

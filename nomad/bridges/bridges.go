@@ -20,32 +20,16 @@ import (
 // methods are safe for concurrent use.
 type Set struct {
 	budget int // maximum number of bridges
-	open   Open
+	open   func(context.Context, runtime.RunnerID) (Session, error)
 	group  *connection.Group // bridges end with it, and it waits for their goroutines
-	counts counts
+
+	opens, failures      atomic.Int64 // of bridges
+	streams, openStreams atomic.Int64
 
 	mu    sync.Mutex // guards the fields below, and each link
 	all   map[runtime.RunnerID]*link
 	short map[runtime.RunnerID]int // number of callers that wait for the budget, by runner
 	freed chan struct{}            // closed and replaced when a bridge may be free
-}
-
-// Open opens a bridge to a runner's agent, and returns when the agent has answered.
-type Open func(context.Context, runtime.RunnerID) (Session, error)
-
-// counts are the counters of a set.
-type counts struct {
-	opens, failures      atomic.Int64 // of bridges
-	streams, openStreams atomic.Int64
-}
-
-// opened counts an attempt to open a bridge, by its result.
-func (c *counts) opened(err error) {
-	if err != nil {
-		c.failures.Add(1)
-	} else {
-		c.opens.Add(1)
-	}
 }
 
 // Stats are a Set's counts and its current state.
@@ -61,8 +45,7 @@ type Stats struct {
 
 // Stats returns the counts so far.
 func (b *Set) Stats() Stats {
-	c := &b.counts
-	s := Stats{Budget: b.budget, Opens: c.opens.Load(), Failures: c.failures.Load(), OpenStreams: c.openStreams.Load(), Streams: c.streams.Load()}
+	s := Stats{Budget: b.budget, Opens: b.opens.Load(), Failures: b.failures.Load(), OpenStreams: b.openStreams.Load(), Streams: b.streams.Load()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.Open = len(b.all)
@@ -79,8 +62,9 @@ type Session interface {
 	Close() error
 }
 
-// NewSet returns a set of at most budget bridges, which end with a group.
-func NewSet(budget int, open Open, with *connection.Group) *Set {
+// NewSet returns a set of at most budget bridges, which end with a group. open opens a bridge to a
+// runner's agent, and returns when the agent has answered.
+func NewSet(budget int, open func(context.Context, runtime.RunnerID) (Session, error), with *connection.Group) *Set {
 	return &Set{
 		budget: budget, open: open, group: with,
 		all: map[runtime.RunnerID]*link{}, short: map[runtime.RunnerID]int{}, freed: make(chan struct{}),
@@ -131,10 +115,10 @@ func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.
 		b.left(br)
 		return nil, err
 	}
-	b.counts.streams.Add(1)
-	b.counts.openStreams.Add(1)
+	b.streams.Add(1)
+	b.openStreams.Add(1)
 	return &stream{Conn: conn, close: sync.OnceValue(func() error {
-		b.counts.openStreams.Add(-1)
+		b.openStreams.Add(-1)
 		defer b.left(br)
 		return conn.Close()
 	})}, nil
@@ -256,7 +240,11 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	opening, cancel := context.WithTimeout(ctx, OpenWithin)
 	s, err := b.open(opening, id)
 	cancel()
-	b.counts.opened(err)
+	if err != nil {
+		b.failures.Add(1)
+	} else {
+		b.opens.Add(1)
+	}
 	b.mu.Lock()
 	br.session, br.err = s, err
 	close(br.opened)

@@ -7,29 +7,12 @@ import (
 	"github.com/rockpool/rockpool/agent/bridge"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Target is where a runner's agent is, and how to reach it.
-type Target struct {
-	Runner     runtime.RunnerID
-	Allocation string
-	Node       string // "": unknown
-	Way        job.Way
-}
-
-// An Opener opens bridges by alloc exec. Its methods are safe for concurrent use.
-type Opener struct {
-	nomad *connection.Client
-}
-
-// NewOpener returns an opener.
-func NewOpener(nomad *connection.Client) *Opener { return &Opener{nomad} }
-
-// Open starts the agent's bridge in a runner's task, and returns when the agent has answered
-// through it.
-func (o *Opener) Open(ctx context.Context, at Target) (Session, error) {
-	conn, err := o.nomad.Exec(ctx, at.Node, at.Allocation, at.Way.Task, at.Way.Command)
+// Open starts the agent's bridge in a task of an allocation by alloc exec, and returns when the agent
+// has answered through it. The node may be unknown.
+func Open(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (Session, error) {
+	conn, err := nomad.Exec(ctx, node, allocation, access.Task, access.Command)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // Package connection is the client of one Nomad cluster. It guarantees that calls keep to a budget
 // of connections, are retried while Nomad doesn't answer, and that errors contain no secrets. It
-// also runs commands in allocations.
+// also runs commands in allocations, and streams the agent into tasks that can't fetch it.
 package connection
 
 import (

@@ -1,6 +1,3 @@
-// Package delivery streams the agent into tasks by alloc exec, for Nomad clients that can't fetch
-// it from this server (docs/decisions/0042). It guarantees that a task never runs an incomplete or
-// different program as the agent.
 package connection
 
 import (
@@ -31,8 +28,9 @@ const stalled = 5 * time.Second
 // piece is how many bytes are sent at a time.
 const piece = 64 << 10
 
-// A Delivery streams the agent of one architecture into tasks. Its methods are safe for concurrent
-// use.
+// A Delivery streams the agent of one architecture into tasks by alloc exec, for Nomad clients that
+// can't fetch it from this server (docs/decisions/0042). A task never runs an incomplete or different
+// program as the agent. Its methods are safe for concurrent use.
 type Delivery struct {
 	nomad *Client
 	read  func() (program, error) // reads the agent when it is first called

@@ -1,5 +1,3 @@
-// Package group runs goroutines that end together. It guarantees that no goroutine outlives the
-// group's Wait, and that calls in progress end with the group.
 package connection
 
 import (
@@ -7,19 +5,15 @@ import (
 	"sync"
 )
 
-// A Group is a set of goroutines and calls that end with it. The zero value is ready. All methods
-// are safe for concurrent use.
+// A Group runs goroutines and bounds calls that end together. No goroutine outlives Wait. The zero
+// value is ready. All methods are safe for concurrent use.
 type Group struct {
 	workers sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
-	cause error      // why the group ended; nil: it hasn't
-	bound map[*binding]struct{}
+	cause error      // why the group ended
+	ends  map[*context.CancelCauseFunc]struct{}
 }
-
-// A binding is a context that ends with the group. Functions can't be keys of a map, so the group
-// has a set of pointers to bindings.
-type binding struct{ cancel context.CancelCauseFunc }
 
 // Go runs work in a goroutine. Its context ends with the group, or when stop is called. After the
 // group's end Go runs nothing and returns ok false.
@@ -45,23 +39,21 @@ func (g *Group) Bind(ctx context.Context) (_ context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.cause != nil {
-		cancel(g.cause)
-		return ctx, func() {}
-	}
 	return ctx, g.bind(cancel)
 }
 
-// bind registers cancel to be called at the group's end. The caller holds mu.
+// bind makes the group's end call cancel, immediately if it has ended. The caller holds mu.
 func (g *Group) bind(cancel context.CancelCauseFunc) (release func()) {
-	b := &binding{cancel}
-	if g.bound == nil {
-		g.bound = map[*binding]struct{}{}
+	if g.cause != nil {
+		cancel(g.cause)
 	}
-	g.bound[b] = struct{}{}
+	if g.ends == nil {
+		g.ends = map[*context.CancelCauseFunc]struct{}{}
+	}
+	g.ends[&cancel] = struct{}{}
 	return func() {
 		g.mu.Lock()
-		delete(g.bound, b)
+		delete(g.ends, &cancel)
 		g.mu.Unlock()
 		cancel(nil)
 	}
@@ -76,15 +68,15 @@ func (g *Group) End(cause error) {
 		return
 	}
 	g.cause = cause
-	for b := range g.bound {
-		b.cancel(cause)
+	for cancel := range g.ends {
+		(*cancel)(cause)
 	}
 }
 
 // Wait waits for all goroutines. Call it after End.
 func (g *Group) Wait() { g.workers.Wait() }
 
-// Cause returns why the group ended; nil if it hasn't.
+// Cause returns why the group ended, or nil before its end.
 func (g *Group) Cause() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,8 +34,8 @@ func TestGoroutinesAndCallsEndWithTheirGroup(t *testing.T) {
 		if err := <-causes; !errors.Is(err, over) || !errors.Is(context.Cause(call), over) || !errors.Is(g.Cause(), over) {
 			t.Errorf("a goroutine ended with %v, a call with %v", err, context.Cause(call))
 		}
-		if errors.Is(context.Cause(ended), over) || len(g.bound) > 1 {
-			t.Errorf("a call that was over: %v; kept: %d", context.Cause(ended), len(g.bound))
+		if errors.Is(context.Cause(ended), over) || len(g.ends) > 1 {
+			t.Errorf("a call that was over: %v; kept: %d", context.Cause(ended), len(g.ends))
 		}
 		if _, ok := g.Go(work); ok {
 			t.Error("it takes work after its end")

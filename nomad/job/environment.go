@@ -183,7 +183,7 @@ func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 
 // RenderRunner returns the job of one runner, made from a stored template job, and how to reach its
 // agent.
-func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (_ *api.Job, how Way, err error) {
+func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (_ *api.Job, how AgentAccess, err error) {
 	job, err := copyJob(template)
 	if err != nil {
 		return nil, how, err
@@ -213,7 +213,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	d := drivers[Driver(task.Driver)]
 	agent := c.agentPath(d.local, place)
 	// The command carries streams to the agent.
-	how = Way{Task: task.Name, Command: []string{agent, "bridge", "--socket", d.socket}}
+	how = AgentAccess{Task: task.Name, Command: []string{agent, "bridge", "--socket", d.socket}}
 	if c.Agent.Stream {
 		how.Stream = agent
 	}
@@ -225,9 +225,9 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	return job, how, nil
 }
 
-// A Way says how to reach a runner's agent. It is stored with the runner, since the server's
+// An AgentAccess says how to reach a runner's agent. It is stored with the runner, since the server's
 // settings may change later.
-type Way struct {
+type AgentAccess struct {
 	Task    string   `json:"task"`
 	Command []string `json:"command"`
 	Stream  string   `json:"stream,omitempty"` // the path to which the agent must be streamed; "": the task gets it otherwise
@@ -260,7 +260,7 @@ func unserve(job *api.Job) {
 }
 
 // ReadRunner returns the runner that a job's meta describes, and how to reach its agent.
-func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, way Way, err error) {
+func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, way AgentAccess, err error) {
 	r = runtime.Runner{ID: id, State: runtime.RunnerStarting}
 	if err := json.Unmarshal([]byte(meta[metaEnvironment]), &r.Environment); err != nil {
 		return r, way, fmt.Errorf("the job's meta %s isn't an environment in JSON: %w", metaEnvironment, err)

@@ -1,5 +1,6 @@
-// Package listing reads Nomad's lists of runners and nodes. It guarantees that concurrent callers
-// share one read, and that no result is older than its caller's call.
+// Package listing reads Nomad's lists of runners and nodes, and derives the state of a runner from
+// them, with the reason. Concurrent callers share one read, and no result is older than its caller's
+// call. Texts for clients contain no paths of nodes and no answers of registries.
 package listing
 
 import (

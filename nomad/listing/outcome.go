@@ -1,7 +1,3 @@
-// Package outcome derives a runner's state, and the reason for it, from Nomad's lists. It also
-// converts evaluations, allocations and task events for clients. It guarantees that texts for
-// clients contain no paths of nodes and no answers of registries. It has no state and makes no
-// calls.
 package listing
 
 import (
@@ -244,7 +240,7 @@ func Failure(a *api.AllocationListStub) string {
 	return connection.FirstLine(a.ClientDescription)
 }
 
-// waitsFor returns what a starting task waits for. OutcomeOf Nomad's texts it uses only docker's progress
+// waitsFor returns what a starting task waits for. Of Nomad's texts it uses only docker's progress
 // with an image.
 func waitsFor(a *api.AllocationListStub) string {
 	events := latest(a)

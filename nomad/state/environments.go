@@ -1,6 +1,7 @@
-// Package environment stores environments in Nomad, each as a parameterized job that is never
-// dispatched: the template of its runners. It guarantees that concurrent writers don't overwrite
-// each other.
+// Package state keeps in Nomad what must outlast a server: environments as jobs that are never
+// dispatched, a record of each runner as a variable, and the lock of the prefix. Conditional writes
+// guarantee that concurrent writers don't overwrite each other, that of concurrent claims one
+// succeeds, and that at most one server at a time owns a prefix.
 package state
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A Environments has the environments of one server. Its methods are safe for concurrent use.
+// Environments are the environments of one server. Its methods are safe for concurrent use.
 type Environments struct {
 	nomad    *connection.Client
 	jobs     job.Config
@@ -121,10 +122,10 @@ func (s *Environments) reportImage(env runtime.Environment) {
 	s.problems.Report(imageSubject(env.ID), fmt.Sprintf("%s isn't pinned, so each node runs what it has by that name: %s", env.Image, env.Pin.Unpinned))
 }
 
-// imageOf begins the environmentSubject of a problem with an environment's image.
+// imageOf begins the subject of a problem with an environment's image.
 const imageOf = "image of environment "
 
-// imageSubject is the environmentSubject of a problem with an environment's image.
+// imageSubject is the subject of a problem with an environment's image.
 func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
 
 // refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
@@ -136,7 +137,7 @@ func refusedInput(err error) error {
 	return err
 }
 
-// environmentSubject is the environmentSubject of a problem with an environment's job.
+// environmentSubject is the subject of a problem with an environment's job.
 func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
 // Delete implements runtime.Cluster's DeleteEnvironment.

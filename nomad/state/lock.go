@@ -1,5 +1,3 @@
-// Package lock ensures that at most one server at a time owns a prefix in Nomad. It uses a lock in
-// a Nomad variable.
 package state
 
 import (

@@ -1,5 +1,3 @@
-// Package record stores what must last of a runner in a Nomad variable: that it was ready, and its
-// claim. It guarantees by conditional writes that of concurrent claims one succeeds.
 package state
 
 import (
@@ -60,7 +58,7 @@ func readVariable(v *api.Variable) Record {
 	return r
 }
 
-// A Records reads and writes the records of one server's runners. It has no state, so its methods are
+// Records reads and writes the records of one server's runners. It has no state, so its methods are
 // safe for concurrent use.
 type Records struct {
 	nomad *connection.Client

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // maxID is the highest user id in a runner. nobody replaces higher ones.
@@ -99,7 +97,7 @@ func (u *unpacker) fill(file io.Writer, content io.Reader) error {
 // file unpacks a regular file, with owner, mode, attributes and time.
 func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
 	if header.Size > u.limits.Bytes-u.written {
-		return fault.TooLarge("it takes more than %s", fault.Size(u.limits.Bytes))
+		return TooLarge("it takes more than %s", FormatSize(u.limits.Bytes))
 	}
 	u.written += header.Size
 	if err := u.checkRoom(); err != nil {

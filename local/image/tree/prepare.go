@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // A Skeleton is what every root directory must have, whatever the image contains there.
@@ -34,7 +32,7 @@ func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirecto
 	}
 	if workingDirectory != "" {
 		if _, err := u.follow(strings.TrimPrefix(workingDirectory, "/"), true); err != nil {
-			return fault.Broken("its working directory is invalid: "+reason(err), err)
+			return Invalid("its working directory is invalid: "+reason(err), err)
 		}
 	}
 	for _, dir := range s.Directories {
@@ -116,11 +114,11 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 	name, group, _ := strings.Cut(user, ":")
 	uid, gid, err := passwd.find(name)
 	if err != nil {
-		return fault.Broken(fmt.Sprintf("its user %.100q isn't in its /etc/passwd", user), err)
+		return Invalid(fmt.Sprintf("its user %.100q isn't in its /etc/passwd", user), err)
 	}
 	if group != "" {
 		if gid, _, err = groups.find(group); err != nil {
-			return fault.Broken(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
+			return Invalid(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
 		}
 	}
 	swap := swapping{uids: pair(uid), gids: pair(gid)}
@@ -229,7 +227,7 @@ func (u *unpacker) names(name string) (*names, error) {
 	case !info.Mode().IsRegular():
 		return &all, nil // not a file: write replaces it
 	case info.Size() > maxNames:
-		return nil, fault.Broken("its /"+name+" is too large", nil)
+		return nil, Invalid("its /"+name+" is too large", nil)
 	}
 	text, err := u.root.ReadFile(path.Join(at, path.Base(name)))
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // whiteout is the name prefix of entries that delete files of lower layers. Of names with a double
@@ -150,7 +148,7 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 // makeDirectory makes a directory that no layer describes.
 func (u *unpacker) makeDirectory(name string) error {
 	if u.entries++; u.entries > u.limits.Entries {
-		return fault.TooLarge("it has more than %d files", u.limits.Entries)
+		return TooLarge("it has more than %d files", u.limits.Entries)
 	}
 	u.layered[u.hash(name)] = true
 	if err := u.root.Mkdir(name, 0o755); err != nil {

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // Limits are the limits of one image.
@@ -115,7 +113,7 @@ func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 			return Explain(ctx, "", err)
 		}
 		if u.entries++; u.entries > u.limits.Entries {
-			return fault.TooLarge("it has more than %d files", u.limits.Entries)
+			return TooLarge("it has more than %d files", u.limits.Entries)
 		}
 		if err := u.checkRoom(); err != nil {
 			return Explain(ctx, header.Name, err)
@@ -137,14 +135,14 @@ func Explain(ctx context.Context, entry string, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case fault.Known(err) || fault.IsFull(err):
+	case HasMessage(err) || IsFull(err):
 		return err
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.EROFS), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("unpack %q: %w", entry, err)
 	case entry != "":
-		return fault.Broken(fmt.Sprintf("its entry %.200q can't be unpacked: %s", entry, reason(err)), err)
+		return Invalid(fmt.Sprintf("its entry %.200q can't be unpacked: %s", entry, reason(err)), err)
 	}
-	return fault.Broken("a layer can't be read", err)
+	return Invalid("a layer can't be read", err)
 }
 
 // reason returns the text of an error without paths of the machine.
@@ -266,7 +264,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	}
 	n, err := m.layer.Read(p)
 	if m.u.stream += int64(n); m.u.stream > m.u.limits.Bytes {
-		return n, fault.TooLarge("it takes more than %s", fault.Size(m.u.limits.Bytes))
+		return n, TooLarge("it takes more than %s", FormatSize(m.u.limits.Bytes))
 	}
 	return n, err
 }

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/need"
@@ -275,7 +274,7 @@ func TestTooLargeAttributeIsTheImagesError(t *testing.T) {
 	tr := newBed(t)
 	large := map[string]string{"SCHILY.xattr.user.large": strings.Repeat("x", 60000)}
 	err := tr.apply(imagetest.Layer(t, entry{Header: header{Name: "f", PAXRecords: large}}))
-	if err != nil && (fault.IsFull(err) || runtime.CodeOf(err) != runtime.CodeInvalidInput) {
+	if err != nil && (IsFull(err) || runtime.CodeOf(err) != runtime.CodeInvalidInput) {
 		t.Error(err)
 	}
 }

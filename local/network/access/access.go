@@ -1,5 +1,5 @@
-// Package access serves the networks of live runners: it answers DNS queries, maps exposed ports,
-// and ends runners whose packet filter was changed by another program. The sandbox helper makes
+// Package access serves the networks of live runners: it answers DNS queries, maps exposed TCP ports
+// to ports of the machine, and ends runners whose packet filter was changed by another program. The sandbox helper makes
 // links and packet filters.
 package access
 
@@ -14,8 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
@@ -49,8 +47,8 @@ type Access struct {
 	log      *zap.Logger
 	problems *problems.List
 	err      error // why new runners can't have a network
-	resolver *resolver.Resolver
-	ports    *ports.Mapper // nil if err isn't, like resolver
+	resolver *resolver
+	ports    *portMapper // nil if err isn't, like resolver
 
 	mu      sync.Mutex                   // guards the fields below, and those of each Runner
 	runners map[runtime.RunnerID]*Runner // runners whose sandboxes have a network
@@ -78,18 +76,18 @@ func (a *Access) open() error {
 	upstreams, offer := a.config.Upstreams, a.helper.Offer
 	if upstreams == nil {
 		var err error
-		if upstreams, err = resolver.System(); err != nil {
+		if upstreams, err = systemResolvers(); err != nil {
 			return fmt.Errorf("no name servers are known: set --network-resolver: %w", err)
 		}
 	}
-	names, err := resolver.New(resolver.Config{
-		Gateway: netip.AddrPortFrom(offer.Pool.Gateway(), 53), Upstreams: upstreams, Pool: offer.Pool, Permit: offer.Permit,
-		Lease: a.lease, Logger: a.log.Named("resolver"),
-	})
-	if err != nil {
+	names := &resolver{
+		gateway: netip.AddrPortFrom(offer.Pool.Gateway(), 53), upstreams: upstreams, offer: offer,
+		admit: a.lease, log: a.log.Named("resolver"),
+	}
+	if err := names.listen(); err != nil {
 		return fmt.Errorf("listen for runners' DNS queries (a server that isn't root needs CAP_NET_BIND_SERVICE, and a second server another --network-pool4): %w", err)
 	}
-	a.resolver, a.ports = names, &ports.Mapper{At: a.config.Address, First: a.config.First, Last: a.config.Last}
+	a.resolver, a.ports = names, &portMapper{At: a.config.Address, First: a.config.First, Last: a.config.Last}
 	return nil
 }
 

@@ -10,18 +10,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // An owner is a runner that may be ending.
 type owner struct {
@@ -39,7 +40,7 @@ func opened(ask func() error) *Access {
 	return &Access{
 		config: &Config{}, log: zap.NewNop(), problems: problems.New(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
 		helper: Helper{Do: func(context.Context, string, helper.Request) error { return ask() }},
-		ports:  &ports.Mapper{}, resolver: &resolver.Resolver{},
+		ports:  &portMapper{}, resolver: &resolver{},
 	}
 }
 

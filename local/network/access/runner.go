@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
@@ -30,7 +28,7 @@ type Runner struct {
 	slot     int                   // number of its range of user ids; unused with a listening helper
 	made     uint64                // start time of its sandbox, to tell sandboxes apart
 	ports    []runtime.PortMapping // the last mappings
-	unmapped []ports.Mapping       // earlier mappings that couldn't be restored yet; nil: none
+	unmapped []runtime.PortMapping // earlier mappings that couldn't be restored yet
 }
 
 // An Owner is the runner that a network belongs to. Its methods are safe for concurrent use.
@@ -132,7 +130,7 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 	address, to := r.address, wanted(r.network.ExposedPorts, r.ports)
 	r.a.mu.Unlock()
 	if r.network.Access {
-		r.a.resolver.Add(address, resolver.Runner{ID: string(r.id), Narrow: r.network.Narrow(), Names: lower(r.network.AllowNames)})
+		r.a.resolver.Add(address, &dnsClient{id: string(r.id), narrow: r.network.Narrow(), names: lower(r.network.AllowNames)})
 	}
 	mapped, err := r.a.ports.Open(string(r.id), address, to)
 	switch {
@@ -143,7 +141,7 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 		response.Unusable = &taskrunner.Failure{Message: "its ports couldn't be mapped: " + err.Error(), Err: err}
 		return nil
 	}
-	r.reached(shown(mapped))
+	r.reached(mapped)
 	return nil
 }
 
@@ -156,24 +154,15 @@ func (r *Runner) reached(at []runtime.PortMapping) {
 }
 
 // wanted returns the mappings of exposed ports, with their earlier addresses.
-func wanted(exposed []int, had []runtime.PortMapping) []ports.Mapping {
-	all := make([]ports.Mapping, len(exposed))
+func wanted(exposed []int, had []runtime.PortMapping) []runtime.PortMapping {
+	all := make([]runtime.PortMapping, len(exposed))
 	for i, port := range exposed {
-		all[i].Port = port
+		all[i].ExposedPort = port
 		for _, m := range had {
-			if at, err := netip.ParseAddrPort(m.Address); err == nil && m.ExposedPort == port {
-				all[i].At = at
+			if m.ExposedPort == port {
+				all[i].Address = m.Address
 			}
 		}
-	}
-	return all
-}
-
-// shown returns mappings as the API shows them.
-func shown(mapped []ports.Mapping) []runtime.PortMapping {
-	all := make([]runtime.PortMapping, len(mapped))
-	for i, m := range mapped {
-		all[i] = runtime.PortMapping{ExposedPort: m.Port, Address: m.At.String()}
 	}
 	return all
 }

@@ -13,8 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/watch"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
@@ -50,7 +48,7 @@ func (a *Access) watch(ctx context.Context) {
 func (a *Access) listen(ctx context.Context, every time.Duration, changed func(table string)) {
 	filters := a.config.Listen
 	if filters == nil {
-		filters = watch.Filters
+		filters = watchFilters
 	}
 	for {
 		err := filters(ctx, changed)
@@ -105,8 +103,8 @@ func (t *touched) take() map[string]bool {
 	return tables
 }
 
-// unfenced is the End of a runner whose packet filter was changed.
-var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
+// filterChanged is the End of a runner whose packet filter was changed.
+var filterChanged = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
 
 // Verify verifies all runners' packet filters, and ends the runners whose filters were changed.
 func (a *Access) Verify(ctx context.Context) { a.verify(ctx, func(*Runner) bool { return true }) }
@@ -143,13 +141,13 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 		}
 		a.log.Error("a runner was ended because its packet filter was changed: check which program replaces this machine's packet filters",
 			zap.String("runner", string(r.id)), zap.Error(err))
-		r.owner.Stop(unfenced)
+		r.owner.Stop(filterChanged)
 	}
 }
 
 // unmap records that ports couldn't be mapped again after a restart of the server: another program
 // uses one, or no descriptors were left.
-func (r *Runner) unmap(to []ports.Mapping, err error) {
+func (r *Runner) unmap(to []runtime.PortMapping, err error) {
 	r.a.problems.Report(r.subject(), fmt.Sprintf("they couldn't be mapped again; that is retried: %v", err))
 	r.reached(nil)
 	r.a.mu.Lock()
@@ -184,6 +182,6 @@ func (a *Access) mapPorts() {
 			continue
 		}
 		a.problems.Resolve(r.subject())
-		r.reached(shown(mapped))
+		r.reached(mapped)
 	}
 }

@@ -1,0 +1,185 @@
+package image
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A loginKeychain finds the credentials that docker login and podman login stored on this machine, in
+// the files that the environment variables lead to, and calls the credential helpers that these
+// name. It reads them each time, and keeps nothing. Its errors contain no secrets. It is an
+// authn.ContextKeychain, and its methods are safe for concurrent use.
+type loginKeychain struct {
+	Getenv func(string) string
+}
+
+// Resolve implements authn.Keychain.
+func (k loginKeychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	return k.ResolveContext(context.Background(), target)
+}
+
+// ResolveContext returns the credentials for a registry or a repository, from the first file that
+// has some; else authn.Anonymous. CLUSTER_UNAVAILABLE: a file or a helper is broken. Without
+// credentials, the registry would deny access and be blamed.
+func (k loginKeychain) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
+	for _, path := range k.files() {
+		f, err := readLoginFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var found authn.AuthConfig
+		if err == nil {
+			found, err = f.find(ctx, target)
+		}
+		if err != nil {
+			return nil, runtime.Wrap(runtime.CodeClusterUnavailable, fmt.Errorf("%s: %w", path, err), "this server's credentials for registries can't be readLoginFile; the server's log says why")
+		}
+		if found != (authn.AuthConfig{}) {
+			return authn.FromConfig(found), nil
+		}
+	}
+	return authn.Anonymous, nil
+}
+
+// files returns the files that may have credentials, explicitly configured ones first.
+func (k loginKeychain) files() []string {
+	var all []string
+	if path := k.Getenv("REGISTRY_AUTH_FILE"); path != "" {
+		all = append(all, path)
+	}
+	home := k.Getenv("HOME")
+	if dir := k.Getenv("DOCKER_CONFIG"); dir != "" {
+		all = append(all, filepath.Join(dir, "config.json"))
+	} else if home != "" {
+		all = append(all, filepath.Join(home, ".docker", "config.json"))
+	}
+	if dir := k.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		all = append(all, filepath.Join(dir, "containers", "auth.json"))
+	} else if path := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()); mayExist(path) {
+		all = append(all, path)
+	}
+	if dir := k.Getenv("XDG_CONFIG_HOME"); dir != "" {
+		all = append(all, filepath.Join(dir, "containers", "auth.json"))
+	} else if home != "" {
+		all = append(all, filepath.Join(home, ".config", "containers", "auth.json"))
+	}
+	return all
+}
+
+// mayExist reports whether a default file may exist for this user: if root uses podman, its
+// directory is inaccessible to others.
+func mayExist(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrPermission)
+}
+
+// A loginFile is the common part of docker's config.json and podman's auth.json.
+type loginFile struct {
+	Auths map[string]struct {
+		Auth          string `json:"auth"` // base64 of the name, a colon, and the password
+		Username      string `json:"username"`
+		Password      string `json:"password"`
+		IdentityToken string `json:"identitytoken"`
+		RegistryToken string `json:"registrytoken"`
+	} `json:"auths"`
+	Helpers map[string]string `json:"credHelpers"` // by registry
+	Store   string            `json:"credsStore"`  // the helper for the others
+}
+
+// readLoginFile parses a file of credentials.
+func readLoginFile(path string) (*loginFile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var f loginFile
+	if json.Unmarshal(text, &f) != nil { // the error would quote the secret
+		return nil, errors.New("it isn't a file of docker login or podman login")
+	}
+	return &f, nil
+}
+
+// find returns the credentials in a file, or the zero value. A helper has precedence over the file,
+// because its secrets may be short-lived.
+func (f *loginFile) find(ctx context.Context, target authn.Resource) (authn.AuthConfig, error) {
+	hosts := aliases(target.RegistryStr())
+	helper, host := f.Store, hosts[0]
+	for _, h := range hosts {
+		if named := f.Helpers[h]; named != "" {
+			helper, host = named, h
+			break
+		}
+	}
+	if helper != "" {
+		if found, err := queryHelper(ctx, helper, host); err != nil || found != (authn.AuthConfig{}) {
+			return found, err
+		}
+	}
+	key, ok := f.key(target)
+	if !ok {
+		return authn.AuthConfig{}, nil
+	}
+	entry := f.Auths[key]
+	found := authn.AuthConfig{Username: entry.Username, Password: entry.Password, IdentityToken: entry.IdentityToken, RegistryToken: entry.RegistryToken}
+	if entry.Auth == "" {
+		return found, nil
+	}
+	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(entry.Auth, "=")) // tools differ in padding
+	user, password, ok := strings.Cut(string(text), ":")
+	if err != nil || !ok {
+		return authn.AuthConfig{}, fmt.Errorf("its entry for %q can't be readLoginFile: log in there again", key)
+	}
+	found.Username, found.Password = user, strings.TrimRight(password, "\x00")
+	return found, nil
+}
+
+// key returns the most specific key in Auths for a target.
+func (f *loginFile) key(target authn.Resource) (string, bool) {
+	registry := target.RegistryStr()
+	_, path, _ := strings.Cut(target.String(), "/")
+	for {
+		for _, host := range aliases(registry) {
+			want := strings.TrimSuffix(host+"/"+path, "/")
+			for _, key := range slices.Sorted(maps.Keys(f.Auths)) {
+				if normal(key) == normal(want) {
+					return key, true
+				}
+			}
+		}
+		if path == "" {
+			return "", false
+		}
+		path = path[:max(0, strings.LastIndexByte(path, '/'))] // podman can log in to parts of a registry
+	}
+}
+
+// aliases returns the names under which tools store a registry, the one that helpers use first.
+func aliases(registry string) []string {
+	if registry == name.DefaultRegistry {
+		return []string{authn.DefaultAuthKey, registry, strings.TrimPrefix(registry, "index.")}
+	}
+	return []string{registry}
+}
+
+// normal returns a key without the scheme and version that some tools add.
+func normal(key string) string {
+	if _, rest, ok := strings.Cut(key, "://"); ok {
+		key = rest
+	}
+	key = strings.TrimSuffix(key, "/")
+	return strings.TrimSuffix(strings.TrimSuffix(key, "/v1"), "/v2")
+}

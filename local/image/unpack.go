@@ -1,0 +1,82 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rockpool/rockpool/local/image/tree"
+)
+
+// A unpacker makes an image's root directory. One goroutine uses it.
+type unpacker interface {
+	Layer(ctx context.Context, content io.Reader) error // applies a layer, and reads it to its end
+	Finish(ctx context.Context, user, workingDirectory string) error
+	Disk() int64  // about the bytes that the image takes on the disk by now
+	Close() error // may be called again
+}
+
+// unpacker returns a unpacker that makes rootName in dir. From time to time it calls room with the
+// bytes that are on the disk; an error of room ends the work.
+func (c *Cache) unpacker(ctx context.Context, dir string, room func(taken int64) error) (unpacker, error) {
+	if c.config.Worker != nil {
+		return c.remoteUnpacker(ctx, dir, room)
+	}
+	return tree.Make(filepath.Join(dir, rootName), c.config.Image, c.config.Skeleton, false, room)
+}
+
+// Bounds of a removal.
+const (
+	goneWithin  = 5 * time.Second // how long an abandoned worker may continue with a file
+	leaveWithin = time.Second     // how long an ending server continues to delete
+)
+
+// remove deletes a directory of the cache, regardless of its files' owners. When ctx ends, it
+// continues for at most leaveWithin. It gives up on what is left after no other worker can be
+// active there: those files belong to users that the server no longer has.
+func (c *Cache) remove(ctx context.Context, dir string) error {
+	return c.removeAfter(ctx, dir, goneWithin)
+}
+
+// removeAfter is remove with another bound for abandoned workers.
+func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration) error {
+	err := os.RemoveAll(dir)
+	if c.config.Worker == nil {
+		return err
+	}
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(leaveWithin, cancel) })()
+	for until := time.Now().Add(gone); err != nil; {
+		last := time.Now().After(until)
+		if failed := c.clear(within, dir); failed != nil {
+			return failed
+		}
+		if err = os.RemoveAll(dir); err == nil || last {
+			break
+		}
+		select {
+		case <-time.After(50 * time.Millisecond): // there is no other way to wait for the abandoned worker
+		case <-within.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// Remove deletes all images below config.Dir, regardless of their files' owners. No Cache may be
+// open there.
+func Remove(ctx context.Context, config Config) error {
+	c := &Cache{config: config}
+	var err error
+	for _, pattern := range []string{"*", tempName + "/*", tempName + "/*/*"} {
+		roots, _ := filepath.Glob(filepath.Join(config.Dir, pattern, rootName)) // the pattern is valid
+		for _, root := range roots {
+			err = errors.Join(err, c.remove(ctx, filepath.Dir(root)))
+		}
+	}
+	return err
+}
