@@ -276,7 +276,6 @@ func (p *pace) next(since time.Duration) time.Duration {
 	return pause*3/4 + rand.N(pause/2)
 }
 
-// took records the time between a known allocation and its agent's answer.
 func (p *pace) took(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/tasks"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -40,7 +41,6 @@ type Cluster struct {
 	runners   runners
 	refresher refresher
 	schedule  schedule
-	networks  networks
 	changes   hints.Watchers // notified about runners
 	others    hints.Watchers // notified about environments that other programs changed
 	problems  *problems.List
@@ -60,7 +60,6 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Jobs.Pins = config.Resolve != nil
 	names := config.Jobs.Names()
 	known := problems.New(config.Logger, runtime.Problem{
 		Subject: nomadSubject, Message: "this server is starting, and hasn't read Nomad's jobs yet", Since: time.Now(),
@@ -77,15 +76,11 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 			Nomad: nomad, Prefix: config.Jobs.Prefix, TTL: config.LockTTL, Dir: config.Dir, Logger: config.Logger, Problems: known,
 			Peer: state.Peer{Address: config.Peer, Secret: rand.Text()}, Vigil: config.Vigil,
 		},
-		counts:   newCounts(),
-		runners:  runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
-		networks: networks{found: map[runtime.RunnerID]network{}},
+		counts:  counts{tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)},
+		runners: runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
-	if c.config.openBridge == nil {
-		c.config.openBridge = bridges.Open
-	}
 	c.bridges = bridges.NewSet(config.Bridges, c.openBridge, ends)
 	return c, nil
 }
@@ -97,7 +92,6 @@ func (c *Cluster) Close() {
 	c.nomad.Close()
 }
 
-// names returns the names of the prefix's jobs and variables.
 func (c *Cluster) names() job.Names { return c.config.Jobs.Names() }
 
 // ready waits until the cluster can be used.
@@ -115,7 +109,6 @@ func (c *Cluster) ready(ctx context.Context) error {
 	}
 }
 
-// serves reports whether the cluster can be used now.
 func (c *Cluster) serves() bool {
 	select {
 	case <-c.refresher.synced:
@@ -236,13 +229,10 @@ func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) e
 	return c.changes.Watch(ctx, hint)
 }
 
-// nomadSubject is the subject of problems that concern all of Nomad.
 const nomadSubject = "nomad"
 
-// runnerSubject is the subject of a problem of a runner.
 func runnerSubject(id runtime.RunnerID) string { return fmt.Sprintf("runner %s", id) }
 
-// gone returns the RUNNER_GONE error of a runner.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s no longer exists", id)
 }

@@ -73,7 +73,6 @@ func (c *Cluster) prefer(id runtime.RunnerID) {
 	})
 }
 
-// openBridge opens a bridge to a runner's agent.
 func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridges.Session, error) {
 	var at location
 	var access job.AgentAccess

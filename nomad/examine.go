@@ -41,7 +41,6 @@ type examination struct {
 	unreachable bool // the remaining steps are skipped
 }
 
-// add adds a finding to the result.
 func (x *examination) add(f finding.Finding) { x.found = append(x.found, f) }
 
 // leader reports whether Nomad answers and has a leader. If not, Examine skips the later steps.
@@ -59,10 +58,8 @@ func (x *examination) leader(ctx context.Context) {
 	x.unreachable = leader == ""
 }
 
-// policyAdvice is what to do when the token lacks a permission.
 const policyAdvice = "give the token the policy of docs/guides/nomad.md"
 
-// policy tests the permissions that can be tested without a change.
 func (x *examination) policy(ctx context.Context) {
 	if err := x.reader.Check(ctx); err != nil {
 		x.add(finding.Failure("policy", policyAdvice, "%v", err))
@@ -90,7 +87,8 @@ func (x *examination) template(ctx context.Context) {
 		return
 	}
 	x.add(finding.Fine("nodes", "%d of %d are ready and have a healthy driver %s", taking, all, driver))
-	if bare := x.nodes.Bridgeless(); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
+	// Docker 20.10 also reports no address of its bridge if it created the bridge when it started.
+	if bare := x.nodes.Reporting(job.Docker, "bridge_ip", ""); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
 		x.add(finding.Warning("network", "set a network with --nomad-network-mode, or check `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
 			"if no environment has network access, ignore this",
 			"on %d of %d nodes Nomad sees no address of Docker's bridge: without a bridge, runners with network access have no network", bare, taking))
@@ -118,7 +116,6 @@ func (x *examination) room(driver job.Driver) {
 	x.add(finding.Fine(name, "%s", told))
 }
 
-// workspace reports whether programs created in a runner can be executed there.
 func (x *examination) workspace(context.Context) {
 	jobs := x.config.Jobs
 	if jobs.Driver != job.Docker || len(jobs.Template) > 0 {
@@ -126,7 +123,7 @@ func (x *examination) workspace(context.Context) {
 	}
 	const name, setting = "workspace", `volumes { enabled = true } in the configuration of the clients' plugin docker`
 	taking, _ := x.nodes.Taking(job.Docker)
-	allowing := x.nodes.Allowing(job.Docker, "volumes.enabled")
+	allowing := x.nodes.Reporting(job.Docker, "volumes.enabled", "true")
 	switch {
 	case jobs.Workspace == job.WorkspaceVolume && allowing < taking:
 		x.add(finding.Failure(name, "set "+setting+", or --nomad-workspace tmpfs", "%d of %d nodes don't allow volumes, which --nomad-workspace volume needs", taking-allowing, taking))
@@ -221,7 +218,6 @@ func (c *Cluster) Check(ctx context.Context) error {
 	return errors.Join(missing...)
 }
 
-// checkNodes checks that a node has the driver.
 func (c *Cluster) checkNodes(ctx context.Context, driver job.Driver) error {
 	c.nodes.Outdate()
 	if err := c.nodes.Refresh(ctx); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// topics are the topics of events that cause a refresh.
 var topics = map[api.Topic][]string{
 	api.TopicAllocation: {"*"}, api.TopicEvaluation: {"*"}, api.TopicJob: {"*"}, api.TopicNode: {"*"},
 }
@@ -63,7 +62,6 @@ func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, 
 	return true, last, context.Cause(ctx)
 }
 
-// hint handles an event as a hint.
 func (c *Cluster) hint(event *api.Event) {
 	if event.Topic == api.TopicNode {
 		c.nodes.Outdate()

@@ -88,13 +88,13 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	for name, template := range map[string]string{"built in": "", "own": `job "a" {}`} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := New(t.Context(), Config{
+				c, err := New(t.Context(), defaults(Config{
 					Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}, Template: []byte(template)},
 					Connection: connection.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
 						ours, _ := net.Pipe()
 						return ours, nil
 					}},
-				})
+				}))
 				if err != nil {
 					t.Fatal(err)
 				}

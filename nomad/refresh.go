@@ -84,7 +84,6 @@ func (c *Cluster) keepFresh(ctx context.Context) error {
 	}
 }
 
-// refresh is one round of the refresher.
 func (c *Cluster) refresh(ctx context.Context) error {
 	l, err := c.list(ctx)
 	if err == nil {
@@ -160,7 +159,6 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 	return moved
 }
 
-// found is what was new in a listing.
 type found struct {
 	changed map[runtime.EnvironmentID]bool                 // environments whose runners changed
 	leaks   map[runtime.RunnerID]string                    // runners that are removed incompletely, and what is left
@@ -228,7 +226,6 @@ func (r *runners) adoptOrphan(id runtime.RunnerID, was state.Record) {
 	}}
 }
 
-// closed returns a closed channel, for an entry whose job is registered already.
 func closed() chan struct{} {
 	done := make(chan struct{})
 	close(done)

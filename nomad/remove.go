@@ -16,7 +16,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// removeWithin bounds one attempt to remove a runner.
 const removeWithin = time.Minute
 
 // removeAllWithin bounds the removal of all runners, so that a server ends within 5 s. After that
@@ -87,7 +86,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 		}
 		e.removal, e.removing = r, true
 		if e.advance(runtime.RunnerStopping) && e.allocation != "" {
-			c.counts.tasks.Kills.Add(1)
+			c.counts.Kills.Add(1)
 		}
 		c.runners.changed(e)
 	}
@@ -111,7 +110,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	e.removal = nil
 	r.err = err
 	if err != nil && c.group.Cause() == nil {
-		c.counts.tasks.RemovalFailures.Add(1)
+		c.counts.RemovalFailures.Add(1)
 		e.leak = err.Error()
 	}
 	if err == nil {

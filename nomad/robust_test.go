@@ -246,10 +246,10 @@ func TestPasswordOfAnAddressIsNotShown(t *testing.T) {
 	for _, at := range []string{server.Listener.Addr().String(), "127.0.0.1:1"} {
 		address := "http://pool:s3cret@" + at
 		t.Setenv("NOMAD_ADDR", address)
-		c := Config{
+		c := defaults(Config{
 			Connection: connection.Config{Patience: 100 * time.Millisecond},
 			Jobs:       job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}},
-		}
+		})
 		found, err := Examine(t.Context(), c)
 		if err != nil || len(found) == 0 {
 			t.Fatal(found, err)

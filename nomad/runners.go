@@ -13,7 +13,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/past"
 )
 
-// runners are the runners that the cluster knows.
 type runners struct {
 	mu       sync.Mutex // guards all fields and each entry; never held across I/O
 	entries  map[runtime.RunnerID]*entry
@@ -24,33 +23,33 @@ type runners struct {
 	observed observed // in the last list
 }
 
-// An entry is one runner that the cluster knows.
 type entry struct {
 	recorded chan struct{} // closed when Start has registered its job or failed
 	runner   runtime.Runner
 	location
 	access     job.AgentAccess
 	change     int    // the last change of it by this server
-	registered uint64 // the index of its job, if known; 0: not registered yet
+	registered uint64 // the index of its job, or 0 if it isn't registered yet
 	priority   runtime.Priority
 	goneAt     time.Time  // when it was found to be gone, or was given up
 	start      startTimes // what was measured of its start
 	adopted    bool       // started by an earlier server, and no list has shown its state yet
 	ready      *listing.Readiness
-	variable   uint64     // the index of its variable, for conditional writes; 0: unknown, or there is none
+	variable   uint64     // the index of its variable, for conditional writes; 0 if it is unknown, or there is none
 	oom        int64      // tasks killed because memory was full, as far as Nomad reported
 	waiting    *agentWait // the goroutine that waits for its agent
 	removal    *removal   // in progress
 	removing   bool       // Remove was called: it ends, whatever the lists say
 	settled    bool       // the last list says that its processes have ended
-	leak       string     // why the last removal failed; "": none failed
+	network    network    // whether it has one, if its environment has network access
+	leak       string     // why the last removal failed, if it did
 }
 
 // A location is where a runner is, according to the last list.
 type location struct {
 	allocations []*api.AllocationListStub
-	allocation  string // where its agent is or will be; "": unknown
-	node        string // of the allocation; "": unknown
+	allocation  string // where its agent is or will be, if that is known
+	node        string // of the allocation, if it is known
 	restarts    uint64 // of the task
 	runs        bool   // the task runs
 }
@@ -62,7 +61,6 @@ type agentWait struct {
 	done       chan struct{} // closed when the goroutine has ended
 }
 
-// changed records a change of e by this server. The caller holds mu.
 func (r *runners) changed(e *entry) {
 	r.change++
 	e.change = r.change
@@ -93,7 +91,7 @@ func (r *runners) find(id runtime.RunnerID) (*entry, error) {
 	return e, nil
 }
 
-// environment returns a runner's environment, "" if it is unknown. The caller holds mu.
+// environment returns a runner's environment, if it is known. The caller holds mu.
 func (r *runners) environment(id runtime.RunnerID) runtime.EnvironmentID {
 	if e := r.entries[id]; e != nil {
 		return e.runner.Environment.ID

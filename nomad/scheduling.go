@@ -5,7 +5,7 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -24,15 +24,12 @@ const (
 	scheduleFresh = time.Second
 )
 
-// A schedule is what Nomad's scheduler has done and is doing for the runners.
 type schedule struct {
 	rounds *listing.Rounds
-
-	mu   sync.Mutex // guards last
-	last *scheduled // nil: not listed yet; never modified
+	last   atomic.Pointer[scheduled]
 }
 
-// scheduled is a schedule at one moment, newest first.
+// scheduled is a schedule at one moment, newest first. It is never modified.
 type scheduled struct {
 	at          time.Time
 	evaluations []runtime.Evaluation
@@ -41,20 +38,11 @@ type scheduled struct {
 
 // now returns a list that is at most scheduleFresh old, or reads one for all waiting callers.
 func (s *schedule) now(ctx context.Context) (*scheduled, error) {
-	if last := s.known(); last != nil && time.Since(last.at) < scheduleFresh {
+	if last := s.last.Load(); last != nil && time.Since(last.at) < scheduleFresh {
 		return last, nil
 	}
-	if err := s.rounds.Join(ctx); err != nil {
-		return nil, err
-	}
-	return s.known(), nil
-}
-
-// known returns the last list; nil if there is none yet.
-func (s *schedule) known() *scheduled {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last
+	err := s.rounds.Join(ctx)
+	return s.last.Load(), err
 }
 
 // Evaluations returns a page of Nomad's evaluations of runners, newest first, and the number of all
@@ -87,7 +75,6 @@ func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) (
 	return page, total, nil
 }
 
-// picked yields those of all that picks accepts, in their order.
 func picked[T any](all []T, picks func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, one := range all {
@@ -98,7 +85,6 @@ func picked[T any](all []T, picks func(T) bool) iter.Seq[T] {
 	}
 }
 
-// listSchedule is one round of the schedule.
 func (c *Cluster) listSchedule(ctx context.Context) error {
 	var all []*api.Evaluation
 	// The latest evaluations may not include all blocked ones, which can be old.
@@ -120,10 +106,7 @@ func (c *Cluster) listSchedule(ctx context.Context) error {
 			return err
 		}
 	}
-	now := c.scheduled(all)
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
-	c.schedule.last = now
+	c.schedule.last.Store(c.scheduled(all))
 	return nil
 }
 

@@ -51,7 +51,6 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	return err
 }
 
-// registered records the index of e's job. The caller holds mu.
 func (r *runners) registered(e *entry, index uint64) {
 	e.registered = index
 	r.highest = max(r.highest, index)
@@ -110,7 +109,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	c.runners.mu.Unlock()
 	// A change of the priority isn't part of a start, so it isn't measured.
 	if index == 0 {
-		began = c.counts.tasks.Observe(tasks.Turn, began)
+		began = c.counts.Observe(tasks.Turn, began)
 	}
 	template, err := c.environments.Template(ctx, env)
 	if err != nil {
@@ -145,7 +144,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		return err
 	})
 	if err == nil && index == 0 {
-		c.counts.tasks.Observe(tasks.Register, began)
+		c.counts.Observe(tasks.Register, began)
 	}
 	return registered, err
 }

@@ -34,7 +34,7 @@ type Stats struct {
 // Stats returns the counts so far, and what the last lists said. It doesn't call Nomad.
 func (c *Cluster) Stats() Stats {
 	s := Stats{
-		Tasks: c.counts.tasks.Read(), Capacity: c.nodes.Capacity(), Problems: len(c.problems.All()),
+		Tasks: c.counts.Read(), Capacity: c.nodes.Capacity(), Problems: len(c.problems.All()),
 		Calls: c.nomad.Stats(), Lock: c.lock.Stats(), LockLasts: c.config.LockTTL, Bridges: c.bridges.Stats(),
 	}
 	s.Placed = s.Tasks.Phases[tasks.Place].Count()
@@ -47,15 +47,9 @@ func (c *Cluster) Stats() Stats {
 	return s
 }
 
-// counts are the counters of a cluster. They are atomic, so they need no lock.
-type counts struct {
-	tasks *tasks.Counts
-}
-
-// newCounts returns counters for the phases of a start on Nomad.
-func newCounts() counts {
-	return counts{tasks: tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)}
-}
+// counts are the counters of a cluster for the phases of a start on Nomad. They are atomic, so they
+// need no lock.
+type counts struct{ *tasks.Counts }
 
 // observed is what the last lists said of all runners. It is replaced as a whole.
 type observed struct {
@@ -97,28 +91,26 @@ func (c *counts) placed(e *entry) {
 // allocation before the registration is answered.
 func (c *counts) place(e *entry) {
 	if !e.start.registered.IsZero() && !e.start.placed.IsZero() {
-		c.tasks.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
+		c.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
 	}
 }
 
-// answered counts the answer of e's agent at a time. The answer has been stored.
 func (c *counts) answered(e *entry, at time.Time) {
 	if e.start.answered.IsZero() {
 		e.start.answered = at
-		c.tasks.Starts.Add(1)
-		c.tasks.Observe(tasks.Save, at)
+		c.Starts.Add(1)
+		c.Observe(tasks.Save, at)
 	}
 }
 
-// listed counts what allocations say of e's start.
 func (c *counts) listed(e *entry) {
 	switch {
 	case e.ready == nil && e.removing:
 		return // it is being removed: its end isn't a failure
 	case e.ready == nil:
 		failed, again := listing.Attempts(e.allocations)
-		c.tasks.StartFailures.Add(max(failed-e.start.failed, 0))
-		c.tasks.Restarts.Add(max(again-e.start.again, 0))
+		c.StartFailures.Add(max(failed-e.start.failed, 0))
+		c.Restarts.Add(max(again-e.start.again, 0))
 		e.start.failed, e.start.again = max(failed, e.start.failed), max(again, e.start.again)
 		return
 	}
@@ -127,8 +119,8 @@ func (c *counts) listed(e *entry) {
 	}
 	if took, known := listing.Began(e.allocations[0], e.access.Task); known {
 		e.start.measured = true
-		c.tasks.Lasted(tasks.Start, took)
-		c.tasks.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
+		c.Lasted(tasks.Start, took)
+		c.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
 	}
 }
 
@@ -137,9 +129,9 @@ func (c *counts) adopted(e *entry) {
 	switch {
 	case e.ready == nil: // it is starting, or never became ready
 	case e.runner.State == runtime.RunnerGone:
-		c.tasks.Lost.Add(1)
+		c.Lost.Add(1)
 	default:
-		c.tasks.Restores.Add(1)
+		c.Restores.Add(1)
 	}
 }
 
@@ -147,11 +139,11 @@ func (c *counts) adopted(e *entry) {
 func (c *counts) gone(e *entry) {
 	switch {
 	case e.ready == nil && e.start.failed == 0 && e.runner.GoneReason == runtime.GoneStartFailed:
-		c.tasks.StartFailures.Add(1) // no task of it ever started
+		c.StartFailures.Add(1) // no task of it ever started
 	// listed or adopted counts these.
 	case e.ready == nil || e.adopted:
 	case e.runner.GoneReason == runtime.GoneAgentDied, e.runner.GoneReason == runtime.GoneOutOfMemory, e.runner.GoneReason == runtime.GoneRescheduled:
-		c.tasks.Exits.Add(1)
+		c.Exits.Add(1)
 	}
 }
 
@@ -195,7 +187,7 @@ func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *cou
 	// A leak counts once, when it first appears.
 	for id := range s.leaks {
 		if _, known := r.observed.leaks[id]; !known {
-			c.tasks.Leaks.Add(1)
+			c.Leaks.Add(1)
 		}
 	}
 	r.observed = s

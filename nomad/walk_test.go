@@ -41,9 +41,9 @@ func newWorld(t *testing.T) *world {
 	s := newSim()
 	s.serve(t)
 	w := &world{sim: s, t: t, removed: map[runtime.RunnerID]bool{}, claims: map[runtime.RunnerID]runtime.Claim{}, env: rawEnvironment()}
-	w.config = Config{
+	w.config = defaults(Config{
 		Connection: connection.Config{Address: "http://127.0.0.1:4646", Dial: s.dial}, Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}}, openBridge: s.openBridge, LockTTL: 5 * time.Minute,
-	}
+	})
 	w.env.ID, w.env.Revision, w.env.RunnerRevision = "a", 1, 1
 	w.run()
 	t.Cleanup(func() { w.stop() })

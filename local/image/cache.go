@@ -86,7 +86,6 @@ const (
 	recordName = "image.json"
 )
 
-// pullsAtOnce bounds the concurrent pulls.
 const pullsAtOnce = 2
 
 // Open opens the cache in config.Dir. It deletes nothing: Run deletes incomplete images.
@@ -129,7 +128,6 @@ func Open(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// load adds the image in a directory of the cache.
 func (c *Cache) load(name string) error {
 	at := filepath.Join(c.config.Dir, name, recordName)
 	text, err := os.ReadFile(at)
@@ -166,7 +164,6 @@ func (c *Cache) discard(name string) error {
 	return os.Rename(filepath.Join(c.config.Dir, name), filepath.Join(to, name))
 }
 
-// directoryName returns the name of an image's directory in Config.Dir.
 func directoryName(digest string) string { return strings.Replace(digest, ":", "-", 1) }
 
 func (c *Cache) temp() string { return filepath.Join(c.config.Dir, tempName) }
@@ -193,7 +190,6 @@ func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, err
 	return s.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 }
 
-// resolveWithin bounds Resolve, because a client waits for it.
 const resolveWithin = 30 * time.Second
 
 // errSlow is the cause of a context whose time for resolving or pulling is used up.
@@ -222,7 +218,6 @@ func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source
 	return s, nothing{}, err
 }
 
-// nothing is the closer of a source that needs none.
 type nothing struct{}
 
 func (nothing) Close() error { return nil }
@@ -360,7 +355,6 @@ func (c *Cache) expel(s *stored) (away string, err error) {
 	return away, nil
 }
 
-// restore undoes expel.
 func (c *Cache) restore(s *stored, away string) error {
 	defer c.config.Changed(s.Pin.Digest)
 	c.mu.Lock()

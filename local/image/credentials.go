@@ -100,7 +100,6 @@ type loginFile struct {
 	Store   string            `json:"credsStore"`  // the helper for the others
 }
 
-// readLoginFile parses a file of credentials.
 func readLoginFile(path string) (*loginFile, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -86,10 +86,8 @@ func readFile(parts blobs, ref reference) (*source, error) {
 	return readSaved(parts, manifests, ref.tag)
 }
 
-// maxNesting bounds how deeply indexes may be nested.
 const maxNesting = 4
 
-// readLayout reads the image with a tag from an OCI layout, given its index.
 func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	for range maxNesting {
 		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
@@ -138,7 +136,6 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	}
 }
 
-// readManifest reads the image of a manifest.
 func readManifest(parts blobs, raw []byte) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
@@ -153,7 +150,6 @@ func readManifest(parts blobs, raw []byte) (*source, error) {
 	})
 }
 
-// blobName returns where an OCI layout holds the content with a digest.
 func blobName(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
 
 // part returns a function that opens a layer, for layer.open.
@@ -216,7 +212,6 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 	return nil, tree.Invalid(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 }
 
-// whole returns a part's contents.
 func whole(parts blobs, name string) ([]byte, error) {
 	content, size, err := parts.open(name)
 	if err != nil {
@@ -238,7 +233,6 @@ func missing(what string, err error) error {
 	return tree.Invalid("its "+what+" is missing", err)
 }
 
-// A directory is an OCI layout.
 type directory struct{ *os.Root }
 
 // open implements blobs. Only regular files are parts.
@@ -264,13 +258,11 @@ type archive struct {
 	entries map[string]span
 }
 
-// A span is an entry's contents in the archive: offset and size, in bytes.
 type span struct{ at, size int64 }
 
 // maxParts bounds the entries of an archive: a layer has one to three entries.
 const maxParts = 10 * maxLayers
 
-// openArchive opens a tar file and indexes it. The caller closes it.
 func openArchive(ctx context.Context, root *os.Root, name string) (*archive, error) {
 	file, err := root.Open(name)
 	if err != nil {

@@ -79,7 +79,6 @@ func (v registryTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// maxRedirects bounds the redirects of one request.
 const maxRedirects = 10
 
 // checkRedirect returns an error if a registry may not redirect to a host.
@@ -99,7 +98,6 @@ func (v registryTransport) checkRedirect(to *url.URL) error {
 	return nil
 }
 
-// permits reports whether requests to a host are allowed.
 func (g *guard) permits(host string) bool {
 	return len(g.permitted) == 0 || slices.ContainsFunc(g.permitted, func(p string) bool {
 		end, isEnd := strings.CutPrefix(p, "*")
@@ -117,7 +115,6 @@ func (g *guard) checkAddress(host string, ip netip.Addr) error {
 	return tree.Invalid(fmt.Sprintf("%.200s is link-local or an address of the machine itself, which isn't allowed: --image-registries can allow it", host), nil)
 }
 
-// viaKey is the key of the proxy's URL in a request's context.
 type viaKey struct{}
 
 // dial connects to a host, or to a proxy of the server's environment, which may have any address.
@@ -144,7 +141,6 @@ func hostOf(u *url.URL) string {
 	return host
 }
 
-// hostname returns a host without its port, and without the brackets of an IPv6 address.
 func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
 // isLoopback reports whether a host is "localhost" or a loopback address. It resolves no names.
@@ -181,7 +177,6 @@ type plainError struct{ host string }
 
 func (e *plainError) Error() string { return "TLS is required for " + e.host }
 
-// A document is an answer that is read into memory, with the bytes that it may still have.
 type document struct {
 	io.ReadCloser
 	left int

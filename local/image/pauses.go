@@ -43,7 +43,6 @@ type pauseError struct {
 // Error implements error.
 func (*pauseError) Error() string { return "the host asked for a pause" }
 
-// message returns the message for clients.
 func (e *pauseError) message() string {
 	text := fmt.Sprintf("%.200s limits requests (status %d)", e.Host, e.Status)
 	if e.Status == http.StatusServiceUnavailable {
@@ -55,7 +54,6 @@ func (e *pauseError) message() string {
 	return text + ": the server sends the next request there at " + time.Now().Add(time.Until(e.Until)+time.Second-1).UTC().Format("15:04:05 MST")
 }
 
-// typed returns the error for clients.
 func (e *pauseError) typed() error {
 	return runtime.Wrap(runtime.CodeClusterUnavailable, e, "the registry's host %s", e.message())
 }
@@ -68,7 +66,6 @@ const (
 
 const pausesName = "held.json" // in Config.Dir
 
-// maxPauses is the largest number of hosts that are held.
 const maxPauses = 256
 
 // openPauses loads the pauses that an earlier server stored and that haven't ended.
@@ -91,7 +88,6 @@ func openPauses(dir string) *hostPauses {
 	return h
 }
 
-// check returns an error while a host is held.
 func (h *hostPauses) check(host string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

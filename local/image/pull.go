@@ -216,14 +216,12 @@ func (c *Cache) unused(p *pull) bool {
 	return true
 }
 
-// forgotten reports whether a pull was dropped.
 func (c *Cache) forgotten(p *pull) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pulls[p.digest] != p
 }
 
-// change changes a pull's status, and reports the change.
 func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 	c.mu.Lock()
 	change(&p.status)
@@ -247,7 +245,6 @@ func (c *Cache) fail(p *pull, err error) {
 	c.change(p, func(s *runtime.ImageStatus) { s.State, s.Reason = runtime.ImageFailed, reason })
 }
 
-// progressEvery is the interval of progress reports.
 const progressEvery = 250 * time.Millisecond
 
 // try pulls an image once. A goroutine reports progress meanwhile; try waits for it.
@@ -369,7 +366,6 @@ func (s *stored) write(dir string) error {
 	return syncAll(dir, unix.Syncfs)
 }
 
-// syncAll opens dir, and calls sync with its descriptor.
 func syncAll(dir string, sync func(fd int) error) error {
 	open, err := os.Open(dir)
 	if err != nil {
@@ -406,7 +402,6 @@ func (c *Cache) publish(dir string, s *stored) error {
 	return nil
 }
 
-// unpack applies a layer, and checks its digest.
 func unpack(ctx context.Context, f unpacker, l layer, arrived *atomic.Int64) error {
 	raw, err := l.open()
 	if err != nil {
@@ -428,10 +423,8 @@ func unpack(ctx context.Context, f unpacker, l layer, arrived *atomic.Int64) err
 	return nil
 }
 
-// maxWindow bounds the server's memory for decompressing a layer.
 const maxWindow = 64 << 20
 
-// decompressed returns the uncompressed layer; it detects gzip and zstd.
 func decompressed(r *bufio.Reader) (content io.Reader, end func(), err error) {
 	head, err := r.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {

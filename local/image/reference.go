@@ -11,10 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// filePrefix is the prefix of references to files of the server.
 const filePrefix = "file:"
 
-// A reference is a parsed reference to an image.
 type reference struct {
 	registry name.Reference // nil: a file
 	file     string         // the name of an archive, or of a layout's directory

@@ -83,7 +83,6 @@ const DefaultStall = time.Minute
 // SYNs.
 const connectWithin = 3 * time.Second
 
-// close closes idle connections.
 func (r *registries) close() { r.guard.next.CloseIdleConnections() }
 
 // open opens an image; a digest other than "" replaces the reference's tag. Its layers can be read
@@ -139,7 +138,6 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	})
 }
 
-// options returns the options of the requests for a reference.
 func (r *registries) options(ctx context.Context, ref name.Reference) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(registryTransport{r.guard, ref.Context().RegistryStr()}),
@@ -210,7 +208,6 @@ func reachReason(err error) string {
 	return ""
 }
 
-// refused returns the error for a registry's answer with an error status.
 func refused(host string, ref name.Reference, answer *transport.Error) error {
 	err := scrubbed(answer)
 	switch answer.StatusCode {

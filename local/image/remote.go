@@ -18,7 +18,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A remoteUnpacker lets a worker process fill a directory.
 type remoteUnpacker struct {
 	conn    *net.UnixConn
 	dir     *os.File
@@ -49,7 +48,6 @@ func (c *Cache) start(ctx context.Context, dir string, room func(taken int64) er
 	return f, nil
 }
 
-// remoteUnpacker starts a worker, and lets it begin an image's root.
 func (c *Cache) remoteUnpacker(ctx context.Context, dir string, room func(taken int64) error) (unpacker, error) {
 	f, err := c.start(ctx, dir, room)
 	if err != nil {
@@ -62,7 +60,6 @@ func (c *Cache) remoteUnpacker(ctx context.Context, dir string, room func(taken 
 	return f, nil
 }
 
-// clear lets a worker delete the contents of a directory.
 func (c *Cache) clear(ctx context.Context, dir string) error {
 	f, err := c.start(ctx, dir, func(int64) error { return nil })
 	if err != nil {
@@ -100,13 +97,11 @@ func (f *remoteUnpacker) read(room func(taken int64) error) {
 	}
 }
 
-// send sends one packet to the worker.
 func (f *remoteUnpacker) send(kind byte, content []byte) error {
 	_, err := f.conn.Write(append([]byte{kind}, content...))
 	return err
 }
 
-// request sends a packet and waits for the answer.
 func (f *remoteUnpacker) request(ctx context.Context, kind byte, content any) error {
 	text, err := json.Marshal(content)
 	if err != nil {

@@ -28,7 +28,6 @@ type source struct {
 	layers []layer
 }
 
-// A layer is one layer of an image.
 type layer struct {
 	size   int64 // bytes as transferred, mostly compressed
 	diffID v1.Hash
@@ -65,7 +64,6 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	return s, nil
 }
 
-// configured returns a source with its configuration, and without layers.
 func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
 	if err != nil {
@@ -83,10 +81,8 @@ func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	return &source{config: config}, nil
 }
 
-// here returns this machine's platform.
 func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
 
-// size returns the bytes of all layers as transferred.
 func (s *source) size() (total int64) {
 	for _, l := range s.layers {
 		total += l.size

@@ -28,23 +28,19 @@ const (
 	clearPacket = 'c' // delete the directory's contents; answered
 )
 
-// maxPacket is the largest size of a packet, in bytes.
 const maxPacket = 64 << 10
 
-// A beginning is the content of a beginPacket.
 type beginning struct {
 	Limits   tree.Limits   `json:"limits"`
 	Skeleton tree.Skeleton `json:"skeleton"`
 	Alone    bool          `json:"alone,omitempty"` // the worker has a single user
 }
 
-// A finish is the content of a lastPacket.
 type finish struct {
 	User             string `json:"user"`
 	WorkingDirectory string `json:"workingDirectory"`
 }
 
-// A report is a packet from a worker.
 type report struct {
 	Disk  int64        `json:"disk"`           // bytes on the disk by now
 	Done  bool         `json:"done,omitempty"` // the answer to the last packet, not only progress
@@ -102,7 +98,6 @@ type worker struct {
 	buffer   [maxPacket]byte
 }
 
-// send sends a report to the server, as one packet.
 func (w *worker) send(r report) error {
 	text, err := json.Marshal(r)
 	if err == nil {
@@ -127,7 +122,6 @@ func (w *worker) packet() (kind byte, content []byte, err error) {
 	return w.buffer[0], w.buffer[1:n], nil
 }
 
-// serve serves one request, up to its answer.
 func (w *worker) serve(ctx context.Context) error {
 	kind, content, err := w.packet()
 	switch {

@@ -1,7 +1,7 @@
 // Package network defines what a runner on this machine may reach: the addresses that are always
 // denied, those that an environment allows, and the addresses of the runners themselves. It only
-// computes. Package firewall makes links and packet filters, package resolver answers DNS queries, and
-// package ports maps runners' ports.
+// computes. Package firewall makes links and packet filters, and package access answers DNS queries
+// and maps runners' ports.
 package network
 
 import (
@@ -217,7 +217,6 @@ const (
 	SharedTable = "rockpool"  // the table that they share
 )
 
-// join returns the networks as text for an error.
 func join(all []netip.Prefix) string {
 	texts := make([]string, len(all))
 	for i, p := range all {

@@ -65,7 +65,6 @@ func Ranges(of []netip.Prefix, v6 bool) []Range {
 	return merged
 }
 
-// last returns the last address of a network.
 func last(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := range b {
@@ -104,7 +103,6 @@ func OnlyDenied(p netip.Prefix, pool Pool, permit []netip.Prefix) bool {
 	return !permitted && in(Denied(v6))
 }
 
-// contains reports whether one of the networks contains an address.
 func contains(all []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -71,7 +71,6 @@ func NewSet(budget int, open func(context.Context, runtime.RunnerID) (Session, e
 	}
 }
 
-// A link is one runner's bridge, open or being opened.
 type link struct {
 	claimed bool          // a caller named the runner claimed; never reset
 	used    time.Time     // when it was opened, or last requested by a caller other than a spare one
@@ -219,7 +218,6 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 	}
 }
 
-// note changes the number of callers that wait for the budget for a runner's bridge.
 func (b *Set) note(id runtime.RunnerID, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// callWithin bounds one attempt of a call.
 const callWithin = 10 * time.Second
 
 // Backoff returns the pauses between retries.

@@ -4,6 +4,7 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -40,8 +41,8 @@ type Client struct {
 const silence = 65 * time.Second
 
 // New returns a client whose calls end with a group. It doesn't connect yet. Each kind of
-// connection has its own transport, since their lifetimes differ. The configuration must be
-// complete; INVALID_INPUT names an invalid field.
+// connection has its own transport, since their lifetimes differ. INVALID_INPUT names an invalid
+// field.
 func New(config Config, with *Group) (*Client, error) {
 	settings, address, err := config.settings()
 	if err != nil {
@@ -60,7 +61,7 @@ func New(config Config, with *Group) (*Client, error) {
 	}
 	c := &Client{
 		Pages: newPages(config.UIURL, settings), address: address, settings: settings,
-		patience: config.Patience, budget: make(turns.Slots, config.Calls), group: with, counts: newCounts(),
+		patience: cmp.Or(config.Patience, 10*time.Second), budget: make(turns.Slots, config.Calls), group: with, counts: newCounts(),
 	}
 	calls, err := newHTTP(settings.TLSConfig, dial, config.Calls)
 	if err != nil {
@@ -88,13 +89,11 @@ func New(config Config, with *Group) (*Client, error) {
 	return c, err
 }
 
-// newClient returns Nomad's own client, which sends its calls through client.
 func newClient(settings api.Config, client *http.Client) (*api.Client, error) {
 	settings.HttpClient = client
 	return api.NewClient(&settings)
 }
 
-// counting returns a client of newHTTP whose calls are counted.
 func (c *Client) counting(client *http.Client) *http.Client {
 	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}
 }
@@ -130,7 +129,6 @@ func impatient(dial Dialer) Dialer {
 	}
 }
 
-// An impatientConn breaks when a Read receives nothing for silence.
 type impatientConn struct{ net.Conn }
 
 // Read implements net.Conn. Each call begins a new period of silence.

@@ -59,7 +59,6 @@ func CallResults() []CallResult {
 	return []CallResult{CallDone, CallRefused, CallFailed, CallUnanswered, CallCancelled}
 }
 
-// kinds maps a method and the beginning of a path to a kind.
 var kinds = map[string]CallKind{
 	"GET jobs": ListJobs, "GET allocations": ListAllocations, "GET evaluations": ListEvaluations, "GET vars": ListVariables, "GET nodes": ListNodes,
 	"PUT jobs": RegisterJob, "GET job/": ReadJob, "DELETE job/": StopJob, "GET evaluation/": ReadEvaluation,
@@ -106,7 +105,6 @@ type counts struct {
 	retries atomic.Int64
 }
 
-// kindCounts are the counters of one kind of call.
 type kindCounts struct {
 	results map[CallResult]*atomic.Int64 // never modified
 	took    *timing.Histogram

@@ -30,11 +30,7 @@ func TestCallsAreCounted(t *testing.T) {
 	var g Group
 	patient := func(patience time.Duration) *Client {
 		t.Helper()
-		config, err := Config{Address: nomad.URL, Patience: patience}.Complete()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := New(config, &g)
+		c, err := New(Config{Address: nomad.URL, Patience: patience, Calls: 16}, &g)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,6 @@ const DeliveriesAtOnce = 4
 // start may hang.
 const stalled = 5 * time.Second
 
-// piece is how many bytes are sent at a time.
 const piece = 64 << 10
 
 // A Delivery streams the agent of one architecture into tasks by alloc exec, for Nomad clients that
@@ -37,7 +36,6 @@ type Delivery struct {
 	slots turns.Slots
 }
 
-// A program is the agent, with its SHA-256 in hexadecimal.
 type program struct {
 	binary []byte
 	sum    string

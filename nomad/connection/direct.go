@@ -21,7 +21,6 @@ type direct struct {
 	nodes map[string]node
 }
 
-// A node is the address of a client node, or the fact that it can't be reached.
 type node struct {
 	address *url.URL  // nil: it can't be reached
 	until   time.Time // when this must be checked again
@@ -33,7 +32,6 @@ const (
 	unreachableFor = time.Minute
 )
 
-// newDirect returns a direct that knows no node. Connecting fails after timeout.
 func newDirect(timeout time.Duration, settings api.Config, dial Dialer) (*direct, error) {
 	tls := settings.TLSConfig.Copy()
 	if tls.TLSServerName == "" { // by Nomad's convention the name in a client's certificate

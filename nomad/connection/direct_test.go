@@ -19,12 +19,10 @@ func TestCommandsGoDirectlyToTheNode(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
 	a := sleeper(t, n)
 	ca, cert, key := n.TLS()
-	config, err := Config{
+	config := Config{
 		Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key,
 		DirectTimeout: time.Minute, // the longest that there is
-	}.Complete()
-	if err != nil {
-		t.Fatal(err)
+		Calls:         16,
 	}
 	var g Group
 	c, err := New(config, &g)

@@ -51,7 +51,6 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("it ended with exit code %d: %s", e.Code, e.Stderr)
 }
 
-// execAt is Exec at one Nomad agent.
 func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Client, allocation, task string, argv []string) (*Exec, error) {
 	command, err := json.Marshal(argv)
 	if err != nil {

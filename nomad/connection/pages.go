@@ -17,7 +17,6 @@ type Pages struct {
 	region    string // "": the server's own
 }
 
-// checkPages checks Config.UIURL.
 func checkPages(address string) error {
 	if address != "" && !browsable(address) {
 		return runtime.Invalid("uiUrl", "must be an http or https address of Nomad's pages without a user, for example https://nomad.example.org")

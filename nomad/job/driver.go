@@ -21,7 +21,6 @@ type taskDriver struct {
 	disk      func(runtime.Environment) int                     // MiB of disk for the workspace
 }
 
-// drivers has all supported drivers. It is never modified.
 var drivers = map[Driver]taskDriver{
 	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk},
 	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk},
@@ -33,7 +32,6 @@ var drivers = map[Driver]taskDriver{
 func noDisk(runtime.Environment) int            { return 0 } // the workspace is in memory
 func workspaceDisk(env runtime.Environment) int { return env.Resources.WorkspaceMiB }
 
-// inContainer returns INVALID_INPUT if an environment can't run in a container.
 func inContainer(env runtime.Environment) error {
 	switch {
 	case env.Image == runtime.DefaultImage:
@@ -44,7 +42,6 @@ func inContainer(env runtime.Environment) error {
 	return needsAccess(env)
 }
 
-// inChroot returns INVALID_INPUT if an environment can't run with the driver exec.
 func inChroot(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage:
@@ -55,7 +52,6 @@ func inChroot(env runtime.Environment) error {
 	return needsAccess(env)
 }
 
-// onMachine returns INVALID_INPUT if an environment can't run with the driver raw_exec.
 func onMachine(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage:
@@ -68,7 +64,6 @@ func onMachine(env runtime.Environment) error {
 	return nil
 }
 
-// needsAccess returns INVALID_INPUT if ports are exposed without network access.
 func needsAccess(env runtime.Environment) error {
 	if len(env.Network.ExposedPorts) > 0 && !env.Network.Access {
 		return runtime.Invalid("network.exposedPorts", "must be empty without network.access")
@@ -139,7 +134,6 @@ func tmpfsMount(target string, mib int) map[string]any {
 	}
 }
 
-// configurePodman sets podman's options: those of a container, and /workspace and /tmp.
 func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
 	mib := env.Resources.WorkspaceMiB

@@ -45,7 +45,6 @@ func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version u
 	return job, nil
 }
 
-// setMeta sets a key of the job's meta, which may be nil.
 func setMeta(job *api.Job, key, value string) {
 	if job.Meta == nil {
 		job.Meta = map[string]string{}
@@ -252,7 +251,6 @@ func (c Config) StartPriority(job int) runtime.Priority {
 	return runtime.PriorityRefill
 }
 
-// unserve clears the fields that Nomad set.
 func unserve(job *api.Job) {
 	job.Stop, job.ParentID, job.Status, job.StatusDescription, job.Stable, job.Version, job.SubmitTime = nil, nil, nil, nil, nil, nil, nil
 	job.CreateIndex, job.ModifyIndex, job.JobModifyIndex, job.NomadTokenID, job.VersionTag = nil, nil, nil, nil, nil
@@ -308,7 +306,6 @@ func (c Config) Sample(base *api.Job) (*api.Job, Driver, error) {
 	return job, driver, err
 }
 
-// copyJob returns a deep copy of job.
 func copyJob(job *api.Job) (*api.Job, error) {
 	text, err := json.Marshal(job)
 	if err != nil {

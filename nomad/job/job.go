@@ -25,7 +25,6 @@ const TaskName = "runner"
 // directory, and its program would run as the agent.
 const agentDir = "rockpool"
 
-// builtIn returns the job from which templates are made if none is configured.
 func (c Config) builtIn() (*api.Job, error) {
 	task := api.NewTask(TaskName, string(c.Driver))
 	task.Config = map[string]any{}
@@ -33,6 +32,9 @@ func (c Config) builtIn() (*api.Job, error) {
 	job := api.NewBatchJob("", "", "", c.Priority)
 	job.Region = nil // the region of Nomad's client
 	job.Datacenters = c.Datacenters
+	if len(job.Datacenters) == 0 {
+		job.Datacenters = []string{"*"}
+	}
 	job.AddTaskGroup(group)
 	if c.NodePool != "" {
 		job.NodePool = &c.NodePool
@@ -166,7 +168,6 @@ func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkRe
 	return []*api.NetworkResource{n}
 }
 
-// portLabel returns the label of an exposed port in the job.
 func portLabel(port int) string { return "p" + strconv.Itoa(port) }
 
 // equip gives a task the server's current agent, since a template may be older than the server.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	gocmp "cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -35,8 +36,9 @@ func completed(t *testing.T, c Config) Config {
 	if c.Agent == (Agent{}) {
 		c.Agent = Agent{URL: "https://rockpool.example.org/agent/x", SHA256: strings.Repeat("ab", 32), Arch: "amd64"}
 	}
-	c, err := c.Complete()
-	if err != nil {
+	c.Prefix, c.Driver, c.MemoryReserve = "rockpool", gocmp.Or(c.Driver, Docker), gocmp.Or(c.MemoryReserve, 1)
+	c.NoNetworkMode, c.Workspace, c.Priority = "none", gocmp.Or(c.Workspace, WorkspaceTmpfs), 50
+	if err := c.Check(); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -63,7 +63,6 @@ const (
 // Dimensions returns all dimensions.
 func Dimensions() []Dimension { return []Dimension{CPU, Memory, Disk, Quota, Other} }
 
-// dimensions maps Nomad's names to dimensions.
 var dimensions = map[string]Dimension{"cpu": CPU, "cores": CPU, "memory": Memory, "disk": Disk}
 
 // Lacks returns the dimensions that a blocked evaluation waits for, each once.

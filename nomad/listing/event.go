@@ -85,7 +85,6 @@ func translate(event *api.TaskEvent) []runtime.TaskEvent {
 	return []runtime.TaskEvent{ours}
 }
 
-// exit returns how a task's process ended.
 func exit(event *api.TaskEvent) string {
 	if signal := event.Details["signal"]; signal != "" && signal != "0" {
 		return "by signal " + signal

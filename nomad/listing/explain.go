@@ -84,7 +84,6 @@ func explainPlacement(failed map[string]*api.AllocationMetric) string {
 	return strings.Join(all, "; ")
 }
 
-// explainMetric returns why one task group wasn't placed.
 func explainMetric(m *api.AllocationMetric) string {
 	var causes []string
 	each := func(format string, counts map[string]int) {
@@ -113,7 +112,6 @@ func explainMetric(m *api.AllocationMetric) string {
 		strings.Join(causes, ", "), nodes(m.NodesEvaluated), m.NodesFiltered, m.NodesExhausted)
 }
 
-// tally returns how often each name occurs.
 func tally(names []string) map[string]int {
 	counts := map[string]int{}
 	for _, name := range names {
@@ -122,7 +120,6 @@ func tally(names []string) map[string]int {
 	return counts
 }
 
-// nodes returns a number of nodes as text.
 func nodes(n int) string {
 	if n == 1 {
 		return "1 node"

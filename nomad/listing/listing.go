@@ -87,15 +87,9 @@ func (r Reader) Ours(ctx context.Context, field string) *api.QueryOptions {
 	return q
 }
 
-// evaluations reads the evaluations of this server's runners into l.
 func (r Reader) evaluations(ctx context.Context, l *Listing) error {
 	all, _, err := r.nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
-	l.Evaluations = map[runtime.RunnerID][]*api.Evaluation{}
-	for _, e := range all {
-		if id, ok := r.names.RunnerOf(e.JobID); ok {
-			l.Evaluations[id] = append(l.Evaluations[id], e)
-		}
-	}
+	l.Evaluations = byRunner(r, all, func(e *api.Evaluation) string { return e.JobID })
 	return err
 }
 
@@ -127,16 +121,20 @@ func (r Reader) allocations(ctx context.Context, l *Listing) error {
 	q := r.Ours(ctx, "JobID")
 	q.Params = map[string]string{"resources": "true"}
 	all, _, err := r.nomad.API().Allocations().List(q)
-	l.Allocations = map[runtime.RunnerID][]*api.AllocationListStub{}
-	for _, a := range all {
-		if id, ok := r.names.RunnerOf(a.JobID); ok {
-			l.Allocations[id] = append(l.Allocations[id], a)
-		}
-	}
+	l.Allocations = byRunner(r, all, func(a *api.AllocationListStub) string { return a.JobID })
 	return err
 }
 
-// variables reads the metadata of the runners' variables into l. Their contents aren't in the list.
+func byRunner[T any](r Reader, all []T, job func(T) string) map[runtime.RunnerID][]T {
+	found := map[runtime.RunnerID][]T{}
+	for _, one := range all {
+		if id, ok := r.names.RunnerOf(job(one)); ok {
+			found[id] = append(found[id], one)
+		}
+	}
+	return found
+}
+
 func (r Reader) variables(ctx context.Context, l *Listing) error {
 	all, _, err := r.nomad.API().Variables().PrefixList(r.names.Claims(), connection.Query(ctx))
 	l.Variables = map[runtime.RunnerID]*api.VariableMetadata{}

@@ -78,43 +78,34 @@ func (n *Nodes) Drains(id string) bool {
 	return node.Drain || node.LastDrain != nil && n.at.Sub(node.LastDrain.UpdatedAt) < drainMemory && node.SchedulingEligibility != api.NodeSchedulingEligible
 }
 
+// taking returns the nodes that can run new tasks of a driver. The caller holds mu.
+func (n *Nodes) taking(driver job.Driver) (taking []*api.NodeListStub) {
+	for _, node := range n.known {
+		if d := node.Drivers[string(driver)]; ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy {
+			taking = append(taking, node)
+		}
+	}
+	return taking
+}
+
 // Taking returns how many nodes can run tasks of a driver, and the number of all nodes.
 func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, node := range n.known {
-		if accepts(node, driver) {
-			taking++
-		}
-	}
-	return taking, len(n.known)
+	return len(n.taking(driver)), len(n.known)
 }
 
-// Allowing returns how many of the nodes that can run tasks of a driver report an attribute of it
-// as true.
-func (n *Nodes) Allowing(driver job.Driver, attribute string) (allowing int) {
+// Reporting returns how many of the nodes that can run tasks of a driver report a value of an
+// attribute of it.
+func (n *Nodes) Reporting(driver job.Driver, attribute, value string) (reporting int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, node := range n.known {
-		if accepts(node, driver) && node.Drivers[string(driver)].Attributes["driver."+string(driver)+"."+attribute] == "true" {
-			allowing++
+	for _, node := range n.taking(driver) {
+		if node.Drivers[string(driver)].Attributes["driver."+string(driver)+"."+attribute] == value {
+			reporting++
 		}
 	}
-	return allowing
-}
-
-// Bridgeless returns how many of the nodes that can run Docker tasks report no address of Docker's
-// bridge. Docker 20.10 also reports none if it created the bridge when it started.
-func (n *Nodes) Bridgeless() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	count := 0
-	for _, node := range n.known {
-		if accepts(node, job.Docker) && node.Drivers[string(job.Docker)].Attributes["driver.docker.bridge_ip"] == "" {
-			count++
-		}
-	}
-	return count
+	return reporting
 }
 
 // Capacity returns the resources of all nodes for runners.
@@ -163,11 +154,9 @@ func (n *Nodes) CoreMHz() int {
 func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, node := range n.known {
-		if accepts(node, driver) {
-			cpu, memory := has(node)
-			runners += max(min(cpu/mhz, memory/mib), 0)
-		}
+	for _, node := range n.taking(driver) {
+		cpu, memory := has(node)
+		runners += max(min(cpu/mhz, memory/mib), 0)
 	}
 	return runners
 }
@@ -183,12 +172,6 @@ func has(node *api.NodeListStub) (mhz, mib int64) {
 		mib -= int64(reserved.Memory.MemoryMB)
 	}
 	return mhz, mib
-}
-
-// accepts reports whether a node can run new tasks of a driver.
-func accepts(node *api.NodeListStub, driver job.Driver) bool {
-	d := node.Drivers[string(driver)]
-	return ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy
 }
 
 // ready reports whether a node is connected and accepts new allocations.

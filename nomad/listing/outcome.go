@@ -183,7 +183,6 @@ func why(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
 	}
 }
 
-// oomKills returns how many of an allocation's tasks were killed because memory was full.
 func oomKills(a *api.AllocationListStub) int64 {
 	var kills int64
 	for _, task := range a.TaskStates {
@@ -263,7 +262,6 @@ func waitsFor(a *api.AllocationListStub) string {
 	return ""
 }
 
-// latest returns the events of an allocation's tasks, newest first.
 func latest(a *api.AllocationListStub) []*api.TaskEvent {
 	var all []*api.TaskEvent
 	for _, task := range a.TaskStates {

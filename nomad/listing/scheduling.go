@@ -45,7 +45,6 @@ func (ids EvaluationIDs) Evaluation(e *api.Evaluation) runtime.Evaluation {
 	return ours
 }
 
-// triggers maps Nomad's reasons for an evaluation.
 var triggers = map[string]runtime.EvaluationTrigger{
 	"job-register":           runtime.TriggerRegister,
 	"job-deregister":         runtime.TriggerDeregister,
@@ -61,7 +60,6 @@ var triggers = map[string]runtime.EvaluationTrigger{
 	"preemption":             runtime.TriggerPreempted,
 }
 
-// statuses maps Nomad's states of an evaluation.
 var statuses = map[string]runtime.EvaluationStatus{
 	api.EvalStatusBlocked:   runtime.EvaluationBlocked,
 	api.EvalStatusPending:   runtime.EvaluationPending,

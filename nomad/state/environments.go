@@ -122,10 +122,8 @@ func (s *Environments) reportImage(env runtime.Environment) {
 	s.problems.Report(imageSubject(env.ID), fmt.Sprintf("%s isn't pinned, so each node runs what it has by that name: %s", env.Image, env.Pin.Unpinned))
 }
 
-// imageOf begins the subject of a problem with an environment's image.
 const imageOf = "image of environment "
 
-// imageSubject is the subject of a problem with an environment's image.
 func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
 
 // refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
@@ -137,7 +135,6 @@ func refusedInput(err error) error {
 	return err
 }
 
-// environmentSubject is the subject of a problem with an environment's job.
 func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
 // Delete implements runtime.Cluster's DeleteEnvironment.
@@ -245,7 +242,6 @@ func (s *Environments) seen(index uint64) bool {
 	return young
 }
 
-// errNone says that a template job doesn't exist.
 var errNone = errors.New("the job doesn't exist")
 
 // readStored reads one environment, and keeps the template of its runners.
@@ -271,7 +267,6 @@ type template struct {
 	index uint64   // of the stored job's last change; 0: unknown
 }
 
-// known returns the kept template of an environment; the zero template if there is none.
 func (s *Environments) known(id runtime.EnvironmentID) template {
 	s.mu.Lock()
 	defer s.mu.Unlock()

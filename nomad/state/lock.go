@@ -21,7 +21,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/problems"
 )
 
-// standbyPause is the interval in which a standby tries to acquire the lock.
 const standbyPause = time.Second
 
 // releaseWithin bounds the calls for the lock while the server shuts down.
@@ -55,7 +54,6 @@ type Lock struct {
 // they must present.
 type Peer struct{ Address, Secret string }
 
-// lockSubject is the subject of the lock's problems.
 const lockSubject = "lock"
 
 // ID returns the id under which this server acquired the lock, or "" before that.
@@ -91,7 +89,6 @@ func (l *Lock) Stats() LockStats {
 	return s
 }
 
-// path returns the path of the lock's variable.
 func (l *Lock) path() string { return job.Names{Prefix: l.Prefix}.Lock() }
 
 // A Held is an acquired lock.
@@ -284,7 +281,6 @@ func (h *Held) release() {
 	}
 }
 
-// file returns the path at which the lock's id is kept.
 func (l *Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
 
 // lastID returns the id of the lock that the last server with this directory held, if it is known.

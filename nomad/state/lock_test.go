@@ -68,11 +68,7 @@ func standby(t *testing.T, v *variable, ends <-chan string) (l *Lock, watched ch
 	v.holder, v.items = "theirs", api.VariableItems{"peer": "10.0.0.5:8081", "secret": "first"}
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
-	config, err := connection.Config{Address: server.URL}.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
-	nomad, err := connection.New(config, &connection.Group{})
+	nomad, err := connection.New(connection.Config{Address: server.URL, Calls: 16}, &connection.Group{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,6 @@ func (s Records) Read(ctx context.Context, id runtime.RunnerID) (*Record, error)
 	return found, err
 }
 
-// readAtOnce is the number of records that are read concurrently.
 const readAtOnce = 8
 
 // ReadAll returns the records of runners. It leaves out those that don't exist.

@@ -45,7 +45,6 @@ func mode(header *tar.Header) fs.FileMode {
 	return m
 }
 
-// put makes an entry. Nothing is in its place, except a directory if the entry is one.
 func (u *unpacker) put(base string, header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
@@ -94,7 +93,6 @@ func (u *unpacker) fill(file io.Writer, content io.Reader) error {
 	}
 }
 
-// file unpacks a regular file, with owner, mode, attributes and time.
 func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
 	if header.Size > u.limits.Bytes-u.written {
 		return TooLarge("it takes more than %s", FormatSize(u.limits.Bytes))
@@ -151,7 +149,6 @@ func (u *unpacker) symlink(base string, header *tar.Header) error {
 	return u.parent.Lchown(base, u.owner(header.Uid), u.owner(header.Gid))
 }
 
-// link makes a hard link to a file of the image.
 func (u *unpacker) link(base string, header *tar.Header) error {
 	target, err := local(header.Linkname)
 	if err != nil {
@@ -172,7 +169,6 @@ func (u *unpacker) link(base string, header *tar.Header) error {
 	return u.root.Link(target, path.Join(u.at, base))
 }
 
-// fifo makes a named pipe.
 func (u *unpacker) fifo(base string, header *tar.Header) error {
 	dir, err := u.parent.Open(".")
 	if err != nil {

@@ -83,7 +83,6 @@ func (u *unpacker) settle(name string) error {
 	return nil
 }
 
-// write replaces a file in an existing directory.
 func (u *unpacker) write(name string, data []byte) error {
 	name = strings.TrimPrefix(name, "/")
 	if err := u.root.RemoveAll(name); err != nil {
@@ -148,7 +147,6 @@ func UserName(user string) string {
 	return name
 }
 
-// odd reports whether a character isn't allowed in a user name.
 func odd(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
@@ -204,13 +202,11 @@ func (u *unpacker) own(ctx context.Context, swap swapping) error {
 	})
 }
 
-// names are the parsed lines of /etc/passwd or /etc/group.
 type names [][]string
 
 // maxNames bounds the size of either file, in bytes.
 const maxNames = 1 << 20
 
-// names reads one of the two files, if the image has it.
 func (u *unpacker) names(name string) (*names, error) {
 	var all names
 	at, err := u.follow(path.Dir(name), false)

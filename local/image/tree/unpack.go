@@ -24,7 +24,6 @@ type Limits struct {
 	Entries int   // files, directories and links in all layers
 }
 
-// maxPath is the kernel's limit of a path, in bytes.
 const maxPath = 4096
 
 // An unpacker applies an image's layers, in order, to a directory that nobody else changes
@@ -93,7 +92,6 @@ func (t *Tree) Disk() int64 { return t.written + int64(t.entries)<<10 }
 // Close releases the directory. It may be called again.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// newUnpacker returns an unpacker that has applied no layer yet.
 func newUnpacker(root *os.Root, limits Limits, room func() error) *unpacker {
 	return &unpacker{root: root, limits: limits, room: room, seed: maphash.MakeSeed(), times: map[string]time.Time{}}
 }
@@ -158,7 +156,6 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// apply applies one entry.
 func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeXGlobalHeader, tar.TypeChar, tar.TypeBlock:
@@ -246,7 +243,6 @@ func (u *unpacker) endTime(name string, at time.Time) {
 	}
 }
 
-// hash returns the key of a path in layered.
 func (u *unpacker) hash(name string) uint64 { return maphash.String(u.seed, name) }
 
 // A metered reader reads a layer. It returns an error when the unpacking must end, or when the

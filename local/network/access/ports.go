@@ -34,7 +34,6 @@ type portMapper struct {
 	slots  *sharedSlots // for connections
 }
 
-// A mappedRunner is the mapped ports of one runner.
 type mappedRunner struct {
 	cancel    context.CancelFunc
 	listeners []net.Listener

@@ -128,7 +128,6 @@ func (r *resolver) find(from net.Addr) *dnsClient {
 	return r.clients[ap.Addr().Unmap()]
 }
 
-// begin runs f in a goroutine if the runner gets a slot.
 func (r *resolver) begin(a *dnsClient, f func()) bool {
 	release, ok := a.slots.Take()
 	if ok {
@@ -140,7 +139,6 @@ func (r *resolver) begin(a *dnsClient, f func()) bool {
 	return ok
 }
 
-// serveUDP answers queries over UDP until ctx ends.
 func (r *resolver) serveUDP(ctx context.Context) {
 	for packet := make([]byte, maxMessage); ; {
 		n, from, err := r.udp.ReadFrom(packet)
@@ -195,7 +193,6 @@ func pause(ctx context.Context) {
 	}
 }
 
-// serveConn answers the queries of one connection.
 func (r *resolver) serveConn(ctx context.Context, a *dnsClient, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
@@ -311,7 +308,6 @@ func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, 
 	return packed
 }
 
-// allowed reports whether a name matches one of names.
 func allowed(names []string, name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	for _, n := range names {

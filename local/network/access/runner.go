@@ -145,7 +145,6 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 	return nil
 }
 
-// reached records the addresses of the ports.
 func (r *Runner) reached(at []runtime.PortMapping) {
 	r.a.mu.Lock()
 	r.ports = at
@@ -167,7 +166,6 @@ func wanted(exposed []int, had []runtime.PortMapping) []runtime.PortMapping {
 	return all
 }
 
-// lower returns the names in lower case, as the resolver expects them.
 func lower(names []string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -204,5 +202,4 @@ func (r *Runner) close() {
 	r.a.resolver.Remove(address, string(r.id))
 }
 
-// subject returns the subject of problems with the runner's ports.
 func (r *Runner) subject() string { return "ports of runner " + string(r.id) }

@@ -7,7 +7,6 @@ type sharedSlots struct {
 	all  chan struct{} // a value for each one that counts for all
 }
 
-// newSharedSlots returns slots of which one runner has at most each.
 func newSharedSlots(all, each int) *sharedSlots {
 	return &sharedSlots{each: each, all: make(chan struct{}, all)}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// systemResolvers returns the machine's own name servers, from /etc/resolv.conf.
 func systemResolvers() ([]netip.AddrPort, error) {
 	file, err := os.Open("/etc/resolv.conf")
 	if err != nil {
@@ -161,7 +160,6 @@ func (r *resolver) chain(q dnsmessage.Question, answers []dnsmessage.Resource) [
 	return kept
 }
 
-// addressOf returns the address in an A or AAAA record; false: the record is of another type.
 func addressOf(r dnsmessage.Resource) (netip.Addr, bool) {
 	switch body := r.Body.(type) {
 	case *dnsmessage.AResource:
@@ -172,7 +170,6 @@ func addressOf(r dnsmessage.Resource) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// addresses returns the addresses in records, without the aliases.
 func addresses(of []dnsmessage.Resource) []netip.Addr {
 	var all []netip.Addr
 	for _, r := range of {

@@ -103,7 +103,6 @@ func (t *touched) take() map[string]bool {
 	return tables
 }
 
-// filterChanged is the End of a runner whose packet filter was changed.
 var filterChanged = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
 
 // Verify verifies all runners' packet filters, and ends the runners whose filters were changed.
@@ -155,7 +154,6 @@ func (r *Runner) unmap(to []runtime.PortMapping, err error) {
 	r.unmapped = to // last: mapPorts may see it immediately
 }
 
-// mapPorts retries mappings that couldn't be restored.
 func (a *Access) mapPorts() {
 	var waiting []*Runner
 	a.mu.Lock()

@@ -12,7 +12,6 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// rule joins the parts of one rule.
 func rule(parts ...[]expr.Any) (all []expr.Any) {
 	for _, p := range parts {
 		all = append(all, p...)
@@ -24,10 +23,8 @@ func rule(parts ...[]expr.Any) (all []expr.Any) {
 func is(data []byte) *expr.Cmp    { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
 func isNot(data []byte) *expr.Cmp { return &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: data} }
 
-// meta loads a property of the packet into register 1.
 func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: 1} }
 
-// ip matches packets of one family only.
 func ip(v6 bool) []expr.Any {
 	ethernet := uint16(unix.ETH_P_IP)
 	if v6 {
@@ -54,12 +51,10 @@ func notFrom(a netip.Addr) []expr.Any {
 	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), false), isNot(a.AsSlice())})
 }
 
-// to matches packets to an address.
 func to(a netip.Addr) []expr.Any {
 	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), true), is(a.AsSlice())})
 }
 
-// within matches packets to an address in a set.
 func within(s set) []expr.Any {
 	v6 := s.KeyType.Bytes == 16
 	return rule(ip(v6), []expr.Any{load(v6, true), &expr.Lookup{SourceRegister: 1, SetName: s.Name, IsDestRegSet: false}})
@@ -106,7 +101,6 @@ func state(bits uint32) []expr.Any {
 	}
 }
 
-// link matches packets from or to a runner's link.
 func link(key expr.MetaKey) []expr.Any {
 	return []expr.Any{meta(key), is([]byte(network.LinkPrefix))}
 }
@@ -119,7 +113,6 @@ func jump(chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
 }
 
-// addresses returns a constant set of address ranges.
 func addresses(name string, v6 bool, ranges []network.Range) set {
 	s := set{Set: nftables.Set{Name: name, Constant: true, Interval: true, KeyType: nftables.TypeIPAddr}}
 	if v6 {
@@ -139,7 +132,6 @@ func stay(s set) []expr.Any {
 	return []expr.Any{&expr.Dynset{SrcRegKey: 1, SetName: s.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Timeout: network.LeaseTime}}
 }
 
-// named returns a set of addresses with timeouts, for names.
 func named(name string, v6 bool) set {
 	s := set{Set: nftables.Set{Name: name, HasTimeout: true, Dynamic: true, Size: maxNamed, KeyType: nftables.TypeIPAddr}}
 	if v6 {

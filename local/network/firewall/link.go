@@ -15,7 +15,6 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 )
 
-// inside is the name of the runner's end.
 const inside = "eth0"
 
 // Both ends have permanent neighbour entries for each other. So neither needs ARP or neighbour
@@ -146,7 +145,6 @@ func (l *pair) raise() error {
 	return nil
 }
 
-// An end is one end of a link, in its network namespace.
 type end struct {
 	of   *netlink.Handle
 	link netlink.Link
@@ -175,7 +173,6 @@ func await(done func() (bool, error), otherwise string, args ...any) error {
 	}
 }
 
-// A neighbour is an address at the other end of a link, and its hardware address.
 type neighbour struct {
 	at  netip.Addr
 	mac net.HardwareAddr
@@ -253,7 +250,6 @@ func enableForwarding(name string) error {
 	return nil
 }
 
-// forwards6 reports whether the machine forwards IPv6.
 func forwards6() bool {
 	text, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/forwarding")
 	return err == nil && len(text) > 0 && text[0] != '0'

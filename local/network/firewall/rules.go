@@ -122,10 +122,8 @@ func (r ruleset) silent() ruleset {
 	return r
 }
 
-// tcpSYN and tcpACK are flags of a TCP segment.
 const tcpSYN, tcpACK = 0x02, 0x10
 
-// tableOf returns the name of a runner's table.
 func tableOf(id string) string { return network.TablePrefix + network.Name(id) }
 
 // shared returns the rules that all runners share. Only the machine may open connections to

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ruleset is one table with its sets and chains.
 type ruleset struct {
 	family nftables.TableFamily
 	name   string
@@ -23,13 +22,11 @@ type ruleset struct {
 	chains []chain // a chain comes before those that jump to it
 }
 
-// A set is a set of a table.
 type set struct {
 	nftables.Set
 	elements []nftables.SetElement // of a constant set
 }
 
-// A chain is a chain of a table, with its rules in order.
 type chain struct {
 	nftables.Chain
 	rules [][]expr.Any
@@ -71,7 +68,6 @@ var (
 	ErrUnread  = errors.New("can't determine whether the packet filter was changed")
 )
 
-// changed returns an ErrChanged with details.
 func changed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrChanged, fmt.Sprintf(format, args...))
 }
@@ -134,7 +130,6 @@ func contents(t *nftables.Table) int {
 	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, t.Use)))
 }
 
-// verifyRules compares a chain's rules with those that were made.
 func verifyRules(conn *nftables.Conn, t *nftables.Table, c chain) error {
 	rules, err := conn.GetRules(t, &c.Chain)
 	if err != nil {
