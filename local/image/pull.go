@@ -333,7 +333,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err := room(0); err != nil {
 		return nil, err
 	}
-	f, err := c.unpacker(ctx, dir, room)
+	f, err := c.unpacker(ctx, dir, source.config.Config.User, pin.WorkingDirectory, room)
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +344,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 		}
 		c.change(p, func(s *runtime.ImageStatus) { s.LayersDone++ })
 	}
-	if err := f.Finish(ctx, source.config.Config.User, pin.WorkingDirectory); err != nil {
+	if err := f.Finish(ctx); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(f.Close(), room(f.Disk())); err != nil {

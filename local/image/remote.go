@@ -48,18 +48,6 @@ func (c *Cache) start(ctx context.Context, dir string, room func(taken int64) er
 	return f, nil
 }
 
-func (c *Cache) remoteUnpacker(ctx context.Context, dir string, room func(taken int64) error) (unpacker, error) {
-	f, err := c.start(ctx, dir, room)
-	if err != nil {
-		return nil, err
-	}
-	err = f.request(ctx, beginPacket, beginning{c.config.Image, c.config.Skeleton, c.config.Alone})
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
 func (c *Cache) clear(ctx context.Context, dir string) error {
 	f, err := c.start(ctx, dir, func(int64) error { return nil })
 	if err != nil {
@@ -157,8 +145,8 @@ func (f *remoteUnpacker) Layer(ctx context.Context, content io.Reader) error {
 }
 
 // Finish implements unpacker. It waits for the worker's answer.
-func (f *remoteUnpacker) Finish(ctx context.Context, user, workingDirectory string) error {
-	return f.request(ctx, lastPacket, finish{user, workingDirectory})
+func (f *remoteUnpacker) Finish(ctx context.Context) error {
+	return f.request(ctx, lastPacket, nil)
 }
 
 // Disk implements unpacker, with the number in the worker's last report.

@@ -80,7 +80,7 @@ func TestWorkerEndsWithoutRoom(t *testing.T) {
 			return startWorker(&workers, dir, asItself)
 		},
 	}}
-	f, err := c.remoteUnpacker(t.Context(), dir, func(int64) error { return runtime.Errorf(runtime.CodeStorageFull, "no more") })
+	f, err := c.unpacker(t.Context(), dir, "", "", func(int64) error { return runtime.Errorf(runtime.CodeStorageFull, "no more") })
 	if err != nil {
 		t.Fatal(err)
 	}

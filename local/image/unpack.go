@@ -11,21 +11,30 @@ import (
 	"github.com/rockpool/rockpool/local/image/tree"
 )
 
-// A unpacker makes an image's root directory. One goroutine uses it.
+// An unpacker makes an image's root directory. One goroutine uses it.
 type unpacker interface {
 	Layer(ctx context.Context, content io.Reader) error // applies a layer, and reads it to its end
-	Finish(ctx context.Context, user, workingDirectory string) error
+	Finish(ctx context.Context) error
 	Disk() int64  // about the bytes that the image takes on the disk by now
 	Close() error // may be called again
 }
 
-// unpacker returns a unpacker that makes rootName in dir. From time to time it calls room with the
-// bytes that are on the disk; an error of room ends the work.
-func (c *Cache) unpacker(ctx context.Context, dir string, room func(taken int64) error) (unpacker, error) {
-	if c.config.Worker != nil {
-		return c.remoteUnpacker(ctx, dir, room)
+// unpacker returns an unpacker that makes rootName in dir for the image's user. From time to time it
+// calls room with the bytes that are on the disk; an error of room ends the work.
+func (c *Cache) unpacker(ctx context.Context, dir, user, workingDirectory string, room func(taken int64) error) (unpacker, error) {
+	spec := tree.Spec{Limits: c.config.Image, Skeleton: c.config.Skeleton, User: user, WorkingDirectory: workingDirectory}
+	if c.config.Worker == nil {
+		return tree.Make(filepath.Join(dir, rootName), spec, room)
 	}
-	return tree.Make(filepath.Join(dir, rootName), c.config.Image, c.config.Skeleton, false, room)
+	spec.Alone = c.config.Alone
+	f, err := c.start(ctx, dir, room)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.request(ctx, beginPacket, spec); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Bounds of a removal.

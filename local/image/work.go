@@ -21,25 +21,14 @@ import (
 // among the users of one range, and has no other rights. The two exchange packets. The first byte
 // of a packet to the worker is its kind.
 const (
-	beginPacket = 'b' // a beginning as JSON: make an image's root
+	beginPacket = 'b' // a tree.Spec as JSON: make an image's root; answered
 	dataPacket  = 'd' // a part of a layer
 	endPacket   = 'e' // the end of a layer; answered
-	lastPacket  = 'l' // a finish as JSON: prepare the root for runners; answered
+	lastPacket  = 'l' // prepare the root for runners; answered
 	clearPacket = 'c' // delete the directory's contents; answered
 )
 
 const maxPacket = 64 << 10
-
-type beginning struct {
-	Limits   tree.Limits   `json:"limits"`
-	Skeleton tree.Skeleton `json:"skeleton"`
-	Alone    bool          `json:"alone,omitempty"` // the worker has a single user
-}
-
-type finish struct {
-	User             string `json:"user"`
-	WorkingDirectory string `json:"workingDirectory"`
-}
 
 type report struct {
 	Disk  int64        `json:"disk"`           // bytes on the disk by now
@@ -59,8 +48,8 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	defer stop()
 	w := &worker{conn: conn, at: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
 	defer func() {
-		if w.unpacker != nil {
-			_ = w.unpacker.Close()
+		if w.tree != nil {
+			_ = w.tree.Close()
 		}
 	}()
 	for {
@@ -69,8 +58,8 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 			return nil
 		}
 		var disk int64
-		if w.unpacker != nil {
-			disk = w.unpacker.Disk()
+		if w.tree != nil {
+			disk = w.tree.Disk()
 		}
 		answer := report{Disk: disk, Done: true}
 		if err != nil {
@@ -89,13 +78,13 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	}
 }
 
-// A worker is the state of Work. at is the path of its directory. unpacker is nil until a beginPacket
+// A worker is the state of Work. at is the path of its directory. tree is nil until a beginPacket
 // came. buffer holds the last packet.
 type worker struct {
-	conn     *net.UnixConn
-	at       string
-	unpacker *tree.Tree
-	buffer   [maxPacket]byte
+	conn   *net.UnixConn
+	at     string
+	tree   *tree.Tree
+	buffer [maxPacket]byte
 }
 
 func (w *worker) send(r report) error {
@@ -129,21 +118,17 @@ func (w *worker) serve(ctx context.Context) error {
 		return err
 	case kind == clearPacket:
 		return w.clear()
-	case kind == beginPacket && w.unpacker == nil:
-		var b beginning
-		if err := json.Unmarshal(content, &b); err != nil {
+	case kind == beginPacket && w.tree == nil:
+		var spec tree.Spec
+		if err := json.Unmarshal(content, &spec); err != nil {
 			return err
 		}
-		w.unpacker, err = tree.Make(filepath.Join(w.at, rootName), b.Limits, b.Skeleton, b.Alone, func(taken int64) error { return w.send(report{Disk: taken}) })
+		w.tree, err = tree.Make(filepath.Join(w.at, rootName), spec, func(taken int64) error { return w.send(report{Disk: taken}) })
 		return err
-	case kind == lastPacket && w.unpacker != nil:
-		var f finish
-		if err := json.Unmarshal(content, &f); err != nil {
-			return err
-		}
-		return w.unpacker.Finish(ctx, f.User, f.WorkingDirectory)
-	case (kind == dataPacket || kind == endPacket) && w.unpacker != nil:
-		return w.unpacker.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
+	case kind == lastPacket && w.tree != nil:
+		return w.tree.Finish(ctx)
+	case (kind == dataPacket || kind == endPacket) && w.tree != nil:
+		return w.tree.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
 	}
 	return fmt.Errorf("unexpected packet of kind %q", kind)
 }

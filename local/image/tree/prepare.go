@@ -24,36 +24,45 @@ type Skeleton struct {
 // User is the user id, and the group id, that programs run as.
 const User = 1000
 
-// prepare turns the unpacked layers into a root directory for runners.
-func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirectory string) error {
-	u.layered = map[uint64]bool{}
-	if err := u.user(ctx, s.Home, user); err != nil {
+// Finish turns the unpacked layers into a root directory for runners, whose programs run as the
+// image's user.
+func (t *Tree) Finish(ctx context.Context) error {
+	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	if workingDirectory != "" {
-		if _, err := u.follow(strings.TrimPrefix(workingDirectory, "/"), true); err != nil {
+	return t.endTimes()
+}
+
+func (t *Tree) prepare(ctx context.Context) error {
+	t.layered = map[uint64]bool{}
+	s := t.spec.Skeleton
+	if err := t.user(ctx, s.Home, t.spec.User); err != nil {
+		return err
+	}
+	if dir := t.spec.WorkingDirectory; dir != "" {
+		if _, err := t.follow(strings.TrimPrefix(dir, "/"), true); err != nil {
 			return Invalid("its working directory is invalid: "+reason(err), err)
 		}
 	}
 	for _, dir := range s.Directories {
-		if err := u.settle(path.Dir(dir)); err != nil {
+		if err := t.settle(path.Dir(dir)); err != nil {
 			return err
 		}
 		// Without a mount, the image's files would be visible there: Go's runtime, and so the
 		// agent, reads files in /sys.
 		dir = strings.TrimPrefix(dir, "/")
-		if err := u.root.RemoveAll(dir); err != nil {
+		if err := t.root.RemoveAll(dir); err != nil {
 			return err
 		}
-		if err := u.makeDirectory(dir); err != nil {
+		if err := t.makeDirectory(dir); err != nil {
 			return err
 		}
 	}
 	for name, text := range s.Files {
-		if err := u.settle(path.Dir(name)); err != nil {
+		if err := t.settle(path.Dir(name)); err != nil {
 			return err
 		}
-		if err := u.write(name, []byte(text)); err != nil {
+		if err := t.write(name, []byte(text)); err != nil {
 			return err
 		}
 	}
@@ -62,33 +71,33 @@ func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirecto
 
 // settle ensures that a path consists of directories: a mount there must not follow a link of the
 // image.
-func (u *unpacker) settle(name string) error {
+func (t *Tree) settle(name string) error {
 	at := "."
 	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
 		at = path.Join(at, part)
-		info, err := u.root.Lstat(at)
+		info, err := t.root.Lstat(at)
 		if err == nil && info.IsDir() {
 			continue
 		}
 		if err == nil {
-			err = u.root.RemoveAll(at)
+			err = t.root.RemoveAll(at)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := u.makeDirectory(at); err != nil {
+		if err := t.makeDirectory(at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (u *unpacker) write(name string, data []byte) error {
+func (t *Tree) write(name string, data []byte) error {
 	name = strings.TrimPrefix(name, "/")
-	if err := u.root.RemoveAll(name); err != nil {
+	if err := t.root.RemoveAll(name); err != nil {
 		return err
 	}
-	file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
@@ -98,15 +107,15 @@ func (u *unpacker) write(name string, data []byte) error {
 
 // user makes the image's user the one that programs run as: the two ids are swapped, so programs
 // own the files of the image's user. Root isn't swapped: a program runs as root only on request.
-func (u *unpacker) user(ctx context.Context, home, user string) error {
-	if err := u.settle("/etc"); err != nil {
+func (t *Tree) user(ctx context.Context, home, user string) error {
+	if err := t.settle("/etc"); err != nil {
 		return err
 	}
-	passwd, err := u.names("etc/passwd")
+	passwd, err := t.names("etc/passwd")
 	if err != nil {
 		return err
 	}
-	groups, err := u.names("etc/group")
+	groups, err := t.names("etc/group")
 	if err != nil {
 		return err
 	}
@@ -121,7 +130,7 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 		}
 	}
 	swap := swapping{uids: pair(uid), gids: pair(gid)}
-	if err := u.own(ctx, swap); err != nil {
+	if err := t.own(ctx, swap); err != nil {
 		return err
 	}
 	name = UserName(user)
@@ -129,10 +138,10 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 	passwd.swap(swap.uids, 2)
 	passwd.swap(swap.gids, 3)
 	groups.swap(swap.gids, 2)
-	if err := u.write("etc/passwd", passwd.withFirst(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
+	if err := t.write("etc/passwd", passwd.withFirst(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
 		return err
 	}
-	return u.write("etc/group", groups.withFirst(name, fmt.Sprintf("%s:x:%d:", name, User)))
+	return t.write("etc/group", groups.withFirst(name, fmt.Sprintf("%s:x:%d:", name, User)))
 }
 
 // DefaultUser is the name of the user that programs run as, if the image names none.
@@ -163,12 +172,12 @@ func pair(id int) map[int]int {
 }
 
 // own changes the owners of all files by a swapping.
-func (u *unpacker) own(ctx context.Context, swap swapping) error {
-	if u.alone || swap.uids == nil && swap.gids == nil {
+func (t *Tree) own(ctx context.Context, swap swapping) error {
+	if t.spec.Alone || swap.uids == nil && swap.gids == nil {
 		return nil
 	}
 	done := map[uint64]bool{} // files with several links, by inode
-	return fs.WalkDir(u.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(t.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -198,7 +207,7 @@ func (u *unpacker) own(ctx context.Context, swap swapping) error {
 		if stat.Nlink > 1 {
 			done[stat.Ino] = true
 		}
-		return u.root.Lchown(name, uid, gid)
+		return t.root.Lchown(name, uid, gid)
 	})
 }
 
@@ -207,13 +216,13 @@ type names [][]string
 // maxNames bounds the size of either file, in bytes.
 const maxNames = 1 << 20
 
-func (u *unpacker) names(name string) (*names, error) {
+func (t *Tree) names(name string) (*names, error) {
 	var all names
-	at, err := u.follow(path.Dir(name), false)
+	at, err := t.follow(path.Dir(name), false)
 	if err != nil {
 		return nil, err
 	}
-	info, err := u.root.Lstat(path.Join(at, path.Base(name)))
+	info, err := t.root.Lstat(path.Join(at, path.Base(name)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &all, nil
 	}
@@ -225,7 +234,7 @@ func (u *unpacker) names(name string) (*names, error) {
 	case info.Size() > maxNames:
 		return nil, Invalid("its /"+name+" is too large", nil)
 	}
-	text, err := u.root.ReadFile(path.Join(at, path.Base(name)))
+	text, err := t.root.ReadFile(path.Join(at, path.Base(name)))
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type bed struct {
 	dir     string // contains root and outside
 	limits  Limits
 	root    *os.Root
-	u       *unpacker
+	u       *Tree
 	touched string // a file outside, which must not change
 }
 
@@ -50,7 +50,8 @@ func newBed(t testing.TB) *bed {
 	}
 	t.Cleanup(func() { _ = root.Close() })
 	tr.root = root
-	tr.u = newUnpacker(root, tr.limits, func() error { return nil })
+	tr.u = newTree(root, Spec{Limits: tr.limits})
+	tr.u.room = func() error { return nil }
 	return tr
 }
 
@@ -253,12 +254,13 @@ func TestRoomIsCheckedWhileUnpacking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := newBed(t)
 			asked := 0
-			tr.u = newUnpacker(tr.root, Limits{Bytes: 1 << 30, Entries: 1 << 20}, func() error {
+			tr.u = newTree(tr.root, Spec{Limits: Limits{Bytes: 1 << 30, Entries: 1 << 20}})
+			tr.u.room = func() error {
 				if asked++; asked > 1 {
 					return unix.ENOSPC
 				}
 				return nil
-			})
+			}
 			if err := tr.apply(layer); !errors.Is(err, unix.ENOSPC) {
 				t.Errorf("%v after %d checks", err, asked)
 			}
@@ -298,7 +300,7 @@ func TestBombsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newBed(t)
-			tr.u.limits = c.limits
+			tr.u.spec.Limits = c.limits
 			err := tr.apply(c.layer)
 			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(imagetest.MessageOf(err), c.refused)) {
 				t.Errorf("%v, not %q", err, c.refused)
@@ -360,9 +362,12 @@ func FuzzLayer(f *testing.F) {
 	f.Add(sparseBomb(f))
 	f.Fuzz(func(t *testing.T, layer []byte) {
 		tr := newBed(t)
-		tr.u.limits = Limits{Bytes: 64 << 10, Entries: 100}
+		tr.u.spec = Spec{
+			Limits: Limits{Bytes: 64 << 10, Entries: 100}, User: "user:l", WorkingDirectory: "/o/l",
+			Skeleton: Skeleton{Directories: []string{"/proc", "/a/b"}, Files: map[string]string{"/etc/hosts": "x"}, Home: "/w"},
+		}
 		_ = tr.apply(layer)
-		_ = tr.u.prepare(context.Background(), Skeleton{Directories: []string{"/proc", "/a/b"}, Files: map[string]string{"/etc/hosts": "x"}, Home: "/w"}, "user:l", "/o/l")
+		_ = tr.u.prepare(context.Background())
 		tr.unharmed()
 	})
 }
