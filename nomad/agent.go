@@ -106,7 +106,7 @@ func (c *Cluster) awaitAgentIn(ctx context.Context, e *entry, allocation string)
 type delivered struct {
 	done    bool   // the task has the agent
 	tries   int    // failed ones since the task was listed as running
-	refused string // why no further try can help; "": another one may
+	refused string // why no further try can help, if that is known
 }
 
 // streamTries is how often the agent is streamed to a running task before its runner is given up.

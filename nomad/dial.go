@@ -21,16 +21,13 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	}
 	c.runners.mu.Lock()
 	e, err := c.runners.find(id)
-	claimed, starting := false, false
-	if err == nil {
-		claimed, starting = e.runner.Claim.Held(), e.ready == nil
+	if err == nil && e.ready == nil {
+		err = runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
+	claimed := err == nil && e.runner.Claim.Held()
 	c.runners.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case starting:
-		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
 	conn, err := c.stream(ctx, id, claimed)
 	switch {

@@ -145,15 +145,7 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 		w.stop()
 		<-w.done
 	}
-	evaluation := ""
-	err := c.nomad.Call(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), func(ctx context.Context) error {
-		var err error
-		evaluation, _, err = c.nomad.API().Jobs().Deregister(c.names().Runner(e.runner.ID), true, connection.Writing(ctx))
-		if connection.NotFound(err) {
-			return nil
-		}
-		return err
-	})
+	evaluation, err := c.nomad.PurgeJob(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), c.names().Runner(e.runner.ID))
 	if err != nil {
 		return err
 	}
@@ -174,10 +166,7 @@ func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) err
 		err := c.nomad.Call(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), func(ctx context.Context) error {
 			eval, _, err := c.nomad.API().Evaluations().Info(evaluation, connection.Query(ctx))
 			over = connection.NotFound(err) || err == nil && eval.Status != api.EvalStatusPending
-			if over {
-				return nil
-			}
-			return err
+			return connection.IgnoreNotFound(err)
 		})
 		if err != nil {
 			return err

@@ -36,22 +36,22 @@ type scheduled struct {
 	allocations []runtime.Allocation
 }
 
-// now returns a list that is at most scheduleFresh old, or reads one for all waiting callers.
-func (s *schedule) now(ctx context.Context) (*scheduled, error) {
-	if last := s.last.Load(); last != nil && time.Since(last.at) < scheduleFresh {
+// known returns a schedule that is at most scheduleFresh old, or reads one for all waiting callers.
+func (c *Cluster) known(ctx context.Context) (*scheduled, error) {
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	if last := c.schedule.last.Load(); last != nil && time.Since(last.at) < scheduleFresh {
 		return last, nil
 	}
-	err := s.rounds.Join(ctx)
-	return s.last.Load(), err
+	err := c.schedule.rounds.Join(ctx)
+	return c.schedule.last.Load(), err
 }
 
 // Evaluations returns a page of Nomad's evaluations of runners, newest first, and the number of all
 // that match the filter. It covers the latest 1000 evaluations and all blocked ones.
 func (c *Cluster) Evaluations(ctx context.Context, f runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, 0, err
-	}
-	s, err := c.schedule.now(ctx)
+	s, err := c.known(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -63,10 +63,7 @@ func (c *Cluster) Evaluations(ctx context.Context, f runtime.EvaluationFilter) (
 // Allocations returns a page of runners' allocations, newest first, and the number of all that
 // match the filter. It includes those of the latest runners that this server removed.
 func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, 0, err
-	}
-	s, err := c.schedule.now(ctx)
+	s, err := c.known(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -76,13 +73,7 @@ func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) (
 }
 
 func picked[T any](all []T, picks func(T) bool) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for _, one := range all {
-			if picks(one) && !yield(one) {
-				return
-			}
-		}
-	}
+	return slices.Values(slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !picks(one) }))
 }
 
 func (c *Cluster) listSchedule(ctx context.Context) error {

@@ -33,20 +33,20 @@ type Config struct {
 	Skeleton tree.Skeleton
 
 	Plain      []string      // registries to use without TLS; loopback ones are always allowed
-	Registries []string      // allowed hosts, also for redirects of registries, or "*." and a domain; none: all hosts
-	CACert     string        // file of certificate authorities, in addition to the machine's; "": none
-	Stall      time.Duration // longest time for 64 KiB of a registry's answer; 0: DefaultStall
+	Registries []string      // allowed hosts, also for redirects of registries, or "*." and a domain; all hosts if there are none
+	CACert     string        // file of certificate authorities, in addition to the machine's; may be empty
+	Stall      time.Duration // longest time for 64 KiB of a registry's answer; 0 means DefaultStall
 
 	// Worker starts a process that may give files to any user of a range, and that works on a
-	// directory (see Work). nil: this process may do so itself.
+	// directory (see Work). Without one this process may do so itself.
 	Worker func(ctx context.Context, dir *os.File) (*net.UnixConn, error)
 	// Owners names the range of users of Worker, if there can be several.
 	Owners string
 	// Alone: the range of Worker is a single user, who owns all files.
 	Alone  bool
 	Logger *zap.Logger
-	// Used returns the digests of the images that environments or runners use; nil: unknown now, so
-	// nothing may be deleted. It is called without the Cache's lock.
+	// Used returns the digests of the images that environments or runners use. It is nil while
+	// that is unknown, so nothing may be deleted. It is called without the Cache's lock.
 	Used func() map[string]bool
 	// Changed is called when the status of an image has changed. It must not block.
 	Changed func(digest string)
@@ -169,8 +169,8 @@ func directoryName(digest string) string { return strings.Replace(digest, ":", "
 func (c *Cache) temp() string { return filepath.Join(c.config.Dir, tempName) }
 
 // Resolve returns the image that a reference refers to now. For the digest of a stored image it
-// sends no request. INVALID_INPUT names the field image. CLUSTER_UNAVAILABLE: the registry can't
-// answer now. It takes at most 30 s.
+// sends no request. INVALID_INPUT names the field image. It returns CLUSTER_UNAVAILABLE
+// if the registry can't answer now. It takes at most 30 s.
 func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, error) {
 	ref, err := parse(text, c.config.Plain)
 	if err != nil {
@@ -325,7 +325,7 @@ func (c *Cache) collect(ctx context.Context) {
 	}
 }
 
-// victim returns the image to delete next; nil: none. The caller holds mu.
+// victim returns the image to delete next, if there is one. The caller holds mu.
 func (c *Cache) victim(used map[string]bool) *stored {
 	var unused []*stored
 	now := time.Now()

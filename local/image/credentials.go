@@ -33,8 +33,8 @@ func (k loginKeychain) Resolve(target authn.Resource) (authn.Authenticator, erro
 }
 
 // ResolveContext returns the credentials for a registry or a repository, from the first file that
-// has some; else authn.Anonymous. CLUSTER_UNAVAILABLE: a file or a helper is broken. Without
-// credentials, the registry would deny access and be blamed.
+// has some; else authn.Anonymous. It returns CLUSTER_UNAVAILABLE
+// if a file or a helper is broken: without credentials, the registry would deny access and be blamed.
 func (k loginKeychain) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
 	for _, path := range k.files() {
 		f, err := readLoginFile(path)

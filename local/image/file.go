@@ -23,7 +23,7 @@ import (
 // blobs are the parts of an image on this machine: files of an OCI layout, or entries of an
 // archive.
 type blobs interface {
-	// open opens a part and returns its size; fs.ErrNotExist: it is missing.
+	// open opens a part and returns its size, or fs.ErrNotExist if it is missing.
 	open(name string) (io.ReadCloser, int64, error)
 	Close() error
 }

@@ -24,7 +24,7 @@ import (
 // machine's own, unless the host is configured.
 type guard struct {
 	plain     []string      // hosts with ports, used without TLS
-	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; none: all hosts
+	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; all hosts if there are none
 	stall     time.Duration // see Config.Stall
 	proxy     func(*http.Request) (*url.URL, error)
 	next      *http.Transport // dials with guard.dial

@@ -25,7 +25,7 @@ import (
 // hostPauses records hosts (registries and token services) that asked for a pause. The server sends them no request
 // before its end. Its methods are safe for concurrent use.
 type hostPauses struct {
-	file    string     // "": they are forgotten at the end
+	file    string     // keeps them, unless it is empty
 	storing sync.Mutex // held while the file is written
 
 	mu    sync.Mutex // guards hosts
@@ -36,7 +36,7 @@ type hostPauses struct {
 type pauseError struct {
 	Host   string    `json:"host"`
 	Status int       `json:"status"`
-	Words  string    `json:"words,omitempty"` // the host's own; "": none
+	Words  string    `json:"words,omitempty"` // the host's own, if it has some
 	Until  time.Time `json:"until"`
 }
 

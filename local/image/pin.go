@@ -32,7 +32,7 @@ func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 // maxVariables bounds the bytes of an image's variables, because they are stored with every runner.
 const maxVariables = 32 << 10
 
-// workingDirectory returns an image's working directory; "": it has none, or runners can't see it.
+// workingDirectory returns an image's working directory, if it has one that runners can see.
 func workingDirectory(dir string, covered []string) string {
 	dir = path.Clean("/" + dir)
 	if dir == "/" || len(dir) > 1024 || strings.ContainsRune(dir, 0) {

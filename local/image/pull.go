@@ -163,7 +163,7 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		}
 		c.fail(p, err)
 		pause := pauses.Next()
-		var later <-chan time.Time // nil: retrying can't help
+		var later <-chan time.Time // stays nil if retrying can't help
 		var pausing *pauseError
 		switch {
 		case errors.As(err, &pausing):

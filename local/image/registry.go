@@ -188,8 +188,8 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, reachReason(err))
 }
 
-// reachReason returns why a registry couldn't be reached, without any text of others; "": only the
-// log says why.
+// reachReason returns why a registry couldn't be reached, without any text of others. It is empty if
+// only the log says why.
 func reachReason(err error) string {
 	var name *net.DNSError
 	var slow net.Error

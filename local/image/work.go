@@ -95,8 +95,8 @@ func (w *worker) send(r report) error {
 	return err
 }
 
-// packet returns the next packet; io.EOF: the connection has ended. The content is valid until the
-// next call.
+// packet returns the next packet, or io.EOF after the end of the connection. The content is valid
+// until the next call.
 func (w *worker) packet() (kind byte, content []byte, err error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(packetWithin)); err != nil {
 		return 0, nil, err
@@ -163,8 +163,7 @@ type layerPackets struct {
 	end  bool
 }
 
-// Read implements io.Reader. io.EOF: the layer's end; io.ErrUnexpectedEOF: the connection ended
-// before it.
+// Read implements io.Reader. It returns io.ErrUnexpectedEOF if the connection ends before the layer.
 func (l *layerPackets) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		if l.end {

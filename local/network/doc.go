@@ -82,7 +82,7 @@ type Request struct {
 	Narrow    bool           `json:"narrow,omitempty"` // only to Allow and to the addresses of its allowed names
 	Allow     []netip.Prefix `json:"allow,omitempty"`
 	Ports     []uint16       `json:"ports,omitempty"`     // TCP ports that the machine may connect to
-	Bandwidth int            `json:"bandwidth,omitempty"` // 0: the Offer's
+	Bandwidth int            `json:"bandwidth,omitempty"` // 0 means the Offer's
 }
 
 // A Policy is what one runner may reach, and on which ports it may be reached.

@@ -120,6 +120,14 @@ func NotFound(err error) bool {
 	return code == http.StatusNotFound
 }
 
+// IgnoreNotFound returns err, or nil if it says that the requested thing doesn't exist.
+func IgnoreNotFound(err error) error {
+	if NotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // Explain returns err for clients, as CLUSTER_UNAVAILABLE. The log gets all of it, without secrets.
 func (c *Client) Explain(what string, err error) error {
 	var known *runtime.Error

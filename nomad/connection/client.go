@@ -27,7 +27,7 @@ type Client struct {
 	api      *api.Client
 	events   *api.Client // its connections break after silence
 	execs    *http.Client
-	direct   *direct  // nil: everything goes through the servers
+	direct   *direct  // nil if everything goes through the servers
 	address  *url.URL // of execs: http or https
 	settings api.Config
 
@@ -174,13 +174,20 @@ func (c *Client) Job(ctx context.Context, id string) (*api.Job, error) {
 	var job *api.Job
 	err := c.Call(ctx, "read the job "+id, func(ctx context.Context) error {
 		found, _, err := c.api.Jobs().Info(id, Query(ctx))
-		if NotFound(err) {
-			return nil
-		}
 		job = found
-		return err
+		return IgnoreNotFound(err)
 	})
 	return job, err
+}
+
+// PurgeJob stops and purges a job. It returns the evaluation that ends the job's allocations, or an
+// empty id for a job that doesn't exist. In errors what names the call.
+func (c *Client) PurgeJob(ctx context.Context, what, id string) (evaluation string, err error) {
+	err = c.Call(ctx, what, func(ctx context.Context) (err error) {
+		evaluation, _, err = c.api.Jobs().Deregister(id, true, Writing(ctx))
+		return IgnoreNotFound(err)
+	})
+	return evaluation, err
 }
 
 // Redact returns err without the token and the password, in case its text contains them.

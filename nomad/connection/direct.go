@@ -22,7 +22,7 @@ type direct struct {
 }
 
 type node struct {
-	address *url.URL  // nil: it can't be reached
+	address *url.URL  // nil if it can't be reached
 	until   time.Time // when this must be checked again
 }
 

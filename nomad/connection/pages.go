@@ -12,9 +12,9 @@ import (
 
 // Pages returns addresses of Nomad's web UI.
 type Pages struct {
-	base      string // without a slash at the end; "": unknown
+	base      string // without a slash at the end; empty if it is unknown
 	namespace string
-	region    string // "": the server's own
+	region    string // empty for the server's own
 }
 
 func checkPages(address string) error {

@@ -16,21 +16,16 @@ type taskDriver struct {
 	contained bool                                              // the agent is the entry point of a container
 	local     string                                            // the task's directory, as seen by alloc exec
 	socket    string                                            // path of the agent's socket; relative in raw_exec, since a socket's address has at most 108 bytes
-	supports  func(runtime.Environment) error                   // INVALID_INPUT: the driver can't run the environment
-	configure func(Config, runtime.Environment, map[string]any) // sets the driver's options in a task's config
-	disk      func(runtime.Environment) int                     // MiB of disk for the workspace
+	supports  func(runtime.Environment) error                   // returns INVALID_INPUT if the driver can't run the environment
+	configure func(Config, runtime.Environment, map[string]any) // sets the options of a container in its task's config
 }
 
 var drivers = map[Driver]taskDriver{
-	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk},
-	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk},
-	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, configureNothing, noDisk},
-	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, configureNothing, workspaceDisk},
+	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker},
+	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman},
+	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, nil},
+	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, nil},
 }
-
-// noDisk and workspaceDisk are the values of taskDriver.disk.
-func noDisk(runtime.Environment) int            { return 0 } // the workspace is in memory
-func workspaceDisk(env runtime.Environment) int { return env.Resources.WorkspaceMiB }
 
 func inContainer(env runtime.Environment) error {
 	switch {
@@ -187,10 +182,6 @@ func absent(config map[string]any, key string, value any) {
 		config[key] = value
 	}
 }
-
-// configureNothing is for drivers whose tasks aren't containers. The agent itself applies the
-// settings that its command names.
-func configureNothing(Config, runtime.Environment, map[string]any) {}
 
 // command makes a task run the agent, after it was streamed if necessary.
 func (d taskDriver) command(agent string, stream bool, env runtime.Environment, task *api.Task) {

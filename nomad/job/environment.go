@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -157,25 +158,17 @@ func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 	if len(networks) == 0 {
 		return have
 	}
-	exposed := map[int]bool{}
 	var all []int
 	for _, network := range networks {
 		for _, port := range network.DynamicPorts {
 			if port.To > 0 {
-				exposed[port.To] = true
 				all = append(all, port.To)
 			}
 		}
 	}
 	// Another order of the same ports isn't a change.
-	if len(all) == len(have) {
-		same := true
-		for _, port := range have {
-			same = same && exposed[port]
-		}
-		if same {
-			return have
-		}
+	if slices.Equal(slices.Sorted(slices.Values(all)), slices.Sorted(slices.Values(have))) {
+		return have
 	}
 	return all
 }
@@ -201,8 +194,8 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	setMeta(job, metaPrefix, c.Prefix)
 	setMeta(job, metaEnvironment, string(record))
 	setMeta(job, metaCreated, created.UTC().Format(time.RFC3339Nano))
-	place := agentDir + "-" + string(id)
-	if err := c.equip(job, env, place); err != nil {
+	dir := agentDir + "-" + string(id)
+	if err := c.equip(job, env, dir); err != nil {
 		return nil, how, err
 	}
 	_, task, err := runnerTask(job)
@@ -210,7 +203,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 		return nil, how, err
 	}
 	d := drivers[Driver(task.Driver)]
-	agent := c.agentPath(d.local, place)
+	agent := c.agentPath(d.local, dir)
 	// The command carries streams to the agent.
 	how = AgentAccess{Task: task.Name, Command: []string{agent, "bridge", "--socket", d.socket}}
 	if c.Agent.Stream {
@@ -229,7 +222,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 type AgentAccess struct {
 	Task    string   `json:"task"`
 	Command []string `json:"command"`
-	Stream  string   `json:"stream,omitempty"` // the path to which the agent must be streamed; "": the task gets it otherwise
+	Stream  string   `json:"stream,omitempty"` // the path to which the agent must be streamed, if the task doesn't get it otherwise
 }
 
 // waitingPriority is how much higher the priority of a job is for a waiting claim.
@@ -267,7 +260,7 @@ func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, 
 		return r, way, fmt.Errorf("the job's meta %s isn't a task and a command in JSON: %w", metaBridge, err)
 	}
 	if len(way.Command) == 0 {
-		return r, way, fmt.Errorf("the job's meta %s has no command: an older server created the runner without an agent", metaBridge)
+		return r, way, fmt.Errorf("the job's meta %s has no command", metaBridge)
 	}
 	created, err := time.Parse(time.RFC3339Nano, meta[metaCreated])
 	if err != nil {

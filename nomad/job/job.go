@@ -95,13 +95,18 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 		group.Networks = c.network(env, Driver(task.Driver))
 	}
 	if group.EphemeralDisk == nil {
-		group.EphemeralDisk = &api.EphemeralDisk{SizeMB: new(smallDisk + d.disk(env))}
+		group.EphemeralDisk = &api.EphemeralDisk{SizeMB: new(smallDisk)}
+		if Driver(task.Driver) == RawExec { // with other drivers the workspace is in memory
+			*group.EphemeralDisk.SizeMB += env.Resources.WorkspaceMiB
+		}
 	}
 	if task.User == "" {
 		task.User = c.User
 		task.User = cmp.Or(task.User, d.user)
 	}
-	d.configure(c, env, task.Config)
+	if d.configure != nil { // the agent itself applies the settings that its command names
+		d.configure(c, env, task.Config)
+	}
 	return job, nil
 }
 
@@ -171,7 +176,7 @@ func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkRe
 func portLabel(port int) string { return "p" + strconv.Itoa(port) }
 
 // equip gives a task the server's current agent, since a template may be older than the server.
-func (c Config) equip(job *api.Job, env runtime.Environment, place string) error {
+func (c Config) equip(job *api.Job, env runtime.Environment, dir string) error {
 	_, task, err := runnerTask(job)
 	if err != nil {
 		return err
@@ -180,7 +185,7 @@ func (c Config) equip(job *api.Job, env runtime.Environment, place string) error
 		task.Config = map[string]any{}
 	}
 	if c.Agent.Path == "" {
-		// A template stored by an older server has that server's artifact. It is replaced, so that
+		// A template has the artifact of the server that stored it. It is replaced, so that
 		// the task doesn't get two agents.
 		own := func(a *api.TaskArtifact) bool {
 			return a.RelativeDest != nil && strings.HasPrefix(*a.RelativeDest, "local/"+agentDir)
@@ -191,30 +196,26 @@ func (c Config) equip(job *api.Job, env runtime.Environment, place string) error
 				GetterSource:  &c.Agent.URL,
 				GetterOptions: map[string]string{"checksum": "sha256:" + c.Agent.SHA256, "archive": "tar"},
 				GetterMode:    new("dir"),
-				RelativeDest:  new("local/" + place),
+				RelativeDest:  new("local/" + dir),
 			})
 		}
 		if c.Agent.Arch != "" {
 			// A node of another architecture couldn't execute the agent. A constraint of the
 			// template's own is kept.
 			const arch = "${attr.cpu.arch}"
-			pinned := false
-			for _, constraint := range task.Constraints {
-				pinned = pinned || constraint.LTarget == arch
-			}
-			if !pinned {
+			if !slices.ContainsFunc(task.Constraints, func(c *api.Constraint) bool { return c.LTarget == arch }) {
 				task.Constrain(api.NewConstraint(arch, "=", c.Agent.Arch))
 			}
 		}
 	}
-	drivers[Driver(task.Driver)].command(c.agentPath("${NOMAD_TASK_DIR}", place), c.Agent.Stream, env, task)
+	drivers[Driver(task.Driver)].command(c.agentPath("${NOMAD_TASK_DIR}", dir), c.Agent.Stream, env, task)
 	return nil
 }
 
 // agentPath returns the path of the agent in a task with the given directory. It has no variables:
 // alloc exec doesn't resolve them, unlike a task's command.
-func (c Config) agentPath(local, place string) string {
-	return cmp.Or(c.Agent.Path, local+"/"+place+"/"+embedded.ArchivedName)
+func (c Config) agentPath(local, dir string) string {
+	return cmp.Or(c.Agent.Path, local+"/"+dir+"/"+embedded.ArchivedName)
 }
 
 // runnerTask returns the task that a runner's agent is in. Its driver must be known.

@@ -60,7 +60,7 @@ func runnerID(name, prefix string) (runtime.RunnerID, bool) {
 // The keys of a job's meta. A person who registers an environment by hand must set only
 // metaEnvironment, and in it only the fields that differ from the defaults.
 const (
-	metaPrefix      = "rockpool_prefix"      // the prefix of the server that owns it; "": that in the job's name
+	metaPrefix      = "rockpool_prefix"      // the prefix of the server that owns it; without it the job's name has the prefix
 	metaEnvironment = "rockpool_environment" // a runtime.Environment in JSON
 	metaVersion     = "rockpool_version"     // the job's version that this server wrote; a later one was changed by hand
 	metaBridge      = "rockpool_bridge"      // of a runner: its task, and the command that carries streams to its agent

@@ -20,12 +20,9 @@ func explain(evals []*api.Evaluation) (reason string, over bool) {
 	}
 	slices.SortFunc(evals, func(a, b *api.Evaluation) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
 	// An evaluation that is pending or blocked can still place it.
-	over = true
-	for _, e := range evals {
-		if e.Status == api.EvalStatusPending || e.Status == api.EvalStatusBlocked {
-			over = false
-		}
-	}
+	over = !slices.ContainsFunc(evals, func(e *api.Evaluation) bool {
+		return e.Status == api.EvalStatusPending || e.Status == api.EvalStatusBlocked
+	})
 	// The newest evaluation that says anything is the reason.
 	for _, e := range evals {
 		if text := Explain(e); text != "" {
@@ -35,8 +32,8 @@ func explain(evals []*api.Evaluation) (reason string, over bool) {
 	return "", over
 }
 
-// lacks returns what a runner waits for, whose evaluations explain has sorted. None: it doesn't wait for
-// room, or for more than room.
+// lacks returns what a runner waits for, whose evaluations explain has sorted. It returns nothing for
+// a runner that doesn't wait for room, or waits for more than room.
 func lacks(evals []*api.Evaluation) []Dimension {
 	blocked := slices.ContainsFunc(evals, func(e *api.Evaluation) bool { return e.Status == api.EvalStatusBlocked })
 	says := slices.IndexFunc(evals, func(e *api.Evaluation) bool { return len(e.FailedTGAllocs) > 0 })

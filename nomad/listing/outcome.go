@@ -23,12 +23,12 @@ type Evidence struct {
 	Allocations []*api.AllocationListStub
 	Evaluations []*api.Evaluation
 	Draining    func(node string) bool // reports whether the node is being drained, or was a moment ago
-	Ready       *Readiness             // nil: its agent never answered
+	Ready       *Readiness             // of its agent, if that ever answered
 }
 
 // A Readiness is when and where an agent has answered.
 type Readiness struct {
-	Allocation string // "": unknown, since an earlier server saw it
+	Allocation string // empty if it is unknown, since an earlier server saw it
 	Restarts   uint64 // of its task, at that time
 	Index      uint64 // of Nomad's state: a newer allocation isn't the agent's
 	At         time.Time
@@ -38,9 +38,9 @@ type Readiness struct {
 type Outcome struct {
 	State      runtime.RunnerState     // STARTING, IDLE or GONE
 	Reason     runtime.GoneReason      // only if it is GONE
-	Message    string                  // for clients; "": there is nothing to say
-	Lacks      []Dimension             // what its evaluation waits for; none: it doesn't wait for room
-	Allocation *api.AllocationListStub // where its agent is or will be; nil: nowhere
+	Message    string                  // for clients, if there is something to say
+	Lacks      []Dimension             // what its evaluation waits for, if it waits only for room
+	Allocation *api.AllocationListStub // where its agent is or will be, if it has a place
 	OOMKills   int64                   // processes killed because memory was full, as reported by Nomad
 }
 

@@ -29,7 +29,7 @@ type Environments struct {
 	writing  turns.Slots    // a single slot: one writer at a time
 
 	mu        sync.Mutex                         // guards the fields below
-	base      *api.Job                           // from which templates are rendered; nil: not read yet
+	base      *api.Job                           // from which templates are rendered, when it has been read
 	templates map[runtime.EnvironmentID]template // by environment
 	highest   uint64                             // the highest index of Nomad's jobs so far: an older list is ignored
 	wrong     map[runtime.EnvironmentID]bool     // environments whose job couldn't be read
@@ -140,13 +140,7 @@ func environmentSubject(id runtime.EnvironmentID) string { return "environment "
 // Delete implements runtime.Cluster's DeleteEnvironment.
 func (s *Environments) Delete(ctx context.Context, id runtime.EnvironmentID) error {
 	return s.writing.Do(ctx, func() error {
-		err := s.nomad.Call(ctx, fmt.Sprintf("delete environment %s", id), func(ctx context.Context) error {
-			_, _, err := s.nomad.API().Jobs().Deregister(s.jobs.Names().Environment(id), true, connection.Writing(ctx))
-			if connection.NotFound(err) {
-				return nil
-			}
-			return err
-		})
+		_, err := s.nomad.PurgeJob(ctx, fmt.Sprintf("delete environment %s", id), s.jobs.Names().Environment(id))
 		if err == nil {
 			s.mu.Lock()
 			delete(s.templates, id)
@@ -264,7 +258,7 @@ func (s *Environments) readStored(ctx context.Context, jobID string) (runtime.En
 type template struct {
 	env   runtime.Environment
 	job   *api.Job // never modified
-	index uint64   // of the stored job's last change; 0: unknown
+	index uint64   // of the stored job's last change, or 0 if it is unknown
 }
 
 func (s *Environments) known(id runtime.EnvironmentID) template {

@@ -136,9 +136,6 @@ func (s Records) Write(ctx context.Context, id runtime.RunnerID, r Record) (stor
 func (s Records) Delete(ctx context.Context, id runtime.RunnerID) error {
 	return s.nomad.Call(ctx, "delete the claim of runner "+string(id), func(ctx context.Context) error {
 		_, err := s.nomad.API().Variables().Delete(s.names.Claim(id), connection.Writing(ctx))
-		if connection.NotFound(err) {
-			return nil
-		}
-		return err
+		return connection.IgnoreNotFound(err)
 	})
 }

@@ -163,7 +163,7 @@ func odd(r rune) bool {
 // A swapping is the ids that are swapped with User.
 type swapping struct{ uids, gids map[int]int }
 
-// pair returns a map that swaps id and User; nil: nothing to swap.
+// pair returns a map that swaps id and User, if there is something to swap.
 func pair(id int) map[int]int {
 	if id <= 0 || id > maxID || id == User {
 		return nil

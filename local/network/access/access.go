@@ -22,27 +22,27 @@ import (
 // Config is what runners may use of this machine's network, in addition to [network.Offer].
 type Config struct {
 	Offer     network.Offer    // unused with a listening helper, which has its own
-	Upstreams []netip.AddrPort // name servers; nil: those of the machine
+	Upstreams []netip.AddrPort // name servers, if not those of the machine
 	Address   netip.Addr       // address of runners' mapped ports
 	First     int              // first and last of the machine's ports for them
 	Last      int
 
-	// VerifyEvery is the interval of verifying all packet filters; 0: 1 minute.
+	// VerifyEvery is the interval of verifying all packet filters; 0 means 1 minute.
 	VerifyEvery time.Duration
-	// Listen reports changed packet filters; nil: watch.Filters.
+	// Listen reports changed packet filters, if not the kernel.
 	Listen func(ctx context.Context, changed func(table string)) error
 }
 
 // A Helper is the sandbox helper that makes networks.
 type Helper struct {
 	Offer network.Offer
-	Err   error // why it offers none; nil: it does
+	Err   error // why it offers none, if it doesn't
 	Do    func(ctx context.Context, group string, q helper.Request) error
 }
 
 // Access serves the networks of all runners. Its methods are safe for concurrent use.
 type Access struct {
-	config   *Config // nil: no runner has a network
+	config   *Config // nil if no runner has a network
 	helper   Helper
 	log      *zap.Logger
 	problems *problems.List
@@ -91,7 +91,7 @@ func (a *Access) open() error {
 	return nil
 }
 
-// Ready returns why new runners can't have a network; nil: they can.
+// Ready returns why new runners can't have a network, if they can't.
 func (a *Access) Ready() error { return a.err }
 
 // Run answers DNS queries and verifies packet filters until ctx ends, and waits for its goroutines.

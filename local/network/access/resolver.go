@@ -226,7 +226,7 @@ func writeFramed(to io.Writer, message []byte) error {
 	return err
 }
 
-// answer returns the answer to a message; nil: the message is malformed and gets none.
+// answer returns the answer to a message, or nil for a malformed message, which gets none.
 func (r *resolver) answer(ctx context.Context, a *dnsClient, message []byte, datagram bool) []byte {
 	var p dnsmessage.Parser
 	header, err := p.Start(message)
@@ -292,7 +292,7 @@ func roomOf(p *dnsmessage.Parser) int {
 	}
 }
 
-// reply returns a packed answer to a query; nil: it can't be packed.
+// reply returns a packed answer to a query, or nil if it can't be packed.
 func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, answers []dnsmessage.Resource) []byte {
 	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: to.ID, Response: true, OpCode: to.OpCode, RecursionDesired: to.RecursionDesired, RecursionAvailable: true,

@@ -255,8 +255,8 @@ func forwards6() bool {
 	return err == nil && len(text) > 0 && text[0] != '0'
 }
 
-// removeLink removes a runner's link. silent: the runner has sent nothing over it; false for a
-// missing link.
+// removeLink removes a runner's link. It reports whether the link existed and the runner has sent
+// nothing over it.
 func removeLink(id string) (silent bool, err error) {
 	link, err := netlink.LinkByName(network.Name(id))
 	var missing netlink.LinkNotFoundError
