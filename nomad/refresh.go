@@ -24,14 +24,6 @@ type refresher struct {
 	synced chan struct{} // closed when this server owns the prefix and has refreshed once
 }
 
-// recently waits for a refresh, unless one began within the last half second.
-func (r *refresher) recently(ctx context.Context) error {
-	if r.Since() <= listing.MostGap {
-		return nil
-	}
-	return r.Join(ctx)
-}
-
 // soon requests a refresh. It never blocks.
 func (r *refresher) soon() {
 	select {

@@ -130,8 +130,10 @@ func (c *Cluster) Runners(ctx context.Context, env runtime.EnvironmentID) ([]run
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.refresher.recently(ctx); err != nil {
-		return nil, err
+	if c.refresher.Since() > listing.MostGap {
+		if err := c.refresher.Join(ctx); err != nil {
+			return nil, err
+		}
 	}
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()

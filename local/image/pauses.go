@@ -43,19 +43,18 @@ type pauseError struct {
 // Error implements error.
 func (*pauseError) Error() string { return "the host asked for a pause" }
 
-func (e *pauseError) message() string {
-	text := fmt.Sprintf("%.200s limits requests (status %d)", e.Host, e.Status)
-	if e.Status == http.StatusServiceUnavailable {
-		text = fmt.Sprintf("%.200s is unavailable (status %d)", e.Host, e.Status)
-	}
-	if e.Words != "" {
-		text += fmt.Sprintf(" and says %q", e.Words)
-	}
-	return text + ": the server sends the next request there at " + time.Now().Add(time.Until(e.Until)+time.Second-1).UTC().Format("15:04:05 MST")
-}
-
+// typed returns the error for clients.
 func (e *pauseError) typed() error {
-	return runtime.Wrap(runtime.CodeClusterUnavailable, e, "the registry's host %s", e.message())
+	says := ""
+	if e.Words != "" {
+		says = fmt.Sprintf(" and says %q", e.Words)
+	}
+	state := "limits requests"
+	if e.Status == http.StatusServiceUnavailable {
+		state = "is unavailable"
+	}
+	next := time.Now().Add(time.Until(e.Until) + time.Second - 1).UTC().Format("15:04:05 MST")
+	return runtime.Wrap(runtime.CodeClusterUnavailable, e, "the registry's host %.200s %s (status %d)%s: the server sends the next request there at %s", e.Host, state, e.Status, says, next)
 }
 
 // Bounds of a pause. Docker Hub counts in windows of 6 hours.

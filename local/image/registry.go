@@ -89,7 +89,7 @@ func (r *registries) close() { r.guard.next.CloseIdleConnections() }
 // until ctx ends.
 func (r *registries) open(ctx context.Context, ref name.Reference, digest string) (*source, error) {
 	if host := canonical(ref.Context().RegistryStr()); !r.guard.permits(host) {
-		return nil, errDenied(host)
+		return nil, runtime.Invalid("image", "can't be used: this server doesn't use the registry %.200s: --image-registries can allow it", host)
 	}
 	if digest != "" {
 		ref = ref.Context().Digest(digest)

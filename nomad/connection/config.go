@@ -33,11 +33,11 @@ type Config struct {
 // settings returns the configuration of Nomad's own client, and Nomad's address. It moves a user
 // and password from the address, where NOMAD_ADDR may have them, to fields that aren't shown.
 func (c Config) settings() (api.Config, *url.URL, error) {
-	if err := cmp.Or(
-		runtime.Between("directTimeout", c.DirectTimeout.Milliseconds(), 0, 60_000, "milliseconds"),
-		checkPages(c.UIURL),
-	); err != nil {
+	if err := runtime.Between("directTimeout", c.DirectTimeout.Milliseconds(), 0, 60_000, "milliseconds"); err != nil {
 		return api.Config{}, nil, err
+	}
+	if c.UIURL != "" && !browsable(c.UIURL) {
+		return api.Config{}, nil, runtime.Invalid("uiUrl", "must be an http or https address of Nomad's pages without a user, for example https://nomad.example.org")
 	}
 	settings := *api.DefaultConfig() // from the variables NOMAD_…
 	settings.Address = cmp.Or(c.Address, settings.Address)

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
-
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // Pages returns addresses of Nomad's web UI.
@@ -15,13 +13,6 @@ type Pages struct {
 	base      string // without a slash at the end; empty if it is unknown
 	namespace string
 	region    string // empty for the server's own
-}
-
-func checkPages(address string) error {
-	if address != "" && !browsable(address) {
-		return runtime.Invalid("uiUrl", "must be an http or https address of Nomad's pages without a user, for example https://nomad.example.org")
-	}
-	return nil
 }
 
 // browsable reports whether a browser can use an address, and it contains no secret.

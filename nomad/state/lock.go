@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,9 +102,10 @@ type Held struct {
 // Acquire waits until no other server has the lock, and acquires it. The caller must call Renew
 // immediately and Release at the end.
 func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
+	host, _ := os.Hostname() // the lock shows it to people as its owner
 	wanted := &api.Variable{
 		Path:  l.path(),
-		Items: api.VariableItems{"owner": hostname(), "peer": l.Peer.Address, "secret": l.Peer.Secret},
+		Items: api.VariableItems{"owner": cmp.Or(host, "unknown"), "peer": l.Peer.Address, "secret": l.Peer.Secret},
 		Lock:  &api.VariableLock{ID: l.lastID(), TTL: l.TTL.String(), LockDelay: "1s"},
 	}
 	ended := vigil{lock: l}
@@ -301,13 +303,4 @@ func (l *Lock) keepID(id string) {
 	if err := os.WriteFile(l.file(), []byte(id+"\n"), 0o600); err != nil {
 		l.Logger.Warn("the lock's id can't be stored: after a crash a restart may wait for the lock to expire", zap.Error(err))
 	}
-}
-
-// hostname returns the machine's name, which the lock shows to people as its owner.
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return name
 }

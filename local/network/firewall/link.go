@@ -98,8 +98,10 @@ func (l *pair) raise() error {
 			return fmt.Errorf("limit the bandwidth of %s: %w", e.link.Attrs().Name, err)
 		}
 	}
-	if err := enableForwarding(l.name); err != nil {
-		return err
+	// The machine forwards packets from the link. Packets to it arrive on other interfaces, whose
+	// settings are the operator's.
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+l.name+"/forwarding", []byte("1"), 0); err != nil {
+		return fmt.Errorf("enable forwarding: %w", err)
 	}
 	// The kernel must add no link-local address, and so no route to all of fe80::/64. Each address
 	// there that a program sends to would fill the machine's neighbour table, which all runners
@@ -239,15 +241,6 @@ func limit(e end, mbit int) error {
 		}
 	}
 	return errors.New("the limit was set, but isn't active")
-}
-
-// enableForwarding lets the machine forward packets from one link. Packets to it arrive on other
-// interfaces, whose settings are the operator's.
-func enableForwarding(name string) error {
-	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/forwarding", []byte("1"), 0); err != nil {
-		return fmt.Errorf("enable forwarding: %w", err)
-	}
-	return nil
 }
 
 func forwards6() bool {
