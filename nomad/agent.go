@@ -21,46 +21,21 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// awaitAgents starts a goroutine for each starting runner with a known allocation, which warms it.
-func (c *Cluster) awaitAgents() {
-	c.runners.mu.Lock()
-	var due []*entry
-	for _, e := range c.runners.entries {
-		if e.awaitsAgentIn() != "" {
-			due = append(due, e)
-		}
-	}
-	c.runners.mu.Unlock()
-	for _, e := range due {
-		c.awaitAgent(e)
-	}
-}
-
-// awaitsAgentIn returns the allocation in which e should be warmed, "" if there is none. The caller holds
-// mu.
-func (e *entry) awaitsAgentIn() string {
-	if e.removing || e.ready != nil || e.runner.State != runtime.RunnerStarting || e.allocation == "" {
-		return ""
-	}
-	if e.waiting != nil && e.waiting.allocation == e.allocation {
-		return ""
-	}
-	return e.allocation
-}
-
-// awaitAgent tries until a runner's agent answers, and stores that. Then the runner is IDLE. The tries
-// begin as soon as the allocation is known, because Nomad reports a running task a second late.
+// awaitAgent begins to wait until the agent of a starting runner with a known allocation answers, unless
+// that has begun. Then the runner is IDLE. The tries begin as soon as the allocation is known, because
+// Nomad reports a running task a second late. The caller holds mu.
 func (c *Cluster) awaitAgent(e *entry) {
-	c.runners.mu.Lock()
-	defer c.runners.mu.Unlock()
-	at := e.awaitsAgentIn()
-	if at == "" {
+	if e.removing || e.ready != nil || e.runner.State != runtime.RunnerStarting || e.allocation == "" {
 		return
 	}
-	w := &agentWait{allocation: at, done: make(chan struct{})}
+	if e.waiting != nil && e.waiting.allocation == e.allocation {
+		return
+	}
+	allocation := e.allocation
+	w := &agentWait{allocation: allocation, done: make(chan struct{})}
 	stop, ok := c.group.Go(func(ctx context.Context) {
 		defer close(w.done)
-		c.awaitAgentIn(ctx, e, at)
+		c.awaitAgentIn(ctx, e, allocation)
 	})
 	if !ok {
 		return

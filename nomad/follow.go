@@ -91,19 +91,15 @@ func (c *Cluster) WatchEnvironments(ctx context.Context, hint func()) error {
 	return c.others.Watch(ctx, func(runtime.EnvironmentID) { hint() })
 }
 
-// hintAllocation starts warming a runner in what is probably its allocation, before a list confirms
-// that.
+// hintAllocation awaits the agent of a runner in what is probably its allocation, before a list
+// confirms that.
 func (c *Cluster) hintAllocation(job, allocation string) {
 	id, _ := c.names().RunnerOf(job)
 	c.runners.mu.Lock()
-	e := c.runners.entries[id]
+	defer c.runners.mu.Unlock()
 	// A list corrects a wrong guess later.
-	fresh := e != nil && e.allocation == "" && e.ready == nil
-	if fresh {
+	if e := c.runners.entries[id]; e != nil && e.allocation == "" && e.ready == nil {
 		e.allocation = allocation
-	}
-	c.runners.mu.Unlock()
-	if fresh {
 		c.awaitAgent(e)
 	}
 }

@@ -44,7 +44,7 @@ func (r *refresher) first() bool {
 	}
 }
 
-// keepFresh refreshes after each hint and at an interval, and warms the runners that can be warmed.
+// keepFresh refreshes after each hint and at an interval, and awaits the agents of starting runners.
 func (c *Cluster) keepFresh(ctx context.Context) error {
 	tick := time.NewTicker(c.config.Relist)
 	defer tick.Stop()
@@ -98,7 +98,6 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	for env := range f.changed {
 		c.changes.Send(env)
 	}
-	c.awaitAgents()
 	c.checkNetworks()
 	return nil
 }
@@ -188,6 +187,7 @@ func (c *Cluster) apply(t *snapshot) found {
 		if c.applyTo(e, t) {
 			f.changed[e.runner.Environment.ID] = true
 		}
+		c.awaitAgent(e)
 	}
 	r.observe(t, unreadable, &c.counts)
 	f.leaks = r.observed.leaks

@@ -24,8 +24,8 @@ type runners struct {
 }
 
 type entry struct {
-	recorded chan struct{} // closed when Start has registered its job or failed
-	runner   runtime.Runner
+	recorded chan struct{}  // closed when Start has registered its job or failed
+	runner   runtime.Runner // its ID, Environment and CreatedAt never change
 	location
 	access     job.AgentAccess
 	change     int    // the last change of it by this server

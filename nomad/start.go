@@ -93,10 +93,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 // register registers e's job in its turn, or again with another priority. If the job exists
 // already, an earlier attempt registered it.
 func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Priority) (uint64, error) {
-	c.runners.mu.Lock()
-	env, created := e.runner.Environment, e.runner.CreatedAt
-	c.runners.mu.Unlock()
-	began := time.Now()
+	env, began := e.runner.Environment, time.Now()
 	leave, err := c.gate.Pass(env.Tenant, string(env.ID), priority).Enter(ctx)
 	if err != nil {
 		return 0, err
@@ -115,7 +112,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	if err != nil {
 		return 0, err
 	}
-	wanted, access, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, created)
+	wanted, access, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, e.runner.CreatedAt)
 	if err != nil {
 		return 0, err
 	}

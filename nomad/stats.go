@@ -76,20 +76,20 @@ type startTimes struct {
 // holds the runners' mu.
 func (c *counts) registered(e *entry) {
 	e.start.registered = time.Now()
-	c.place(e)
+	c.placement(e)
 }
 
 // placed counts e's allocation when it is first known.
 func (c *counts) placed(e *entry) {
 	if e.start.placed.IsZero() {
 		e.start.placed = time.Now()
-		c.place(e)
+		c.placement(e)
 	}
 }
 
-// place counts how long e had no allocation, when both ends are known: an event may report the
+// placement counts how long e had no allocation, when both ends are known: an event may report the
 // allocation before the registration is answered.
-func (c *counts) place(e *entry) {
+func (c *counts) placement(e *entry) {
 	if !e.start.registered.IsZero() && !e.start.placed.IsZero() {
 		c.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -181,11 +180,11 @@ func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, resolveWithin, errSlow)
 	defer cancel()
-	s, closer, err := c.open(ctx, ref, "")
+	s, err := c.open(ctx, ref, "")
 	if err != nil {
 		return runtime.ImagePin{}, err
 	}
-	defer closer.Close()
+	defer s.Close()
 	c.retry(s.digest)
 	return s.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 }
@@ -209,18 +208,14 @@ func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	return s.Pin, true
 }
 
-// open opens the source of a reference; from a registry by the digest, unless that is "".
-func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source, io.Closer, error) {
+// open opens the source of a reference; from a registry by the digest, unless that is "". The caller
+// closes it.
+func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source, error) {
 	if ref.registry == nil {
 		return openFile(ctx, c.config.Files, ref)
 	}
-	s, err := c.registries.open(ctx, ref.registry, digest)
-	return s, nothing{}, err
+	return c.registries.open(ctx, ref.registry, digest)
 }
-
-type nothing struct{}
-
-func (nothing) Close() error { return nil }
 
 // Root returns the root directory of a stored image, and marks the image as used.
 func (c *Cache) Root(digest string) (string, error) {

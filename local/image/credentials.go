@@ -29,7 +29,6 @@ type loginKeychain struct {
 	Getenv func(string) string
 }
 
-// Resolve implements authn.Keychain.
 func (k loginKeychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	return k.ResolveContext(context.Background(), target)
 }

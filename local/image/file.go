@@ -31,40 +31,40 @@ type blobs interface {
 // whereFiles says where the directory is, without its path, which only the operator may know.
 const whereFiles = "image-files in the data directory, unless --image-files names another"
 
-// openFile opens a layout's directory or an archive below dir. The caller closes it after reading
-// the source.
-func openFile(ctx context.Context, dir string, ref reference) (*source, io.Closer, error) {
+// openFile opens a layout's directory or an archive below dir. The caller closes the source.
+func openFile(ctx context.Context, dir string, ref reference) (*source, error) {
 	// With a root, neither the reference nor a symbolic link leads out of the directory.
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, tree.Invalid("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
+		return nil, tree.Invalid("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer root.Close()
 	info, err := root.Stat(ref.file)
 	if err != nil {
-		return nil, nil, tree.Invalid(fmt.Sprintf("%s is missing in the server's directory of image files, which is %s", ref.file, whereFiles), err)
+		return nil, tree.Invalid(fmt.Sprintf("%s is missing in the server's directory of image files, which is %s", ref.file, whereFiles), err)
 	}
 	var parts blobs
 	if info.IsDir() {
 		below, err := root.OpenRoot(ref.file)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		parts = directory{below}
 	} else if !info.Mode().IsRegular() {
-		return nil, nil, tree.Invalid(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
+		return nil, tree.Invalid(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
 	} else if parts, err = openArchive(ctx, root, ref.file); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s, err := readFile(parts, ref)
 	if err != nil {
 		_ = parts.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return s, parts, nil
+	s.parts = parts
+	return s, nil
 }
 
 // readFile reads an OCI layout, or else the older format of "docker save".

@@ -39,7 +39,6 @@ type registryTransport struct {
 	registry string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (v registryTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.URL.Scheme != "https" && !isLoopback(q.URL.Hostname()) && !slices.Contains(v.plain, q.URL.Host) {
 		return nil, &plainError{q.URL.Host}

@@ -40,7 +40,6 @@ type pauseError struct {
 	Until  time.Time `json:"until"`
 }
 
-// Error implements error.
 func (*pauseError) Error() string { return "the host asked for a pause" }
 
 // typed returns the error for clients.

@@ -310,11 +310,11 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err != nil {
 		return nil, err
 	}
-	source, closer, err := c.open(ctx, ref, p.digest)
+	source, err := c.open(ctx, ref, p.digest)
 	if err != nil {
 		return nil, err
 	}
-	defer closer.Close()
+	defer source.Close()
 	if source.digest != p.digest {
 		return nil, tree.Invalid("the reference means another image than when the environment was put: put it again", nil)
 	}
@@ -451,7 +451,6 @@ type transfer struct {
 	arrived *atomic.Int64
 }
 
-// Read implements io.Reader.
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))

@@ -28,6 +28,14 @@ type source struct {
 	digest string
 	config *v1.ConfigFile
 	layers []layer
+	parts  blobs // of an image in files
+}
+
+// Close ends the reading of layers.
+func (s *source) Close() {
+	if s.parts != nil {
+		_ = s.parts.Close()
+	}
 }
 
 type layer struct {

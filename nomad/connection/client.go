@@ -63,46 +63,37 @@ func New(config Config, with *Group) (*Client, error) {
 		Pages: newPages(config.UIURL, settings), address: address, settings: settings,
 		patience: cmp.Or(config.Patience, 10*time.Second), budget: make(turns.Slots, config.Calls), group: with, counts: newCounts(),
 	}
-	calls, err := newHTTP(settings.TLSConfig, dial, config.Calls)
+	calls, err := c.newHTTP(settings.TLSConfig, dial, config.Calls)
 	if err != nil {
 		return nil, err
 	}
-	events, err := newHTTP(settings.TLSConfig, impatient(dial), 1)
+	events, err := c.newHTTP(settings.TLSConfig, impatient(dial), 1)
 	if err != nil {
 		return nil, err
 	}
-	execs, err := newHTTP(settings.TLSConfig, dial, 1)
-	if err != nil {
+	if c.execs, err = c.newHTTP(settings.TLSConfig, dial, 1); err != nil {
 		return nil, err
 	}
-	c.execs = c.counting(execs)
 	if config.DirectTimeout > 0 {
-		if c.direct, err = newDirect(config.DirectTimeout, settings, dial); err != nil {
+		if c.direct, err = c.newDirect(config.DirectTimeout, dial); err != nil {
 			return nil, err
 		}
-		c.direct.client = c.counting(c.direct.client)
 	}
-	if c.api, err = newClient(settings, c.counting(calls)); err != nil {
+	forEvents := settings
+	settings.HttpClient, forEvents.HttpClient = calls, events
+	if c.api, err = api.NewClient(&settings); err != nil {
 		return nil, err
 	}
-	c.events, err = newClient(settings, c.counting(events))
+	c.events, err = api.NewClient(&forEvents)
 	return c, err
-}
-
-func newClient(settings api.Config, client *http.Client) (*api.Client, error) {
-	settings.HttpClient = client
-	return api.NewClient(&settings)
-}
-
-func (c *Client) counting(client *http.Client) *http.Client {
-	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}
 }
 
 // A Dialer connects like net.Dialer.DialContext.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newHTTP returns a client that keeps at most idle connections open for reuse.
-func newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, error) {
+// newHTTP returns a client whose calls are counted, and that keeps at most idle connections open for
+// reuse.
+func (c *Client) newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, error) {
 	client := &http.Client{Transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dial,
@@ -115,7 +106,7 @@ func newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, erro
 	if err := api.ConfigureTLS(client, settings); err != nil {
 		return nil, runtime.Invalid("api", "the CA, certificate or key of Nomad's API can't be used: %v", err)
 	}
-	return client, nil
+	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}, nil
 }
 
 // impatient returns a dialer whose connections break when they receive nothing for silence.

@@ -110,7 +110,6 @@ type counted struct {
 	counts *counts
 }
 
-// RoundTrip implements http.RoundTripper.
 func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	response, err := c.Transport.RoundTrip(r)

@@ -32,12 +32,12 @@ const (
 	unreachableFor = time.Minute
 )
 
-func newDirect(timeout time.Duration, settings api.Config, dial Dialer) (*direct, error) {
-	tls := settings.TLSConfig.Copy()
+func (c *Client) newDirect(timeout time.Duration, dial Dialer) (*direct, error) {
+	tls := c.settings.TLSConfig.Copy()
 	if tls.TLSServerName == "" { // by Nomad's convention the name in a client's certificate
-		tls.TLSServerName = "client." + cmp.Or(settings.Region, api.GlobalRegion) + ".nomad"
+		tls.TLSServerName = "client." + cmp.Or(c.settings.Region, api.GlobalRegion) + ".nomad"
 	}
-	client, err := newHTTP(tls, func(ctx context.Context, network, address string) (net.Conn, error) {
+	client, err := c.newHTTP(tls, func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		return dial(ctx, network, address)

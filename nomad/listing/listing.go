@@ -39,44 +39,31 @@ func NewReader(nomad *connection.Client, names job.Names) Reader { return Reader
 // variables. The list of jobs is at least as new as index: a new leader, or a server without one,
 // may not know the latest registrations.
 func (r Reader) Read(ctx context.Context, evaluations bool, index uint64) (*Listing, error) {
-	l := &Listing{}
-	for _, s := range r.steps(l, index) {
-		if s.what == listEvaluations && !evaluations {
-			continue
-		}
-		if err := r.nomad.Call(ctx, s.what, s.read); err != nil {
+	l := &Listing{JobsIndex: index}
+	reads := r.reads()
+	if !evaluations {
+		reads = reads[1:]
+	}
+	for _, read := range reads {
+		if err := read(ctx, l); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
+// reads returns the functions that fill a Listing, that of evaluations first.
+func (r Reader) reads() []func(context.Context, *Listing) error {
+	return []func(context.Context, *Listing) error{r.evaluations, r.jobs, r.allocations, r.variables}
+}
+
 // Check reads each list, and returns the errors of all.
 func (r Reader) Check(ctx context.Context) error {
 	var failed []error
-	for _, s := range r.steps(&Listing{}, 0) {
-		failed = append(failed, r.nomad.Call(ctx, s.what, s.read))
+	for _, read := range r.reads() {
+		failed = append(failed, read(ctx, &Listing{}))
 	}
 	return errors.Join(failed...)
-}
-
-// listEvaluations names the step that Read may skip.
-const listEvaluations = "list evaluations"
-
-// A step reads one list, which what names in errors.
-type step struct {
-	what string
-	read func(context.Context) error
-}
-
-// steps returns the steps that fill l, in the order that Read explains.
-func (r Reader) steps(l *Listing, index uint64) []step {
-	return []step{
-		{listEvaluations, func(ctx context.Context) error { return r.evaluations(ctx, l) }},
-		{"list jobs", func(ctx context.Context) error { return r.jobs(ctx, l, index) }},
-		{"list allocations", func(ctx context.Context) error { return r.allocations(ctx, l) }},
-		{"list claims", func(ctx context.Context) error { return r.variables(ctx, l) }},
-	}
 }
 
 // Ours returns the options of a list of things with a field that contains the name of a runner's
@@ -88,60 +75,68 @@ func (r Reader) Ours(ctx context.Context, field string) *api.QueryOptions {
 }
 
 func (r Reader) evaluations(ctx context.Context, l *Listing) error {
-	all, _, err := r.nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
-	l.Evaluations = byRunner(r, all, func(e *api.Evaluation) string { return e.JobID })
-	return err
-}
-
-// jobs reads the list of jobs into l. It returns ErrStale, and changes nothing, if the list is
-// older than index.
-func (r Reader) jobs(ctx context.Context, l *Listing, index uint64) error {
-	q := connection.Query(ctx)
-	q.Prefix = r.names.Runners()
-	jobs, meta, err := r.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
-	if err != nil {
+	return r.nomad.Call(ctx, "list evaluations", func(ctx context.Context) error {
+		all, _, err := r.nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
+		l.Evaluations = byRunner(all, r.names.RunnerOf, func(e *api.Evaluation) string { return e.JobID })
 		return err
-	}
-	if meta.LastIndex < index {
-		return connection.ErrStale
-	}
-	l.Jobs, l.Foreign, l.JobsIndex = map[runtime.RunnerID]*api.JobListStub{}, map[runtime.RunnerID]bool{}, meta.LastIndex
-	for _, stub := range jobs {
-		if id, ok := r.names.Owned(stub); ok {
-			l.Jobs[id] = stub
-		} else {
-			l.Foreign[id] = true
+	})
+}
+
+// jobs reads the list of jobs. It isn't older than l.JobsIndex.
+func (r Reader) jobs(ctx context.Context, l *Listing) error {
+	return r.nomad.Call(ctx, "list jobs", func(ctx context.Context) error {
+		q := connection.Query(ctx)
+		q.Prefix = r.names.Runners()
+		jobs, meta, err := r.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		if meta.LastIndex < l.JobsIndex {
+			return connection.ErrStale
+		}
+		l.Jobs, l.Foreign, l.JobsIndex = map[runtime.RunnerID]*api.JobListStub{}, map[runtime.RunnerID]bool{}, meta.LastIndex
+		for _, stub := range jobs {
+			if id, ok := r.names.Owned(stub); ok {
+				l.Jobs[id] = stub
+			} else {
+				l.Foreign[id] = true
+			}
+		}
+		return nil
+	})
 }
 
-// allocations reads the allocations of this server's runners into l, with their resources.
+// allocations reads the allocations with their resources.
 func (r Reader) allocations(ctx context.Context, l *Listing) error {
-	q := r.Ours(ctx, "JobID")
-	q.Params = map[string]string{"resources": "true"}
-	all, _, err := r.nomad.API().Allocations().List(q)
-	l.Allocations = byRunner(r, all, func(a *api.AllocationListStub) string { return a.JobID })
-	return err
+	return r.nomad.Call(ctx, "list allocations", func(ctx context.Context) error {
+		q := r.Ours(ctx, "JobID")
+		q.Params = map[string]string{"resources": "true"}
+		all, _, err := r.nomad.API().Allocations().List(q)
+		l.Allocations = byRunner(all, r.names.RunnerOf, func(a *api.AllocationListStub) string { return a.JobID })
+		return err
+	})
 }
 
-func byRunner[T any](r Reader, all []T, job func(T) string) map[runtime.RunnerID][]T {
+// variables reads the metadata of variables. Their contents aren't in the list.
+func (r Reader) variables(ctx context.Context, l *Listing) error {
+	return r.nomad.Call(ctx, "list claims", func(ctx context.Context) error {
+		all, _, err := r.nomad.API().Variables().PrefixList(r.names.Claims(), connection.Query(ctx))
+		l.Variables = map[runtime.RunnerID]*api.VariableMetadata{}
+		for _, v := range all {
+			if id, ok := r.names.ClaimOf(v.Path); ok {
+				l.Variables[id] = v
+			}
+		}
+		return err
+	})
+}
+
+func byRunner[T any](all []T, runnerOf func(string) (runtime.RunnerID, bool), job func(T) string) map[runtime.RunnerID][]T {
 	found := map[runtime.RunnerID][]T{}
 	for _, one := range all {
-		if id, ok := r.names.RunnerOf(job(one)); ok {
+		if id, ok := runnerOf(job(one)); ok {
 			found[id] = append(found[id], one)
 		}
 	}
 	return found
-}
-
-func (r Reader) variables(ctx context.Context, l *Listing) error {
-	all, _, err := r.nomad.API().Variables().PrefixList(r.names.Claims(), connection.Query(ctx))
-	l.Variables = map[runtime.RunnerID]*api.VariableMetadata{}
-	for _, v := range all {
-		if id, ok := r.names.ClaimOf(v.Path); ok {
-			l.Variables[id] = v
-		}
-	}
-	return err
 }

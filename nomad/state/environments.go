@@ -32,7 +32,6 @@ type Environments struct {
 	base      *api.Job                           // from which templates are rendered, when it has been read
 	templates map[runtime.EnvironmentID]template // by environment
 	highest   uint64                             // the highest index of Nomad's jobs so far: an older list is ignored
-	wrong     map[runtime.EnvironmentID]bool     // environments whose job couldn't be read
 }
 
 // NewEnvironments returns a store. It doesn't call Nomad.
@@ -122,9 +121,7 @@ func (s *Environments) reportImage(env runtime.Environment) {
 	s.problems.Report(imageSubject(env.ID), fmt.Sprintf("%s isn't pinned, so each node runs what it has by that name: %s", env.Image, env.Pin.Unpinned))
 }
 
-const imageOf = "image of environment "
-
-func imageSubject(id runtime.EnvironmentID) string { return imageOf + string(id) }
+func imageSubject(id runtime.EnvironmentID) string { return "image of environment " + string(id) }
 
 // refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
 // caused it.
@@ -211,19 +208,15 @@ func (s *Environments) All(ctx context.Context) ([]runtime.Environment, error) {
 	s.mu.Lock()
 	// Environments that other programs deleted leave no template and no problem.
 	maps.DeleteFunc(s.templates, func(id runtime.EnvironmentID, _ template) bool { return !there[id] })
-	over := s.wrong
-	s.wrong = wrong
 	s.mu.Unlock()
-	s.problems.ResolveFunc(func(environmentSubject string) bool {
-		id, ok := strings.CutPrefix(environmentSubject, imageOf)
-		return ok && !there[runtime.EnvironmentID(id)]
-	})
 	// A problem ends when the environment's job can be read again, or no longer exists.
-	for id := range over {
-		if !wrong[id] {
-			s.problems.Resolve(environmentSubject(id))
+	s.problems.ResolveFunc(func(subject string) bool {
+		if id, ok := strings.CutPrefix(subject, imageSubject("")); ok {
+			return !there[runtime.EnvironmentID(id)]
 		}
-	}
+		id, ok := strings.CutPrefix(subject, environmentSubject(""))
+		return ok && !wrong[runtime.EnvironmentID(id)]
+	})
 	return all, nil
 }
 

@@ -109,13 +109,7 @@ func (t *Tree) file(base string, header *tar.Header, content io.Reader) (err err
 	if err := t.fill(file, content); err != nil {
 		return err
 	}
-	if err := file.Chown(t.owner(header.Uid), t.owner(header.Gid)); err != nil {
-		return err
-	}
-	if err := file.Chmod(mode(header)); err != nil {
-		return err
-	}
-	if err := t.attributes(file, header); err != nil {
+	if err := t.describe(file, header); err != nil {
 		return err
 	}
 	return t.parent.Chtimes(base, header.ModTime, header.ModTime)
@@ -131,14 +125,8 @@ func (t *Tree) directory(base string, header *tar.Header) error {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.Chown(t.owner(header.Uid), t.owner(header.Gid)); err != nil {
-		return err
-	}
-	if err := dir.Chmod(mode(header)); err != nil {
-		return err
-	}
 	t.endTime(path.Join(t.at, base), header.ModTime)
-	return t.attributes(dir, header)
+	return t.describe(dir, header)
 }
 
 // symlink makes a symbolic link with any target: it is followed only inside a runner.
@@ -184,9 +172,15 @@ func (t *Tree) fifo(base string, header *tar.Header) error {
 	return unix.Fchmodat(int(dir.Fd()), base, uint32(mode(header)), 0) // nobody else changes the directory
 }
 
-// attributes sets extended attributes of the namespace user. Others give privileges, or belong to
-// another machine's security module.
-func (t *Tree) attributes(file *os.File, header *tar.Header) error {
+// describe sets a file's or directory's owner, mode and extended attributes. Of these it sets only those
+// of the namespace user: others give privileges, or belong to another machine's security module.
+func (t *Tree) describe(file *os.File, header *tar.Header) error {
+	if err := file.Chown(t.owner(header.Uid), t.owner(header.Gid)); err != nil {
+		return err
+	}
+	if err := file.Chmod(mode(header)); err != nil {
+		return err
+	}
 	for key, value := range header.PAXRecords {
 		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
 		if !ok || !strings.HasPrefix(name, "user.") {

@@ -244,7 +244,6 @@ type metered struct {
 	tree  *Tree
 }
 
-// Read implements io.Reader.
 func (m *metered) Read(p []byte) (int, error) {
 	if err := m.ended(); err != nil {
 		return 0, err

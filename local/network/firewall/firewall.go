@@ -283,7 +283,6 @@ func forget(addresses []netip.Addr) error {
 // A oneEnd matches the connections from or to an address.
 type oneEnd netip.Addr
 
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (o oneEnd) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	a := netip.Addr(o).AsSlice()
 	return f.Forward.SrcIP.Equal(a) || f.Forward.DstIP.Equal(a)
