@@ -21,6 +21,19 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
+// An agentWait is the goroutine that waits for the agent of a starting runner.
+type agentWait struct {
+	allocation string
+	stop       context.CancelFunc
+	done       chan struct{} // closed when the goroutine has ended
+
+	// Only the goroutine uses the fields below.
+	delivered  bool      // the task has the agent
+	deliveries int       // failed ones since the task was listed as running
+	stuckSince time.Time // when Nomad's client first claimed that a task listed as running hasn't begun
+	signals    int       // sent to the task since then
+}
+
 // awaitAgent begins to wait until the agent of a starting runner with a known allocation answers, unless
 // that has begun. Then the runner is IDLE. The tries begin as soon as the allocation is known, because
 // Nomad reports a running task a second late. The caller holds mu.
@@ -31,11 +44,10 @@ func (c *Cluster) awaitAgent(e *entry) {
 	if e.waiting != nil && e.waiting.allocation == e.allocation {
 		return
 	}
-	allocation := e.allocation
-	w := &agentWait{allocation: allocation, done: make(chan struct{})}
+	w := &agentWait{allocation: e.allocation, done: make(chan struct{})}
 	stop, ok := c.group.Go(func(ctx context.Context) {
 		defer close(w.done)
-		c.awaitAgentIn(ctx, e, allocation)
+		c.awaitAgentIn(ctx, e, w)
 	})
 	if !ok {
 		return
@@ -50,14 +62,12 @@ func (c *Cluster) awaitAgent(e *entry) {
 
 // awaitAgentIn delivers the agent if necessary, waits for its answer in one allocation, and stores that.
 // It returns when that is done, ctx ends, or the runner is given up. Its pauses are those of pace.
-func (c *Cluster) awaitAgentIn(ctx context.Context, e *entry, allocation string) {
+func (c *Cluster) awaitAgentIn(ctx context.Context, e *entry, w *agentWait) {
 	began := time.Now()
-	var stuck stuckTask
-	var streamed delivered
 	for pause := c.pace.first(); backoff.Sleep(ctx, pause) == nil; pause = c.pace.next(time.Since(began)) {
-		err := c.deliver(ctx, e, allocation, &streamed)
-		if streamed.refused != "" {
-			c.giveUp(e, allocation, streamed.refused)
+		refused, err := c.deliver(ctx, e, w)
+		if refused != "" {
+			c.giveUp(e, w.allocation, refused)
 			return
 		}
 		if err == nil {
@@ -65,50 +75,43 @@ func (c *Cluster) awaitAgentIn(ctx context.Context, e *entry, allocation string)
 		}
 		if err == nil {
 			c.pace.took(time.Since(began))
-			err = c.makeReady(ctx, e, allocation)
+			err = c.makeReady(ctx, e, w.allocation)
 		}
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		c.config.Logger.Debug("an agent doesn't answer yet; trying again", zap.String("runner", string(e.runner.ID)), zap.Error(c.nomad.Redact(err)))
-		if c.wakeTask(ctx, e, allocation, &stuck, err) {
+		if c.wakeTask(ctx, e, w, err) {
 			return
 		}
 	}
 }
 
-// delivered is the progress of streaming the agent to one task.
-type delivered struct {
-	done    bool   // the task has the agent
-	tries   int    // failed ones since the task was listed as running
-	refused string // why no further try can help, if that is known
-}
+// maxDeliveries is how often the agent is streamed to a running task before its runner is given up.
+const maxDeliveries = 12
 
-// streamTries is how often the agent is streamed to a running task before its runner is given up.
-const streamTries = 12
-
-// deliver streams the agent to a starting runner whose task doesn't get it otherwise.
-func (c *Cluster) deliver(ctx context.Context, e *entry, allocation string, s *delivered) error {
+// deliver streams the agent to a starting runner whose task doesn't get it otherwise. If no further try
+// can help, refused says why.
+func (c *Cluster) deliver(ctx context.Context, e *entry, w *agentWait) (refused string, err error) {
 	c.runners.mu.Lock()
-	access, node, runs := e.access, e.node, e.runs && e.allocation == allocation
+	access, node, runs := e.access, e.node, e.runs && e.allocation == w.allocation
 	c.runners.mu.Unlock()
-	if access.Stream == "" || s.done {
-		return nil
+	if access.Stream == "" || w.delivered {
+		return "", nil
 	}
-	err := c.delivery.To(ctx, node, allocation, access.Task, access.Stream)
+	err = c.delivery.To(ctx, node, w.allocation, access.Task, access.Stream)
+	w.delivered = err == nil
 	var refusal *connection.RefusalError
 	switch {
-	case err == nil:
-		s.done = true
 	case errors.As(err, &refusal):
-		s.refused = refusal.Error()
+		return refusal.Error(), err
 	// Until its task is listed as running, a failure is expected and doesn't count.
-	case runs:
-		if s.tries++; s.tries == streamTries {
-			s.refused = fmt.Sprintf("the agent could not be streamed to it in %d tries: %v", s.tries, c.nomad.Redact(err))
+	case err != nil && runs:
+		if w.deliveries++; w.deliveries == maxDeliveries {
+			return fmt.Sprintf("the agent could not be streamed to it in %d tries: %v", w.deliveries, c.nomad.Redact(err)), err
 		}
 	}
-	return err
+	return "", err
 }
 
 // makeReady stores that a runner's agent answered.
@@ -161,34 +164,28 @@ const (
 	stuckSignals = 3
 )
 
-// A stuckTask records the attempts for a task of which Nomad's client claims that it hasn't begun.
-type stuckTask struct {
-	since   time.Time // when the client first claimed that of a task listed as running
-	signals int       // sent since then
-}
-
 // wakeTask handles the error of a try. If Nomad's client claims that a task hasn't begun, but the
 // task is listed as running, it sends the task a harmless signal. After a while it gives up the
 // runner and returns true. A task whose image is being pulled isn't listed as running, however long
 // that takes.
-func (c *Cluster) wakeTask(ctx context.Context, e *entry, allocation string, w *stuckTask, err error) bool {
+func (c *Cluster) wakeTask(ctx context.Context, e *entry, w *agentWait, err error) bool {
 	if !strings.Contains(err.Error(), "not started yet") {
 		return false
 	}
 	c.runners.mu.Lock()
-	begun, task := e.runs && e.allocation == allocation, e.access.Task
+	begun, task := e.runs && e.allocation == w.allocation, e.access.Task
 	c.runners.mu.Unlock()
 	switch {
 	case !begun:
-		*w = stuckTask{}
+		w.stuckSince, w.signals = time.Time{}, 0
 		return false
-	case w.signals >= stuckSignals && time.Since(w.since) > stuckAfter:
-		return c.giveUp(e, allocation, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it")
+	case w.signals >= stuckSignals && time.Since(w.stuckSince) > stuckAfter:
+		return c.giveUp(e, w.allocation, "its task runs, but Nomad's client believes that it hasn't begun, and executes nothing in it")
 	}
-	w.since = cmp.Or(w.since, time.Now())
+	w.stuckSince = cmp.Or(w.stuckSince, time.Now())
 	w.signals++
 	err = c.nomad.Attempt(ctx, func(ctx context.Context) error {
-		return c.nomad.API().Allocations().Signal(&api.Allocation{ID: allocation}, connection.Query(ctx), task, "SIGCONT")
+		return c.nomad.API().Allocations().Signal(&api.Allocation{ID: w.allocation}, connection.Query(ctx), task, "SIGCONT")
 	})
 	if err != nil && ctx.Err() == nil { // most likely the policy lacks alloc-lifecycle
 		c.config.Logger.Warn("Nomad's client doesn't notice that a task runs, and it can't be corrected by a signal: check that the token's policy has alloc-lifecycle",

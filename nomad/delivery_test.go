@@ -63,7 +63,7 @@ func TestTheAgentIsDelivered(t *testing.T) {
 	// It tries as often as for a runner: Nomad can report success for an exec that never started,
 	// or lose its output.
 	to := func(path, last string) (err error) {
-		for range streamTries {
+		for range maxDeliveries {
 			err = b.delivery.To(t.Context(), "", b.allocation(id).ID, job.TaskName, path)
 			if err == nil || last != "" && strings.Contains(err.Error(), last) {
 				break

@@ -54,13 +54,6 @@ type location struct {
 	runs        bool   // the task runs
 }
 
-// An agentWait is the goroutine that waits for the agent of a starting runner.
-type agentWait struct {
-	allocation string
-	stop       context.CancelFunc
-	done       chan struct{} // closed when the goroutine has ended
-}
-
 func (r *runners) changed(e *entry) {
 	r.change++
 	e.change = r.change
