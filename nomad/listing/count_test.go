@@ -16,16 +16,16 @@ func TestAttempts(t *testing.T) {
 		all           []*api.AllocationListStub
 		failed, again int64
 	}{
-		"none":                      {nil, 0, 0},
-		"runs":                      {[]*api.AllocationListStub{alloc("running", 0)}, 0, 0},
-		"was restarted":             {[]*api.AllocationListStub{alloc("running", 2)}, 2, 2},
-		"failed for good":           {[]*api.AllocationListStub{alloc("failed", 1)}, 2, 1},
-		"failed, and runs anew":     {[]*api.AllocationListStub{alloc("failed", 1), alloc("running", 0)}, 2, 2},
-		"its node went, runs anew":  {[]*api.AllocationListStub{alloc("lost", 0), alloc("running", 0)}, 0, 1},
-		"failed here and elsewhere": {[]*api.AllocationListStub{alloc("failed", 0), alloc("failed", 0)}, 2, 1},
+		"no allocation: none":                                          {nil, 0, 0},
+		"running: none":                                                {[]*api.AllocationListStub{alloc("running", 0)}, 0, 0},
+		"restarted twice: two failed, two again":                       {[]*api.AllocationListStub{alloc("running", 2)}, 2, 2},
+		"failed after a restart: two failed, one again":                {[]*api.AllocationListStub{alloc("failed", 1)}, 2, 1},
+		"failed after a restart, next one runs: two failed, two again": {[]*api.AllocationListStub{alloc("failed", 1), alloc("running", 0)}, 2, 2},
+		"node lost, next one runs: one again":                          {[]*api.AllocationListStub{alloc("lost", 0), alloc("running", 0)}, 0, 1},
+		"two failed: two failed, one again":                            {[]*api.AllocationListStub{alloc("failed", 0), alloc("failed", 0)}, 2, 1},
 	} {
 		if failed, again := Attempts(test.all); failed != test.failed || again != test.again {
-			t.Errorf("%s: %d failed, %d again", name, failed, again)
+			t.Errorf("%s: %d failed, %d again, want %d, %d", name, failed, again, test.failed, test.again)
 		}
 	}
 }
@@ -35,18 +35,18 @@ func TestBegan(t *testing.T) {
 	task := &api.TaskState{Events: []*api.TaskEvent{{Type: api.TaskReceived, Time: received.UnixNano()}}}
 	a := &api.AllocationListStub{TaskStates: map[string]*api.TaskState{"runner": task}}
 	if _, known := Began(a, "runner"); known {
-		t.Error("one that hasn't begun has")
+		t.Error("a task that hasn't started has a time")
 	}
 	task.StartedAt = received.Add(time.Second)
 	if took, known := Began(a, "runner"); !known || took != time.Second {
-		t.Errorf("%v, %t", took, known)
+		t.Errorf("a started task took %v, %t, want 1s, true", took, known)
 	}
 	if _, known := Began(a, "beside"); known {
-		t.Error("another task has begun")
+		t.Error("another task has a time")
 	}
 	task.Events = nil
 	if _, known := Began(a, "runner"); known {
-		t.Error("nobody knows since when")
+		t.Error("a task without a received event has a time")
 	}
 }
 
@@ -58,14 +58,14 @@ func TestLacks(t *testing.T) {
 		evaluation *api.Evaluation
 		want       []Dimension
 	}{
-		"nothing said": {&api.Evaluation{}, []Dimension{Other}},
-		"memory":       {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"memory": 2}}), []Dimension{Memory}},
-		"both":         {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"cpu": 1, "disk": 1}}), []Dimension{CPU, Disk}},
-		"cores, too":   {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"cpu": 1, "cores": 1}}), []Dimension{CPU}},
-		"a port":       {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"network: reserved port collision": 1}}), []Dimension{Other}},
-		"no node":      {failed(api.AllocationMetric{ConstraintFiltered: map[string]int{"missing drivers": 1}}), []Dimension{Other}},
-		"quota":        {failed(api.AllocationMetric{QuotaExhausted: []string{"memory"}}), []Dimension{Quota}},
-		"another":      {&api.Evaluation{QuotaLimitReached: "small"}, []Dimension{Quota}},
+		"no metrics: other":                 {&api.Evaluation{}, []Dimension{Other}},
+		"memory exhausted: memory":          {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"memory": 2}}), []Dimension{Memory}},
+		"CPU and disk exhausted: both":      {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"cpu": 1, "disk": 1}}), []Dimension{CPU, Disk}},
+		"CPU and cores exhausted: CPU once": {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"cpu": 1, "cores": 1}}), []Dimension{CPU}},
+		"port collision: other":             {failed(api.AllocationMetric{DimensionExhausted: map[string]int{"network: reserved port collision": 1}}), []Dimension{Other}},
+		"no node has the driver: other":     {failed(api.AllocationMetric{ConstraintFiltered: map[string]int{"missing drivers": 1}}), []Dimension{Other}},
+		"quota exhausted: quota":            {failed(api.AllocationMetric{QuotaExhausted: []string{"memory"}}), []Dimension{Quota}},
+		"quota limit reached: quota":        {&api.Evaluation{QuotaLimitReached: "small"}, []Dimension{Quota}},
 	} {
 		got := Lacks(test.evaluation)
 		slices.Sort(got)

@@ -24,30 +24,30 @@ func TestEvaluationsAreExplained(t *testing.T) {
 		reason string
 		over   bool
 	}{
-		"none yet": {nil, "", false},
-		"pending":  {[]*api.Evaluation{{Status: api.EvalStatusPending}}, "", false},
-		"complete, and nothing placed": {
+		"no evaluation: goes on": {nil, "", false},
+		"pending: goes on":       {[]*api.Evaluation{{Status: api.EvalStatusPending}}, "", false},
+		"complete without an allocation: over": {
 			[]*api.Evaluation{{Status: api.EvalStatusComplete}}, "", true},
-		"complete, and blocked": {[]*api.Evaluation{
+		"complete, another blocked: its metrics": {[]*api.Evaluation{
 			{CreateIndex: 1, Status: api.EvalStatusComplete, FailedTGAllocs: full},
 			{CreateIndex: 2, Status: api.EvalStatusBlocked, FailedTGAllocs: full},
 		}, fullText, false},
-		"blocked without a word": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, "it waits for free resources", false},
-		"the youngest counts": {[]*api.Evaluation{
+		"blocked without metrics: waits for free resources": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, "it waits for free resources", false},
+		"several: the newest says why": {[]*api.Evaluation{
 			{CreateIndex: 5, Status: api.EvalStatusBlocked, StatusDescription: "new"},
 			{CreateIndex: 2, Status: api.EvalStatusCancelled, StatusDescription: "old"},
 		}, "new", false},
-		"failed": {[]*api.Evaluation{{Status: api.EvalStatusFailed, StatusDescription: "maximum attempts reached (5)"}},
+		"failed: over": {[]*api.Evaluation{{Status: api.EvalStatusFailed, StatusDescription: "maximum attempts reached (5)"}},
 			"Nomad's scheduler gave up: maximum attempts reached (5)", true},
-		"failed, and to be followed": {[]*api.Evaluation{
+		"failed, another pending: goes on": {[]*api.Evaluation{
 			{CreateIndex: 1, Status: api.EvalStatusFailed, StatusDescription: "evaluation reached delivery limit (3)"},
 			{CreateIndex: 2, Status: api.EvalStatusPending},
 		}, "Nomad's scheduler gave up: evaluation reached delivery limit (3)", false},
-		"cancelled": {[]*api.Evaluation{{Status: api.EvalStatusCancelled}}, "its evaluation was cancelled", true},
-		"a quota":   {[]*api.Evaluation{{Status: api.EvalStatusBlocked, QuotaLimitReached: "small"}}, "the quota small is used up", false},
-		"no node": {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: map[string]*api.AllocationMetric{job.TaskName: {
+		"cancelled: over":         {[]*api.Evaluation{{Status: api.EvalStatusCancelled}}, "its evaluation was cancelled", true},
+		"quota reached: its name": {[]*api.Evaluation{{Status: api.EvalStatusBlocked, QuotaLimitReached: "small"}}, "the quota small is used up", false},
+		"no node available: no node is ready": {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: map[string]*api.AllocationMetric{job.TaskName: {
 			NodesAvailable: map[string]int{"dc1": 0}}}}}, "no node is ready and eligible in the job's datacenters and pool", false},
-		"another group": {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: map[string]*api.AllocationMetric{"g": {
+		"metrics of another group: its name": {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: map[string]*api.AllocationMetric{"g": {
 			NodesEvaluated: 1, NodesFiltered: 1, NodesAvailable: map[string]int{"dc1": 1}, ClassFiltered: map[string]int{"x": 1}}}}},
 			"group g: class x is filtered on 1 node (1 node evaluated, 1 filtered, 0 exhausted)", false},
 	} {
@@ -66,13 +66,13 @@ func TestOnlyRoomIsLacking(t *testing.T) {
 		evals []*api.Evaluation
 		want  []Dimension
 	}{
-		"memory":                 {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: memory}}, []Dimension{Memory}},
-		"said by an earlier one": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}, {Status: api.EvalStatusComplete, FailedTGAllocs: memory}}, []Dimension{Memory}},
-		"none waits":             {[]*api.Evaluation{{Status: api.EvalStatusComplete, FailedTGAllocs: memory}}, nil},
-		"no word":                {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, nil},
-		"a quota":                {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: memory, QuotaLimitReached: "small"}}, nil},
-		"a filter":               {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: failed(api.AllocationMetric{ClassFiltered: map[string]int{"x": 1}})}}, nil},
-		"a port":                 {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: failed(api.AllocationMetric{DimensionExhausted: map[string]int{"network: port": 1}})}}, nil},
+		"blocked by memory: memory":                       {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: memory}}, []Dimension{Memory}},
+		"blocked, an earlier one has the metrics: memory": {[]*api.Evaluation{{Status: api.EvalStatusBlocked}, {Status: api.EvalStatusComplete, FailedTGAllocs: memory}}, []Dimension{Memory}},
+		"complete: nothing":                               {[]*api.Evaluation{{Status: api.EvalStatusComplete, FailedTGAllocs: memory}}, nil},
+		"blocked without metrics: nothing":                {[]*api.Evaluation{{Status: api.EvalStatusBlocked}}, nil},
+		"quota reached: nothing":                          {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: memory, QuotaLimitReached: "small"}}, nil},
+		"filtered by class: nothing":                      {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: failed(api.AllocationMetric{ClassFiltered: map[string]int{"x": 1}})}}, nil},
+		"blocked by a port: nothing":                      {[]*api.Evaluation{{Status: api.EvalStatusBlocked, FailedTGAllocs: failed(api.AllocationMetric{DimensionExhausted: map[string]int{"network: port": 1}})}}, nil},
 	} {
 		if got := lacks(test.evals); !slices.Equal(got, test.want) {
 			t.Errorf("%s: it lacks %v, want %v", name, got, test.want)
