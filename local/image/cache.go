@@ -20,6 +20,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Config configures a Cache: its directory, its limits, and how it reaches registries.
@@ -58,7 +59,7 @@ type Cache struct {
 	registries *registries
 	leftovers  []string      // incomplete or old directories, which Run deletes
 	wake       chan struct{} // a hint, capacity 1: a pull was added
-	slots      chan struct{} // holds a value for each active pull
+	slots      turns.Slots   // for pulls
 
 	mu     sync.Mutex // guards the fields below; held across renames, but no other I/O
 	images map[string]*stored
@@ -95,7 +96,7 @@ func Open(config Config) (*Cache, error) {
 	}
 	c := &Cache{
 		config: config, registries: registries,
-		wake: make(chan struct{}, 1), slots: make(chan struct{}, pullsAtOnce),
+		wake: make(chan struct{}, 1), slots: make(turns.Slots, pullsAtOnce),
 		images: map[string]*stored{}, pulls: map[string]*pull{},
 	}
 	if err := os.MkdirAll(c.temp(), 0o700); err != nil {

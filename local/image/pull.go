@@ -147,17 +147,12 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		if c.unused(p) {
 			return
 		}
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		if c.unused(p) { // it may be unused by now
-			<-c.slots
-			return
-		}
-		err := c.try(ctx, p)
-		<-c.slots
+		err := c.slots.Do(ctx, func() error {
+			if c.unused(p) { // it may be unused by now
+				return nil
+			}
+			return c.try(ctx, p)
+		})
 		if err == nil || ctx.Err() != nil || c.forgotten(p) {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/local/image/tree"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // An unpacker makes an image's root directory. One goroutine uses it.
@@ -67,9 +68,7 @@ func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration)
 		if err = os.RemoveAll(dir); err == nil || last {
 			break
 		}
-		select {
-		case <-time.After(50 * time.Millisecond): // there is no other way to wait for the abandoned worker
-		case <-within.Done():
+		if backoff.Sleep(within, 50*time.Millisecond) != nil { // there is no other way to wait for the abandoned worker
 			return err
 		}
 	}

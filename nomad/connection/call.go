@@ -31,7 +31,7 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 	end := time.Now().Add(c.patience)
 	p := Backoff()
 	for {
-		err := c.attempt(ctx, do)
+		err := c.Attempt(ctx, do)
 		if err == nil {
 			return nil
 		}
@@ -53,11 +53,6 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 func (c *Client) Attempt(ctx context.Context, do func(context.Context) error) error {
 	ctx, release := c.group.Bind(ctx)
 	defer release()
-	return c.attempt(ctx, do)
-}
-
-// attempt calls once, within the budget. The caller has bound ctx to the group.
-func (c *Client) attempt(ctx context.Context, do func(context.Context) error) error {
 	return c.budget.Do(ctx, func() error {
 		if ctx.Err() != nil { // select may choose a free slot although ctx has ended
 			return context.Cause(ctx)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Bounds of mapped connections.
@@ -133,7 +134,7 @@ func (r *mappedRunner) serve(ctx context.Context, listener net.Listener, target 
 			return
 		}
 		if err != nil { // for example, no descriptors are left
-			pause(ctx)
+			_ = backoff.Sleep(ctx, retryAfter)
 			continue
 		}
 		release, ok := r.slots.Take()

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Bounds of the resolver's work. maxMessage is in bytes, and longestTTL in seconds. renewBefore is
@@ -27,7 +28,8 @@ const (
 	maxQueriesOfOne = 32  // concurrent queries of one runner
 	maxMessage      = 4096
 	askWithin       = 5 * time.Second
-	idleWithin      = 10 * time.Second // for the next query on a TCP connection
+	retryAfter      = 50 * time.Millisecond // a failed read or accept: the loop must not spin
+	idleWithin      = 10 * time.Second      // for the next query on a TCP connection
 	longestTTL      = 3600
 	renewBefore     = network.LeaseTime / 2
 	maxLeased       = 4096 // leased addresses of one runner; its filter holds as many per family
@@ -146,7 +148,7 @@ func (r *resolver) serveUDP(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			pause(ctx)
+			_ = backoff.Sleep(ctx, retryAfter)
 			continue
 		}
 		a := r.find(from)
@@ -175,21 +177,13 @@ func (r *resolver) serveTCP(ctx context.Context) {
 			return
 		}
 		if err != nil { // for example, no descriptors are left
-			pause(ctx)
+			_ = backoff.Sleep(ctx, retryAfter)
 			continue
 		}
 		a := r.find(conn.RemoteAddr())
 		if a == nil || !r.begin(a, func() { r.serveConn(ctx, a, conn) }) {
 			_ = conn.Close()
 		}
-	}
-}
-
-// pause waits a moment after a failed read or accept: the loop must not spin.
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(50 * time.Millisecond):
 	}
 }
 

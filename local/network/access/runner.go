@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // A Runner is the network of one runner, and a hook of its task. Its methods are safe for
@@ -82,10 +83,8 @@ func (r *Runner) Restore(ctx context.Context, slot int) error {
 		if err == nil || errors.As(err, &refusal) && (refusal.Changed || refusal.Final) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, restoreEvery) != nil {
 			return err
-		case <-time.After(restoreEvery):
 		}
 	}
 }

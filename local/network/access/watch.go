@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // watch ends runners whose packet filter was changed, until ctx ends. The kernel reports changes,
@@ -59,12 +60,10 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 		if errors.Is(err, fs.ErrPermission) {
 			return // permanent
 		}
-		select {
-		case <-time.After(every):
-			changed("") // any table may have changed meanwhile
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, every) != nil {
 			return
 		}
+		changed("") // any table may have changed meanwhile
 	}
 }
 
