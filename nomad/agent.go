@@ -90,8 +90,7 @@ func (c *Cluster) awaitAgentIn(ctx context.Context, e *entry, w *agentWait) {
 // maxDeliveries is how often the agent is streamed to a running task before its runner is given up.
 const maxDeliveries = 12
 
-// deliver streams the agent to a starting runner whose task doesn't get it otherwise. If no further try
-// can help, refused says why.
+// deliver streams the agent if the task doesn't get it otherwise. refused says why no further try can help.
 func (c *Cluster) deliver(ctx context.Context, e *entry, w *agentWait) (refused string, err error) {
 	c.runners.mu.Lock()
 	access, node, runs := e.access, e.node, e.runs && e.allocation == w.allocation
@@ -241,8 +240,7 @@ func (p *pace) first() time.Duration {
 	return min(slices.Min(p.latest)/2, lastFirstTry)
 }
 
-// next returns the pause before the next try, given the time since the first one. It has jitter, so
-// that runners that started together aren't tried together.
+// next returns the next pause, given the time since the first try. Its jitter keeps runners apart that started together.
 func (p *pace) next(since time.Duration) time.Duration {
 	pause := min(max(since/6, leastPause), mostPause)
 	return pause*3/4 + rand.N(pause/2)

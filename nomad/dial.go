@@ -60,8 +60,7 @@ func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool)
 	return conn, err
 }
 
-// prefer opens a claimed runner's bridge before it is needed. It also prevents that the bridge is
-// closed in favour of an idle runner's.
+// prefer opens a claimed runner's bridge early, and keeps it from being closed for an idle runner's.
 func (c *Cluster) prefer(id runtime.RunnerID) {
 	c.group.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, bridges.OpenWithin)

@@ -33,8 +33,7 @@ func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
 	return x.found, nil
 }
 
-// An examination is one Examine in progress. Its steps share a Cluster that never runs, so it owns
-// no prefix.
+// An examination is one Examine in progress. Its Cluster never runs, so it owns no prefix.
 type examination struct {
 	*Cluster
 	found       []finding.Finding
@@ -137,8 +136,7 @@ func (x *examination) workspace(context.Context) {
 	}
 }
 
-// oversubscription reports whether Nomad lets runners use more memory than is reserved for them. It
-// matters only if the memory reserve is below 1.
+// oversubscription matters only if the memory reserve is below 1.
 func (x *examination) oversubscription(ctx context.Context) {
 	reserve := x.config.Jobs.MemoryReserve
 	if reserve >= 1 {

@@ -37,8 +37,7 @@ func (c *Cluster) follow(ctx context.Context) {
 	}
 }
 
-// followFrom follows events from an index, or new ones if it is 0, until the stream breaks. It
-// reports whether the stream was opened, and the last index.
+// followFrom follows new events, or those from an index, and returns the last index.
 func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, last uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,8 +90,7 @@ func (c *Cluster) WatchEnvironments(ctx context.Context, hint func()) error {
 	return c.others.Watch(ctx, func(runtime.EnvironmentID) { hint() })
 }
 
-// hintAllocation awaits the agent of a runner in what is probably its allocation, before a list
-// confirms that.
+// hintAllocation awaits an agent in what is probably its allocation, before a list confirms that.
 func (c *Cluster) hintAllocation(job, allocation string) {
 	id, _ := c.names().RunnerOf(job)
 	c.runners.mu.Lock()

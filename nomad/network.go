@@ -91,6 +91,5 @@ func (c *Cluster) inspectNetwork(ctx context.Context, e *entry) {
 	c.runners.mu.Unlock()
 }
 
-// networkSubject is the subject of the problem of an environment whose runners have no network. It
-// begins with networkSubject("").
+// networkSubject is the subject of such a problem. It begins with networkSubject("").
 func networkSubject(id runtime.EnvironmentID) string { return "network of environment " + string(id) }

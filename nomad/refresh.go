@@ -32,8 +32,7 @@ func (r *refresher) soon() {
 	}
 }
 
-// first reports whether this was the first refresh, and lets waiting calls continue. Only one
-// goroutine may call it.
+// first reports whether this was the first refresh, which waiting calls wait for. One goroutine calls it.
 func (r *refresher) first() bool {
 	select {
 	case <-r.synced:
@@ -210,8 +209,7 @@ func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
 	return nil
 }
 
-// adoptOrphan adds a runner that was ready and whose job was purged while no server ran. The caller
-// holds mu.
+// adoptOrphan adds a runner whose job was purged while no server ran. The caller holds mu.
 func (r *runners) adoptOrphan(id runtime.RunnerID, was state.Record) {
 	r.entries[id] = &entry{recorded: closed(), adopted: true, registered: 1, runner: runtime.Runner{
 		ID: id, State: runtime.RunnerStarting, Environment: runtime.Environment{ID: was.Environment}, CreatedAt: was.At,

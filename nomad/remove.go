@@ -22,8 +22,7 @@ const removeWithin = time.Minute
 // time all jobs have been purged, and the next server deletes the rest.
 const removeAllWithin = 3 * time.Second
 
-// stragglers is how long a registration may still be in transit to Nomad after its Start was given
-// up.
+// stragglers is how long a registration may be in transit after its Start was given up.
 const stragglers = 200 * time.Millisecond
 
 // removeAll removes all runners in Nomad until there are none. The error says how many may be left.

@@ -59,8 +59,7 @@ func (r *runners) changed(e *entry) {
 	e.change = r.change
 }
 
-// advance moves e's runner forward to state, and reports whether it did. States never move back.
-// The caller holds mu.
+// advance moves e's runner forward, and reports whether it did. The caller holds mu.
 func (e *entry) advance(state runtime.RunnerState) bool {
 	if !e.runner.Advance(state) {
 		return false
@@ -93,8 +92,7 @@ func (r *runners) environment(id runtime.RunnerID) runtime.EnvironmentID {
 	return gone.Environment
 }
 
-// remember keeps the events of a removed runner, since Nomad forgets them with the job. The caller
-// holds mu.
+// remember keeps what Nomad forgets with a runner's job. The caller holds mu.
 func (r *runners) remember(e *entry) {
 	now := time.Now()
 	r.past.Add(e.runner.ID, past.Runner{

@@ -57,8 +57,7 @@ func (r *runners) registered(e *entry, index uint64) {
 	r.changed(e)
 }
 
-// joinStart waits for another Start of the same runner. Then it changes the job's priority if the
-// runner has no allocation yet.
+// joinStart waits for another Start, and then changes the job's priority if that still matters.
 func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Priority) error {
 	select {
 	case <-e.recorded:

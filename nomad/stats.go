@@ -47,8 +47,7 @@ func (c *Cluster) Stats() Stats {
 	return s
 }
 
-// counts are the counters of a cluster for the phases of a start on Nomad. They are atomic, so they
-// need no lock.
+// counts are the counters for the phases of a start on Nomad. They are atomic.
 type counts struct{ *tasks.Counts }
 
 // observed is what the last lists said of all runners. It is replaced as a whole.
@@ -61,8 +60,7 @@ type observed struct {
 	strays           map[runtime.RunnerID]bool   // runners whose allocation runs without a job
 }
 
-// startTimes are the steps of a runner's start. The value is zero for a runner of an earlier
-// server, whose start can't be measured.
+// startTimes are the steps of a start. They are zero for a runner of an earlier server.
 type startTimes struct {
 	registered time.Time // when its job was registered
 	placed     time.Time // when its allocation was first known

@@ -209,8 +209,7 @@ func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	return s.Pin, true
 }
 
-// open opens the source of a reference; from a registry by the digest, unless that is "". The caller
-// closes it.
+// open opens the source of a reference, or of a digest unless that is "". The caller closes it.
 func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source, error) {
 	if ref.registry == nil {
 		return openFile(ctx, c.config.Files, ref)
@@ -253,8 +252,7 @@ func (c *Cache) Status(digest string) runtime.ImageStatus {
 // reserve is how many bytes of disk pulls leave free for the server's other data.
 const reserve = 64 << 20
 
-// room makes room for pulls by deleting unused images. It returns STORAGE_FULL if that isn't
-// enough, and ENOSPC if the disk is full.
+// room deletes unused images to make room. It returns STORAGE_FULL or ENOSPC if that isn't enough.
 func (c *Cache) room(ctx context.Context) error {
 	c.collect(ctx)
 	c.mu.Lock()
@@ -285,8 +283,7 @@ func (c *Cache) taken() (total int64) {
 	return total
 }
 
-// collect deletes unused images until the others are within the limit, least recently used ones
-// first.
+// collect deletes unused images, least recently used ones first, until the others are within the limit.
 func (c *Cache) collect(ctx context.Context) {
 	for {
 		used := c.config.Used() // again for each image: deleting takes a while
@@ -340,8 +337,7 @@ func (c *Cache) victim(used map[string]bool) *stored {
 	})
 }
 
-// expel removes an image from the cache, and moves it to where it can be deleted. The caller holds
-// mu.
+// expel moves an image to where it can be deleted. The caller holds mu.
 func (c *Cache) expel(s *stored) (away string, err error) {
 	away = filepath.Join(c.temp(), fmt.Sprintf("old-%d", time.Now().UnixNano()))
 	if err := os.Rename(filepath.Join(c.config.Dir, directoryName(s.Pin.Digest)), away); err != nil {

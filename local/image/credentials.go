@@ -81,8 +81,7 @@ func (k loginKeychain) files() []string {
 	return all
 }
 
-// mayExist reports whether a default file may exist for this user: if root uses podman, its
-// directory is inaccessible to others.
+// mayExist is false if root uses podman: then others can't access the default file's directory.
 func mayExist(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrPermission)
@@ -113,8 +112,7 @@ func readLoginFile(path string) (*loginFile, error) {
 	return &f, nil
 }
 
-// find returns the credentials in a file, or the zero value. A helper has precedence over the file,
-// because its secrets may be short-lived.
+// find returns a file's credentials, if any. A helper comes first: its secrets may be short-lived.
 func (f *loginFile) find(ctx context.Context, target authn.Resource) (authn.AuthConfig, error) {
 	hosts := aliases(target.RegistryStr())
 	helper, host := f.Store, hosts[0]

@@ -20,8 +20,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// blobs are the parts of an image on this machine: files of an OCI layout, or entries of an
-// archive.
+// blobs are the parts of an image: files of an OCI layout, or entries of an archive.
 type blobs interface {
 	// open opens a part and returns its size, or fs.ErrNotExist if it is missing.
 	open(name string) (io.ReadCloser, int64, error)
@@ -224,8 +223,7 @@ func whole(parts blobs, name string) ([]byte, error) {
 	return io.ReadAll(content)
 }
 
-// missing returns err. If it is fs.ErrNotExist, it returns an error for clients that names the
-// missing part.
+// missing returns err, or an error for clients that names the part if err is fs.ErrNotExist.
 func missing(what string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -32,8 +32,7 @@ type guard struct {
 	pauses    *hostPauses
 }
 
-// A registryTransport sends the requests for one reference: to its registry, and to the hosts that this
-// redirects to.
+// A registryTransport sends the requests for one reference: to its registry, and where that redirects.
 type registryTransport struct {
 	*guard
 	registry string
@@ -162,8 +161,7 @@ func localNetworks() []netip.Prefix {
 	return all
 }
 
-// isLocal reports whether an address is in one of these networks, also as an IPv4 address in IPv6
-// form.
+// isLocal reports whether an address is in one of these networks, also as IPv4 in IPv6.
 func isLocal(ip netip.Addr) bool {
 	ip = ip.WithZone("").Unmap()
 	if bytes := ip.As16(); ip.Is6() && netip.MustParsePrefix("64:ff9b::/96").Contains(ip) {

@@ -19,8 +19,7 @@ type reference struct {
 	tag      string         // tag of the image in the file; empty for the only one
 }
 
-// parse parses a reference. The registries in plain have no TLS. It returns
-// INVALID_INPUT if text isn't a reference.
+// parse parses a reference, or returns INVALID_INPUT. The registries in plain have no TLS.
 func parse(text string, plain []string) (reference, error) {
 	if file, ok := strings.CutPrefix(text, filePrefix); ok {
 		file, tag, _ := strings.Cut(file, "#")

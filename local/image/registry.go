@@ -26,16 +26,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// registries sends requests to registries, with the credentials that other tools have stored on
-// this machine.
+// registries sends requests to registries, with the credentials that are stored on this machine.
 type registries struct {
 	guard    *guard
 	keychain authn.Keychain
 	platform v1.Platform // platform of the images
 }
 
-// newRegistries returns the registries of a configuration. It reads the certificate authorities
-// once.
+// newRegistries reads the certificate authorities once.
 func newRegistries(config Config) (*registries, error) {
 	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, pauses: openPauses(config.Dir)}
 	for _, host := range config.Registries {
@@ -66,8 +64,7 @@ func newRegistries(config Config) (*registries, error) {
 	return &registries{g, loginKeychain{Getenv: os.Getenv}, here()}, nil
 }
 
-// canonical returns a registry's host as in requests: Docker Hub's host differs from its usual
-// name.
+// canonical returns a registry's host as in requests: Docker Hub's differs from its usual name.
 func canonical(host string) string {
 	if r, err := name.NewRegistry(host); err == nil && !strings.HasPrefix(host, "*") {
 		host = r.RegistryStr()
@@ -146,8 +143,7 @@ func (r *registries) options(ctx context.Context, ref name.Reference) []remote.O
 	}
 }
 
-// brief reports whether a failed request is repeated immediately: after a broken connection, but
-// not after a timeout. Then the caller decides.
+// brief reports whether to repeat a request immediately: after a broken connection, not a timeout.
 func brief(err error) bool {
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {
@@ -188,8 +184,7 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, reachReason(err))
 }
 
-// reachReason returns why a registry couldn't be reached, without any text of others. It is empty if
-// only the log says why.
+// reachReason returns why a registry couldn't be reached, without any text of others, if that is known.
 func reachReason(err error) string {
 	var name *net.DNSError
 	var slow net.Error

@@ -98,8 +98,7 @@ func (f *remoteUnpacker) request(ctx context.Context, kind byte, content any) er
 	return f.answered(ctx, f.send(kind, text))
 }
 
-// answered waits for the worker's answer. If sending failed, the worker has ended, and its report
-// says why.
+// answered waits for the worker's answer. If sending failed, the worker's last report says why.
 func (f *remoteUnpacker) answered(ctx context.Context, sent error) error {
 	r, ok := <-f.answers
 	switch {

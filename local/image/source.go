@@ -109,14 +109,12 @@ func matches(what string, raw []byte, want v1.Hash) error {
 	return err
 }
 
-// mismatch returns the error of bytes that don't match their digest. A retry can succeed: they may
-// have been corrupted in transfer.
+// mismatch is the error of bytes that were perhaps corrupted in transfer: a retry can succeed.
 func mismatch(what, got, want string) error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the image's %s doesn't match its digest: it is %s, not %s", what, got, want)
 }
 
-// pin returns the properties of an image that an environment's revision stores. covered are the
-// directories that runners mount over.
+// pin returns what a revision stores of an image. Runners mount over the covered directories.
 func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 	config := s.config.Config
 	p := runtime.ImagePin{Digest: s.digest, User: tree.UserName(config.User)}

@@ -95,8 +95,7 @@ func (w *worker) send(r report) error {
 	return err
 }
 
-// packet returns the next packet, or io.EOF after the end of the connection. The content is valid
-// until the next call.
+// packet returns the next packet, whose content is valid until the next call, or io.EOF at the end.
 func (w *worker) packet() (kind byte, content []byte, err error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(packetWithin)); err != nil {
 		return 0, nil, err

@@ -134,8 +134,7 @@ type stream struct {
 
 func (s *stream) Close() error { return s.close() }
 
-// left ends one stream of a link. After the last one the link may be closed for another runner's
-// bridge, so waiting callers try again.
+// left ends one stream. After the last one the bridge may be closed, so waiting callers try again.
 func (b *Set) left(br *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -267,8 +266,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	b.signalFreed()
 }
 
-// room closes a bridge if necessary, and reports whether another one may be opened. The caller
-// holds mu.
+// room closes a bridge if necessary, and reports whether another may be opened. The caller holds mu.
 func (b *Set) room(claimed bool) bool {
 	if len(b.all) < b.budget {
 		return true

@@ -91,8 +91,7 @@ func New(config Config, with *Group) (*Client, error) {
 // A Dialer connects like net.Dialer.DialContext.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newHTTP returns a client whose calls are counted, and that keeps at most idle connections open for
-// reuse.
+// newHTTP returns a client whose calls are counted. It keeps at most idle connections for reuse.
 func (c *Client) newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, error) {
 	client := &http.Client{Transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,

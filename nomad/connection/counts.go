@@ -88,8 +88,7 @@ type kindCounts struct {
 	took    *timing.Histogram
 }
 
-// newCounts returns counters for all kinds and results. Their maps never change, so they need no
-// lock.
+// newCounts returns maps that never change, so they need no lock.
 func newCounts() *counts {
 	const ms = time.Millisecond
 	c := &counts{kinds: map[CallKind]*kindCounts{}}

@@ -21,8 +21,7 @@ import (
 // DeliveriesAtOnce bounds concurrent deliveries: each is a connection to Nomad that carries about 3 MB.
 const DeliveriesAtOnce = 4
 
-// stalled is how long a delivery may make no progress: an alloc exec in the moment of a container's
-// start may hang.
+// stalled bounds the time without progress: an alloc exec while a container starts may hang.
 const stalled = 5 * time.Second
 
 const piece = 64 << 10

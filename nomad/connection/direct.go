@@ -12,8 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// direct knows how to reach client nodes directly: commands that don't go through Nomad's servers
-// put no load on them.
+// direct reaches client nodes directly, which puts no load on Nomad's servers.
 type direct struct {
 	client *http.Client // connecting fails after Config.DirectTimeout
 

@@ -120,8 +120,7 @@ func (x *Exec) beat() {
 	}
 }
 
-// send writes one frame. It fails after callWithin, so that a peer that doesn't read can't block it
-// forever.
+// send fails after callWithin, so that a peer that doesn't read can't block it forever.
 func (x *Exec) send(frame api.ExecStreamingInput) error {
 	text, err := json.Marshal(frame)
 	if err != nil {

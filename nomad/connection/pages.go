@@ -21,8 +21,7 @@ func browsable(address string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// newPages returns the pages at an address. Without one it uses the address of Nomad's API, if a
-// browser can use that.
+// newPages returns the pages at an address, or at that of Nomad's API if a browser can use it.
 func newPages(address string, settings api.Config) Pages {
 	if address == "" && browsable(settings.Address) {
 		address = settings.Address
@@ -42,8 +41,7 @@ func (u Pages) Evaluation(id string) string {
 	return u.page("/ui/evaluations", url.Values{"currentEval": {id}, "namespace": {u.namespace}})
 }
 
-// page returns the address of a page; "" if the address of the web UI is unknown. It modifies
-// query.
+// page returns the address of a page, if that of the web UI is known. It modifies query.
 func (u Pages) page(path string, query url.Values) string {
 	if u.base == "" {
 		return ""

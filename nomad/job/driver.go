@@ -83,8 +83,7 @@ func unnarrowed(n runtime.Network) error {
 // capabilities are those that the agent needs in its container. Programs get none of them.
 var capabilities = []string{"chown", "dac_override", "fowner", "kill", "setgid", "setpcap", "setuid"}
 
-// agentThreads is the number of threads of the agent and of two bridges to it, which count for the
-// limit of processes. The agent and one bridge had 26.
+// agentThreads are those of the agent and two bridges, which the limit of processes counts. With one it had 26.
 const agentThreads = 32
 
 // configureDocker sets docker's options: those of a container, and /workspace and /tmp, which has the home
@@ -106,8 +105,7 @@ func configureDocker(c Config, env runtime.Environment, config map[string]any) {
 	absent(config, "mount", []map[string]any{mount("/workspace", env.Resources.WorkspaceMiB), mount("/tmp", 2*env.Resources.WorkspaceMiB)})
 }
 
-// volumeMount returns an anonymous volume that is deleted with its container. It is a file system
-// in memory too, but Docker doesn't mount it noexec.
+// volumeMount returns a file system in memory that, unlike a tmpfs mount, Docker doesn't mount noexec.
 func volumeMount(target string, mib int) map[string]any {
 	options := map[string]any{
 		"type": "tmpfs", "device": "tmpfs", "o": fmt.Sprintf("size=%dm,nr_inodes=%d,mode=1777,nosuid,nodev", mib, 256*mib+1024),
@@ -227,8 +225,7 @@ until [ -x "$0" ]; do
 done
 exec "$0" "$@"`
 
-// sharesIPC reports whether the task of a configured template shares its System V objects with
-// another container or the node. By default drivers give each task its own.
+// sharesIPC reports whether a template's task shares its System V objects. By default it doesn't.
 func sharesIPC(mode any) bool {
 	return mode != nil && mode != "" && mode != "private" && mode != "none"
 }

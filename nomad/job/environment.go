@@ -117,8 +117,7 @@ func (c Config) CompleteTemplate(stored *api.Job, env runtime.Environment) (*api
 	return c.render(stored, env)
 }
 
-// defaultEnvironment returns the defaults of an environment that is registered by hand. Its image
-// is the job's.
+// defaultEnvironment has the defaults of an environment that is registered by hand.
 func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
 	return runtime.Environment{
 		ID: id, PoolSize: runtime.DefaultPoolSize, Resources: runtime.DefaultResources(),
@@ -135,8 +134,7 @@ func changesByHand(job *api.Job) int {
 	return int(*job.Version - written)
 }
 
-// adoptResources sets what a person may have changed in the job's resources. Its memory limit is
-// memory_max, if there is one.
+// adoptResources sets what a person may have changed in the job's resources.
 func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
 	if task == nil {
 		return

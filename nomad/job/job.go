@@ -153,8 +153,7 @@ func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resou
 	return r
 }
 
-// network returns the group's network. It is nil if the driver itself provides the network or
-// disables it.
+// network returns the group's network, unless the driver provides or disables it.
 func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkResource {
 	n := &api.NetworkResource{Mode: c.NetworkMode}
 	for _, port := range env.Network.ExposedPorts {

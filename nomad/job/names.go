@@ -33,8 +33,7 @@ func (n Names) Runner(id runtime.RunnerID) string { return n.Runners() + string(
 // Claim returns the path of a runner's variable.
 func (n Names) Claim(id runtime.RunnerID) string { return n.Claims() + string(id) }
 
-// runnerIDs matches a valid id of a runner. Names and paths with other ids belong to other
-// programs.
+// runnerIDs matches valid ids. Names and paths with other ids belong to other programs.
 var runnerIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // RunnerOf returns the runner of the job with a name, if it is a runner's.

@@ -65,8 +65,7 @@ func readTemplate(text []byte, parse func(hcl string) (*api.Job, error)) (*api.J
 	return job, nil
 }
 
-// bounded rejects unlimited restarts and reschedules: a runner that can't start must be reported,
-// not retried forever.
+// bounded rejects unlimited restarts: a runner that can't start must be reported, not retried forever.
 func bounded(group *api.TaskGroup, task *api.Task) error {
 	for _, policy := range []*api.RestartPolicy{group.RestartPolicy, task.RestartPolicy} {
 		if policy != nil && policy.Mode != nil && *policy.Mode != api.RestartPolicyModeFail {

@@ -31,8 +31,7 @@ func Events(allocations []*api.AllocationListStub, others ...runtime.TaskEvent) 
 	return all[max(0, len(all)-runtime.KeptTaskEvents):]
 }
 
-// translate converts a task's event for clients. It leaves out Nomad's texts, which may contain
-// paths of a node.
+// translate converts an event for clients, without Nomad's texts, which may contain paths of a node.
 func translate(event *api.TaskEvent) []runtime.TaskEvent {
 	ours := runtime.TaskEvent{At: time.Unix(0, event.Time)}
 	switch event.Type {

@@ -65,8 +65,7 @@ func Explain(e *api.Evaluation) string {
 	}
 }
 
-// explainPlacement returns why the task groups weren't placed, for example: "memory exhausted on 2
-// nodes (3 nodes evaluated, 1 filtered, 2 exhausted)".
+// explainPlacement returns for example "memory exhausted on 2 nodes (3 nodes evaluated, 1 filtered, 2 exhausted)".
 func explainPlacement(failed map[string]*api.AllocationMetric) string {
 	var all []string
 	for _, group := range slices.Sorted(maps.Keys(failed)) {

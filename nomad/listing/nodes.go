@@ -12,8 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// drainMemory is how long after the end of a drain it can still be the reason that an allocation
-// was stopped.
+// drainMemory is how long after its end a drain can be why an allocation was stopped.
 const drainMemory = time.Minute
 
 // Nodes are Nomad's client nodes in the last list. Its methods are safe for concurrent use.

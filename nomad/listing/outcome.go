@@ -200,8 +200,7 @@ var failures = []string{
 	api.TaskDriverFailure, api.TaskSetupFailure, api.TaskArtifactDownloadFailed, api.TaskFailedValidation,
 }
 
-// taskEnd returns how a task ended: its latest failure, or its exit. Clients see the text, so it has
-// none of Nomad's.
+// taskEnd returns a task's latest failure, or its exit, for clients: without Nomad's texts.
 func taskEnd(a *api.AllocationListStub) string {
 	for _, event := range latest(a) {
 		switch {
@@ -239,8 +238,7 @@ func Failure(a *api.AllocationListStub) string {
 	return connection.FirstLine(a.ClientDescription)
 }
 
-// waitsFor returns what a starting task waits for. Of Nomad's texts it uses only docker's progress
-// with an image.
+// waitsFor returns what a starting task waits for. Of Nomad's texts it uses only an image's progress.
 func waitsFor(a *api.AllocationListStub) string {
 	events := latest(a)
 	if len(events) == 0 {
@@ -277,8 +275,7 @@ func AllOver(all []*api.AllocationListStub) bool {
 	return !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool { return !over(a) })
 }
 
-// over reports whether an allocation's processes have ended, according to its client, or its client
-// is lost permanently.
+// over reports whether an allocation's processes have ended, or its client is lost permanently.
 func over(a *api.AllocationListStub) bool {
 	switch a.ClientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:

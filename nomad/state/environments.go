@@ -123,8 +123,7 @@ func (s *Environments) reportImage(env runtime.Environment) {
 
 func imageSubject(id runtime.EnvironmentID) string { return "image of environment " + string(id) }
 
-// refusedInput converts Nomad's rejection of a job to INVALID_INPUT, since the client's input
-// caused it.
+// refusedInput converts Nomad's rejection of a job to INVALID_INPUT.
 func refusedInput(err error) error {
 	if code, text := connection.Status(err); err != nil && !connection.Transient(err) && (code == 500 || code == 400) {
 		return runtime.Invalid("environment", "Nomad can't store it: %s", connection.FirstLine(text))
@@ -260,8 +259,7 @@ func (s *Environments) known(id runtime.EnvironmentID) template {
 	return s.templates[id]
 }
 
-// keepTemplate keeps a stored job as a template, with defaults for the fields that its author left
-// open.
+// keepTemplate keeps a stored job, with defaults for the fields that its author left open.
 func (s *Environments) keepTemplate(env runtime.Environment, stored *api.Job) error {
 	job, err := s.jobs.CompleteTemplate(stored, env)
 	if err != nil {
@@ -302,8 +300,7 @@ func (s *Environments) Template(ctx context.Context, env runtime.Environment) (*
 	return s.jobs.RenderTemplate(base, env, 0)
 }
 
-// readBase returns the job that templates are rendered from. Nomad parses a configured one in HCL,
-// once.
+// readBase returns the job that templates are rendered from. Nomad parses one in HCL once.
 func (s *Environments) readBase(ctx context.Context) (*api.Job, error) {
 	s.mu.Lock()
 	base := s.base

@@ -200,8 +200,7 @@ func (v *vigil) stop() {
 	}
 }
 
-// readOwner returns the lock's owner. It is the zero Peer if there is none, or if it accepts no
-// connections of other servers.
+// readOwner returns the zero Peer if there is no owner, or it accepts no connections of other servers.
 func (l *Lock) readOwner(ctx context.Context) (peer Peer, err error) {
 	err = l.Nomad.Attempt(ctx, func(ctx context.Context) error {
 		v, _, err := l.Nomad.API().Variables().Peek(l.path(), connection.Query(ctx))
@@ -294,8 +293,7 @@ func (l *Lock) lastID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// keepID stores the id of the held lock, or an empty one, for the next server with this directory.
-// A failure is only logged.
+// keepID stores the lock's id, or an empty one, for the next server. A failure is only logged.
 func (l *Lock) keepID(id string) {
 	if l.Dir == "" {
 		return

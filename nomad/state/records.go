@@ -28,8 +28,7 @@ type Record struct {
 	At          time.Time     // of the first write
 }
 
-// variable returns the variable at path that stores r. Its ModifyIndex is r.Index, which makes the
-// write conditional.
+// variable returns r's variable. Its ModifyIndex makes the write conditional.
 func (r Record) variable(path string) (*api.Variable, error) {
 	items := api.VariableItems{
 		"environment": string(r.Environment), "allocation": r.Allocation, "restarts": strconv.FormatUint(r.Restarts, 10),
@@ -44,8 +43,7 @@ func (r Record) variable(path string) (*api.Variable, error) {
 	return &api.Variable{Path: path, Items: items, ModifyIndex: r.Index}, nil
 }
 
-// readVariable returns the record in a variable. A claim that can't be parsed counts as one that
-// can't be renewed.
+// readVariable reads a variable. A claim that can't be parsed counts as one that can't be renewed.
 func readVariable(v *api.Variable) Record {
 	r := Record{
 		Environment: runtime.EnvironmentID(v.Items["environment"]), Allocation: v.Items["allocation"],

@@ -77,8 +77,7 @@ func (t *Tree) checkRoom() error {
 	return t.room()
 }
 
-// fill writes a file. It calls room between parts: one file can fill a disk, and a sparse one is
-// small in the layer.
+// fill calls room between parts: one file can fill a disk, and a sparse one is small in the layer.
 func (t *Tree) fill(file io.Writer, content io.Reader) error {
 	for {
 		if _, err := io.CopyN(file, content, roomEvery); err != nil {

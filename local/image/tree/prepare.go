@@ -69,8 +69,7 @@ func (t *Tree) prepare(ctx context.Context) error {
 	return nil
 }
 
-// settle ensures that a path consists of directories: a mount there must not follow a link of the
-// image.
+// settle makes a path of directories: a mount there must not follow a link of the image.
 func (t *Tree) settle(name string) error {
 	at := "."
 	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
@@ -283,8 +282,7 @@ func (n *names) swap(ids map[int]int, column int) {
 	}
 }
 
-// withFirst returns the lines, after a first one that replaces any of that name. The first line
-// counts if several have an id.
+// withFirst puts a line first, in place of any of that name: for an id the first line counts.
 func (n *names) withFirst(name, first string) []byte {
 	text := bytes.NewBufferString(first + "\n")
 	for _, fields := range slices.DeleteFunc(*n, func(fields []string) bool { return fields[0] == name }) {

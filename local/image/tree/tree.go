@@ -16,8 +16,7 @@ const (
 	opaque   = whiteout + whiteout + ".opq"
 )
 
-// whiteOut deletes a file of lower layers, or for an opaque entry all of them in a directory. Files
-// of this layer stay.
+// whiteOut deletes a file, or for an opaque entry all files in a directory, of lower layers only.
 func (t *Tree) whiteOut(dir, base string) error {
 	name := strings.TrimPrefix(base, whiteout)
 	switch err := t.enter(dir, false); {

@@ -184,8 +184,7 @@ func (t *Tree) apply(header *tar.Header, content io.Reader) error {
 	return t.put(base, header, content)
 }
 
-// top sets the owner and mode of the root directory from a layer. Every user may enter it, because
-// not only root runs programs.
+// top sets the root directory's owner and mode. Every user may enter it: not only root runs programs.
 func (t *Tree) top(header *tar.Header) error {
 	if header.Typeflag != tar.TypeDir {
 		return errors.New("it is the root directory's entry, but isn't a directory")
@@ -236,8 +235,7 @@ func (t *Tree) endTime(name string, at time.Time) {
 
 func (t *Tree) hash(name string) uint64 { return maphash.String(t.seed, name) }
 
-// A metered reader reads a layer. It returns an error when the unpacking must end, or when the
-// layer exceeds the limit.
+// A metered reader ends with an error when the unpacking must end, or the layer exceeds the limit.
 type metered struct {
 	ended func() error // returns nil to continue
 	layer io.Reader

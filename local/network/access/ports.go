@@ -23,8 +23,7 @@ const (
 	dialWithin     = 10 * time.Second
 )
 
-// A portMapper maps runners' ports to the ports First to Last of the address At. Its methods are safe
-// for concurrent use.
+// A portMapper maps runners' ports to those of an address. Its methods are safe for concurrent use.
 type portMapper struct {
 	At          netip.Addr
 	First, Last int
@@ -165,8 +164,7 @@ func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 	halves.Wait()
 }
 
-// pass copies one direction until from ends, and passes the end on. After an error it closes both
-// connections.
+// pass copies one direction, and passes its end on. An error ends both directions.
 func pass(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err != nil { // the other direction can't continue either

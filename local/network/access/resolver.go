@@ -165,8 +165,7 @@ func (r *resolver) serveUDP(ctx context.Context) {
 	}
 }
 
-// serveTCP accepts connections until ctx ends. It closes those that aren't a runner's or exceed the
-// limits.
+// serveTCP closes connections that aren't a runner's or exceed the limits.
 func (r *resolver) serveTCP(ctx context.Context) {
 	for {
 		conn, err := r.tcp.Accept()

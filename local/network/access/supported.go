@@ -39,8 +39,7 @@ func (a *Access) Supported(n runtime.Network) error {
 	return nil
 }
 
-// forwards reports whether the machine forwards packets that arrive on the interface of its default
-// route, as answers to runners do.
+// forwards reports whether packets from the default route's interface, as answers to runners, are forwarded.
 func forwards() bool {
 	on := func(what string) bool {
 		text, err := os.ReadFile("/proc/sys/net/ipv4/" + what)

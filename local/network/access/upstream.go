@@ -44,8 +44,7 @@ func systemResolvers() ([]netip.AddrPort, error) {
 // tryWithin bounds the wait for one name server before the next one is used.
 const tryWithin = 2 * time.Second
 
-// forward sends a query to the name servers in turn, and returns the permitted part of the first
-// answer.
+// forward asks the name servers in turn, and returns the permitted part of the first answer.
 func (r *resolver) forward(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode, error) {
 	var failed error
 	for _, server := range r.upstreams {
@@ -77,8 +76,7 @@ func exchange(ctx context.Context, server netip.AddrPort, q dnsmessage.Question)
 	return nil, fmt.Errorf("name server %s: its answer is truncated", server)
 }
 
-// exchangeOver sends a query over one protocol, and waits for the matching answer until ctx ends.
-// Over UDP it ignores other packets.
+// exchangeOver waits for the matching answer until ctx ends. Over UDP it ignores other packets.
 func exchangeOver(ctx context.Context, protocol string, server netip.AddrPort, q dnsmessage.Question) (*dnsmessage.Message, error) {
 	var d net.Dialer // a new port each time, so that answers can't be forged by guessing port and id
 	conn, err := d.DialContext(ctx, protocol, server.String())

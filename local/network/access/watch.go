@@ -44,8 +44,7 @@ func (a *Access) watch(ctx context.Context) {
 	}
 }
 
-// listen reports changed packet filters until ctx ends. After a temporary error, such as a lack of
-// descriptors, it retries.
+// listen reports changed packet filters. After a temporary error, such as a lack of descriptors, it retries.
 func (a *Access) listen(ctx context.Context, every time.Duration, changed func(table string)) {
 	filters := a.config.Listen
 	if filters == nil {
@@ -67,8 +66,7 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 	}
 }
 
-// A touched collects the names of Rockpool's changed tables. Its methods are safe for concurrent
-// use.
+// A touched is the names of changed tables. Its methods are safe for concurrent use.
 type touched struct {
 	wake chan struct{} // a hint, capacity 1: take returns something
 
@@ -143,8 +141,7 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 	}
 }
 
-// unmap records that ports couldn't be mapped again after a restart of the server: another program
-// uses one, or no descriptors were left.
+// unmap records that ports couldn't be mapped again: another program uses one, or descriptors lack.
 func (r *Runner) unmap(to []runtime.PortMapping, err error) {
 	r.a.problems.Report(r.subject(), fmt.Sprintf("they couldn't be mapped again; that is retried: %v", err))
 	r.reached(nil)

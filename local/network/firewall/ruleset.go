@@ -124,8 +124,7 @@ func (r ruleset) verifyOnce(conn *nftables.Conn) error {
 	return nil
 }
 
-// contents returns the number of a table's chains and sets. The library reads the kernel's
-// big-endian number as a native one.
+// contents counts a table's chains and sets. The library reads that big-endian number as a native one.
 func contents(t *nftables.Table) int {
 	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, t.Use)))
 }
@@ -146,8 +145,7 @@ func verifyRules(conn *nftables.Conn, t *nftables.Table, c chain) error {
 	return nil
 }
 
-// verifySets compares the table's sets with those that were made, and the elements of constant
-// ones.
+// verifySets compares the table's sets, and the elements of constant ones, with those that were made.
 func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 	found, err := conn.GetSets(t)
 	if err != nil {
@@ -175,8 +173,7 @@ func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 	return nil
 }
 
-// marks returns the bounds of a set's ranges, without the one that the kernel adds before the
-// first.
+// marks returns the bounds of ranges, without the one that the kernel adds before the first.
 func marks(elements []nftables.SetElement) map[string]bool {
 	all := map[string]bool{}
 	for _, e := range elements {
