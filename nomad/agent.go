@@ -240,7 +240,8 @@ func (p *pace) first() time.Duration {
 	return min(slices.Min(p.latest)/2, lastFirstTry)
 }
 
-// next returns the next pause, given the time since the first try. Its jitter keeps runners apart that started together.
+// next returns the next pause, given the time since the first try. It has jitter, so that runners that
+// started together aren't tried together.
 func (p *pace) next(since time.Duration) time.Duration {
 	pause := min(max(since/6, leastPause), mostPause)
 	return pause*3/4 + rand.N(pause/2)

@@ -21,10 +21,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A loginKeychain finds the credentials that docker login and podman login stored on this machine, in
-// the files that the environment variables lead to, and calls the credential helpers that these
-// name. It reads them each time, and keeps nothing. Its errors contain no secrets. It is an
-// authn.ContextKeychain, and its methods are safe for concurrent use.
+// A loginKeychain finds the credentials that docker login and podman login stored on this machine. It
+// calls the credential helpers that their files name. It reads the files each time, and keeps nothing.
+// Its errors contain no secrets. It is an authn.ContextKeychain, and safe for concurrent use.
 type loginKeychain struct {
 	Getenv func(string) string
 }

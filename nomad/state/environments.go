@@ -1,7 +1,7 @@
 // Package state keeps in Nomad what must outlast a server: environments as jobs that are never
-// dispatched, a record of each runner as a variable, and the lock of the prefix. Conditional writes
-// guarantee that concurrent writers don't overwrite each other, that of concurrent claims one
-// succeeds, and that at most one server at a time owns a prefix.
+// dispatched, a record of each runner as a variable, and the lock of the prefix. Its writes are
+// conditional. So of concurrent changes of an environment and of concurrent claims one succeeds, and at
+// most one server at a time owns a prefix.
 package state
 
 import (

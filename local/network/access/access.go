@@ -1,6 +1,6 @@
-// Package access serves the networks of live runners: it answers DNS queries, maps exposed TCP ports
-// to ports of the machine, and ends runners whose packet filter was changed by another program. The sandbox helper makes
-// links and packet filters.
+// Package access serves the networks of live runners. It answers DNS queries, maps exposed TCP ports to
+// ports of the machine, and ends runners whose packet filter was changed by another program. The
+// sandbox helper makes links and packet filters.
 package access
 
 import (
