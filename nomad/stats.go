@@ -33,17 +33,16 @@ type Stats struct {
 
 // Stats returns the counts so far, and what the last lists said. It doesn't call Nomad.
 func (c *Cluster) Stats() Stats {
-	s := Stats{
-		Tasks: c.counts.Read(), Capacity: c.nodes.Capacity(), Problems: len(c.problems.All()),
-		Calls: c.nomad.Stats(), Lock: c.lock.Stats(), LockLasts: c.config.LockTTL, Bridges: c.bridges.Stats(),
-	}
-	s.Placed = s.Tasks.Phases[tasks.Place].Count()
 	c.runners.mu.Lock()
-	defer c.runners.mu.Unlock()
-	seen := c.runners.observed
-	s.Pending, s.Blocked, s.Lacking = seen.pending, seen.blocked, seen.lacking
-	s.Capacity.CPUMHzUsed, s.Capacity.MemoryMiBUsed = seen.mhz, seen.mib
-	s.Leaked = len(seen.leaks)
+	s := c.runners.observed.stats
+	s.Leaked = len(c.runners.observed.leaks)
+	c.runners.mu.Unlock()
+	capacity := c.nodes.Capacity()
+	capacity.CPUMHzUsed, capacity.MemoryMiBUsed = s.Capacity.CPUMHzUsed, s.Capacity.MemoryMiBUsed
+	s.Capacity = capacity
+	s.Tasks, s.Problems, s.Calls, s.Bridges = c.counts.Read(), len(c.problems.All()), c.nomad.Stats(), c.bridges.Stats()
+	s.Lock, s.LockLasts = c.lock.Stats(), c.config.LockTTL
+	s.Placed = s.Tasks.Phases[tasks.Place].Count()
 	return s
 }
 
@@ -52,12 +51,9 @@ type counts struct{ *tasks.Counts }
 
 // observed is what the last lists said of all runners. It is replaced as a whole.
 type observed struct {
-	pending, blocked int                       // evaluations of runners without an allocation
-	lacking          map[listing.Dimension]int // as in Stats
-	mhz              int                       // promised to runners by nodes
-	mib              int64
-	leaks            map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
-	strays           map[runtime.RunnerID]bool   // runners whose allocation runs without a job
+	stats  Stats                       // the numbers of evaluations, and what nodes have promised
+	leaks  map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
+	strays map[runtime.RunnerID]bool   // runners whose allocation runs without a job
 }
 
 // startTimes are the steps of a start. They are zero for a runner of an earlier server.
@@ -147,7 +143,7 @@ func (c *counts) gone(e *entry) {
 
 // observe records what a listing says of all runners, and the leaks. It counts new leaks.
 func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *counts) {
-	s := observed{lacking: map[listing.Dimension]int{}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
+	s := observed{stats: Stats{Lacking: map[listing.Dimension]int{}}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
 	for id, e := range r.entries {
 		if e.leak != "" {
 			s.leaks[id] = e.leak
@@ -158,11 +154,11 @@ func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *cou
 		for _, evaluation := range t.Evaluations[id] {
 			switch evaluation.Status {
 			case api.EvalStatusPending:
-				s.pending++
+				s.stats.Pending++
 			case api.EvalStatusBlocked:
-				s.blocked++
+				s.stats.Blocked++
 				for _, d := range listing.Lacks(evaluation) {
-					s.lacking[d]++
+					s.stats.Lacking[d]++
 				}
 			}
 		}
@@ -171,8 +167,8 @@ func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *cou
 		for _, a := range all {
 			if !listing.AllOver([]*api.AllocationListStub{a}) {
 				mhz, mib := listing.Promised(a)
-				s.mhz += mhz
-				s.mib += mib
+				s.stats.Capacity.CPUMHzUsed += mhz
+				s.stats.Capacity.MemoryMiBUsed += mib
 			}
 		}
 		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !listing.AllOver(all) {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -178,11 +179,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 	for _, m := range all {
 		names = append(names, m.RepoTags...)
 		// Without a tag, the archive must hold a single image.
-		fits := tag == "" && len(all) == 1
-		for _, name := range m.RepoTags {
-			fits = fits || name == tag
-		}
-		if !fits {
+		if (tag != "" || len(all) != 1) && !slices.Contains(m.RepoTags, tag) {
 			continue
 		}
 		config, err := whole(parts, m.Config)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	goruntime "runtime"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -143,10 +144,8 @@ func workingDirectory(dir string, covered []string) string {
 	if dir == "/" || len(dir) > 1024 || strings.ContainsRune(dir, 0) {
 		return ""
 	}
-	for _, c := range covered {
-		if dir == c || strings.HasPrefix(dir, c+"/") {
-			return ""
-		}
+	if slices.ContainsFunc(covered, func(c string) bool { return dir == c || strings.HasPrefix(dir, c+"/") }) {
+		return ""
 	}
 	return dir
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,12 +97,7 @@ func Transient(err error) bool {
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
 		return true
 	case code == http.StatusInternalServerError:
-		for _, word := range passing {
-			if strings.Contains(text, word) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(passing, func(word string) bool { return strings.Contains(text, word) })
 	case code != 0:
 		return false
 	}

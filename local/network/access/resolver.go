@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -303,12 +305,10 @@ func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, 
 
 func allowed(names []string, name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	for _, n := range names {
-		if below, all := strings.CutPrefix(n, "*"); n == name || all && strings.HasSuffix(name, below) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(n string) bool {
+		below, all := strings.CutPrefix(n, "*")
+		return n == name || all && strings.HasSuffix(name, below)
+	})
 }
 
 // lease leases addresses that the runner's filter didn't get recently.
@@ -322,11 +322,7 @@ func (r *resolver) lease(ctx context.Context, a *dnsClient, all []netip.Addr) er
 		}
 	}
 	// Expired leases don't count against maxLeased.
-	for addr, at := range a.leased {
-		if now.Sub(at) > network.LeaseTime {
-			delete(a.leased, addr)
-		}
-	}
+	maps.DeleteFunc(a.leased, func(_ netip.Addr, at time.Time) bool { return now.Sub(at) > network.LeaseTime })
 	full := len(a.leased)+len(l.Addresses) > maxLeased
 	r.mu.Unlock()
 	switch {
