@@ -1,12 +1,15 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
@@ -51,8 +54,16 @@ var _ runtime.Cluster = (*Cluster)(nil)
 
 // New checks a configuration and returns a cluster for it. It doesn't call Nomad; Run does.
 func New(_ context.Context, config Config) (*Cluster, error) {
-	config, err := config.complete()
-	if err != nil {
+	config.Parallel = cmp.Or(config.Parallel, 8)
+	config.Relist = cmp.Or(config.Relist, 30*time.Second)
+	if config.Logger == nil {
+		config.Logger = zap.NewNop()
+	}
+	config.Jobs.Pins = config.Resolve != nil
+	if config.openBridge == nil {
+		config.openBridge = bridges.Open
+	}
+	if err := config.Jobs.Check(); err != nil {
 		return nil, err
 	}
 	ends := &connection.Group{}
@@ -67,8 +78,8 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{
 		config: config, group: ends, nomad: nomad, problems: known,
 		environments: state.NewEnvironments(nomad, config.Jobs, known),
-		records:      state.NewRecords(nomad, names),
-		reader:       listing.NewReader(nomad, names),
+		records:      state.Records{Nomad: nomad, Names: names},
+		reader:       listing.Reader{Nomad: nomad, Names: names},
 		nodes:        listing.NewNodes(nomad),
 		delivery:     connection.NewDelivery(nomad, config.Jobs.Agent.Arch),
 		gate:         turns.NewGate(config.Parallel),

@@ -1,7 +1,6 @@
 package nomad
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -36,18 +35,4 @@ type Config struct {
 
 	// openBridge is bridges.Open, except in tests with a fake Nomad.
 	openBridge func(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridges.Session, error)
-}
-
-// complete returns c with its defaults, or INVALID_INPUT for the first invalid field.
-func (c Config) complete() (Config, error) {
-	c.Parallel = cmp.Or(c.Parallel, 8)
-	c.Relist = cmp.Or(c.Relist, 30*time.Second)
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
-	c.Jobs.Pins = c.Resolve != nil
-	if c.openBridge == nil {
-		c.openBridge = bridges.Open
-	}
-	return c, c.Jobs.Check()
 }

@@ -27,12 +27,9 @@ type Listing struct {
 
 // A Reader reads the lists of one server's runners. Its methods are safe for concurrent use.
 type Reader struct {
-	nomad *connection.Client
-	names job.Names
+	Nomad *connection.Client
+	Names job.Names
 }
-
-// NewReader returns a reader of the runners with these names.
-func NewReader(nomad *connection.Client, names job.Names) Reader { return Reader{nomad, names} }
 
 // Read reads all lists; that of evaluations only on request. The order matters. Evaluations come
 // before allocations, so that an ended evaluation has its allocation listed. Jobs come before
@@ -70,24 +67,24 @@ func (r Reader) Check(ctx context.Context) error {
 // job. No character of a prefix is special in a regular expression.
 func (r Reader) Ours(ctx context.Context, field string) *api.QueryOptions {
 	q := connection.Query(ctx)
-	q.Filter = fmt.Sprintf("%s matches \"^%s\"", field, r.names.Runners())
+	q.Filter = fmt.Sprintf("%s matches \"^%s\"", field, r.Names.Runners())
 	return q
 }
 
 func (r Reader) evaluations(ctx context.Context, l *Listing) error {
-	return r.nomad.Call(ctx, "list evaluations", func(ctx context.Context) error {
-		all, _, err := r.nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
-		l.Evaluations = byRunner(all, r.names.RunnerOf, func(e *api.Evaluation) string { return e.JobID })
+	return r.Nomad.Call(ctx, "list evaluations", func(ctx context.Context) error {
+		all, _, err := r.Nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
+		l.Evaluations = byRunner(all, r.Names.RunnerOf, func(e *api.Evaluation) string { return e.JobID })
 		return err
 	})
 }
 
 // jobs reads the list of jobs. It isn't older than l.JobsIndex.
 func (r Reader) jobs(ctx context.Context, l *Listing) error {
-	return r.nomad.Call(ctx, "list jobs", func(ctx context.Context) error {
+	return r.Nomad.Call(ctx, "list jobs", func(ctx context.Context) error {
 		q := connection.Query(ctx)
-		q.Prefix = r.names.Runners()
-		jobs, meta, err := r.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
+		q.Prefix = r.Names.Runners()
+		jobs, meta, err := r.Nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
 		if err != nil {
 			return err
 		}
@@ -96,7 +93,7 @@ func (r Reader) jobs(ctx context.Context, l *Listing) error {
 		}
 		l.Jobs, l.Foreign, l.JobsIndex = map[runtime.RunnerID]*api.JobListStub{}, map[runtime.RunnerID]bool{}, meta.LastIndex
 		for _, stub := range jobs {
-			if id, ok := r.names.Owned(stub); ok {
+			if id, ok := r.Names.Owned(stub); ok {
 				l.Jobs[id] = stub
 			} else {
 				l.Foreign[id] = true
@@ -108,22 +105,22 @@ func (r Reader) jobs(ctx context.Context, l *Listing) error {
 
 // allocations reads the allocations with their resources.
 func (r Reader) allocations(ctx context.Context, l *Listing) error {
-	return r.nomad.Call(ctx, "list allocations", func(ctx context.Context) error {
+	return r.Nomad.Call(ctx, "list allocations", func(ctx context.Context) error {
 		q := r.Ours(ctx, "JobID")
 		q.Params = map[string]string{"resources": "true"}
-		all, _, err := r.nomad.API().Allocations().List(q)
-		l.Allocations = byRunner(all, r.names.RunnerOf, func(a *api.AllocationListStub) string { return a.JobID })
+		all, _, err := r.Nomad.API().Allocations().List(q)
+		l.Allocations = byRunner(all, r.Names.RunnerOf, func(a *api.AllocationListStub) string { return a.JobID })
 		return err
 	})
 }
 
 // variables reads the metadata of variables. Their contents aren't in the list.
 func (r Reader) variables(ctx context.Context, l *Listing) error {
-	return r.nomad.Call(ctx, "list claims", func(ctx context.Context) error {
-		all, _, err := r.nomad.API().Variables().PrefixList(r.names.Claims(), connection.Query(ctx))
+	return r.Nomad.Call(ctx, "list claims", func(ctx context.Context) error {
+		all, _, err := r.Nomad.API().Variables().PrefixList(r.Names.Claims(), connection.Query(ctx))
 		l.Variables = map[runtime.RunnerID]*api.VariableMetadata{}
 		for _, v := range all {
-			if id, ok := r.names.ClaimOf(v.Path); ok {
+			if id, ok := r.Names.ClaimOf(v.Path); ok {
 				l.Variables[id] = v
 			}
 		}

@@ -59,18 +59,15 @@ func readVariable(v *api.Variable) Record {
 // Records reads and writes the records of one server's runners. It has no state, so its methods are
 // safe for concurrent use.
 type Records struct {
-	nomad *connection.Client
-	names job.Names
+	Nomad *connection.Client
+	Names job.Names
 }
-
-// NewRecords returns a store for the runners with these names.
-func NewRecords(nomad *connection.Client, names job.Names) Records { return Records{nomad, names} }
 
 // Read returns a runner's record, or nil if there is none.
 func (s Records) Read(ctx context.Context, id runtime.RunnerID) (*Record, error) {
 	var found *Record
-	err := s.nomad.Call(ctx, "read the claim of runner "+string(id), func(ctx context.Context) error {
-		v, _, err := s.nomad.API().Variables().Peek(s.names.Claim(id), connection.Query(ctx))
+	err := s.Nomad.Call(ctx, "read the claim of runner "+string(id), func(ctx context.Context) error {
+		v, _, err := s.Nomad.API().Variables().Peek(s.Names.Claim(id), connection.Query(ctx))
 		if err == nil && v != nil {
 			found = new(readVariable(v))
 		}
@@ -106,12 +103,12 @@ func (s Records) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runti
 // record that is stored afterwards, if any, and whether that is r. A repeated call after a lost
 // answer succeeds.
 func (s Records) Write(ctx context.Context, id runtime.RunnerID, r Record) (stored Record, done bool, err error) {
-	v, err := r.variable(s.names.Claim(id))
+	v, err := r.variable(s.Names.Claim(id))
 	if err != nil {
 		return r, false, err
 	}
-	err = s.nomad.Call(ctx, "store the claim of runner "+string(id), func(ctx context.Context) error {
-		now, _, err := s.nomad.API().Variables().CheckedUpdate(v, connection.Writing(ctx))
+	err = s.Nomad.Call(ctx, "store the claim of runner "+string(id), func(ctx context.Context) error {
+		now, _, err := s.Nomad.API().Variables().CheckedUpdate(v, connection.Writing(ctx))
 		var conflict api.ErrCASConflict
 		switch {
 		case err == nil:
@@ -132,8 +129,8 @@ func (s Records) Write(ctx context.Context, id runtime.RunnerID, r Record) (stor
 
 // Delete deletes a runner's record. A missing record isn't an error.
 func (s Records) Delete(ctx context.Context, id runtime.RunnerID) error {
-	return s.nomad.Call(ctx, "delete the claim of runner "+string(id), func(ctx context.Context) error {
-		_, err := s.nomad.API().Variables().Delete(s.names.Claim(id), connection.Writing(ctx))
+	return s.Nomad.Call(ctx, "delete the claim of runner "+string(id), func(ctx context.Context) error {
+		_, err := s.Nomad.API().Variables().Delete(s.Names.Claim(id), connection.Writing(ctx))
 		return connection.IgnoreNotFound(err)
 	})
 }
