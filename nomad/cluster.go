@@ -171,8 +171,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return err
 }
 
-// LockID returns the id of the lock that this server holds, if it holds one. Servers that watch this
-// one receive it.
+// LockID returns the id of the lock, if this server holds it. Servers that watch this one receive it.
 func (c *Cluster) LockID() string { return c.lock.ID() }
 
 // Secret returns the secret that other servers must present when they pass connections to this one.
@@ -248,8 +247,7 @@ func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s no longer exists", id)
 }
 
-// PinImage implements engine.Images. It asks the image's registry for the digest, so that all nodes
-// run the same bytes.
+// PinImage implements engine.Images. With the registry's digest all nodes run the same bytes.
 func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
 	if c.config.Resolve == nil || reference == runtime.DefaultImage {
 		return runtime.ImagePin{}, nil
@@ -261,8 +259,7 @@ func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.Image
 	return pin, err
 }
 
-// ImageStatus implements engine.Images. A node pulls a pinned image by its digest when it first
-// needs it.
+// ImageStatus implements engine.Images. A node pulls a pinned image when it first needs it.
 func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	if pin.Digest == "" {
 		return runtime.ImageStatus{}

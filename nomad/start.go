@@ -11,8 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-// Start implements runtime.Cluster. It returns when the runner's job is registered. It is
-// idempotent by id.
+// Start implements runtime.Cluster. It registers the runner's job. It is idempotent by id.
 func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
 	name := c.names().Runner(id)
 	if _, valid := c.names().RunnerOf(name); !valid {

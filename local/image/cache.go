@@ -52,8 +52,7 @@ type Config struct {
 	Changed func(digest string)
 }
 
-// A Cache stores images, and pulls wanted ones while Run runs. Its methods are safe for concurrent
-// use.
+// A Cache stores images, and pulls wanted ones while Run runs. It is safe for concurrent use.
 type Cache struct {
 	config     Config
 	registries *registries
@@ -233,8 +232,7 @@ func (c *Cache) Root(digest string) (string, error) {
 	return dir, err
 }
 
-// Status returns the state and progress of an image. An image that is neither stored nor wanted
-// counts as being pulled.
+// Status returns an image's state. One that is neither stored nor wanted counts as being pulled.
 func (c *Cache) Status(digest string) runtime.ImageStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -151,8 +151,7 @@ func (f *remoteUnpacker) Finish(ctx context.Context) error {
 // Disk implements unpacker, with the number in the worker's last report.
 func (f *remoteUnpacker) Disk() int64 { return f.taken.Load() }
 
-// Close implements unpacker. It ends the worker, waits for read, and makes the directory private
-// again.
+// Close ends the worker, waits for read, and makes the directory private again.
 func (f *remoteUnpacker) Close() error {
 	if f.dir == nil {
 		return nil

@@ -47,8 +47,7 @@ func (p Pool) Check() error {
 // Gateway returns the machine's IPv4 address on runners' links.
 func (p Pool) Gateway() netip.Addr { return add(p.V4.Addr(), 1) }
 
-// Addresses returns the addresses of the runner with a range of user ids. It returns an error if
-// the pool is too small.
+// Addresses returns the addresses of the runner with a range of user ids, if the pool is large enough.
 func (p Pool) Addresses(slot int) (v4, v6 netip.Addr, err error) {
 	if slot < 0 || slot >= 1<<(32-p.V4.Bits())-3 { // minus the network, gateway and broadcast addresses
 		return v4, v6, fmt.Errorf("the address pool %s is used up: set a larger --network-pool4", p.V4)
@@ -75,8 +74,7 @@ type Offer struct {
 	Bandwidth int            `json:"bandwidth"`        // limit per runner and direction, in megabits per second
 }
 
-// A Request is the network that an environment requests. The zero Request is a link that no packet
-// passes.
+// A Request is what an environment requests. The zero Request is a link that no packet passes.
 type Request struct {
 	Egress    bool           `json:"egress,omitempty"` // it may open connections and resolve names
 	Narrow    bool           `json:"narrow,omitempty"` // only to Allow and to the addresses of its allowed names

@@ -70,8 +70,7 @@ func Query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{})
 // Writing returns the options of a write that ends with ctx.
 func Writing(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
 
-// Status returns the HTTP status and the text of Nomad's answer in err. The status is 0 if there
-// was no answer.
+// Status returns the HTTP status and text of Nomad's answer in err, or 0 if there was no answer.
 func Status(err error) (int, string) {
 	var answer api.UnexpectedResponseError
 	if errors.As(err, &answer) {
@@ -146,8 +145,7 @@ func FirstLine(text string) string {
 	return text
 }
 
-// Enforced reports whether a registration was rejected because the job doesn't have the expected
-// index.
+// Enforced reports whether a registration was rejected because the job has another index.
 func Enforced(err error) bool {
 	code, text := Status(err)
 	return code == http.StatusInternalServerError && strings.Contains(text, api.RegisterEnforceIndexErrPrefix)

@@ -149,8 +149,7 @@ func (c *Client) Events(ctx context.Context, topics map[api.Topic][]string, inde
 // Namespace returns the namespace of all calls; "" is Nomad's default.
 func (c *Client) Namespace() string { return c.settings.Namespace }
 
-// Leader returns the address of the servers' leader; "" if there is none. (Nomad's own method
-// accepts no context.)
+// Leader returns the address of the servers' leader, if there is one. Nomad's own method has no context.
 func (c *Client) Leader(ctx context.Context) (address string, err error) {
 	err = c.Call(ctx, "ask for the leader", func(ctx context.Context) error {
 		_, err := c.api.Raw().Query("/v1/status/leader", &address, Query(ctx))

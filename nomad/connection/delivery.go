@@ -40,8 +40,7 @@ type program struct {
 	sum    string
 }
 
-// NewDelivery returns a delivery of the agent for an architecture, named as in GOARCH. The first delivery
-// reads the agent.
+// NewDelivery returns a delivery for an architecture, named as in GOARCH. It reads the agent later.
 func NewDelivery(nomad *Client, arch string) *Delivery {
 	return &Delivery{nomad: nomad, slots: make(turns.Slots, DeliveriesAtOnce), read: sync.OnceValues(func() (program, error) {
 		binary, err := embedded.Binary(arch)

@@ -33,8 +33,7 @@ func (g *Group) Go(work func(ctx context.Context)) (stop context.CancelFunc, ok 
 	return func() { cancel(context.Canceled) }, true
 }
 
-// Bind returns a context that ends with ctx and with the group, and then has the group's cause. The
-// caller must call release.
+// Bind returns a context that ends with ctx and with the group, with its cause. Call release.
 func (g *Group) Bind(ctx context.Context) (_ context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g.mu.Lock()

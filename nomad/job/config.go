@@ -38,8 +38,7 @@ type Config struct {
 	Template      []byte // a job in HCL or JSON that replaces the built-in template
 }
 
-// An Agent says how a task gets its agent: Nomad fetches it, the image contains it, or this server
-// streams it.
+// An Agent says how a task gets its agent: Nomad fetches it, its image has it, or this server streams it.
 type Agent struct {
 	URL    string // permanent address of its archive, without a query: clients may fetch it hours later
 	SHA256 string // of the archive, in hexadecimal

@@ -171,8 +171,7 @@ func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 	return all
 }
 
-// RenderRunner returns the job of one runner, made from a stored template job, and how to reach its
-// agent.
+// RenderRunner makes the job of one runner from a stored template job. It also returns how to reach its agent.
 func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (_ *api.Job, how AgentAccess, err error) {
 	job, err := copyJob(template)
 	if err != nil {
@@ -268,14 +267,12 @@ func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, 
 	return r, way, nil
 }
 
-// SameTemplate reports whether a stored template job has the same environment, written as the same
-// version, as the wanted one.
+// SameTemplate reports whether two template jobs have the same environment, written as the same version.
 func SameTemplate(stored, wanted *api.Job) bool {
 	return stored.Meta[metaEnvironment] == wanted.Meta[metaEnvironment] && stored.Meta[metaVersion] == wanted.Meta[metaVersion]
 }
 
-// SameRunner reports whether a stored job is the wanted runner's, rather than another one's with
-// the same name.
+// SameRunner reports whether a stored job is the wanted runner's, not another one's of that name.
 func SameRunner(stored, wanted *api.Job) bool {
 	return stored.Meta[metaCreated] == wanted.Meta[metaCreated]
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TaskName is the name of the task whose command is the agent. In a configured template with
-// several tasks one must have this name.
+// TaskName is the name of the task whose command is the agent. A template's only task may have another.
 const TaskName = "runner"
 
 // agentDir begins the name of the directory, in the task's directory, of an agent that is fetched

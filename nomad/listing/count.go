@@ -7,8 +7,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Attempts returns how many attempts to run a runner's task failed, and how many attempts followed
-// a failed one.
+// Attempts returns how many attempts to run a task failed, and how many followed a failed one.
 func Attempts(allocations []*api.AllocationListStub) (failed, again int64) {
 	again = int64(max(len(allocations)-1, 0))
 	for _, a := range allocations {
@@ -21,8 +20,7 @@ func Attempts(allocations []*api.AllocationListStub) (failed, again int64) {
 	return failed, again
 }
 
-// Began returns how long an allocation's node took to start a task, by the node's own clock. It is
-// false if the node hasn't reported that yet.
+// Began returns how long a node took to start a task, by its own clock, if it has reported that.
 func Began(a *api.AllocationListStub, task string) (time.Duration, bool) {
 	state := a.TaskStates[task]
 	if state == nil || state.StartedAt.IsZero() {

@@ -14,8 +14,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Events returns the latest events of the tasks of allocations, together with others, in the order
-// of their times.
+// Events returns the latest events of allocations' tasks, together with others, in order of time.
 func Events(allocations []*api.AllocationListStub, others ...runtime.TaskEvent) []runtime.TaskEvent {
 	var all []runtime.TaskEvent
 	for _, a := range allocations {

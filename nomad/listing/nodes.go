@@ -94,8 +94,7 @@ func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	return len(n.taking(driver)), len(n.known)
 }
 
-// Reporting returns how many of the nodes that can run tasks of a driver report a value of an
-// attribute of it.
+// Reporting returns how many nodes that take a driver's tasks report a value of an attribute of it.
 func (n *Nodes) Reporting(driver job.Driver, attribute, value string) (reporting int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,8 +147,7 @@ func (n *Nodes) CoreMHz() int {
 	return core
 }
 
-// Room returns how many runners that reserve these resources would fit on the nodes that can run
-// tasks of a driver, if those were empty.
+// Room returns how many runners of a size would fit on the nodes for a driver, if those were empty.
 func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

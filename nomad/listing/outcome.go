@@ -227,8 +227,7 @@ func NewFailures(before, listed []*api.AllocationListStub) []*api.AllocationList
 	return all
 }
 
-// Failure returns Nomad's text about a failed allocation. It is only for the log, since it may
-// contain paths of a node or a registry's answer.
+// Failure returns Nomad's text, for the log only: it may contain a node's paths or a registry's answer.
 func Failure(a *api.AllocationListStub) string {
 	for _, event := range latest(a) {
 		if slices.Contains(failures, event.Type) {
@@ -269,8 +268,7 @@ func latest(a *api.AllocationListStub) []*api.TaskEvent {
 	return all
 }
 
-// AllOver reports whether the processes of all allocations have ended, according to their clients,
-// or their clients are lost permanently.
+// AllOver reports whether the processes of all allocations have ended, or their clients are lost.
 func AllOver(all []*api.AllocationListStub) bool {
 	return !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool { return !over(a) })
 }

@@ -101,8 +101,7 @@ func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) r
 	return ours
 }
 
-// LastAllocations returns the allocations of a runner that was removed at now, since Nomad forgets
-// them with its job.
+// LastAllocations returns the allocations of a removed runner, which Nomad forgets with its job.
 func LastAllocations(all []*api.AllocationListStub, r runtime.Runner, ready *Readiness, now time.Time) []runtime.Allocation {
 	last := make([]runtime.Allocation, 0, len(all))
 	for _, a := range all {

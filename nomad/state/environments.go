@@ -325,8 +325,7 @@ func (s *Environments) readBase(ctx context.Context) (*api.Job, error) {
 	return base, nil
 }
 
-// Check lets Nomad validate a runner's job, and returns the driver that it needs; "" if it couldn't
-// be rendered.
+// Check lets Nomad validate a runner's job, and returns its driver, unless it can't be rendered.
 func (s *Environments) Check(ctx context.Context) (job.Driver, error) {
 	base, err := s.readBase(ctx)
 	if err != nil {

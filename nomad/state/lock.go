@@ -27,8 +27,7 @@ const standbyPause = time.Second
 // releaseWithin bounds the calls for the lock while the server shuts down.
 const releaseWithin = 2 * time.Second
 
-// ErrLost says that another server may own the prefix now. This server must stop using it
-// immediately.
+// ErrLost says that another server may own the prefix. This one must stop using it immediately.
 var ErrLost = errors.New("another server may have taken over: this one couldn't renew its lock in Nomad in time")
 
 // A Lock is the lock of a prefix. The exported fields are set before its first use. Its methods are
@@ -51,8 +50,7 @@ type Lock struct {
 	losses  atomic.Int64
 }
 
-// A Peer is the address where a server accepts connections of other servers, and the secret that
-// they must present.
+// A Peer is where a server accepts connections of other servers, and the secret that they must present.
 type Peer struct{ Address, Secret string }
 
 const lockSubject = "lock"

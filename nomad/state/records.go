@@ -56,8 +56,7 @@ func readVariable(v *api.Variable) Record {
 	return r
 }
 
-// Records reads and writes the records of one server's runners. It has no state, so its methods are
-// safe for concurrent use.
+// Records reads and writes the records of one server's runners. It is safe for concurrent use.
 type Records struct {
 	Nomad *connection.Client
 	Names job.Names

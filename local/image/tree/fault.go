@@ -9,8 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Invalid returns INVALID_INPUT for an image that can never be used. why must name no path of the
-// machine.
+// Invalid returns INVALID_INPUT for an unusable image. why must name no path of the machine.
 func Invalid(why string, err error) error {
 	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Message: "can't be used: " + why, Err: err}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// A Runner is the network of one runner, and a hook of its task. Its methods are safe for
-// concurrent use.
+// A Runner is the network of one runner, and a hook of its task. It is safe for concurrent use.
 type Runner struct {
 	a       *Access
 	id      runtime.RunnerID
@@ -104,8 +103,7 @@ func (r *Runner) verify(ctx context.Context, slot int) error {
 // Name implements taskrunner.Hook.
 func (r *Runner) Name() string { return "network" }
 
-// Prestart implements taskrunner.Prestarter: the offer may have changed since the environment was
-// put.
+// Prestart implements taskrunner.Prestarter: the offer may have changed since the environment was put.
 func (r *Runner) Prestart(context.Context, taskrunner.PrestartRequest, *taskrunner.PrestartResponse) error {
 	if err := r.a.Supported(r.network); err != nil {
 		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
@@ -113,8 +111,7 @@ func (r *Runner) Prestart(context.Context, taskrunner.PrestartRequest, *taskrunn
 	return nil
 }
 
-// Poststart implements taskrunner.Poststarter. After a restart of the server it restores the
-// earlier mappings of the ports.
+// Poststart implements taskrunner.Poststarter. After a restart of the server it restores earlier mappings.
 func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
 	if !r.network.Used() {
 		return nil

@@ -11,8 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Supported returns INVALID_INPUT, naming the field, for an environment's network that this server
-// can't provide.
+// Supported returns INVALID_INPUT, naming the field, for a network that this server can't provide.
 func (a *Access) Supported(n runtime.Network) error {
 	if !n.Used() {
 		return nil
