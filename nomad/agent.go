@@ -113,7 +113,6 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, w *agentWait) (refused 
 	return "", err
 }
 
-// makeReady stores that a runner's agent answered.
 func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) error {
 	answered := time.Now()
 	c.runners.mu.Lock()
@@ -230,7 +229,6 @@ const (
 	mostPause    = 500 * time.Millisecond // between tries: pulling an image may take minutes
 )
 
-// first returns the delay of the first try after a runner's allocation is known.
 func (p *pace) first() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -105,7 +105,6 @@ func (c *Cluster) Close() {
 
 func (c *Cluster) names() job.Names { return c.config.Jobs.Names() }
 
-// ready waits until the cluster can be used.
 func (c *Cluster) ready(ctx context.Context) error {
 	if c.serves() {
 		return nil

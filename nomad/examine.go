@@ -67,7 +67,6 @@ func (x *examination) policy(ctx context.Context) {
 	x.add(finding.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
 }
 
-// template lets Nomad validate the job of runners, and counts the nodes that can run one.
 func (x *examination) template(ctx context.Context) {
 	driver, err := x.environments.Check(ctx)
 	if err != nil {
@@ -98,7 +97,6 @@ func (x *examination) template(ctx context.Context) {
 	}
 }
 
-// fewRunners is the number of default-sized runners below which room warns.
 const fewRunners = 8
 
 // room reports how many runners fit. Nomad places what a runner may use, not what it uses.
@@ -157,7 +155,6 @@ func (x *examination) oversubscription(ctx context.Context) {
 // usualConnections is Nomad's default of http_max_conns_per_client.
 const usualConnections = 100
 
-// connections compares the connections that this server opens with Nomad's limit for one address.
 func (x *examination) connections(ctx context.Context) {
 	const name = "connections"
 	const raise = "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"

@@ -58,7 +58,6 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	return nil
 }
 
-// stale returns the CONFLICT of a claim that isn't based on the stored one.
 func stale(id runtime.RunnerID, stored runtime.Claim) error {
 	return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, stored.Epoch)
 }

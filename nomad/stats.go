@@ -73,7 +73,6 @@ func (c *counts) registered(e *entry) {
 	c.placement(e)
 }
 
-// placed counts e's allocation when it is first known.
 func (c *counts) placed(e *entry) {
 	if e.start.placed.IsZero() {
 		e.start.placed = time.Now()
@@ -187,7 +186,6 @@ func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *cou
 	r.observed = s
 }
 
-// reportLeaks makes Status report which runners are removed incompletely.
 func (c *Cluster) reportLeaks(leaks map[runtime.RunnerID]string) {
 	for id, left := range leaks {
 		c.problems.Report(runnerSubject(id), left)

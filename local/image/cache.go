@@ -194,7 +194,6 @@ const resolveWithin = 30 * time.Second
 // errSlow is the cause of a context whose time for resolving or pulling is used up.
 var errSlow = errors.New("it took too long")
 
-// pinned returns the pin of a stored image if the reference has its digest.
 func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	if ref.registry == nil {
 		return runtime.ImagePin{}, false
@@ -270,7 +269,6 @@ func (c *Cache) room(ctx context.Context) error {
 	return nil
 }
 
-// taken returns the bytes that images and pulls take now. The caller holds mu.
 func (c *Cache) taken() (total int64) {
 	for _, s := range c.images {
 		total += s.Bytes

@@ -67,7 +67,6 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, error) {
 	return s, nil
 }
 
-// readFile reads an OCI layout, or else the older format of "docker save".
 func readFile(parts blobs, ref reference) (*source, error) {
 	index, err := whole(parts, "index.json")
 	if err == nil {

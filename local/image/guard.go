@@ -80,7 +80,6 @@ func (v registryTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 
 const maxRedirects = 10
 
-// checkRedirect returns an error if a registry may not redirect to a host.
 func (v registryTransport) checkRedirect(to *url.URL) error {
 	host := hostOf(to)
 	switch {
@@ -170,7 +169,6 @@ func isLocal(ip netip.Addr) bool {
 	return slices.ContainsFunc(localNetworks(), func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// A plainError means that a request would have gone without TLS.
 type plainError struct{ host string }
 
 func (e *plainError) Error() string { return "TLS is required for " + e.host }

@@ -32,7 +32,6 @@ type hostPauses struct {
 	hosts map[string]*pauseError
 }
 
-// A pauseError says that a host asked for a pause.
 type pauseError struct {
 	Host   string    `json:"host"`
 	Status int       `json:"status"`
@@ -42,7 +41,6 @@ type pauseError struct {
 
 func (*pauseError) Error() string { return "the host asked for a pause" }
 
-// typed returns the error for clients.
 func (e *pauseError) typed() error {
 	says := ""
 	if e.Words != "" {
@@ -95,7 +93,6 @@ func (h *hostPauses) check(host string) error {
 	return nil
 }
 
-// note returns an error if an answer asks for a pause, and holds its host.
 func (h *hostPauses) note(host string, answer *http.Response) error {
 	pause, given := retryAfter(answer.Header)
 	if answer.StatusCode != http.StatusTooManyRequests && (answer.StatusCode != http.StatusServiceUnavailable || !given) {

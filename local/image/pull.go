@@ -175,7 +175,6 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 	}
 }
 
-// pause waits until the next try, and returns false if there is none.
 func (c *Cache) pause(ctx context.Context, p *pull, later <-chan time.Time) bool {
 	for {
 		select {
@@ -296,7 +295,6 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 	return nil
 }
 
-// fill makes an image in dir, and syncs it to the disk.
 func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) {
 	c.mu.Lock()
 	reference := p.reference
@@ -349,7 +347,6 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	return s, s.write(dir)
 }
 
-// write writes an image's record, and syncs the file system.
 func (s *stored) write(dir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -370,7 +367,6 @@ func syncAll(dir string, sync func(fd int) error) error {
 	return sync(int(open.Fd()))
 }
 
-// keep stores the image in dir, unless it is stored already.
 func (c *Cache) keep(dir string, s *stored) error {
 	if err := c.publish(dir, s); err != nil {
 		return err

@@ -33,7 +33,6 @@ type registries struct {
 	platform v1.Platform // platform of the images
 }
 
-// newRegistries reads the certificate authorities once.
 func newRegistries(config Config) (*registries, error) {
 	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, pauses: openPauses(config.Dir)}
 	for _, host := range config.Registries {
@@ -98,7 +97,6 @@ func (r *registries) open(ctx context.Context, ref name.Reference, digest string
 	return s, nil
 }
 
-// read reads an image's manifest and configuration, with limits of their sizes.
 func (r *registries) read(ctx context.Context, ref name.Reference) (*source, error) {
 	image, err := remote.Image(ref, r.options(ctx, ref)...)
 	if err != nil {

@@ -45,7 +45,6 @@ type layer struct {
 	open   func() (io.ReadCloser, error)
 }
 
-// newSource checks an image's descriptions: the digests of its parts, and its platform.
 func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
@@ -138,7 +137,6 @@ func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
 // maxVariables bounds the bytes of an image's variables, because they are stored with every runner.
 const maxVariables = 32 << 10
 
-// workingDirectory returns an image's working directory, if it has one that runners can see.
 func workingDirectory(dir string, covered []string) string {
 	dir = path.Clean("/" + dir)
 	if dir == "/" || len(dir) > 1024 || strings.ContainsRune(dir, 0) {

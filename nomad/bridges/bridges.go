@@ -126,7 +126,6 @@ func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.
 	})}, nil
 }
 
-// A stream counts as open until it is closed.
 type stream struct {
 	net.Conn
 	close func() error // closes and counts once

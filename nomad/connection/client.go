@@ -108,7 +108,6 @@ func (c *Client) newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.
 	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}, nil
 }
 
-// impatient returns a dialer whose connections break when they receive nothing for silence.
 func impatient(dial Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)

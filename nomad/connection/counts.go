@@ -43,7 +43,6 @@ var kinds = map[string]CallKind{
 	"GET var/": "READ_VARIABLE", "PUT var/": writeVariable, "DELETE var/": "DELETE_VARIABLE", "GET client/": "EXEC", "GET event/": "EVENTS",
 }
 
-// kindOf returns the kind of a request, OtherCall if it has none of its own.
 func kindOf(r *http.Request) CallKind {
 	_, path, _ := strings.Cut(r.URL.Path, "/v1/")
 	// The rest of such a path is an id. In kinds these paths end in a slash.

@@ -66,7 +66,6 @@ func (c *Client) Exec(ctx context.Context, nodeID, allocation, task string, argv
 	return c.execAt(ctx, c.address, c.execs, allocation, task, argv)
 }
 
-// addressOf returns the address of a node, or nil if it can't be reached.
 func (c *Client) addressOf(ctx context.Context, id string) *url.URL {
 	d := c.direct
 	d.mu.Lock()

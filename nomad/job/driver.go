@@ -10,7 +10,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A taskDriver says how an environment's settings are expressed for one of Nomad's drivers.
 type taskDriver struct {
 	user      string                                            // of the task, if neither the template nor Config names one
 	contained bool                                              // the agent is the entry point of a container
@@ -133,7 +132,6 @@ func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	absent(config, "tmpfs", []string{fmt.Sprintf("/workspace:size=%dm,mode=1777", mib), fmt.Sprintf("/tmp:size=%dm,mode=1777", 2*mib)})
 }
 
-// imageOf returns the image for a job, with its digest if that is known.
 func imageOf(env runtime.Environment) string {
 	if env.Pin.Digest == "" {
 		return env.Image
@@ -213,7 +211,6 @@ func (d taskDriver) command(agent string, stream bool, env runtime.Environment, 
 	}
 }
 
-// shell is the program that waits for a streamed agent.
 const shell = "/bin/sh"
 
 // awaitAgent waits until the agent exists, and becomes it. It ends when the agent's directory is

@@ -53,7 +53,6 @@ func setMeta(job *api.Job, key, value string) {
 	job.Meta[key] = value
 }
 
-// errStopped says that an environment's job was stopped, but not purged.
 var errStopped = errors.New("its job was stopped")
 
 // ErrForeign says that a job belongs to another server, whose prefix begins with this server's.
@@ -125,7 +124,6 @@ func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
 	}
 }
 
-// changesByHand returns the number of versions of the job since the one that this server wrote.
 func changesByHand(job *api.Job) int {
 	written, err := strconv.ParseUint(cmp.Or(job.Meta[metaVersion], "0"), 10, 32)
 	if err != nil || job.Version == nil || *job.Version < written {
@@ -151,7 +149,6 @@ func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
 	}
 }
 
-// adoptPorts returns the ports that the networks expose, in the order of have.
 func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 	if len(networks) == 0 {
 		return have

@@ -135,7 +135,6 @@ func (c Config) bound(group *api.TaskGroup, task *api.Task) {
 	}
 }
 
-// resources returns the resources of env, and further ones of the template.
 func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resources {
 	r := &api.Resources{}
 	if have != nil {
@@ -216,7 +215,6 @@ func (c Config) agentPath(local, dir string) string {
 	return cmp.Or(c.Agent.Path, local+"/"+dir+"/"+embedded.ArchivedName)
 }
 
-// runnerTask returns the task that a runner's agent is in. Its driver must be known.
 func runnerTask(job *api.Job) (*api.TaskGroup, *api.Task, error) {
 	if len(job.TaskGroups) != 1 {
 		return nil, nil, fmt.Errorf("the job must have one group, but it has %d", len(job.TaskGroups))

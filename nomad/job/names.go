@@ -50,7 +50,6 @@ func (n Names) Owned(job *api.JobListStub) (runtime.RunnerID, bool) {
 	return id, ok && (owner == "" || owner == n.Prefix)
 }
 
-// runnerID returns what follows prefix in name, and whether that is a valid id.
 func runnerID(name, prefix string) (runtime.RunnerID, bool) {
 	id, ok := strings.CutPrefix(name, prefix)
 	return runtime.RunnerID(id), ok && runnerIDs.MatchString(id)

@@ -97,7 +97,6 @@ func exit(event *api.TaskEvent) string {
 	return "with exit code " + code
 }
 
-// delay converts a wait of Nomad's, in nanoseconds, to text.
 func delay(text string) string {
 	ns, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -103,7 +103,6 @@ func (r Reader) jobs(ctx context.Context, l *Listing) error {
 	})
 }
 
-// allocations reads the allocations with their resources.
 func (r Reader) allocations(ctx context.Context, l *Listing) error {
 	return r.Nomad.Call(ctx, "list allocations", func(ctx context.Context) error {
 		q := r.Ours(ctx, "JobID")

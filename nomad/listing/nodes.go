@@ -158,7 +158,6 @@ func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	return runners
 }
 
-// has returns a node's resources for tasks, in MHz and MiB.
 func has(node *api.NodeListStub) (mhz, mib int64) {
 	if node.NodeResources == nil {
 		return 0, 0
@@ -171,7 +170,6 @@ func has(node *api.NodeListStub) (mhz, mib int64) {
 	return mhz, mib
 }
 
-// ready reports whether a node is connected and accepts new allocations.
 func ready(node *api.NodeListStub) bool {
 	return node.Status == api.NodeStatusReady && node.SchedulingEligibility == api.NodeSchedulingEligible
 }

@@ -156,7 +156,6 @@ func Restarts(a *api.AllocationListStub) uint64 {
 	return all
 }
 
-// why returns why an allocation ended or is about to end.
 func why(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
 	description := strings.TrimSpace(a.DesiredDescription)
 	switch {
@@ -195,7 +194,6 @@ func oomKills(a *api.AllocationListStub) int64 {
 	return kills
 }
 
-// failures are the events that say why a task couldn't start.
 var failures = []string{
 	api.TaskDriverFailure, api.TaskSetupFailure, api.TaskArtifactDownloadFailed, api.TaskFailedValidation,
 }

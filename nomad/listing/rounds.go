@@ -75,7 +75,6 @@ func (r *Rounds) Since() time.Duration {
 	return time.Since(r.good)
 }
 
-// work runs rounds while a caller waits for one.
 func (r *Rounds) work(ctx context.Context) {
 	for {
 		r.mu.Lock()

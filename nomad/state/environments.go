@@ -112,7 +112,6 @@ func (s *Environments) put(ctx context.Context, base *api.Job, env runtime.Envir
 	return s.keepTemplate(env, wanted)
 }
 
-// reportImage reports that nodes may run different bytes for an image's name.
 func (s *Environments) reportImage(env runtime.Environment) {
 	if env.Pin.Unpinned == "" {
 		s.problems.Resolve(imageSubject(env.ID))
@@ -230,7 +229,6 @@ func (s *Environments) seen(index uint64) bool {
 
 var errNone = errors.New("the job doesn't exist")
 
-// readStored reads one environment, and keeps the template of its runners.
 func (s *Environments) readStored(ctx context.Context, jobID string) (runtime.Environment, error) {
 	stored, err := s.nomad.Job(ctx, jobID)
 	if err != nil {
@@ -246,7 +244,6 @@ func (s *Environments) readStored(ctx context.Context, jobID string) (runtime.En
 	return env, err
 }
 
-// A template is the job from which runners of one revision of an environment are made.
 type template struct {
 	env   runtime.Environment
 	job   *api.Job // never modified

@@ -161,7 +161,6 @@ type vigil struct {
 	id    string // the lock of an owner that has ended, or "" until then
 }
 
-// watch makes the vigil wait for the end of an owner, if it doesn't already.
 func (v *vigil) watch(ctx context.Context, owner Peer) {
 	if v.lock.Vigil == nil || owner == v.of {
 		return
@@ -282,7 +281,6 @@ func (h *Held) release() {
 
 func (l *Lock) file() string { return filepath.Join(l.Dir, "nomad-lock") }
 
-// lastID returns the id of the lock that the last server with this directory held, if it is known.
 func (l *Lock) lastID() string {
 	if l.Dir == "" {
 		return ""

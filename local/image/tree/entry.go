@@ -68,7 +68,6 @@ const (
 	RoomEveryEntries = 1 << 10
 )
 
-// checkRoom calls room if enough bytes or entries came since the last call.
 func (t *Tree) checkRoom() error {
 	if t.written-t.checked.written < roomEvery && t.entries-t.checked.entries < RoomEveryEntries {
 		return nil

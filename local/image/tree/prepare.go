@@ -159,7 +159,6 @@ func odd(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
 
-// A swapping is the ids that are swapped with User.
 type swapping struct{ uids, gids map[int]int }
 
 // pair returns a map that swaps id and User, if there is something to swap.
@@ -170,7 +169,6 @@ func pair(id int) map[int]int {
 	return map[int]int{id: User, User: id}
 }
 
-// own changes the owners of all files by a swapping.
 func (t *Tree) own(ctx context.Context, swap swapping) error {
 	if t.spec.Alone || swap.uids == nil && swap.gids == nil {
 		return nil
@@ -268,7 +266,6 @@ func (n *names) find(name string) (id, group int, err error) {
 	return number, 0, nil
 }
 
-// swap swaps ids in a column.
 func (n *names) swap(ids map[int]int, column int) {
 	for _, fields := range *n {
 		if len(fields) <= column {

@@ -78,7 +78,6 @@ func (t *Tree) enter(dir string, missing bool) error {
 	return nil
 }
 
-// leave closes the parent.
 func (t *Tree) leave() {
 	if t.parent != nil {
 		_ = t.parent.Close()

@@ -113,7 +113,6 @@ func (m *portMapper) CloseAll() {
 	}
 }
 
-// close ends the mappings and their connections, and waits for their goroutines.
 func (r *mappedRunner) close() {
 	r.cancel()
 	for _, l := range r.listeners {
@@ -148,7 +147,6 @@ func (r *mappedRunner) serve(ctx context.Context, listener net.Listener, target 
 	}
 }
 
-// forward copies data in both directions until both sides have closed.
 func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 	defer conn.Close()
 	d := net.Dialer{Timeout: dialWithin}

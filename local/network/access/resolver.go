@@ -63,7 +63,6 @@ type resolver struct {
 	clients map[netip.Addr]*dnsClient
 }
 
-// A dnsClient is a runner that may send queries.
 type dnsClient struct {
 	id     string
 	narrow bool     // it may resolve only names
@@ -121,7 +120,6 @@ func (r *resolver) Remove(from netip.Addr, id string) {
 	}
 }
 
-// find returns the runner at an address; nil if no runner has it.
 func (r *resolver) find(from net.Addr) *dnsClient {
 	ap, err := netip.ParseAddrPort(from.String())
 	if err != nil {
@@ -287,7 +285,6 @@ func roomOf(p *dnsmessage.Parser) int {
 	}
 }
 
-// reply returns a packed answer to a query, or nil if it can't be packed.
 func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, answers []dnsmessage.Resource) []byte {
 	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: to.ID, Response: true, OpCode: to.OpCode, RecursionDesired: to.RecursionDesired, RecursionAvailable: true,

@@ -148,7 +148,6 @@ func (r *Runner) reached(at []runtime.PortMapping) {
 	r.owner.PortsMapped(at)
 }
 
-// wanted returns the mappings of exposed ports, with their earlier addresses.
 func wanted(exposed []int, had []runtime.PortMapping) []runtime.PortMapping {
 	all := make([]runtime.PortMapping, len(exposed))
 	for i, port := range exposed {
@@ -182,7 +181,6 @@ func (r *Runner) Stop(context.Context, taskrunner.StopRequest) error {
 	return nil
 }
 
-// close stops serving the runner's sandbox.
 func (r *Runner) close() {
 	if r.a.resolver == nil {
 		return

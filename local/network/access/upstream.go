@@ -120,7 +120,6 @@ func exchangeOver(ctx context.Context, protocol string, server netip.AddrPort, q
 	return nil, fmt.Errorf("name server %s: %w", server, err)
 }
 
-// same reports whether two questions are equal; the case of names doesn't matter.
 func same(a, b dnsmessage.Question) bool {
 	return a.Type == b.Type && a.Class == b.Class && strings.EqualFold(a.Name.String(), b.Name.String())
 }

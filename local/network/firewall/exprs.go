@@ -46,7 +46,6 @@ func load(v6, destination bool) *expr.Payload {
 	return p
 }
 
-// notFrom matches packets of a's family that come from another address.
 func notFrom(a netip.Addr) []expr.Any {
 	return rule(ip(a.Is6()), []expr.Any{load(a.Is6(), false), isNot(a.AsSlice())})
 }
@@ -60,7 +59,6 @@ func within(s set) []expr.Any {
 	return rule(ip(v6), []expr.Any{load(v6, true), &expr.Lookup{SourceRegister: 1, SetName: s.Name, IsDestRegSet: false}})
 }
 
-// transport matches packets of one protocol above IP, given its number.
 func transport(protocol byte) []expr.Any {
 	return []expr.Any{meta(expr.MetaKeyL4PROTO), is([]byte{protocol})}
 }
@@ -92,7 +90,6 @@ func icmpType(n byte) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1}, is([]byte{n})}
 }
 
-// state matches packets whose connection is in one of these states.
 func state(bits uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
