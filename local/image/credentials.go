@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -32,9 +33,9 @@ func (k loginKeychain) Resolve(target authn.Resource) (authn.Authenticator, erro
 	return k.ResolveContext(context.Background(), target)
 }
 
-// ResolveContext returns the credentials for a registry or a repository, from the first file that
-// has some; else authn.Anonymous. It returns CLUSTER_UNAVAILABLE
-// if a file or a helper is broken: without credentials, the registry would deny access and be blamed.
+// ResolveContext returns the credentials for a registry or a repository, from the first file that has
+// some; else authn.Anonymous. It returns CLUSTER_UNAVAILABLE if a file or a helper is broken: without
+// credentials, the registry would deny access and be blamed.
 func (k loginKeychain) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
 	for _, path := range k.files() {
 		f, err := readLoginFile(path)
@@ -46,7 +47,7 @@ func (k loginKeychain) ResolveContext(ctx context.Context, target authn.Resource
 			found, err = f.find(ctx, target)
 		}
 		if err != nil {
-			return nil, runtime.Wrap(runtime.CodeClusterUnavailable, fmt.Errorf("%s: %w", path, err), "this server's credentials for registries can't be readLoginFile; the server's log says why")
+			return nil, runtime.Wrap(runtime.CodeClusterUnavailable, fmt.Errorf("%s: %w", path, err), "this server's credentials for registries can't be read; the server's log says why")
 		}
 		if found != (authn.AuthConfig{}) {
 			return authn.FromConfig(found), nil
@@ -56,27 +57,27 @@ func (k loginKeychain) ResolveContext(ctx context.Context, target authn.Resource
 }
 
 // files returns the files that may have credentials, explicitly configured ones first.
-func (k loginKeychain) files() []string {
-	var all []string
-	if path := k.Getenv("REGISTRY_AUTH_FILE"); path != "" {
-		all = append(all, path)
+func (k loginKeychain) files() (all []string) {
+	add := func(dir string, names ...string) {
+		if dir != "" {
+			all = append(all, filepath.Join(append([]string{dir}, names...)...))
+		}
 	}
-	home := k.Getenv("HOME")
-	if dir := k.Getenv("DOCKER_CONFIG"); dir != "" {
-		all = append(all, filepath.Join(dir, "config.json"))
-	} else if home != "" {
-		all = append(all, filepath.Join(home, ".docker", "config.json"))
+	inHome := func(name string) string {
+		home := k.Getenv("HOME")
+		if home == "" {
+			return ""
+		}
+		return filepath.Join(home, name)
 	}
+	add(k.Getenv("REGISTRY_AUTH_FILE"))
+	add(cmp.Or(k.Getenv("DOCKER_CONFIG"), inHome(".docker")), "config.json")
 	if dir := k.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		all = append(all, filepath.Join(dir, "containers", "auth.json"))
+		add(dir, "containers", "auth.json")
 	} else if path := fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()); mayExist(path) {
-		all = append(all, path)
+		add(path)
 	}
-	if dir := k.Getenv("XDG_CONFIG_HOME"); dir != "" {
-		all = append(all, filepath.Join(dir, "containers", "auth.json"))
-	} else if home != "" {
-		all = append(all, filepath.Join(home, ".config", "containers", "auth.json"))
-	}
+	add(cmp.Or(k.Getenv("XDG_CONFIG_HOME"), inHome(".config")), "containers", "auth.json")
 	return all
 }
 
@@ -138,7 +139,7 @@ func (f *loginFile) find(ctx context.Context, target authn.Resource) (authn.Auth
 	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(entry.Auth, "=")) // tools differ in padding
 	user, password, ok := strings.Cut(string(text), ":")
 	if err != nil || !ok {
-		return authn.AuthConfig{}, fmt.Errorf("its entry for %q can't be readLoginFile: log in there again", key)
+		return authn.AuthConfig{}, fmt.Errorf("its entry for %q can't be read: log in there again", key)
 	}
 	found.Username, found.Password = user, strings.TrimRight(password, "\x00")
 	return found, nil

@@ -73,7 +73,7 @@ func (v registryTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if !strings.Contains(first.URL.Path, "/blobs/") { // only blobs may be large
-		answer.Body = &document{answer.Body, maxDocument}
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxDocument)
 	}
 	return answer, nil
 }
@@ -172,20 +172,6 @@ func isLocal(ip netip.Addr) bool {
 type plainError struct{ host string }
 
 func (e *plainError) Error() string { return "TLS is required for " + e.host }
-
-type document struct {
-	io.ReadCloser
-	left int
-}
-
-// Read implements io.Reader. It fails when the answer turns out to be larger than maxDocument.
-func (d *document) Read(p []byte) (int, error) {
-	n, err := d.ReadCloser.Read(p)
-	if d.left -= n; d.left < 0 {
-		return n, tree.TooLarge("the registry's answer is larger than %s", tree.FormatSize(maxDocument))
-	}
-	return n, err
-}
 
 // paceBytes is how many bytes of a registry's answer must arrive within Config.Stall: about 1 KiB/s
 // by default. A slower answer would occupy one of the slots for pulls until the pull times out. It

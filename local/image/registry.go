@@ -160,11 +160,14 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	var answer *transport.Error
 	var plain *plainError
 	var certificate *tls.CertificateVerificationError
+	var large *http.MaxBytesError
 	switch {
 	case ctx.Err() != nil:
 		return runtime.Wrap(runtime.CodeClusterUnavailable, errors.Join(context.Cause(ctx), scrubbed(err)), "the registry %s didn't answer in time", host)
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &large):
+		return tree.TooLarge("the registry's answer is larger than %s", tree.FormatSize(large.Limit))
 	case errors.As(err, &plain):
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: plain, Message: fmt.Sprintf(
 			"the registry %s doesn't speak TLS, and isn't on loopback: --image-plain-http %s allows it without TLS", host, plain.host)}
