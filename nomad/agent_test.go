@@ -21,7 +21,7 @@ func TestWedgedTaskIsHealed(t *testing.T) {
 		w.idle()
 		w.locked(func() {
 			if w.stuck {
-				t.Error("it was never stuck")
+				t.Error("the task was never stuck")
 			}
 		})
 	})
@@ -53,7 +53,7 @@ func TestWedgedTaskIsGivenUp(t *testing.T) {
 			t.Errorf("it is %s (%s): %s", r.State, r.GoneReason, r.Message)
 		}
 		if len(hinted) == 0 {
-			t.Error("nobody was told")
+			t.Error("no hint was sent")
 		}
 		events, err := w.cluster.TaskEvents(t.Context(), id)
 		if err != nil || len(events) == 0 || events[len(events)-1].Kind != runtime.TaskGone || events[len(events)-1].At.Before(began) {

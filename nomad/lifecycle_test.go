@@ -169,7 +169,7 @@ func TestRemoveEndsAllProcesses(t *testing.T) {
 	id := b.claimed()
 	a := b.allocation(id)
 	if len(processesOf(t, a.ID)) == 0 {
-		t.Fatal("nothing of it is seen while it runs")
+		t.Fatal("no process of the runner was found while it runs")
 	}
 	if err := b.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func (b bed) awaitGone(id runtime.RunnerID) (r runtime.Runner) {
 	b.t.Helper()
 	wait.For(b.t, fmt.Sprintf("runner %s is gone", id), func() (ok bool) {
 		if r, ok = b.find(id); !ok {
-			b.t.Fatal("it isn't listed any more")
+			b.t.Fatal("the runner is no longer listed")
 		}
 		return r.State == runtime.RunnerGone
 	})
@@ -344,7 +344,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if says() {
-		t.Error("its status still says that it waits")
+		t.Error("Status still reports that the server waits for the lock")
 	}
 }
 

@@ -78,7 +78,7 @@ func TestAnswerWithoutALockIsNoOwnership(t *testing.T) {
 			t.Errorf("it tells %q", told)
 		}
 		if w.cluster.serves() {
-			t.Error("it works without a lock")
+			t.Error("the cluster works without a lock")
 		}
 		w.locked(func() { w.lockless = false })
 		w.idle()
@@ -96,7 +96,7 @@ func TestLateLockIsReleased(t *testing.T) {
 		w.stop()
 		w.locked(func() {
 			if w.sim.locked {
-				t.Error("nobody has the lock, and Nomad believes so")
+				t.Error("Nomad has a lock that no server holds")
 			}
 		})
 		w.slowLock = time.Minute // nobody waits for so long
@@ -168,14 +168,14 @@ func TestOldListDoesNotRestoreARunner(t *testing.T) {
 			return w.cluster.runners.entries[id] != nil
 		}
 		if w.cluster.apply(old); known() {
-			t.Error("it is back, and isn't there")
+			t.Error("a list from before its removal restores a removed runner")
 		}
 		w.cluster.runners.mu.Lock()
 		old.begun = w.cluster.runners.change
 		w.cluster.runners.mu.Unlock()
 		w.cluster.apply(old) // afterwards the removal needn't be remembered
 		if w.cluster.apply(old); !known() {
-			t.Error("it is there, and nobody knows")
+			t.Error("a list from after its removal doesn't restore a runner whose job exists")
 		}
 	})
 }

@@ -76,7 +76,7 @@ func TestCallsAreCounted(t *testing.T) {
 		want(kind, CallDone, 1)
 	}
 	if _, err := c.Exec(ctx, "", "a", "runner", []string{"true"}); err == nil {
-		t.Error("null is taken for a bridge")
+		t.Error("an answer of null is accepted as an exec")
 	}
 	want("EXEC", CallDone, 1)
 
@@ -89,7 +89,7 @@ func TestCallsAreCounted(t *testing.T) {
 	leaving, leave := context.WithCancel(ctx)
 	time.AfterFunc(10*time.Millisecond, leave)
 	if _, err := c.Events(leaving, nil, 0); err == nil {
-		t.Error("there are events")
+		t.Error("a cancelled event stream succeeds")
 	}
 	want("EVENTS", CallCancelled, 1)
 	if n := c.Stats().Retries; n != 0 {
@@ -99,7 +99,7 @@ func TestCallsAreCounted(t *testing.T) {
 	nomad.Listener.Close()
 	c = patient(time.Second) // in which it is asked more than once
 	if _, err := c.Leader(ctx); err == nil {
-		t.Error("nobody answers, and there is a leader")
+		t.Error("Leader succeeds without an answer")
 	}
 	s := c.Stats()
 	if n := s.Calls[OtherCall].Results[CallUnanswered]; n < 2 || s.Retries != n-1 {

@@ -18,7 +18,7 @@ func TestGoroutinesAndCallsEndWithTheirGroup(t *testing.T) {
 		}
 		stop, ok := g.Go(work)
 		if _, also := g.Go(work); !ok || !also {
-			t.Fatal("a new group takes no work")
+			t.Fatal("Go on a new group: not ok")
 		}
 		stop()
 		if err := <-causes; !errors.Is(err, context.Canceled) {
@@ -38,7 +38,7 @@ func TestGoroutinesAndCallsEndWithTheirGroup(t *testing.T) {
 			t.Errorf("a call that was over: %v; kept: %d", context.Cause(ended), len(g.ends))
 		}
 		if _, ok := g.Go(work); ok {
-			t.Error("it takes work after its end")
+			t.Error("Go after End: ok")
 		}
 		if late, _ := g.Bind(t.Context()); !errors.Is(context.Cause(late), over) {
 			t.Errorf("a later call: %v", context.Cause(late))

@@ -110,6 +110,6 @@ func TestMapper(t *testing.T) {
 	}
 	m.Close("c")
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("it goes on")
+		t.Error("a connection is open after Close")
 	}
 }

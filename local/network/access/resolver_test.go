@@ -328,7 +328,7 @@ func TestOnlyRunnersAreAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id = m.ID; id == 1 {
-			t.Error("over udp it is answered")
+			t.Error("a dropped UDP query is answered")
 		}
 	}
 }

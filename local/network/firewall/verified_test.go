@@ -171,7 +171,7 @@ func testSilent(t *testing.T, w *world) {
 func testNothingLeft(t *testing.T, w *world) {
 	h := join(t, "a", policy(0))
 	if err := Make("a", h.PID, policy(0)); err == nil {
-		t.Error("it is made twice")
+		t.Error("Make succeeds twice for one runner")
 	}
 	for range 2 {
 		if err := Remove("a"); err != nil {
