@@ -75,7 +75,7 @@ func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration)
 	return err
 }
 
-// Remove deletes all images below config.Dir, whoever owns their files. No Cache may be open there.
+// Remove deletes all images below config.Dir, with files of any owner. No Cache may be open there.
 func Remove(ctx context.Context, config Config) error {
 	c := &Cache{config: config}
 	var err error

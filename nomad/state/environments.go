@@ -1,7 +1,7 @@
-// Package state keeps in Nomad what must outlast a server: environments as jobs that are never
-// dispatched, a record of each runner as a variable, and the lock of the prefix. Its writes are
-// conditional. So of concurrent changes of an environment and of concurrent claims one succeeds, and at
-// most one server at a time owns a prefix.
+// Package state keeps in Nomad what must outlast a server: environments, a record of each runner, and
+// the lock of the prefix. An environment is a job that is never dispatched; records and the lock are
+// variables. Writes are conditional. So of concurrent changes of an environment, and of concurrent
+// claims, one succeeds, and at most one server at a time owns a prefix.
 package state
 
 import (
