@@ -85,7 +85,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		gate:         turns.NewGate(config.Parallel),
 		lock: &state.Lock{
 			Nomad: nomad, Prefix: config.Jobs.Prefix, TTL: config.LockTTL, Dir: config.Dir, Logger: config.Logger, Problems: known,
-			Peer: state.Peer{Address: config.Peer, Secret: rand.Text()}, Vigil: config.Vigil,
+			Peer: state.Peer{Address: config.Peer, Secret: rand.Text()}, AwaitEnd: config.AwaitEnd,
 		},
 		counts:  counts{tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)},
 		runners: runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},

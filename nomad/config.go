@@ -24,9 +24,9 @@ type Config struct {
 	Dir     string // keeps the lock's id, so that a restarted server continues immediately; may be empty
 	Remove  bool   // the end of Run removes all runners
 	Peer    string // address where this server accepts connections that other servers pass on, if it does
-	// Vigil waits until the process of the server at an address has ended, and returns the LockID
+	// AwaitEnd waits until the process of the server at an address has ended, and returns the LockID
 	// that it had reported. Without it the end of other servers isn't watched.
-	Vigil func(ctx context.Context, address, secret string) (lockID string, err error)
+	AwaitEnd func(ctx context.Context, address, secret string) (lockID string, err error)
 
 	Parallel int           // concurrent registrations; 0 means 8
 	Bridges  int           // connections for bridges

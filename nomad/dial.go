@@ -60,8 +60,8 @@ func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool)
 	return conn, err
 }
 
-// prefer opens a claimed runner's bridge early, and keeps it from being closed for an idle runner's.
-func (c *Cluster) prefer(id runtime.RunnerID) {
+// openEarly opens a claimed runner's bridge early, and keeps it from being closed for an idle runner's.
+func (c *Cluster) openEarly(id runtime.RunnerID) {
 	c.group.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, bridges.OpenWithin)
 		defer cancel()

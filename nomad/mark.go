@@ -54,7 +54,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	case !done:
 		return stale(id, stored.Claim)
 	}
-	c.prefer(id)
+	c.openEarly(id)
 	return nil
 }
 

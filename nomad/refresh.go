@@ -125,15 +125,15 @@ func (c *Cluster) list(ctx context.Context) (*snapshot, error) {
 	if t.Listing, err = c.reader.Read(ctx, waiting, highest); err != nil {
 		return nil, err
 	}
-	t.claims, err = c.records.ReadAll(ctx, c.moved(t.Listing))
+	t.claims, err = c.records.ReadAll(ctx, c.changedRecords(t.Listing))
 	return t, err
 }
 
-// moved returns the runners whose variables changed since they were last read and were written more
+// changedRecords returns the runners whose variables changed since they were last read and were written more
 // than once. The first write only says that the runner was ready, so its content isn't needed,
 // unless the task was restarted before or after.
-func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
-	var moved []runtime.RunnerID
+func (c *Cluster) changedRecords(l *listing.Listing) []runtime.RunnerID {
+	var changed []runtime.RunnerID
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()
 	for id, v := range l.Variables {
@@ -143,10 +143,10 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 		found := e == nil || e.ready == nil     // another server saw it become ready
 		again := found && slices.ContainsFunc(l.Allocations[id], func(a *api.AllocationListStub) bool { return listing.Restarts(a) > 0 })
 		if (claimed && (e == nil || v.ModifyIndex > e.variable)) || orphan || again {
-			moved = append(moved, id)
+			changed = append(changed, id)
 		}
 	}
-	return moved
+	return changed
 }
 
 type found struct {

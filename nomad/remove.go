@@ -22,8 +22,8 @@ const removeWithin = time.Minute
 // time all jobs have been purged, and the next server deletes the rest.
 const removeAllWithin = 3 * time.Second
 
-// stragglers is how long a registration may be in transit after its Start was given up.
-const stragglers = 200 * time.Millisecond
+// inTransit is how long a registration may be in transit after its Start was given up.
+const inTransit = 200 * time.Millisecond
 
 // removeAll removes all runners in Nomad until there are none. The error says how many may be left.
 func (c *Cluster) removeAll(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 		all := slices.Collect(maps.Keys(c.runners.entries))
 		c.runners.mu.Unlock()
 		// An empty list isn't enough: a registration that was given up may still reach Nomad.
-		if left := stragglers - time.Since(began); len(all) == 0 && left <= 0 {
+		if left := inTransit - time.Since(began); len(all) == 0 && left <= 0 {
 			return nil
 		} else if len(all) == 0 {
 			_ = backoff.Sleep(ctx, left)

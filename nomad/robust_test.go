@@ -214,7 +214,7 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 		late := *w.jobs[w.cluster.names().Runner(first)]
 		late.ID = new(w.cluster.names().Runner("late"))
 		go func() { // one that is on its way is none that stays
-			time.Sleep(stragglers - 20*time.Millisecond)
+			time.Sleep(inTransit - 20*time.Millisecond)
 			w.locked(func() { w.jobs[*late.ID] = &late })
 		}()
 		if w.stop(); count() != 0 || !errors.Is(w.ended, context.Canceled) {

@@ -241,7 +241,7 @@ func (c *Cache) Status(digest string) runtime.ImageStatus {
 		}
 	}
 	if p, ok := c.pulls[digest]; ok {
-		return p.shown()
+		return p.currentStatus()
 	}
 	return runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
 }

@@ -68,14 +68,14 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, error) {
 }
 
 func readFile(parts blobs, ref reference) (*source, error) {
-	index, err := whole(parts, "index.json")
+	index, err := readPart(parts, "index.json")
 	if err == nil {
 		return readLayout(parts, index, ref.tag)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	manifests, err := whole(parts, "manifest.json")
+	manifests, err := readPart(parts, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, tree.Invalid(ref.file+" is neither an OCI layout, nor an archive of one, nor an archive of docker save (decompress compressed ones)", nil)
 	}
@@ -97,7 +97,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		if raw, err = whole(parts, blobName(chosen.Digest)); err != nil {
+		if raw, err = readPart(parts, blobName(chosen.Digest)); err != nil {
 			return nil, missing("manifest", err)
 		}
 		if err := matches("manifest", raw, chosen.Digest); err != nil {
@@ -121,7 +121,7 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 		name := m.Annotations["org.opencontainers.image.ref.name"]
 		names = append(names, name)
 		full := m.Annotations["io.containerd.image.name"]
-		if (tag == "" || tag == name || tag == full) && (m.Platform == nil || m.Platform.Satisfies(here())) {
+		if (tag == "" || tag == name || tag == full) && (m.Platform == nil || m.Platform.Satisfies(localPlatform())) {
 			fit = append(fit, m)
 		}
 	}
@@ -129,7 +129,7 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:
-		return v1.Descriptor{}, tree.Invalid(fmt.Sprintf("it has no image %q for %s; it has %q", tag, here(), names), nil)
+		return v1.Descriptor{}, tree.Invalid(fmt.Sprintf("it has no image %q for %s; it has %q", tag, localPlatform(), names), nil)
 	default:
 		return v1.Descriptor{}, tree.Invalid(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 	}
@@ -140,19 +140,19 @@ func readManifest(parts blobs, raw []byte) (*source, error) {
 	if err != nil {
 		return nil, tree.Invalid("its manifest can't be read", err)
 	}
-	config, err := whole(parts, blobName(manifest.Config.Digest))
+	config, err := readPart(parts, blobName(manifest.Config.Digest))
 	if err != nil {
 		return nil, missing("configuration", err)
 	}
-	return newSource(raw, config, here(), func(l v1.Descriptor) func() (io.ReadCloser, error) {
-		return part(parts, blobName(l.Digest))
+	return newSource(raw, config, localPlatform(), func(l v1.Descriptor) func() (io.ReadCloser, error) {
+		return layerOpener(parts, blobName(l.Digest))
 	})
 }
 
 func blobName(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
 
-// part returns a function that opens a layer, for layer.open.
-func part(parts blobs, name string) func() (io.ReadCloser, error) {
+// layerOpener returns a function that opens a layer, for layer.open.
+func layerOpener(parts blobs, name string) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) {
 		content, _, err := parts.open(name)
 		if err != nil {
@@ -181,11 +181,11 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		if (tag != "" || len(all) != 1) && !slices.Contains(m.RepoTags, tag) {
 			continue
 		}
-		config, err := whole(parts, m.Config)
+		config, err := readPart(parts, m.Config)
 		if err != nil {
 			return nil, missing("configuration", err)
 		}
-		s, err := configured(config, here(), len(m.Layers))
+		s, err := configured(config, localPlatform(), len(m.Layers))
 		if err != nil {
 			return nil, err
 		}
@@ -200,14 +200,14 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 				return nil, missing("layer", err)
 			}
 			_ = content.Close()
-			s.layers = append(s.layers, layer{size: size, diffID: s.config.RootFS.DiffIDs[i], open: part(parts, name)})
+			s.layers = append(s.layers, layer{size: size, diffID: s.config.RootFS.DiffIDs[i], open: layerOpener(parts, name)})
 		}
 		return s, nil
 	}
 	return nil, tree.Invalid(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 }
 
-func whole(parts blobs, name string) ([]byte, error) {
+func readPart(parts blobs, name string) ([]byte, error) {
 	content, size, err := parts.open(name)
 	if err != nil {
 		return nil, err

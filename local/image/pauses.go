@@ -41,7 +41,7 @@ type pauseError struct {
 
 func (*pauseError) Error() string { return "the host asked for a pause" }
 
-func (e *pauseError) typed() error {
+func (e *pauseError) forClients() error {
 	says := ""
 	if e.Words != "" {
 		says = fmt.Sprintf(" and says %q", e.Words)
@@ -88,7 +88,7 @@ func (h *hostPauses) check(host string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e := h.hosts[host]; e != nil && time.Now().Before(e.Until) {
-		return e.typed()
+		return e.forClients()
 	}
 	return nil
 }
@@ -106,9 +106,9 @@ func (h *hostPauses) note(host string, answer *http.Response) error {
 		err = renameio.WriteFile(h.file, text, 0o600, renameio.WithTempDir(filepath.Dir(h.file)), renameio.WithStaticPermissions(0o600))
 	}
 	if err != nil {
-		return errors.Join(e.typed(), err)
+		return errors.Join(e.forClients(), err)
 	}
-	return e.typed()
+	return e.forClients()
 }
 
 // add holds a host, and returns all pauses that haven't ended. Above maxPauses it drops the one that ends first.

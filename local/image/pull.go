@@ -30,7 +30,7 @@ import (
 type pull struct {
 	digest string
 	again  chan struct{} // a hint, capacity 1: try immediately
-	look   chan struct{} // a hint, capacity 1: it may be unused now
+	review chan struct{} // a hint, capacity 1: it may be unused now
 
 	reference string              // guarded by Cache.mu
 	status    runtime.ImageStatus // guarded by Cache.mu; without BytesDone
@@ -38,8 +38,8 @@ type pull struct {
 	taken     atomic.Int64        // bytes on the disk
 }
 
-// shown returns the pull's status. The caller holds Cache.mu.
-func (p *pull) shown() runtime.ImageStatus {
+// currentStatus returns the pull's status. The caller holds Cache.mu.
+func (p *pull) currentStatus() runtime.ImageStatus {
 	s := p.status
 	s.BytesDone = p.arrived.Load()
 	return s
@@ -56,7 +56,7 @@ func (c *Cache) Want(reference, digest string) {
 	}
 	p := c.pulls[digest]
 	if p == nil {
-		p = &pull{digest: digest, again: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+		p = &pull{digest: digest, again: make(chan struct{}, 1), review: make(chan struct{}, 1)}
 		p.status = runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
 		c.pulls[digest] = p
 		c.added = append(c.added, p)
@@ -89,7 +89,7 @@ func (c *Cache) Review() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pulls {
-		hint(p.look)
+		hint(p.review)
 	}
 }
 
@@ -182,7 +182,7 @@ func (c *Cache) pause(ctx context.Context, p *pull, later <-chan time.Time) bool
 			return true
 		case <-p.again:
 			return true
-		case <-p.look:
+		case <-p.review:
 			if c.unused(p) {
 				return false
 			}
@@ -259,7 +259,7 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 					seen = now
 					c.config.Changed(p.digest)
 				}
-			case <-p.look:
+			case <-p.review:
 				if c.unused(p) {
 					cancel()
 				}

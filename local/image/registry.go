@@ -60,7 +60,7 @@ func newRegistries(config Config) (*registries, error) {
 		}
 		g.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &registries{g, loginKeychain{Getenv: os.Getenv}, here()}, nil
+	return &registries{g, loginKeychain{Getenv: os.Getenv}, localPlatform()}, nil
 }
 
 // canonical returns a registry's host as in requests: Docker Hub's differs from its usual name.
@@ -137,12 +137,12 @@ func (r *registries) options(ctx context.Context, ref name.Reference) []remote.O
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(registryTransport{r.guard, ref.Context().RegistryStr()}),
 		remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent("rockpool"),
-		remote.WithRetryPredicate(brief), remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
+		remote.WithRetryPredicate(retryImmediately), remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
 	}
 }
 
-// brief reports whether to repeat a request immediately: after a broken connection, not a timeout.
-func brief(err error) bool {
+// retryImmediately reports whether to repeat a request immediately: after a broken connection, not a timeout.
+func retryImmediately(err error) bool {
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {
 		return false
@@ -163,7 +163,7 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	var large *http.MaxBytesError
 	switch {
 	case ctx.Err() != nil:
-		return runtime.Wrap(runtime.CodeClusterUnavailable, errors.Join(context.Cause(ctx), scrubbed(err)), "the registry %s didn't answer in time", host)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, errors.Join(context.Cause(ctx), redacted(err)), "the registry %s didn't answer in time", host)
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &large):
@@ -176,13 +176,13 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	case errors.As(err, &answer):
 		return refused(host, ref, answer)
 	case errors.Is(err, remote.ErrSchema1):
-		return tree.Invalid("it has an outdated format: push it again with a newer tool", scrubbed(err))
+		return tree.Invalid("it has an outdated format: push it again with a newer tool", redacted(err))
 	case strings.HasPrefix(err.Error(), "no child with platform"): // the library has no type for this error
-		return tree.Invalid(fmt.Sprintf("%s doesn't exist for %s", ref, r.platform), scrubbed(err))
+		return tree.Invalid(fmt.Sprintf("%s doesn't exist for %s", ref, r.platform), redacted(err))
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
-		return tree.Invalid(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), scrubbed(err))
+		return tree.Invalid(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), redacted(err))
 	}
-	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, reachReason(err))
+	return runtime.Wrap(runtime.CodeClusterUnavailable, redacted(err), "the registry %s is unreachable%s", host, reachReason(err))
 }
 
 // reachReason returns why a registry couldn't be reached, without any text of others, if that is known.
@@ -205,7 +205,7 @@ func reachReason(err error) string {
 }
 
 func refused(host string, ref name.Reference, answer *transport.Error) error {
-	err := scrubbed(answer)
+	err := redacted(answer)
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(ErrUnknown, errLogin, err), Message: fmt.Sprintf(
@@ -224,9 +224,9 @@ var ErrUnknown = errors.New("its registry doesn't have it or denies access")
 // without requesting the image again, so the pull is retried.
 var errLogin = errors.New("the registry denies access with the server's credentials")
 
-// scrubbed returns an error for the log without possible secrets: of a URL it keeps only the host,
+// redacted returns an error for the log without possible secrets: of a URL it keeps only the host,
 // and it drops what a registry or its token service wrote.
-func scrubbed(err error) error {
+func redacted(err error) error {
 	var answer *transport.Error
 	var request *url.Error
 	if errors.As(err, &answer) {
@@ -241,15 +241,15 @@ func scrubbed(err error) error {
 		if u, failed := url.Parse(request.URL); failed == nil {
 			where = u.Scheme + "://" + u.Host
 		}
-		return fmt.Errorf("%s %.500s: %w", request.Op, where, unwritten(request.Err))
+		return fmt.Errorf("%s %.500s: %w", request.Op, where, redactedCause(request.Err))
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return fmt.Errorf("%.500s", text)
 }
 
-// unwritten returns the cause of a failed request, unless it may contain text of the other side:
+// redactedCause returns the cause of a failed request, unless it may contain text of the other side:
 // net/http quotes what it can't parse.
-func unwritten(err error) error {
+func redactedCause(err error) error {
 	var answer *transport.Error
 	var request *url.Error
 	var network *net.OpError
@@ -259,7 +259,7 @@ func unwritten(err error) error {
 	var slow net.Error
 	switch {
 	case errors.As(err, &answer), errors.As(err, &request):
-		return scrubbed(err)
+		return redacted(err)
 	case errors.As(err, &network), errors.As(err, &name), errors.As(err, &known), errors.As(err, &certificate), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &slow) && slow.Timeout():

@@ -66,7 +66,7 @@ func TestRegistryAnswersAreBounded(t *testing.T) {
 	}
 	for _, n := range []int64{-1, 1 << 60} {
 		raw := strings.Replace(manifest(int64(len(config)), n), blob, digest.String(), 1)
-		_, err := newSource([]byte(raw), []byte(config), here(), func(v1.Descriptor) func() (io.ReadCloser, error) { return nil })
+		_, err := newSource([]byte(raw), []byte(config), localPlatform(), func(v1.Descriptor) func() (io.ReadCloser, error) { return nil })
 		if !strings.Contains(imagetest.MessageOf(err), "its layer 1 has") {
 			t.Errorf("a layer of %d bytes: %v", n, err)
 		}

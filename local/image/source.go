@@ -91,7 +91,7 @@ func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	return &source{config: config}, nil
 }
 
-func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
+func localPlatform() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
 
 func (s *source) size() (total int64) {
 	for _, l := range s.layers {

@@ -79,8 +79,8 @@ func Status(err error) (int, string) {
 	return 0, ""
 }
 
-// passing are Nomad's texts, always with status 500, for problems that pass soon.
-var passing = []string{
+// transientTexts are Nomad's texts, always with status 500, for problems that pass soon.
+var transientTexts = []string{
 	"No cluster leader", "not the leader", "leadership", "Not ready to serve consistent reads", "rpc error: EOF",
 	"connection refused", "connection reset", "i/o timeout", "broken pipe", "session shutdown", "stream closed", "timeout",
 	"raft is already shutdown", "No path to region", "No path to node", "keyring", "Unknown node", "node lookup failed",
@@ -96,7 +96,7 @@ func Transient(err error) bool {
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
 		return true
 	case code == http.StatusInternalServerError:
-		return slices.ContainsFunc(passing, func(word string) bool { return strings.Contains(text, word) })
+		return slices.ContainsFunc(transientTexts, func(word string) bool { return strings.Contains(text, word) })
 	case code != 0:
 		return false
 	}

@@ -67,7 +67,7 @@ func New(config Config, with *Group) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := c.newHTTP(settings.TLSConfig, impatient(dial), 1)
+	events, err := c.newHTTP(settings.TLSConfig, idleLimited(dial), 1)
 	if err != nil {
 		return nil, err
 	}
@@ -105,23 +105,23 @@ func (c *Client) newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.
 	if err := api.ConfigureTLS(client, settings); err != nil {
 		return nil, runtime.Invalid("api", "the CA, certificate or key of Nomad's API can't be used: %v", err)
 	}
-	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}, nil
+	return &http.Client{Transport: countingTransport{client.Transport.(*http.Transport), c.counts}}, nil
 }
 
-func impatient(dial Dialer) Dialer {
+func idleLimited(dial Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return impatientConn{conn}, nil
+		return idleLimitedConn{conn}, nil
 	}
 }
 
-type impatientConn struct{ net.Conn }
+type idleLimitedConn struct{ net.Conn }
 
 // Read implements net.Conn. Each call begins a new period of silence.
-func (c impatientConn) Read(p []byte) (int, error) {
+func (c idleLimitedConn) Read(p []byte) (int, error) {
 	_ = c.SetReadDeadline(time.Now().Add(silence))
 	return c.Conn.Read(p)
 }

@@ -103,12 +103,12 @@ func newCounts() *counts {
 
 // A counted transport counts its calls, each attempt separately. A call ends when its answer
 // begins, since an event stream or a bridge may continue for days.
-type counted struct {
+type countingTransport struct {
 	*http.Transport
 	counts *counts
 }
 
-func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	response, err := c.Transport.RoundTrip(r)
 	of := c.counts.kinds[kindOf(r)]

@@ -61,7 +61,7 @@ func (c *Client) Exec(ctx context.Context, nodeID, allocation, task string, argv
 			return nil, context.Cause(ctx)
 		}
 		// Later calls go through the servers without waiting for this node.
-		d.know(nodeID, nil, unreachableFor)
+		d.remember(nodeID, nil, unreachableFor)
 	}
 	return c.execAt(ctx, c.address, c.execs, allocation, task, argv)
 }
@@ -81,19 +81,19 @@ func (c *Client) addressOf(ctx context.Context, id string) *url.URL {
 		return err
 	})
 	if err != nil || found.HTTPAddr == "" {
-		d.know(id, nil, unreachableFor)
+		d.remember(id, nil, unreachableFor)
 		return nil
 	}
 	address := &url.URL{Scheme: "http", Host: found.HTTPAddr}
 	if found.TLSEnabled {
 		address.Scheme = "https"
 	}
-	d.know(id, address, knownFor)
+	d.remember(id, address, knownFor)
 	return address
 }
 
-// know records the address of a node, nil if it can't be reached, for some time.
-func (d *direct) know(id string, address *url.URL, during time.Duration) {
+// remember records the address of a node, nil if it can't be reached, for some time.
+func (d *direct) remember(id string, address *url.URL, during time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.nodes[id] = node{address, time.Now().Add(during)}

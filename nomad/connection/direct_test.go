@@ -48,7 +48,7 @@ func TestCommandsGoDirectlyToTheNode(t *testing.T) {
 	if known := c.direct.nodes[a.NodeID]; time.Until(known.until) < unreachableFor {
 		t.Errorf("the node was not reached: %+v", known)
 	}
-	c.direct.know(a.NodeID, &url.URL{Scheme: "https", Host: "127.0.0.1:1"}, time.Hour)
+	c.direct.remember(a.NodeID, &url.URL{Scheme: "https", Host: "127.0.0.1:1"}, time.Hour)
 	echo()
 	if c.addressOf(t.Context(), a.NodeID) != nil {
 		t.Error("a node that can't be reached is tried again at once")

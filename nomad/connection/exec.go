@@ -90,7 +90,7 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 		<-x.beats
 		return err
 	})
-	go x.beat()
+	go x.heartbeat()
 	return x, nil
 }
 
@@ -103,8 +103,8 @@ func refusal(response *http.Response, err error) error {
 	return fmt.Errorf("status %d: %s", response.StatusCode, text)
 }
 
-// beat sends heartbeats, so that proxies don't close an idle connection.
-func (x *Exec) beat() {
+// heartbeat sends heartbeats, so that proxies don't close an idle connection.
+func (x *Exec) heartbeat() {
 	defer close(x.beats)
 	tick := time.NewTicker(execHeartbeat)
 	defer tick.Stop()

@@ -65,8 +65,8 @@ func needsAccess(env runtime.Environment) error {
 	return nil
 }
 
-// unnarrowed rejects network settings that Nomad can't apply to a single job.
-func unnarrowed(n runtime.Network) error {
+// rejectNarrowing rejects network settings that Nomad can't apply to a single job.
+func rejectNarrowing(n runtime.Network) error {
 	const why = "Nomad can't keep one job's network to some addresses: give the network that --nomad-network-mode names rules of its own"
 	switch {
 	case len(n.Allow) > 0:
@@ -94,14 +94,14 @@ func configureDocker(c Config, env runtime.Environment, config map[string]any) {
 	if env.Isolation == runtime.IsolationGVisor {
 		stack = min(stack, 128<<20) // the largest that gVisor has
 	}
-	absent(config, "ulimit", []map[string]any{{"stack": fmt.Sprintf("%d:-1", stack)}})
-	absent(config, "shm_size", memory/2)
-	absent(config, "cgroupns", "private") // on version 1 Docker's default is the node's
+	setDefault(config, "ulimit", []map[string]any{{"stack": fmt.Sprintf("%d:-1", stack)}})
+	setDefault(config, "shm_size", memory/2)
+	setDefault(config, "cgroupns", "private") // on version 1 Docker's default is the node's
 	mount := tmpfsMount
 	if c.Workspace == WorkspaceVolume {
 		mount = volumeMount
 	}
-	absent(config, "mount", []map[string]any{mount("/workspace", env.Resources.WorkspaceMiB), mount("/tmp", 2*env.Resources.WorkspaceMiB)})
+	setDefault(config, "mount", []map[string]any{mount("/workspace", env.Resources.WorkspaceMiB), mount("/tmp", 2*env.Resources.WorkspaceMiB)})
 }
 
 // volumeMount returns a file system in memory that, unlike a tmpfs mount, Docker doesn't mount noexec.
@@ -129,7 +129,7 @@ func tmpfsMount(target string, mib int) map[string]any {
 func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
 	mib := env.Resources.WorkspaceMiB
-	absent(config, "tmpfs", []string{fmt.Sprintf("/workspace:size=%dm,mode=1777", mib), fmt.Sprintf("/tmp:size=%dm,mode=1777", 2*mib)})
+	setDefault(config, "tmpfs", []string{fmt.Sprintf("/workspace:size=%dm,mode=1777", mib), fmt.Sprintf("/tmp:size=%dm,mode=1777", 2*mib)})
 }
 
 func imageOf(env runtime.Environment) string {
@@ -149,16 +149,16 @@ func imageOf(env runtime.Environment) string {
 func configureContainer(c Config, env runtime.Environment, config map[string]any) {
 	config["image"] = imageOf(env)
 	config["pids_limit"] = env.Resources.Processes + agentThreads
-	absent(config, "readonly_rootfs", true) // otherwise programs could write there without a limit
+	setDefault(config, "readonly_rootfs", true) // otherwise programs could write there without a limit
 	if _, dropped := config["cap_drop"]; !dropped {
 		config["cap_drop"] = []string{"all"}
-		absent(config, "cap_add", capabilities)
+		setDefault(config, "cap_add", capabilities)
 	}
 	if c.ForcePull {
-		absent(config, "force_pull", true)
+		setDefault(config, "force_pull", true)
 	}
 	if env.Isolation == runtime.IsolationGVisor {
-		absent(config, "runtime", "runsc")
+		setDefault(config, "runtime", "runsc")
 	}
 	switch {
 	case !env.Network.Access:
@@ -172,8 +172,8 @@ func configureContainer(c Config, env runtime.Environment, config map[string]any
 	}
 }
 
-// absent sets a key that a configured template leaves open.
-func absent(config map[string]any, key string, value any) {
+// setDefault sets a key that a configured template leaves open.
+func setDefault(config map[string]any, key string, value any) {
 	if _, there := config[key]; !there {
 		config[key] = value
 	}

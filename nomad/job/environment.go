@@ -26,7 +26,7 @@ func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version u
 	if err != nil {
 		return nil, err
 	}
-	if err := c.equip(job, env, agentDir); err != nil {
+	if err := c.addAgent(job, env, agentDir); err != nil {
 		return nil, err
 	}
 	record, err := json.Marshal(env)
@@ -110,7 +110,7 @@ func (c Config) CompleteTemplate(stored *api.Job, env runtime.Environment) (*api
 	if err != nil {
 		return nil, err
 	}
-	if err := bounded(group, task); err != nil {
+	if err := rejectUnlimited(group, task); err != nil {
 		return nil, err
 	}
 	return c.render(stored, env)
@@ -180,7 +180,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	}
 	name := c.Names().Runner(id)
 	// A stored job has fields that Nomad set. They belong to the template, not to the runner.
-	unserve(job)
+	clearServerFields(job)
 	job.ID, job.Name = &name, &name
 	job.ParameterizedJob = nil
 	job.Priority = new(c.JobPriority(priority))
@@ -189,7 +189,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	setMeta(job, metaEnvironment, string(record))
 	setMeta(job, metaCreated, created.UTC().Format(time.RFC3339Nano))
 	dir := agentDir + "-" + string(id)
-	if err := c.equip(job, env, dir); err != nil {
+	if err := c.addAgent(job, env, dir); err != nil {
 		return nil, how, err
 	}
 	_, task, err := runnerTask(job)
@@ -238,7 +238,7 @@ func (c Config) StartPriority(job int) runtime.Priority {
 	return runtime.PriorityRefill
 }
 
-func unserve(job *api.Job) {
+func clearServerFields(job *api.Job) {
 	job.Stop, job.ParentID, job.Status, job.StatusDescription, job.Stable, job.Version, job.SubmitTime = nil, nil, nil, nil, nil, nil, nil
 	job.CreateIndex, job.ModifyIndex, job.JobModifyIndex, job.NomadTokenID, job.VersionTag = nil, nil, nil, nil, nil
 	job.Payload, job.Dispatched, job.DispatchIdempotencyToken = nil, false, nil

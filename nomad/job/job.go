@@ -84,11 +84,11 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	if err := d.supports(env); err != nil {
 		return nil, err
 	}
-	if err := unnarrowed(env.Network); err != nil {
+	if err := rejectNarrowing(env.Network); err != nil {
 		return nil, err
 	}
 	task.Resources = c.resources(task.Resources, env.Resources)
-	c.bound(group, task)
+	c.setLimits(group, task)
 	// A network in the template takes precedence over the settings.
 	if len(group.Networks) == 0 {
 		group.Networks = c.network(env, Driver(task.Driver))
@@ -112,8 +112,8 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 // smallDisk is enough for the agent, in MiB. Nomad's minimum is 10.
 const smallDisk = 20
 
-// bound sets fields that a template leaves open and whose defaults cost resources or never end.
-func (c Config) bound(group *api.TaskGroup, task *api.Task) {
+// setLimits sets fields that a template leaves open and whose defaults cost resources or never end.
+func (c Config) setLimits(group *api.TaskGroup, task *api.Task) {
 	if task.LogConfig == nil {
 		// The logs aren't used, and each collector takes 13 MB. Nomad counts their maximum sizes as
 		// disk all the same.
@@ -172,8 +172,8 @@ func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkRe
 
 func portLabel(port int) string { return "p" + strconv.Itoa(port) }
 
-// equip gives a task the server's current agent, since a template may be older than the server.
-func (c Config) equip(job *api.Job, env runtime.Environment, dir string) error {
+// addAgent gives a task the server's current agent, since a template may be older than the server.
+func (c Config) addAgent(job *api.Job, env runtime.Environment, dir string) error {
 	_, task, err := runnerTask(job)
 	if err != nil {
 		return err

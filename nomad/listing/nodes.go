@@ -113,7 +113,7 @@ func (n *Nodes) Capacity() runtime.Capacity {
 	var sum runtime.Capacity
 	for _, node := range n.known {
 		if ready(node) {
-			mhz, mib := has(node)
+			mhz, mib := resourcesOf(node)
 			sum.CPUMHz += int(mhz)
 			if resources := node.NodeResources; resources != nil {
 				sum.CPUs += int(resources.Cpu.TotalCpuCores)
@@ -152,13 +152,13 @@ func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, node := range n.taking(driver) {
-		cpu, memory := has(node)
+		cpu, memory := resourcesOf(node)
 		runners += max(min(cpu/mhz, memory/mib), 0)
 	}
 	return runners
 }
 
-func has(node *api.NodeListStub) (mhz, mib int64) {
+func resourcesOf(node *api.NodeListStub) (mhz, mib int64) {
 	if node.NodeResources == nil {
 		return 0, 0
 	}

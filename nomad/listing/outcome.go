@@ -79,7 +79,7 @@ func judgeStarting(s Evidence) Outcome {
 	if !Ended(last) {
 		return Outcome{State: runtime.RunnerStarting, Message: waitsFor(last), Allocation: last}
 	}
-	reason, message := why(s, last)
+	reason, message := endReason(s, last)
 	if !s.Dead && last.NextAllocation == "" && (reason != runtime.GoneStoppedOutside) {
 		// Nomad will place it again, as often as its policy allows. After a drain or a lost node it
 		// does so in any case.
@@ -107,7 +107,7 @@ func judgeReady(s Evidence) Outcome {
 		}
 	}
 	if own != nil && Ended(own) {
-		reason, message := why(s, own)
+		reason, message := endReason(s, own)
 		return Outcome{State: runtime.RunnerGone, Reason: reason, Message: message}
 	}
 	switch {
@@ -134,7 +134,7 @@ func judgeReady(s Evidence) Outcome {
 
 // Ended reports whether an allocation has ended or is about to end.
 func Ended(a *api.AllocationListStub) bool {
-	return over(a) || a.DesiredStatus != api.AllocDesiredStatusRun
+	return hasEnded(a) || a.DesiredStatus != api.AllocDesiredStatusRun
 }
 
 // Runs reports whether a task of an allocation runs. The allocation's own status isn't enough: it
@@ -156,7 +156,7 @@ func Restarts(a *api.AllocationListStub) uint64 {
 	return all
 }
 
-func why(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
+func endReason(s Evidence, a *api.AllocationListStub) (runtime.GoneReason, string) {
 	description := strings.TrimSpace(a.DesiredDescription)
 	switch {
 	case oomKills(a) > 0:
@@ -268,11 +268,11 @@ func latest(a *api.AllocationListStub) []*api.TaskEvent {
 
 // AllOver reports whether the processes of all allocations have ended, or their clients are lost.
 func AllOver(all []*api.AllocationListStub) bool {
-	return !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool { return !over(a) })
+	return !slices.ContainsFunc(all, func(a *api.AllocationListStub) bool { return !hasEnded(a) })
 }
 
-// over reports whether an allocation's processes have ended, or its client is lost permanently.
-func over(a *api.AllocationListStub) bool {
+// hasEnded reports whether an allocation's processes have ended, or its client is lost permanently.
+func hasEnded(a *api.AllocationListStub) bool {
 	switch a.ClientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:
 		return true

@@ -95,7 +95,7 @@ func Allocation(a *api.AllocationListStub, r runtime.Runner, ready *Readiness) r
 	case api.AllocClientStatusUnknown:
 		ours.Status, ours.Message = runtime.AllocationLost, "its node is disconnected"
 	}
-	if over(a) {
+	if hasEnded(a) {
 		ours.EndedAt = time.Unix(0, a.ModifyTime)
 	}
 	return ours

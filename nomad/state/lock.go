@@ -40,9 +40,9 @@ type Lock struct {
 	Logger   *zap.Logger
 	Problems *problems.List // reports why the lock isn't held
 	Peer     Peer           // what other servers read about the owner while this server holds the lock
-	// Vigil waits until an owner's process has ended, and returns the id of its lock, or ctx's
-	// cause. Without a Vigil, a dead owner's lock is free only after its TTL.
-	Vigil func(ctx context.Context, address, secret string) (id string, err error)
+	// AwaitEnd waits until an owner's process has ended, and returns the id of its lock, or ctx's
+	// cause. Without AwaitEnd, a dead owner's lock is free only after its TTL.
+	AwaitEnd func(ctx context.Context, address, secret string) (id string, err error)
 
 	id      atomic.Pointer[string]    // set when this server acquires the lock
 	owner   atomic.Pointer[Peer]      // another owner that was seen
@@ -106,7 +106,7 @@ func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
 		Items: api.VariableItems{"owner": cmp.Or(host, "unknown"), "peer": l.Peer.Address, "secret": l.Peer.Secret},
 		Lock:  &api.VariableLock{ID: l.lastID(), TTL: l.TTL.String(), LockDelay: "1s"},
 	}
-	ended := vigil{lock: l}
+	ended := ownerWatch{lock: l}
 	defer ended.stop()
 	for {
 		// The TTL counts from Nomad's receipt of the call, so this time is never later than its
@@ -152,8 +152,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Held, error) {
 	}
 }
 
-// A vigil waits for the end of the owner's process, while its lock is being tried periodically.
-type vigil struct {
+// An ownerWatch waits for the end of the owner's process, while its lock is being tried periodically.
+type ownerWatch struct {
 	lock  *Lock
 	of    Peer
 	ended chan string // receives the id of the owner's lock; a new one for each owner
@@ -161,8 +161,8 @@ type vigil struct {
 	id    string // the lock of an owner that has ended, or "" until then
 }
 
-func (v *vigil) watch(ctx context.Context, owner Peer) {
-	if v.lock.Vigil == nil || owner == v.of {
+func (v *ownerWatch) watch(ctx context.Context, owner Peer) {
+	if v.lock.AwaitEnd == nil || owner == v.of {
 		return
 	}
 	v.stop()
@@ -173,7 +173,7 @@ func (v *vigil) watch(ctx context.Context, owner Peer) {
 	ctx, v.end = context.WithCancel(ctx)
 	ended := v.ended
 	go func() { // ends when ctx does
-		if id, err := v.lock.Vigil(ctx, owner.Address, owner.Secret); err == nil {
+		if id, err := v.lock.AwaitEnd(ctx, owner.Address, owner.Secret); err == nil {
 			ended <- id
 		}
 	}()
@@ -181,7 +181,7 @@ func (v *vigil) watch(ctx context.Context, owner Peer) {
 
 // release releases the lock of an owner that has ended. The owner's next process may hold the lock
 // under the same id, but has another secret.
-func (v *vigil) release(ctx context.Context) {
+func (v *ownerWatch) release(ctx context.Context) {
 	now, err := v.lock.readOwner(ctx)
 	if err != nil || now != v.of {
 		return
@@ -191,7 +191,7 @@ func (v *vigil) release(ctx context.Context) {
 }
 
 // stop ends the wait for the present owner. It doesn't wait for the goroutine.
-func (v *vigil) stop() {
+func (v *ownerWatch) stop() {
 	if v.end != nil {
 		v.end()
 	}

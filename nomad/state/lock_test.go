@@ -61,7 +61,7 @@ func (v *variable) change(do func()) {
 	do()
 }
 
-// standby returns a lock on a variable that another server holds. Its vigil over an owner ends with
+// standby returns a lock on a variable that another server holds. Its watch over an owner ends with
 // a value of ends.
 func standby(t *testing.T, v *variable, ends <-chan string) (l *Lock, watched chan Peer) {
 	t.Helper()
@@ -76,7 +76,7 @@ func standby(t *testing.T, v *variable, ends <-chan string) (l *Lock, watched ch
 	watched = make(chan Peer, 10)
 	return &Lock{
 		Nomad: nomad, Prefix: "rockpool", TTL: wait.Limit, Logger: zap.NewNop(), Problems: problems.New(zap.NewNop()),
-		Vigil: func(ctx context.Context, address, secret string) (string, error) {
+		AwaitEnd: func(ctx context.Context, address, secret string) (string, error) {
 			watched <- Peer{address, secret}
 			select {
 			case id := <-ends:

@@ -123,7 +123,7 @@ func (t *Tree) directory(base string, header *tar.Header) error {
 		return err
 	}
 	defer dir.Close()
-	t.endTime(path.Join(t.at, base), header.ModTime)
+	t.keepTime(path.Join(t.at, base), header.ModTime)
 	return t.describe(dir, header)
 }
 

@@ -30,7 +30,7 @@ func (t *Tree) Finish(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	return t.endTimes()
+	return t.setTimes()
 }
 
 func (t *Tree) prepare(ctx context.Context) error {
@@ -128,8 +128,8 @@ func (t *Tree) user(ctx context.Context, home, user string) error {
 			return Invalid(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
 		}
 	}
-	swap := swapping{uids: pair(uid), gids: pair(gid)}
-	if err := t.own(ctx, swap); err != nil {
+	swap := swapping{uids: swapped(uid), gids: swapped(gid)}
+	if err := t.changeOwners(ctx, swap); err != nil {
 		return err
 	}
 	name = UserName(user)
@@ -149,27 +149,27 @@ const DefaultUser = "runner"
 // UserName returns the name of that user, given the user in an image's configuration.
 func UserName(user string) string {
 	name, _, _ := strings.Cut(user, ":")
-	if _, err := strconv.Atoi(name); err == nil || name == "" || name == "root" || len(name) > 32 || strings.ContainsFunc(name, odd) {
+	if _, err := strconv.Atoi(name); err == nil || name == "" || name == "root" || len(name) > 32 || strings.ContainsFunc(name, invalidInName) {
 		return DefaultUser
 	}
 	return name
 }
 
-func odd(r rune) bool {
+func invalidInName(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
 
 type swapping struct{ uids, gids map[int]int }
 
-// pair returns a map that swaps id and User, if there is something to swap.
-func pair(id int) map[int]int {
+// swapped returns a map that swaps id and User, if there is something to swap.
+func swapped(id int) map[int]int {
 	if id <= 0 || id > maxID || id == User {
 		return nil
 	}
 	return map[int]int{id: User, User: id}
 }
 
-func (t *Tree) own(ctx context.Context, swap swapping) error {
+func (t *Tree) changeOwners(ctx context.Context, swap swapping) error {
 	if t.spec.Alone || swap.uids == nil && swap.gids == nil {
 		return nil
 	}

@@ -157,7 +157,7 @@ func (t *Tree) apply(header *tar.Header, content io.Reader) error {
 		return err
 	}
 	if name == "." {
-		return t.top(header)
+		return t.rootEntry(header)
 	}
 	dir, base := path.Split(name)
 	if dir = path.Clean(dir); strings.HasPrefix(base, whiteout) {
@@ -184,8 +184,8 @@ func (t *Tree) apply(header *tar.Header, content io.Reader) error {
 	return t.put(base, header, content)
 }
 
-// top sets the root directory's owner and mode. Every user may enter it: not only root runs programs.
-func (t *Tree) top(header *tar.Header) error {
+// rootEntry sets the root directory's owner and mode. Every user may enter it: not only root runs programs.
+func (t *Tree) rootEntry(header *tar.Header) error {
 	if header.Typeflag != tar.TypeDir {
 		return errors.New("it is the root directory's entry, but isn't a directory")
 	}
@@ -208,8 +208,8 @@ func local(name string) (string, error) {
 	return path.Clean("./" + path.Clean("/"+name)), nil
 }
 
-// endTimes sets the times of directories, which creating entries in them has changed.
-func (t *Tree) endTimes() error {
+// setTimes sets the times of directories, which creating entries in them has changed.
+func (t *Tree) setTimes() error {
 	for name, at := range t.times {
 		info, err := t.root.Lstat(name)
 		if err != nil || !info.IsDir() {
@@ -226,8 +226,8 @@ func (t *Tree) endTimes() error {
 // Times of further directories aren't set.
 const maxNaming = 32 << 20
 
-// endTime keeps the time of a directory for endTimes, within maxNaming.
-func (t *Tree) endTime(name string, at time.Time) {
+// keepTime keeps the time of a directory for setTimes, within maxNaming.
+func (t *Tree) keepTime(name string, at time.Time) {
 	if t.naming += len(name); t.naming <= maxNaming {
 		t.times[name] = at
 	}

@@ -61,7 +61,7 @@ func (tr *bed) apply(layers ...[]byte) error {
 			return err
 		}
 	}
-	return tr.u.endTimes()
+	return tr.u.setTimes()
 }
 
 // unharmed fails the test if anything outside of the root was changed, or if it contains a device,

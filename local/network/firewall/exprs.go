@@ -125,7 +125,7 @@ func addresses(name string, v6 bool, ranges []network.Range) set {
 }
 
 // stay renews the timeout of the destination address in a set.
-func stay(s set) []expr.Any {
+func renewTimeout(s set) []expr.Any {
 	return []expr.Any{&expr.Dynset{SrcRegKey: 1, SetName: s.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Timeout: network.LeaseTime}}
 }
 

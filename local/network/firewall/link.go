@@ -185,7 +185,7 @@ type neighbour struct {
 func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr) error {
 	index := e.link.Attrs().Index
 	for _, a := range own {
-		addr := &netlink.Addr{IPNet: whole(a), Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE}
+		addr := &netlink.Addr{IPNet: hostNetwork(a), Flags: unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE}
 		if err := e.of.AddrAdd(e.link, addr); err != nil {
 			return fmt.Errorf("add address %s: %w", a, err)
 		}
@@ -194,7 +194,7 @@ func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr)
 		if err := e.of.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: n.at.AsSlice(), HardwareAddr: n.mac}); err != nil {
 			return fmt.Errorf("add neighbour %s: %w", n.at, err)
 		}
-		route := &netlink.Route{LinkIndex: index, Scope: netlink.SCOPE_LINK, Dst: whole(n.at)}
+		route := &netlink.Route{LinkIndex: index, Scope: netlink.SCOPE_LINK, Dst: hostNetwork(n.at)}
 		if n.at.Is4() {
 			route.Src = source.AsSlice()
 		}
@@ -213,8 +213,8 @@ func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr)
 	}, "the addresses of link %s didn't get active in time", e.link.Attrs().Name)
 }
 
-// whole returns the network that contains only a.
-func whole(a netip.Addr) *net.IPNet {
+// hostNetwork returns the network that contains only a.
+func hostNetwork(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 

@@ -65,7 +65,7 @@ func rulesOf(id string, p network.Policy) (ruleset, error) {
 			narrow = append(narrow, rule(within(s), jump(chainProtocols)))
 		}
 		for _, s := range []set{named4, named6} {
-			narrow = append(narrow, rule(within(s), stay(s), jump(chainProtocols)))
+			narrow = append(narrow, rule(within(s), renewTimeout(s), jump(chainProtocols)))
 		}
 		narrow = append(narrow, jump(chainRefused))
 	} else {

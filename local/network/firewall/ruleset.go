@@ -166,15 +166,15 @@ func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 		if err != nil {
 			return err
 		}
-		if !maps.Equal(marks(elements), marks(want.elements)) {
+		if !maps.Equal(bounds(elements), bounds(want.elements)) {
 			return changed("set %s of table %s has other elements than those that it was made with", want.Name, r.name)
 		}
 	}
 	return nil
 }
 
-// marks returns the bounds of ranges, without the one that the kernel adds before the first.
-func marks(elements []nftables.SetElement) map[string]bool {
+// bounds returns the bounds of ranges, without the one that the kernel adds before the first.
+func bounds(elements []nftables.SetElement) map[string]bool {
 	all := map[string]bool{}
 	for _, e := range elements {
 		if zero := len(bytes.Trim(e.Key, "\x00")) == 0; zero && e.IntervalEnd {
