@@ -241,7 +241,9 @@ func (c *Cache) Status(digest string) runtime.ImageStatus {
 		}
 	}
 	if p, ok := c.pulls[digest]; ok {
-		return p.currentStatus()
+		s := p.status
+		s.BytesDone = p.arrived.Load()
+		return s
 	}
 	return runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
 }

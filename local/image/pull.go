@@ -38,13 +38,6 @@ type pull struct {
 	taken     atomic.Int64        // bytes on the disk
 }
 
-// currentStatus returns the pull's status. The caller holds Cache.mu.
-func (p *pull) currentStatus() runtime.ImageStatus {
-	s := p.status
-	s.BytesDone = p.arrived.Load()
-	return s
-}
-
 // Want causes an image to be stored: it is pulled, with retries, until it is stored or unused. If a
 // pull has failed, Want retries it immediately. After an error that retrying can't fix, only
 // another Want retries. It doesn't wait.

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -109,5 +108,5 @@ func contains(all []netip.Prefix, a netip.Addr) bool {
 
 // within reports whether one of the networks contains all of p.
 func within(p netip.Prefix, all []netip.Prefix) bool {
-	return slices.ContainsFunc(all, func(q netip.Prefix) bool { return cmp.Compare(q.Bits(), p.Bits()) <= 0 && q.Contains(p.Addr()) })
+	return slices.ContainsFunc(all, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
 }
