@@ -38,7 +38,7 @@ func TestSilentRegistryIsReportedOnce(t *testing.T) {
 		}
 		connections <- len(all)
 	}()
-	next := b.registries.guard.next
+	next := b.registries.next
 	if next.TLSHandshakeTimeout > 3*time.Second {
 		t.Errorf("a client waits %v for a handshake", next.TLSHandshakeTimeout)
 	}

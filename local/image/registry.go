@@ -26,21 +26,32 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// registries sends requests to registries, with the credentials that are stored on this machine.
+// registries sends requests to registries, with the credentials that are stored on this machine. Requests
+// without TLS go only to this machine itself, and to registries that are configured for that. No request
+// goes to a host that isn't permitted, even after a redirect. No connection goes to link-local addresses
+// or the machine's own, unless the host is configured.
 type registries struct {
-	guard    *guard
-	keychain authn.Keychain
-	platform v1.Platform // platform of the images
+	keychain  authn.Keychain
+	platform  v1.Platform   // platform of the images
+	plain     []string      // hosts with ports, used without TLS
+	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; all hosts if there are none
+	stall     time.Duration // see Config.Stall
+	proxy     func(*http.Request) (*url.URL, error)
+	next      *http.Transport // dials with registries.dial
+	pauses    *hostPauses
 }
 
 func newRegistries(config Config) (*registries, error) {
-	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, pauses: openPauses(config.Dir)}
-	for _, host := range config.Registries {
-		g.permitted = append(g.permitted, canonical(host))
+	r := &registries{
+		keychain: loginKeychain{Getenv: os.Getenv}, platform: localPlatform(), plain: config.Plain,
+		stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, pauses: openPauses(config.Dir),
 	}
-	g.next = &http.Transport{
-		Proxy:                 g.proxy,
-		DialContext:           g.dial,
+	for _, host := range config.Registries {
+		r.permitted = append(r.permitted, canonical(host))
+	}
+	r.next = &http.Transport{
+		Proxy:                 r.proxy,
+		DialContext:           r.dial,
 		ForceAttemptHTTP2:     true,
 		TLSHandshakeTimeout:   connectWithin,
 		ResponseHeaderTimeout: 20 * time.Second,
@@ -58,9 +69,9 @@ func newRegistries(config Config) (*registries, error) {
 		if !roots.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("%s has no certificate", config.CACert)
 		}
-		g.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		r.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &registries{g, loginKeychain{Getenv: os.Getenv}, localPlatform()}, nil
+	return r, nil
 }
 
 // canonical returns a registry's host as in requests: Docker Hub's differs from its usual name.
@@ -79,12 +90,12 @@ const DefaultStall = time.Minute
 // SYNs.
 const connectWithin = 3 * time.Second
 
-func (r *registries) close() { r.guard.next.CloseIdleConnections() }
+func (r *registries) close() { r.next.CloseIdleConnections() }
 
 // open opens an image; a digest other than "" replaces the reference's tag. Its layers can be read
 // until ctx ends.
 func (r *registries) open(ctx context.Context, ref name.Reference, digest string) (*source, error) {
-	if host := canonical(ref.Context().RegistryStr()); !r.guard.permits(host) {
+	if host := canonical(ref.Context().RegistryStr()); !r.permits(host) {
 		return nil, runtime.Invalid("image", "can't be used: this server doesn't use the registry %.200s: --image-registries can allow it", host)
 	}
 	if digest != "" {
@@ -135,7 +146,7 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 
 func (r *registries) options(ctx context.Context, ref name.Reference) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(registryTransport{r.guard, ref.Context().RegistryStr()}),
+		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(registryTransport{r, ref.Context().RegistryStr()}),
 		remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent("rockpool"),
 		remote.WithRetryPredicate(retryImmediately), remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
 	}

@@ -19,22 +19,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A guard decides which hosts the server sends requests to for images. Requests without TLS go only
-// to this machine itself, and to registries that are configured for that. No request goes to a host
-// that isn't permitted, even after a redirect. No connection goes to link-local addresses or the
-// machine's own, unless the host is configured.
-type guard struct {
-	plain     []string      // hosts with ports, used without TLS
-	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; all hosts if there are none
-	stall     time.Duration // see Config.Stall
-	proxy     func(*http.Request) (*url.URL, error)
-	next      *http.Transport // dials with guard.dial
-	pauses    *hostPauses
-}
-
 // A registryTransport sends the requests for one reference: to its registry, and where that redirects.
 type registryTransport struct {
-	*guard
+	*registries
 	registry string
 }
 
@@ -96,18 +83,18 @@ func (v registryTransport) checkRedirect(to *url.URL) error {
 	return nil
 }
 
-func (g *guard) permits(host string) bool {
-	return len(g.permitted) == 0 || slices.ContainsFunc(g.permitted, func(p string) bool {
+func (r *registries) permits(host string) bool {
+	return len(r.permitted) == 0 || slices.ContainsFunc(r.permitted, func(p string) bool {
 		end, isEnd := strings.CutPrefix(p, "*")
 		return p == host || isEnd && strings.HasSuffix(host, end)
 	})
 }
 
 // checkAddress returns an error if a host's name must not resolve to an address.
-func (g *guard) checkAddress(host string, ip netip.Addr) error {
-	named := slices.Contains(g.plain, host) || slices.Contains(g.permitted, host)
+func (r *registries) checkAddress(host string, ip netip.Addr) error {
+	named := slices.Contains(r.plain, host) || slices.Contains(r.permitted, host)
 	own := ip.Unmap().IsLoopback() || ip.Unmap().IsUnspecified()
-	if !isLocal(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
+	if !isLocal(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(r.plain, host) {
 		return nil
 	}
 	return tree.Invalid(fmt.Sprintf("%.200s is link-local or an address of the machine itself, which isn't allowed: --image-registries can allow it", host), nil)
@@ -116,7 +103,7 @@ func (g *guard) checkAddress(host string, ip netip.Addr) error {
 type viaKey struct{}
 
 // dial connects to a host, or to a proxy of the server's environment, which may have any address.
-func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (r *registries) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: connectWithin}
 	if via, ok := ctx.Value(viaKey{}).(*url.URL); !ok || via == nil || via.Hostname() != hostname(address) {
 		dialer.Control = func(_, to string, _ syscall.RawConn) error {
@@ -124,7 +111,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 			if err != nil {
 				return err
 			}
-			return g.checkAddress(strings.ToLower(strings.TrimSuffix(address, ":443")), at.Addr())
+			return r.checkAddress(strings.ToLower(strings.TrimSuffix(address, ":443")), at.Addr())
 		}
 	}
 	return dialer.DialContext(ctx, network, address)

@@ -23,7 +23,7 @@ func visiting(t *testing.T, registry string, config Config) registryTransport {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.close)
-	return registryTransport{r.guard, registry}
+	return registryTransport{r, registry}
 }
 
 // asks sends a request to an address, and returns the error.
@@ -120,7 +120,7 @@ func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	listening := httptest.NewServer(http.NotFoundHandler())
 	defer listening.Close()
 	port := listening.URL[strings.LastIndexByte(listening.URL, ':'):]
-	g := visiting(t, "", Config{}).guard
+	g := visiting(t, "", Config{}).registries
 	if conn, err := g.dial(t.Context(), "tcp", "localhost"+port); err != nil {
 		t.Error(err)
 	} else {
@@ -150,7 +150,7 @@ func TestAddressesAreCheckedAtConnect(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	named := visiting(t, "", Config{Registries: []string{"metadata.example.org", "*.example.net"}, Plain: []string{"near.example.org:80"}}).guard
+	named := visiting(t, "", Config{Registries: []string{"metadata.example.org", "*.example.net"}, Plain: []string{"near.example.org:80"}}).registries
 	for host, refused := range map[string]bool{"metadata.example.org": false, "near.example.org:80": false, "a.example.net": true} {
 		if err := named.checkAddress(host, netip.MustParseAddr("169.254.1.1")); (err != nil) != refused {
 			t.Errorf("%s: %v", host, err)
