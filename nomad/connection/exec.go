@@ -13,6 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Nomad's own client for alloc exec isn't suitable for bridges. It looks up the node every time,
@@ -29,10 +31,8 @@ const (
 // An Exec is a command that runs in an allocation. Write writes to its stdin, Read reads its
 // stdout. Its end is an [ExitError]. One goroutine may read while others write.
 type Exec struct {
-	ws     *websocket.Conn
-	close  func() error  // runs once
-	closed chan struct{} // closed to end the heartbeat
-	beats  chan struct{} // closed when the heartbeat has ended
+	ws    *websocket.Conn
+	close func() error // ends the heartbeat and waits for it; runs once
 
 	rest   []byte // of stdout; only Read uses it
 	stderr []byte // only Read uses it
@@ -82,15 +82,17 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 		return nil, refusal(response, err)
 	}
 	ws.SetReadLimit(maxExecFrame)
-	x := &Exec{ws: ws, closed: make(chan struct{}), beats: make(chan struct{})}
+	x := &Exec{ws: ws}
+	beating, end := context.WithCancel(context.Background())
+	var heartbeat sync.WaitGroup
+	heartbeat.Go(func() { x.heartbeat(beating) })
 	// Several goroutines may close it.
 	x.close = sync.OnceValue(func() error {
-		close(x.closed)
+		end()
 		err := ws.CloseNow() // also ends reads and writes
-		<-x.beats
+		heartbeat.Wait()
 		return err
 	})
-	go x.heartbeat()
 	return x, nil
 }
 
@@ -103,20 +105,9 @@ func refusal(response *http.Response, err error) error {
 	return fmt.Errorf("status %d: %s", response.StatusCode, text)
 }
 
-// heartbeat sends heartbeats, so that proxies don't close an idle connection.
-func (x *Exec) heartbeat() {
-	defer close(x.beats)
-	tick := time.NewTicker(execHeartbeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if x.send(api.ExecStreamingInput{}) != nil {
-				return
-			}
-		case <-x.closed:
-			return
-		}
+// heartbeat keeps proxies from closing an idle connection.
+func (x *Exec) heartbeat(ctx context.Context) {
+	for backoff.Sleep(ctx, execHeartbeat) == nil && x.send(api.ExecStreamingInput{}) == nil {
 	}
 }
 

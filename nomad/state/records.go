@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -79,23 +80,22 @@ const readAtOnce = 8
 
 // ReadAll returns the records of runners. It leaves out those that don't exist.
 func (s Records) ReadAll(ctx context.Context, ids []runtime.RunnerID) (map[runtime.RunnerID]Record, error) {
-	read := make([]*Record, len(ids))
+	var mu sync.Mutex // guards all
+	all := map[runtime.RunnerID]Record{}
 	var g errgroup.Group
 	g.SetLimit(readAtOnce)
-	for i, id := range ids {
-		g.Go(func() (err error) {
-			read[i], err = s.Read(ctx, id)
+	for _, id := range ids {
+		g.Go(func() error {
+			read, err := s.Read(ctx, id)
+			if read != nil {
+				mu.Lock()
+				all[id] = *read
+				mu.Unlock()
+			}
 			return err
 		})
 	}
-	err := g.Wait()
-	all := map[runtime.RunnerID]Record{}
-	for i, id := range ids {
-		if read[i] != nil {
-			all[id] = *read[i]
-		}
-	}
-	return all, err
+	return all, g.Wait()
 }
 
 // Write stores r if the stored record has r's index; 0 means that none is stored. It returns the

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -155,9 +156,8 @@ func (r *resolver) serveUDP(ctx context.Context) {
 		if a == nil {
 			continue
 		}
-		// This is a copy, because the next read overwrites packet.
-		question := append([]byte(nil), packet[:n]...)
-		r.begin(a, func() { // the program repeats a dropped query
+		question := bytes.Clone(packet[:n]) // the next read overwrites packet
+		r.begin(a, func() {                 // the program repeats a dropped query
 			if answer := r.answer(ctx, a, question, true); answer != nil {
 				_, _ = r.udp.WriteTo(answer, from)
 			}
