@@ -1,26 +1,25 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/delivery"
-	"github.com/rockpool/rockpool/nomad/environment"
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/lock"
-	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/tasks"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -28,26 +27,23 @@ import (
 // except Status and Watch wait until Run owns the prefix and has read the lists once.
 type Cluster struct {
 	config Config
-	group  *group.Group // goroutines and calls that end with the cluster
+	group  *connection.Group // goroutines and calls that end with the cluster
 
 	nomad        *connection.Client
-	environments *environment.Store
-	records      record.Store
+	environments *state.Environments
+	records      state.Records
 	reader       listing.Reader
 	nodes        *listing.Nodes
 	bridges      *bridges.Set
-	delivery     *delivery.Delivery
+	delivery     *connection.Delivery
 
-	peer   lock.Peer                 // this server
-	leader atomic.Pointer[lock.Peer] // the owner of the lock; nil: unknown
-	lockID atomic.Pointer[string]    // of the lock that this server holds; nil: it holds none
+	lock *state.Lock // of the prefix
 
 	gate      *turns.Gate // orders and limits registrations
 	pace      pace        // when to try starting runners
 	runners   runners
 	refresher refresher
 	schedule  schedule
-	networks  networks
 	changes   hints.Watchers // notified about runners
 	others    hints.Watchers // notified about environments that other programs changed
 	problems  *problems.List
@@ -58,38 +54,44 @@ var _ runtime.Cluster = (*Cluster)(nil)
 
 // New checks a configuration and returns a cluster for it. It doesn't call Nomad; Run does.
 func New(_ context.Context, config Config) (*Cluster, error) {
-	config, err := config.complete()
-	if err != nil {
+	config.Parallel = cmp.Or(config.Parallel, 8)
+	config.Relist = cmp.Or(config.Relist, 30*time.Second)
+	if config.Logger == nil {
+		config.Logger = zap.NewNop()
+	}
+	config.Jobs.Pins = config.Resolve != nil
+	if config.openBridge == nil {
+		config.openBridge = bridges.Open
+	}
+	if err := config.Jobs.Check(); err != nil {
 		return nil, err
 	}
-	ends := &group.Group{}
+	ends := &connection.Group{}
 	nomad, err := connection.New(config.Connection, ends)
 	if err != nil {
 		return nil, err
 	}
-	config.Jobs.Pins = config.Resolve != nil
 	names := config.Jobs.Names()
 	known := problems.New(config.Logger, runtime.Problem{
 		Subject: nomadSubject, Message: "this server is starting, and hasn't read Nomad's jobs yet", Since: time.Now(),
 	})
 	c := &Cluster{
 		config: config, group: ends, nomad: nomad, problems: known,
-		environments: environment.NewStore(nomad, config.Jobs, known),
-		records:      record.NewStore(nomad, names),
-		reader:       listing.NewReader(nomad, names),
+		environments: state.NewEnvironments(nomad, config.Jobs, known),
+		records:      state.Records{Nomad: nomad, Names: names},
+		reader:       listing.Reader{Nomad: nomad, Names: names},
 		nodes:        listing.NewNodes(nomad),
-		delivery:     delivery.New(nomad, config.Jobs.Agent.Arch),
+		delivery:     connection.NewDelivery(nomad, config.Jobs.Agent.Arch),
 		gate:         turns.NewGate(config.Parallel),
-		peer:         lock.Peer{Address: config.Peer, Secret: rand.Text()},
-		counts:       newCounts(),
-		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
-		networks:     networks{found: map[runtime.RunnerID]network{}},
+		lock: &state.Lock{
+			Nomad: nomad, Prefix: config.Jobs.Prefix, TTL: config.LockTTL, Dir: config.Dir, Logger: config.Logger, Problems: known,
+			Peer: state.Peer{Address: config.Peer, Secret: rand.Text()}, AwaitEnd: config.AwaitEnd,
+		},
+		counts:  counts{tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)},
+		runners: runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
-	if c.config.open == nil {
-		c.config.open = bridges.NewOpener(nomad).Open
-	}
 	c.bridges = bridges.NewSet(config.Bridges, c.openBridge, ends)
 	return c, nil
 }
@@ -101,10 +103,8 @@ func (c *Cluster) Close() {
 	c.nomad.Close()
 }
 
-// names returns the names of the prefix's jobs and variables.
 func (c *Cluster) names() job.Names { return c.config.Jobs.Names() }
 
-// ready waits until the cluster can be used.
 func (c *Cluster) ready(ctx context.Context) error {
 	if c.serves() {
 		return nil
@@ -119,7 +119,6 @@ func (c *Cluster) ready(ctx context.Context) error {
 	}
 }
 
-// serves reports whether the cluster can be used now.
 func (c *Cluster) serves() bool {
 	select {
 	case <-c.refresher.synced:
@@ -137,11 +136,10 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer c.Close()
-	held, err := c.lock().Acquire(ctx)
+	held, err := c.lock.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	c.lockID.Store(new(held.ID()))
 	// The ownership and its renewal must outlast ctx: with Config.Remove, runners are removed after
 	// ctx has ended. owning ends when the lock is no longer renewed.
 	owning, lose := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -155,7 +153,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}()
 	parts.Go(func() {
 		err := held.Renew(renewing)
-		if errors.Is(err, lock.ErrLost) {
+		if errors.Is(err, state.ErrLost) {
 			c.group.End(err) // immediately: another server may change what this one has read
 		}
 		lose(err)
@@ -172,39 +170,18 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return err
 }
 
-// lock returns the prefix's lock, with this server as the peer. It doesn't acquire it.
-func (c *Cluster) lock() lock.Lock {
-	l := lock.Lock{
-		Peer: c.peer, Seen: func(p lock.Peer) { c.leader.Store(&p) },
-		Nomad: c.nomad, Prefix: c.config.Jobs.Prefix, Path: c.names().Lock(), TTL: c.config.LockTTL,
-		Dir: c.config.Dir, Logger: c.config.Logger, Problems: c.problems, Counts: &c.counts.lock,
-	}
-	if vigil := c.config.Vigil; vigil != nil {
-		l.Vigil = func(ctx context.Context, of lock.Peer) (string, error) { return vigil(ctx, of.Address, of.Secret) }
-	}
-	return l
-}
-
-// LockID returns the id of the lock that this server holds; "" if it holds none. Servers that watch
-// this one receive it.
-func (c *Cluster) LockID() string {
-	if id := c.lockID.Load(); id != nil {
-		return *id
-	}
-	return ""
-}
+// LockID returns the id of the lock, if this server holds it. Servers that watch this one receive it.
+func (c *Cluster) LockID() string { return c.lock.ID() }
 
 // Secret returns the secret that other servers must present when they pass connections to this one.
-func (c *Cluster) Secret() string { return c.peer.Secret }
+func (c *Cluster) Secret() string { return c.lock.Peer.Secret }
 
 // Leader returns where the server that owns the prefix accepts connections of other servers, and
-// the secret that they must present. Both are "" if this server owns the prefix, no server does, or
-// the owner is unknown.
+// the secret that they must present. Both are empty if this server owns the prefix, no server does,
+// or the owner is unknown.
 func (c *Cluster) Leader() (address, secret string) {
-	if p := c.leader.Load(); p != nil {
-		return p.Address, p.Secret
-	}
-	return "", ""
+	owner := c.lock.Owner()
+	return owner.Address, owner.Secret
 }
 
 // Status implements runtime.Cluster. It doesn't wait for ownership of the prefix or for Nomad.
@@ -261,13 +238,30 @@ func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) e
 	return c.changes.Watch(ctx, hint)
 }
 
-// nomadSubject is the subject of problems that concern all of Nomad.
 const nomadSubject = "nomad"
 
-// runnerSubject is the subject of a problem of a runner.
 func runnerSubject(id runtime.RunnerID) string { return fmt.Sprintf("runner %s", id) }
 
-// gone returns the RUNNER_GONE error of a runner.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s no longer exists", id)
+}
+
+// PinImage implements engine.Images. With the registry's digest all nodes run the same bytes.
+func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
+	if c.config.Resolve == nil || reference == runtime.DefaultImage {
+		return runtime.ImagePin{}, nil
+	}
+	pin, err := c.config.Resolve(ctx, reference)
+	if runtime.CodeOf(err) == runtime.CodeClusterUnavailable {
+		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "the image %s can't be looked up now (%v): where only nodes have images, set --nomad-node-images", reference, err)
+	}
+	return pin, err
+}
+
+// ImageStatus implements engine.Images. A node pulls a pinned image when it first needs it.
+func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
+	if pin.Digest == "" {
+		return runtime.ImageStatus{}
+	}
+	return runtime.ImageStatus{Digest: pin.Digest, State: runtime.ImageReady}
 }

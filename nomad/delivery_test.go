@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rockpool/rockpool/nomad/delivery"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/nomadtest"
@@ -63,7 +63,7 @@ func TestTheAgentIsDelivered(t *testing.T) {
 	// It tries as often as for a runner: Nomad can report success for an exec that never started,
 	// or lose its output.
 	to := func(path, last string) (err error) {
-		for range streamTries {
+		for range maxDeliveries {
 			err = b.delivery.To(t.Context(), "", b.allocation(id).ID, job.TaskName, path)
 			if err == nil || last != "" && strings.Contains(err.Error(), last) {
 				break
@@ -71,7 +71,7 @@ func TestTheAgentIsDelivered(t *testing.T) {
 		}
 		return err
 	}
-	var refusal *delivery.Refusal
+	var refusal *connection.RefusalError
 	const noexec, unwritable = "noexec", "can't be written to /usr/x"
 	if err := to("/dev/shm/x/agent", noexec); !errors.As(err, &refusal) || !strings.Contains(err.Error(), noexec) {
 		t.Errorf("where nothing can be executed: %v", err)

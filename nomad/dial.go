@@ -8,6 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent/bridge"
 	"github.com/rockpool/rockpool/nomad/bridges"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -20,16 +21,13 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	}
 	c.runners.mu.Lock()
 	e, err := c.runners.find(id)
-	claimed, starting := false, false
-	if err == nil {
-		claimed, starting = e.runner.Claim.Held(), e.ready == nil
+	if err == nil && e.ready == nil {
+		err = runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
+	claimed := err == nil && e.runner.Claim.Held()
 	c.runners.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case starting:
-		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
 	conn, err := c.stream(ctx, id, claimed)
 	switch {
@@ -62,9 +60,8 @@ func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool)
 	return conn, err
 }
 
-// prefer opens a claimed runner's bridge before it is needed. It also prevents that the bridge is
-// closed in favour of an idle runner's.
-func (c *Cluster) prefer(id runtime.RunnerID) {
+// openEarly opens a claimed runner's bridge early, and keeps it from being closed for an idle runner's.
+func (c *Cluster) openEarly(id runtime.RunnerID) {
 	c.group.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, bridges.OpenWithin)
 		defer cancel()
@@ -72,16 +69,16 @@ func (c *Cluster) prefer(id runtime.RunnerID) {
 	})
 }
 
-// openBridge opens a bridge to a runner's agent.
 func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridges.Session, error) {
-	at := bridges.Target{Runner: id}
+	var at location
+	var access job.AgentAccess
 	c.runners.mu.Lock()
 	if e := c.runners.entries[id]; e != nil {
-		at.Allocation, at.Node, at.Way = e.allocation, e.node, e.way
+		at, access = e.location, e.access
 	}
 	c.runners.mu.Unlock()
-	if at.Allocation == "" {
+	if at.allocation == "" {
 		return nil, fmt.Errorf("runner %s has no allocation", id)
 	}
-	return c.config.open(ctx, at)
+	return c.config.openBridge(ctx, c.nomad, at.node, at.allocation, access)
 }

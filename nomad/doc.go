@@ -25,7 +25,6 @@
 // first; idle runners beyond the budget get their bridge when they are claimed.
 //
 // The parts are packages with locks of their own. Package connection calls Nomad, job renders and
-// parses jobs, environment and record store lasting state, listing reads lists, and outcome
-// interprets them. Package bridges manages bridges, lock the ownership, and group ends everything
-// together. This package has the runners and their state transitions.
+// parses jobs, state keeps what must last, and the ownership, listing reads lists and interprets
+// them, and bridges manages bridges. This package has the runners and their state transitions.
 package nomad

@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/delivery"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/finding"
@@ -33,15 +33,13 @@ func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
 	return x.found, nil
 }
 
-// An examination is one Examine in progress. Its steps share a Cluster that never runs, so it owns
-// no prefix.
+// An examination is one Examine in progress. Its Cluster never runs, so it owns no prefix.
 type examination struct {
 	*Cluster
 	found       []finding.Finding
 	unreachable bool // the remaining steps are skipped
 }
 
-// add adds a finding to the result.
 func (x *examination) add(f finding.Finding) { x.found = append(x.found, f) }
 
 // leader reports whether Nomad answers and has a leader. If not, Examine skips the later steps.
@@ -59,10 +57,8 @@ func (x *examination) leader(ctx context.Context) {
 	x.unreachable = leader == ""
 }
 
-// policyAdvice is what to do when the token lacks a permission.
 const policyAdvice = "give the token the policy of docs/guides/nomad.md"
 
-// policy tests the permissions that can be tested without a change.
 func (x *examination) policy(ctx context.Context) {
 	if err := x.reader.Check(ctx); err != nil {
 		x.add(finding.Failure("policy", policyAdvice, "%v", err))
@@ -71,7 +67,6 @@ func (x *examination) policy(ctx context.Context) {
 	x.add(finding.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
 }
 
-// template lets Nomad validate the job of runners, and counts the nodes that can run one.
 func (x *examination) template(ctx context.Context) {
 	driver, err := x.environments.Check(ctx)
 	if err != nil {
@@ -90,7 +85,8 @@ func (x *examination) template(ctx context.Context) {
 		return
 	}
 	x.add(finding.Fine("nodes", "%d of %d are ready and have a healthy driver %s", taking, all, driver))
-	if bare := x.nodes.Bridgeless(); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
+	// Docker 20.10 also reports no address of its bridge if it created the bridge when it started.
+	if bare := x.nodes.Reporting(job.Docker, "bridge_ip", ""); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
 		x.add(finding.Warning("network", "set a network with --nomad-network-mode, or check `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
 			"if no environment has network access, ignore this",
 			"on %d of %d nodes Nomad sees no address of Docker's bridge: without a bridge, runners with network access have no network", bare, taking))
@@ -101,7 +97,6 @@ func (x *examination) template(ctx context.Context) {
 	}
 }
 
-// fewRunners is the number of default-sized runners below which room warns.
 const fewRunners = 8
 
 // room reports how many runners fit. Nomad places what a runner may use, not what it uses.
@@ -118,7 +113,6 @@ func (x *examination) room(driver job.Driver) {
 	x.add(finding.Fine(name, "%s", told))
 }
 
-// workspace reports whether programs created in a runner can be executed there.
 func (x *examination) workspace(context.Context) {
 	jobs := x.config.Jobs
 	if jobs.Driver != job.Docker || len(jobs.Template) > 0 {
@@ -126,7 +120,7 @@ func (x *examination) workspace(context.Context) {
 	}
 	const name, setting = "workspace", `volumes { enabled = true } in the configuration of the clients' plugin docker`
 	taking, _ := x.nodes.Taking(job.Docker)
-	allowing := x.nodes.Allowing(job.Docker, "volumes.enabled")
+	allowing := x.nodes.Reporting(job.Docker, "volumes.enabled", "true")
 	switch {
 	case jobs.Workspace == job.WorkspaceVolume && allowing < taking:
 		x.add(finding.Failure(name, "set "+setting+", or --nomad-workspace tmpfs", "%d of %d nodes don't allow volumes, which --nomad-workspace volume needs", taking-allowing, taking))
@@ -140,8 +134,7 @@ func (x *examination) workspace(context.Context) {
 	}
 }
 
-// oversubscription reports whether Nomad lets runners use more memory than is reserved for them. It
-// matters only if the memory reserve is below 1.
+// oversubscription matters only if the memory reserve is below 1.
 func (x *examination) oversubscription(ctx context.Context) {
 	reserve := x.config.Jobs.MemoryReserve
 	if reserve >= 1 {
@@ -162,13 +155,12 @@ func (x *examination) oversubscription(ctx context.Context) {
 // usualConnections is Nomad's default of http_max_conns_per_client.
 const usualConnections = 100
 
-// connections compares the connections that this server opens with Nomad's limit for one address.
 func (x *examination) connections(ctx context.Context) {
 	const name = "connections"
 	const raise = "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"
 	wanted := x.config.Bridges + x.config.Connection.Calls
 	if x.config.Jobs.Agent.Stream {
-		wanted += delivery.AtOnce
+		wanted += connection.DeliveriesAtOnce
 	}
 	limit, known := x.limit(ctx)
 	switch {
@@ -198,4 +190,41 @@ func (x *examination) limit(ctx context.Context) (limit int, known bool) {
 		}
 	}
 	return 0, false
+}
+
+// Check checks whether runners can be started: Nomad answers, the token has the permissions, a node
+// can run the template's driver, and Nomad accepts the template. The error lists everything that is
+// missing, one item per line, with what to do. If Nomad doesn't answer, the error is only
+// CLUSTER_UNAVAILABLE, and waiting may help. Check doesn't need Run.
+func (c *Cluster) Check(ctx context.Context) error {
+	if _, err := c.nomad.Leader(ctx); err != nil {
+		return err
+	}
+	driver, err := c.environments.Check(ctx)
+	missing := []error{err}
+	if driver != "" {
+		missing = append(missing, c.checkNodes(ctx, driver))
+	}
+	// The permissions for registering and alloc exec show only when a runner starts.
+	missing = append(missing, c.reader.Check(ctx))
+	if c.config.Jobs.Driver == job.RawExec && len(c.config.Jobs.Template) == 0 {
+		c.config.Logger.Warn("the driver raw_exec is unsafe: it doesn't isolate runners from each other or from the machine")
+	}
+	return errors.Join(missing...)
+}
+
+func (c *Cluster) checkNodes(ctx context.Context, driver job.Driver) error {
+	c.nodes.Outdate()
+	if err := c.nodes.Refresh(ctx); err != nil {
+		return err
+	}
+	taking, all := c.nodes.Taking(driver)
+	if taking > 0 {
+		return nil
+	}
+	nodes := "nodes"
+	if all == 1 {
+		nodes = "node"
+	}
+	return fmt.Errorf("none of Nomad's %d %s is ready and eligible with a healthy driver %s: enable it in the configuration of Nomad's clients, or choose another driver", all, nodes, driver)
 }

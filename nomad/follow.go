@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// topics are the topics of events that cause a refresh.
 var topics = map[api.Topic][]string{
 	api.TopicAllocation: {"*"}, api.TopicEvaluation: {"*"}, api.TopicJob: {"*"}, api.TopicNode: {"*"},
 }
@@ -38,8 +37,7 @@ func (c *Cluster) follow(ctx context.Context) {
 	}
 }
 
-// followFrom follows events from an index, or new ones if it is 0, until the stream breaks. It
-// reports whether the stream was opened, and the last index.
+// followFrom follows new events, or those from an index, and returns the last index.
 func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, last uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -63,7 +61,6 @@ func (c *Cluster) followFrom(ctx context.Context, index uint64) (followed bool, 
 	return true, last, context.Cause(ctx)
 }
 
-// hint handles an event as a hint.
 func (c *Cluster) hint(event *api.Event) {
 	if event.Topic == api.TopicNode {
 		c.nodes.Outdate()
@@ -93,19 +90,14 @@ func (c *Cluster) WatchEnvironments(ctx context.Context, hint func()) error {
 	return c.others.Watch(ctx, func(runtime.EnvironmentID) { hint() })
 }
 
-// hintAllocation starts warming a runner in what is probably its allocation, before a list confirms
-// that.
+// hintAllocation awaits an agent in what is probably its allocation, before a list confirms that.
 func (c *Cluster) hintAllocation(job, allocation string) {
 	id, _ := c.names().RunnerOf(job)
 	c.runners.mu.Lock()
-	e := c.runners.entries[id]
+	defer c.runners.mu.Unlock()
 	// A list corrects a wrong guess later.
-	fresh := e != nil && e.allocation == "" && e.ready == nil
-	if fresh {
+	if e := c.runners.entries[id]; e != nil && e.allocation == "" && e.ready == nil {
 		e.allocation = allocation
-	}
-	c.runners.mu.Unlock()
-	if fresh {
-		c.warm(e)
+		c.awaitAgent(e)
 	}
 }

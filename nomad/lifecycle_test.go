@@ -14,7 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/lock"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -169,7 +169,7 @@ func TestRemoveEndsAllProcesses(t *testing.T) {
 	id := b.claimed()
 	a := b.allocation(id)
 	if len(processesOf(t, a.ID)) == 0 {
-		t.Fatal("nothing of it is seen while it runs")
+		t.Fatal("no process of the runner was found while it runs")
 	}
 	if err := b.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func (b bed) awaitGone(id runtime.RunnerID) (r runtime.Runner) {
 	b.t.Helper()
 	wait.For(b.t, fmt.Sprintf("runner %s is gone", id), func() (ok bool) {
 		if r, ok = b.find(id); !ok {
-			b.t.Fatal("it isn't listed any more")
+			b.t.Fatal("the runner is no longer listed")
 		}
 		return r.State == runtime.RunnerGone
 	})
@@ -344,7 +344,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if says() {
-		t.Error("its status still says that it waits")
+		t.Error("Status still reports that the server waits for the lock")
 	}
 }
 
@@ -359,7 +359,7 @@ func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := a.lock().Acquire(t.Context()); err != nil { // and never releases, or renews it
+	if _, err := a.lock.Acquire(t.Context()); err != nil { // and never releases, or renews it
 		t.Fatal(err)
 	}
 	other := killed
@@ -372,7 +372,7 @@ func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	acquired := make(chan error, 1)
 	go func() {
-		_, err := stranger.lock().Acquire(ctx)
+		_, err := stranger.lock.Acquire(ctx)
 		acquired <- err
 	}()
 	wait.For(t, "another server says that it waits", func() bool {
@@ -413,7 +413,7 @@ func TestServerWithoutItsLockEnds(t *testing.T) {
 	if _, _, err := vars.ReleaseLock(&api.Variable{Path: held.Path, Lock: held.Lock}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, lock.ErrLost) {
+	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, state.ErrLost) {
 		t.Errorf("Run returned %v", err)
 	}
 }

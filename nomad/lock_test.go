@@ -10,7 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/lock"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -35,7 +35,7 @@ func TestNothingIsDoneAfterTheLockMayHaveExpired(t *testing.T) {
 		if after := worked.Sub(held); after > w.config.LockTTL || after < w.config.LockTTL/2 {
 			t.Errorf("it worked until %s after its last renewal, of a lock for %s", after, w.config.LockTTL)
 		}
-		if err := w.cluster.ready(t.Context()); !errors.Is(err, lock.ErrLost) {
+		if err := w.cluster.ready(t.Context()); !errors.Is(err, state.ErrLost) {
 			t.Errorf("afterwards it says %v", err)
 		}
 	})
@@ -88,13 +88,13 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	for name, template := range map[string]string{"built in": "", "own": `job "a" {}`} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := New(t.Context(), Config{
+				c, err := New(t.Context(), defaults(Config{
 					Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}, Template: []byte(template)},
 					Connection: connection.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
 						ours, _ := net.Pipe()
 						return ours, nil
 					}},
-				})
+				}))
 				if err != nil {
 					t.Fatal(err)
 				}

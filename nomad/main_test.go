@@ -1,12 +1,14 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http/httptest"
 	"os"
 	goruntime "runtime"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap/zaptest"
@@ -73,17 +75,30 @@ func rawEnvironment() runtime.Environment {
 	}
 }
 
+// defaults returns c with the defaults of package config.
+func defaults(c Config) Config {
+	c.Bridges = cmp.Or(c.Bridges, 80)
+	c.LockTTL = cmp.Or(c.LockTTL, 10*time.Second)
+	c.Connection.Calls = cmp.Or(c.Connection.Calls, 16)
+	c.Jobs.Prefix = cmp.Or(c.Jobs.Prefix, "rockpool")
+	c.Jobs.MemoryReserve = cmp.Or(c.Jobs.MemoryReserve, 1)
+	c.Jobs.NoNetworkMode = cmp.Or(c.Jobs.NoNetworkMode, "none")
+	c.Jobs.Workspace = cmp.Or(c.Jobs.Workspace, job.WorkspaceTmpfs)
+	c.Jobs.Priority = cmp.Or(c.Jobs.Priority, 50)
+	return c
+}
+
 // config returns a configuration for a Nomad of the tests, with its own prefix.
 func config(t *testing.T, n *nomadtest.Nomad, driver job.Driver) Config {
 	ca, cert, key := n.TLS()
-	return Config{
+	return defaults(Config{
 		Connection: connection.Config{
 			Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key,
 		},
 		Jobs:    job.Config{Driver: driver, Prefix: "rockpool-" + uuid.NewString()[:8], Agent: agents.agent(t)},
 		LockTTL: wait.Limit, // a busy machine may hold up its renewal
 		Logger:  zaptest.NewLogger(t),
-	}
+	})
 }
 
 // start runs a cluster until the test ends, and then removes everything that it has in Nomad.

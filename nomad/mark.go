@@ -3,7 +3,7 @@ package nomad
 import (
 	"context"
 
-	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -15,21 +15,17 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	}
 	c.runners.mu.Lock()
 	e, err := c.runners.find(id)
-	var next record.Record
 	if err == nil && e.ready == nil {
 		err = runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready", id)
 	}
-	if err == nil {
-		next = record.Record{Environment: e.runner.Environment.ID, Allocation: e.ready.Allocation, Restarts: e.ready.Restarts, Claim: claim, Index: e.variable}
+	if err != nil {
+		c.runners.mu.Unlock()
+		return err
 	}
-	known := runtime.Claim{}
-	if err == nil {
-		known = e.runner.Claim
-	}
+	known := e.runner.Claim
+	next := state.Record{Environment: e.runner.Environment.ID, Allocation: e.ready.Allocation, Restarts: e.ready.Restarts, Claim: claim, Index: e.variable}
 	c.runners.mu.Unlock()
 	switch {
-	case err != nil:
-		return err
 	case known.Equal(claim):
 		return nil
 	case known.Epoch != claim.Epoch-1:
@@ -58,11 +54,10 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	case !done:
 		return stale(id, stored.Claim)
 	}
-	c.prefer(id)
+	c.openEarly(id)
 	return nil
 }
 
-// stale returns the CONFLICT of a claim that isn't based on the stored one.
 func stale(id runtime.RunnerID, stored runtime.Claim) error {
 	return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, stored.Epoch)
 }

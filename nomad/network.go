@@ -3,9 +3,7 @@ package nomad
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,54 +16,43 @@ import (
 // network is none if its daemon has no bridge. So this server inspects runners that should have
 // one.
 
-// networks are the networks of runners whose environments have network access.
-type networks struct {
-	mu    sync.Mutex // guards found
-	found map[runtime.RunnerID]network
-}
-
 // A network is the result of inspecting a runner.
 type network int
 
 // The results of an inspection.
 const (
-	networkUnknown network = iota // being inspected, or the inspection failed
+	networkUninspected network = iota
+	networkUnknown             // being inspected, or the inspection failed
 	networkThere
 	networkNone // loopback only
 )
 
-// lookIntoWithin bounds one inspection.
-const lookIntoWithin = 10 * time.Second
+const inspectWithin = 10 * time.Second
 
 // checkNetworks reports the environments whose runners should have a network and have none. It
 // inspects one more runner of each environment.
 func (c *Cluster) checkNetworks() {
-	connected := map[runtime.RunnerID]runtime.EnvironmentID{}
+	// due has at most one runner of each environment, so a refresh causes few inspections.
+	bare, due := map[runtime.EnvironmentID]int{}, map[runtime.EnvironmentID]*entry{}
 	c.runners.mu.Lock()
-	for id, e := range c.runners.entries {
-		if env := e.runner.Environment; env.Network.Access && e.ready != nil && !e.removing && e.runner.State != runtime.RunnerGone {
-			connected[id] = env.ID
+	for _, e := range c.runners.entries {
+		env := e.runner.Environment
+		if !env.Network.Access || e.ready == nil || e.removing || e.runner.State == runtime.RunnerGone {
+			continue
 		}
+		switch e.network {
+		case networkNone:
+			bare[env.ID]++
+		case networkUninspected:
+			due[env.ID] = e
+		}
+	}
+	for _, e := range due {
+		e.network = networkUnknown
 	}
 	c.runners.mu.Unlock()
-	// due has at most one runner of each environment, so a refresh causes few inspections.
-	bare, due := map[runtime.EnvironmentID]int{}, map[runtime.EnvironmentID]runtime.RunnerID{}
-	c.networks.mu.Lock()
-	maps.DeleteFunc(c.networks.found, func(id runtime.RunnerID, _ network) bool { return connected[id] == "" })
-	for id, env := range connected {
-		switch found, looked := c.networks.found[id]; {
-		case found == networkNone:
-			bare[env]++
-		case !looked:
-			due[env] = id
-		}
-	}
-	for _, id := range due {
-		c.networks.found[id] = networkUnknown
-	}
-	c.networks.mu.Unlock()
-	for _, id := range due {
-		c.group.Go(func(ctx context.Context) { c.inspectNetwork(ctx, id) })
+	for _, e := range due {
+		c.group.Go(func(ctx context.Context) { c.inspectNetwork(ctx, e) })
 	}
 	for env, count := range bare {
 		c.problems.Report(networkSubject(env), fmt.Sprintf("it has network access, and %d of its runners have no network but loopback, since their driver has none on that node: "+
@@ -78,11 +65,12 @@ func (c *Cluster) checkNetworks() {
 }
 
 // inspectNetwork inspects whether a runner has a network. If that fails the result stays unknown.
-func (c *Cluster) inspectNetwork(ctx context.Context, id runtime.RunnerID) {
-	ctx, cancel := context.WithTimeout(ctx, lookIntoWithin)
+func (c *Cluster) inspectNetwork(ctx context.Context, e *entry) {
+	ctx, cancel := context.WithTimeout(ctx, inspectWithin)
 	defer cancel()
+	found := networkThere
 	loopback, others := false, false
-	conn, err := c.stream(ctx, id, false)
+	conn, err := c.stream(ctx, e.runner.ID, false)
 	if err == nil {
 		err = agent.ListFiles(ctx, conn, agent.ListDir{Path: "/sys/class/net"}, func(f agent.FileInfo) error {
 			own := string(f.Path) == "lo"
@@ -90,22 +78,18 @@ func (c *Cluster) inspectNetwork(ctx context.Context, id runtime.RunnerID) {
 			return nil
 		})
 	}
-	found := networkThere
 	switch {
 	case err != nil:
-		c.config.Logger.Debug("a runner's network can't be inspected", zap.String("runner", string(id)), zap.Error(c.nomad.Redact(err)))
+		c.config.Logger.Debug("a runner's network can't be inspected", zap.String("runner", string(e.runner.ID)), zap.Error(c.nomad.Redact(err)))
 		return
 	case loopback && !others:
 		found = networkNone
+		defer c.refresher.soon() // the refresh reports the problem
 	}
-	c.networks.mu.Lock()
-	c.networks.found[id] = found
-	c.networks.mu.Unlock()
-	if found == networkNone {
-		c.refresher.soon() // the refresh reports the problem
-	}
+	c.runners.mu.Lock()
+	e.network = found
+	c.runners.mu.Unlock()
 }
 
-// networkSubject is the subject of the problem of an environment whose runners have no network.
-// With "" it is the beginning that all of them share.
+// networkSubject is the subject of such a problem. It begins with networkSubject("").
 func networkSubject(id runtime.EnvironmentID) string { return "network of environment " + string(id) }

@@ -69,9 +69,9 @@ func TestNetworks(t *testing.T) {
 		id := b.claimed()
 		b.servesAtItsPort(id)
 		wait.For(t, "its network is found", func() bool {
-			b.networks.mu.Lock()
-			defer b.networks.mu.Unlock()
-			return b.networks.found[id] == networkThere
+			b.runners.mu.Lock()
+			defer b.runners.mu.Unlock()
+			return b.runners.entries[id].network == networkThere
 		})
 	})
 	t.Run("cni", func(t *testing.T) { networkBed(t, n, job.Docker, "cni/runners").reachesOnlyOutside(nodePort) })

@@ -375,10 +375,7 @@ func TestTemplateInHCL(t *testing.T) {
 func TestNomadAcceptsTheJobsOfEachDriver(t *testing.T) {
 	n := raw.Nomad(t)
 	for driver, image := range map[job.Driver]string{job.Docker: "a:1", job.Podman: "a:1", job.Exec: "host", job.RawExec: "host"} {
-		c, err := job.Config{Driver: driver, NetworkMode: "bridge", Agent: agents.agent(t)}.Complete()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := defaults(Config{Jobs: job.Config{Driver: driver, NetworkMode: "bridge", Agent: agents.agent(t)}}).Jobs
 		base, err := c.Base(nil)
 		if err != nil {
 			t.Fatal(err)

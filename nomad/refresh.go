@@ -13,8 +13,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/outcome"
-	"github.com/rockpool/rockpool/nomad/record"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -25,14 +24,6 @@ type refresher struct {
 	synced chan struct{} // closed when this server owns the prefix and has refreshed once
 }
 
-// recently waits for a refresh, unless one began within the last half second.
-func (r *refresher) recently(ctx context.Context) error {
-	if r.Since() <= listing.MostGap {
-		return nil
-	}
-	return r.Join(ctx)
-}
-
 // soon requests a refresh. It never blocks.
 func (r *refresher) soon() {
 	select {
@@ -41,8 +32,7 @@ func (r *refresher) soon() {
 	}
 }
 
-// first reports whether this was the first refresh, and lets waiting calls continue. Only one
-// goroutine may call it.
+// first reports whether this was the first refresh, which waiting calls wait for. One goroutine calls it.
 func (r *refresher) first() bool {
 	select {
 	case <-r.synced:
@@ -53,7 +43,7 @@ func (r *refresher) first() bool {
 	}
 }
 
-// keepFresh refreshes after each hint and at an interval, and warms the runners that can be warmed.
+// keepFresh refreshes after each hint and at an interval, and awaits the agents of starting runners.
 func (c *Cluster) keepFresh(ctx context.Context) error {
 	tick := time.NewTicker(c.config.Relist)
 	defer tick.Stop()
@@ -85,7 +75,6 @@ func (c *Cluster) keepFresh(ctx context.Context) error {
 	}
 }
 
-// refresh is one round of the refresher.
 func (c *Cluster) refresh(ctx context.Context) error {
 	l, err := c.list(ctx)
 	if err == nil {
@@ -102,28 +91,27 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	c.reportLeaks(f.leaks)
 	for id, failed := range f.failed {
 		for _, a := range failed {
-			c.config.Logger.Warn("a runner's task failed", zap.String("runner", string(id)), zap.String("allocation", a.ID), zap.String("nomad", outcome.Failure(a)))
+			c.config.Logger.Warn("a runner's task failed", zap.String("runner", string(id)), zap.String("allocation", a.ID), zap.String("nomad", listing.Failure(a)))
 		}
 	}
 	for env := range f.changed {
 		c.changes.Send(env)
 	}
-	c.warmAll()
 	c.checkNetworks()
 	return nil
 }
 
-// A truth is a listing, with what is needed to compare it with the known state.
-type truth struct {
+// A snapshot is a listing, with what is needed to compare it with the known state.
+type snapshot struct {
 	*listing.Listing
-	begun  int                                // number of this server's changes when the listing began
-	claims map[runtime.RunnerID]record.Record // contents of the variables that changed
+	begun  int                               // number of this server's changes when the listing began
+	claims map[runtime.RunnerID]state.Record // contents of the variables that changed
 }
 
 // list reads Nomad's lists, and then the variables that changed. It notes the number of this
 // server's changes first, so that apply can recognize what the lists may lack.
-func (c *Cluster) list(ctx context.Context) (*truth, error) {
-	t := &truth{}
+func (c *Cluster) list(ctx context.Context) (*snapshot, error) {
+	t := &snapshot{}
 	waiting := false
 	c.runners.mu.Lock()
 	t.begun = c.runners.change
@@ -137,15 +125,15 @@ func (c *Cluster) list(ctx context.Context) (*truth, error) {
 	if t.Listing, err = c.reader.Read(ctx, waiting, highest); err != nil {
 		return nil, err
 	}
-	t.claims, err = c.records.ReadAll(ctx, c.moved(t.Listing))
+	t.claims, err = c.records.ReadAll(ctx, c.changedRecords(t.Listing))
 	return t, err
 }
 
-// moved returns the runners whose variables changed since they were last read and were written more
+// changedRecords returns the runners whose variables changed since they were last read and were written more
 // than once. The first write only says that the runner was ready, so its content isn't needed,
 // unless the task was restarted before or after.
-func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
-	var moved []runtime.RunnerID
+func (c *Cluster) changedRecords(l *listing.Listing) []runtime.RunnerID {
+	var changed []runtime.RunnerID
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()
 	for id, v := range l.Variables {
@@ -153,15 +141,14 @@ func (c *Cluster) moved(l *listing.Listing) []runtime.RunnerID {
 		claimed := v.ModifyIndex > v.CreateIndex
 		orphan := e == nil && l.Jobs[id] == nil // only its variable names its environment
 		found := e == nil || e.ready == nil     // another server saw it become ready
-		again := found && slices.ContainsFunc(l.Allocations[id], func(a *api.AllocationListStub) bool { return outcome.Restarts(a) > 0 })
+		again := found && slices.ContainsFunc(l.Allocations[id], func(a *api.AllocationListStub) bool { return listing.Restarts(a) > 0 })
 		if (claimed && (e == nil || v.ModifyIndex > e.variable)) || orphan || again {
-			moved = append(moved, id)
+			changed = append(changed, id)
 		}
 	}
-	return moved
+	return changed
 }
 
-// found is what was new in a listing.
 type found struct {
 	changed map[runtime.EnvironmentID]bool                 // environments whose runners changed
 	leaks   map[runtime.RunnerID]string                    // runners that are removed incompletely, and what is left
@@ -169,7 +156,7 @@ type found struct {
 }
 
 // apply updates the runners from a listing, and returns what was new.
-func (c *Cluster) apply(t *truth) found {
+func (c *Cluster) apply(t *snapshot) found {
 	f := found{changed: map[runtime.EnvironmentID]bool{}, failed: map[runtime.RunnerID][]*api.AllocationListStub{}}
 	unreadable := map[runtime.RunnerID]string{}
 	r := &c.runners
@@ -193,15 +180,16 @@ func (c *Cluster) apply(t *truth) found {
 		}
 	}
 	for id, e := range r.entries {
-		if failed := outcome.NewFailures(e.allocations, t.Allocations[id]); e.registered > 0 && len(failed) > 0 {
+		if failed := listing.NewFailures(e.allocations, t.Allocations[id]); e.registered > 0 && len(failed) > 0 {
 			f.failed[id] = failed
 		}
 		if c.applyTo(e, t) {
 			f.changed[e.runner.Environment.ID] = true
 		}
+		c.awaitAgent(e)
 	}
-	r.see(t, unreadable, &c.counts)
-	f.leaks = r.seen.leaks
+	r.observe(t, unreadable, &c.counts)
+	f.leaks = r.observed.leaks
 	// A listing that began after the removal can't show the runner any longer, so its id needn't be
 	// kept.
 	maps.DeleteFunc(r.removed, func(_ runtime.RunnerID, at int) bool { return at <= t.begun })
@@ -210,26 +198,24 @@ func (c *Cluster) apply(t *truth) found {
 
 // adopt adds a runner of an earlier server. The caller holds mu.
 func (c *Cluster) adopt(id runtime.RunnerID, stub *api.JobListStub) error {
-	r, way, err := job.ReadRunner(id, stub.Meta)
+	r, access, err := job.ReadRunner(id, stub.Meta)
 	if err != nil {
 		return err
 	}
 	r.URL = c.nomad.Pages.Job(stub.ID)
 	c.runners.entries[id] = &entry{
-		recorded: closed(), adopted: true, runner: r, way: way, registered: stub.JobModifyIndex, priority: c.config.Jobs.StartPriority(stub.Priority),
+		recorded: closed(), adopted: true, runner: r, access: access, registered: stub.JobModifyIndex, priority: c.config.Jobs.StartPriority(stub.Priority),
 	}
 	return nil
 }
 
-// adoptOrphan adds a runner that was ready and whose job was purged while no server ran. The caller
-// holds mu.
-func (r *runners) adoptOrphan(id runtime.RunnerID, was record.Record) {
+// adoptOrphan adds a runner whose job was purged while no server ran. The caller holds mu.
+func (r *runners) adoptOrphan(id runtime.RunnerID, was state.Record) {
 	r.entries[id] = &entry{recorded: closed(), adopted: true, registered: 1, runner: runtime.Runner{
 		ID: id, State: runtime.RunnerStarting, Environment: runtime.Environment{ID: was.Environment}, CreatedAt: was.At,
 	}}
 }
 
-// closed returns a closed channel, for an entry whose job is registered already.
 func closed() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -239,7 +225,7 @@ func closed() chan struct{} {
 // applyTo updates one runner from a listing. It reports whether that changes the result of Runners.
 // It ignores a runner that this server changed while the lists were read, which the next listing
 // covers. The caller holds mu.
-func (c *Cluster) applyTo(e *entry, t *truth) bool {
+func (c *Cluster) applyTo(e *entry, t *snapshot) bool {
 	if e.registered == 0 {
 		return false // Start requests a refresh when it is registered
 	}
@@ -249,7 +235,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 		e.allocations = allocations
 	}
 	if e.removing {
-		e.settled = outcome.AllOver(allocations)
+		e.settled = listing.AllOver(allocations)
 		c.counts.listed(e)
 		return false
 	}
@@ -286,7 +272,7 @@ func (c *Cluster) applyTo(e *entry, t *truth) bool {
 
 // lacks returns the room that a runner waits for. Nomad doesn't say how much is free, so it is all that
 // the runner needs. It is zero if no node can ever have it.
-func (c *Cluster) lacks(needs runtime.Resources, of []outcome.Dimension) (room runtime.Resources) {
+func (c *Cluster) lacks(needs runtime.Resources, of []listing.Dimension) (room runtime.Resources) {
 	jobs := c.config.Jobs
 	needs.MemoryMiB = max(int(float64(needs.MemoryMiB)*jobs.MemoryReserve), 1)
 	if len(of) == 0 || len(jobs.Template) == 0 && c.nodes.Room(jobs.Driver, int64(needs.CPUMHz), int64(needs.MemoryMiB)) == 0 {
@@ -294,11 +280,11 @@ func (c *Cluster) lacks(needs runtime.Resources, of []outcome.Dimension) (room r
 	}
 	for _, d := range of {
 		switch d {
-		case outcome.CPU:
+		case listing.CPU:
 			room.CPUMHz = needs.CPUMHz
-		case outcome.Memory:
+		case listing.Memory:
 			room.MemoryMiB = needs.MemoryMiB
-		case outcome.Disk:
+		case listing.Disk:
 			room.WorkspaceMiB = needs.WorkspaceMiB
 		}
 	}
@@ -306,24 +292,24 @@ func (c *Cluster) lacks(needs runtime.Resources, of []outcome.Dimension) (room r
 }
 
 // outcome returns a runner's outcome, and records its place. The caller holds mu.
-func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
+func (c *Cluster) outcome(e *entry, t *snapshot) listing.Outcome {
 	id := e.runner.ID
 	stub := t.Jobs[id]
-	o := outcome.Of(outcome.Evidence{
+	o := listing.OutcomeOf(listing.Evidence{
 		Purged: stub == nil, Stopped: stub != nil && stub.Stop, Dead: stub == nil || stub.Status == "dead",
 		Allocations: t.Allocations[id], Evaluations: t.Evaluations[id], Draining: c.nodes.Drains, Ready: e.ready,
 	})
-	e.place = place{allocations: e.allocations}
+	e.location = location{allocations: e.allocations}
 	if a := o.Allocation; a != nil {
-		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, outcome.Restarts(a), outcome.Runs(a, e.way.Task)
+		e.allocation, e.node, e.restarts, e.runs = a.ID, a.NodeID, listing.Restarts(a), listing.Runs(a, e.access.Task)
 		if e.ready != nil && e.ready.Allocation == "" { // its next claim records the allocation
 			e.ready.Allocation, e.ready.Restarts = e.allocation, e.restarts
 		}
-		e.runner.Ports = outcome.Ports(a)
+		e.runner.Ports = listing.Ports(a)
 		// An idle runner on such a node will end soon, so no claim may get it. A claimed one
 		// continues until Nomad stops it.
 		if o.State == runtime.RunnerIdle && !e.runner.Claim.Held() && c.nodes.Drains(a.NodeID) {
-			o = outcome.Outcome{State: runtime.RunnerGone, Reason: runtime.GoneDrained, Message: "its node is being drained", OOMKills: o.OOMKills}
+			o = listing.Outcome{State: runtime.RunnerGone, Reason: runtime.GoneDrained, Message: "its node is being drained", OOMKills: o.OOMKills}
 		}
 	}
 	if o.State == runtime.RunnerIdle && e.runner.Claim.Held() {
@@ -333,7 +319,7 @@ func (c *Cluster) outcome(e *entry, t *truth) outcome.Outcome {
 }
 
 // applyVariable records that a runner was ready, and its claim. The caller holds mu.
-func (e *entry) applyVariable(t *truth) {
+func (e *entry) applyVariable(t *snapshot) {
 	v := t.Variables[e.runner.ID]
 	if v == nil || v.ModifyIndex <= e.variable {
 		return
@@ -344,7 +330,7 @@ func (e *entry) applyVariable(t *truth) {
 	}
 	e.variable = v.ModifyIndex
 	if e.ready == nil {
-		e.ready = &outcome.Readiness{Index: v.CreateIndex, At: time.Unix(0, v.CreateTime)}
+		e.ready = &listing.Readiness{Index: v.CreateIndex, At: time.Unix(0, v.CreateTime)}
 	}
 	if read {
 		e.variable = max(e.variable, was.Index)

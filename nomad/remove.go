@@ -16,16 +16,14 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// removeWithin bounds one attempt to remove a runner.
 const removeWithin = time.Minute
 
 // removeAllWithin bounds the removal of all runners, so that a server ends within 5 s. After that
 // time all jobs have been purged, and the next server deletes the rest.
 const removeAllWithin = 3 * time.Second
 
-// stragglers is how long a registration may still be in transit to Nomad after its Start was given
-// up.
-const stragglers = 200 * time.Millisecond
+// inTransit is how long a registration may be in transit after its Start was given up.
+const inTransit = 200 * time.Millisecond
 
 // removeAll removes all runners in Nomad until there are none. The error says how many may be left.
 func (c *Cluster) removeAll(ctx context.Context) error {
@@ -43,7 +41,7 @@ func (c *Cluster) removeAll(ctx context.Context) error {
 		all := slices.Collect(maps.Keys(c.runners.entries))
 		c.runners.mu.Unlock()
 		// An empty list isn't enough: a registration that was given up may still reach Nomad.
-		if left := stragglers - time.Since(began); len(all) == 0 && left <= 0 {
+		if left := inTransit - time.Since(began); len(all) == 0 && left <= 0 {
 			return nil
 		} else if len(all) == 0 {
 			_ = backoff.Sleep(ctx, left)
@@ -87,7 +85,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 		}
 		e.removal, e.removing = r, true
 		if e.advance(runtime.RunnerStopping) && e.allocation != "" {
-			c.counts.tasks.Kills.Add(1)
+			c.counts.Kills.Add(1)
 		}
 		c.runners.changed(e)
 	}
@@ -111,7 +109,7 @@ func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	e.removal = nil
 	r.err = err
 	if err != nil && c.group.Cause() == nil {
-		c.counts.tasks.RemovalFailures.Add(1)
+		c.counts.RemovalFailures.Add(1)
 		e.leak = err.Error()
 	}
 	if err == nil {
@@ -137,7 +135,7 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 		return context.Cause(ctx)
 	}
 	c.runners.mu.Lock()
-	there, w := c.runners.entries[e.runner.ID] == e, e.warming
+	there, w := c.runners.entries[e.runner.ID] == e, e.waiting
 	c.runners.mu.Unlock()
 	if !there {
 		return nil // its Start failed
@@ -146,15 +144,7 @@ func (c *Cluster) endRunner(ctx context.Context, e *entry) error {
 		w.stop()
 		<-w.done
 	}
-	evaluation := ""
-	err := c.nomad.Call(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), func(ctx context.Context) error {
-		var err error
-		evaluation, _, err = c.nomad.API().Jobs().Deregister(c.names().Runner(e.runner.ID), true, connection.Writing(ctx))
-		if connection.NotFound(err) {
-			return nil
-		}
-		return err
-	})
+	evaluation, err := c.nomad.PurgeJob(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), c.names().Runner(e.runner.ID))
 	if err != nil {
 		return err
 	}
@@ -175,10 +165,7 @@ func (c *Cluster) awaitEnd(ctx context.Context, e *entry, evaluation string) err
 		err := c.nomad.Call(ctx, fmt.Sprintf("stop runner %s", e.runner.ID), func(ctx context.Context) error {
 			eval, _, err := c.nomad.API().Evaluations().Info(evaluation, connection.Query(ctx))
 			over = connection.NotFound(err) || err == nil && eval.Status != api.EvalStatusPending
-			if over {
-				return nil
-			}
-			return err
+			return connection.IgnoreNotFound(err)
 		})
 		if err != nil {
 			return err

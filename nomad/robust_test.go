@@ -78,7 +78,7 @@ func TestAnswerWithoutALockIsNoOwnership(t *testing.T) {
 			t.Errorf("it tells %q", told)
 		}
 		if w.cluster.serves() {
-			t.Error("it works without a lock")
+			t.Error("the cluster works without a lock")
 		}
 		w.locked(func() { w.lockless = false })
 		w.idle()
@@ -96,7 +96,7 @@ func TestLateLockIsReleased(t *testing.T) {
 		w.stop()
 		w.locked(func() {
 			if w.sim.locked {
-				t.Error("nobody has the lock, and Nomad believes so")
+				t.Error("Nomad has a lock that no server holds")
 			}
 		})
 		w.slowLock = time.Minute // nobody waits for so long
@@ -168,14 +168,14 @@ func TestOldListDoesNotRestoreARunner(t *testing.T) {
 			return w.cluster.runners.entries[id] != nil
 		}
 		if w.cluster.apply(old); known() {
-			t.Error("it is back, and isn't there")
+			t.Error("a list from before its removal restores a removed runner")
 		}
 		w.cluster.runners.mu.Lock()
 		old.begun = w.cluster.runners.change
 		w.cluster.runners.mu.Unlock()
 		w.cluster.apply(old) // afterwards the removal needn't be remembered
 		if w.cluster.apply(old); !known() {
-			t.Error("it is there, and nobody knows")
+			t.Error("a list from after its removal doesn't restore a runner whose job exists")
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 		late := *w.jobs[w.cluster.names().Runner(first)]
 		late.ID = new(w.cluster.names().Runner("late"))
 		go func() { // one that is on its way is none that stays
-			time.Sleep(stragglers - 20*time.Millisecond)
+			time.Sleep(inTransit - 20*time.Millisecond)
 			w.locked(func() { w.jobs[*late.ID] = &late })
 		}()
 		if w.stop(); count() != 0 || !errors.Is(w.ended, context.Canceled) {
@@ -246,10 +246,10 @@ func TestPasswordOfAnAddressIsNotShown(t *testing.T) {
 	for _, at := range []string{server.Listener.Addr().String(), "127.0.0.1:1"} {
 		address := "http://pool:s3cret@" + at
 		t.Setenv("NOMAD_ADDR", address)
-		c := Config{
+		c := defaults(Config{
 			Connection: connection.Config{Patience: 100 * time.Millisecond},
 			Jobs:       job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}},
-		}
+		})
 		found, err := Examine(t.Context(), c)
 		if err != nil || len(found) == 0 {
 			t.Fatal(found, err)

@@ -8,68 +8,58 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/past"
 )
 
-// runners are the runners that the cluster knows.
 type runners struct {
-	mu      sync.Mutex // guards all fields and each entry; never held across I/O
-	entries map[runtime.RunnerID]*entry
-	removed map[runtime.RunnerID]int // the change at which a runner was forgotten
-	past    past.Runners
-	change  int    // number of changes by this server; a list that began earlier lacks the later ones
-	highest uint64 // index of the newest registered job: an older list is ignored
-	seen    seen   // in the last list
+	mu       sync.Mutex // guards all fields and each entry; never held across I/O
+	entries  map[runtime.RunnerID]*entry
+	removed  map[runtime.RunnerID]int // the change at which a runner was forgotten
+	past     past.Runners
+	change   int      // number of changes by this server; a list that began earlier lacks the later ones
+	highest  uint64   // index of the newest registered job: an older list is ignored
+	observed observed // in the last list
 }
 
-// An entry is one runner that the cluster knows.
 type entry struct {
-	recorded chan struct{} // closed when Start has registered its job or failed
-	runner   runtime.Runner
-	place
-	way        job.Way
+	recorded chan struct{}  // closed when Start has registered its job or failed
+	runner   runtime.Runner // its ID, Environment and CreatedAt never change
+	location
+	access     job.AgentAccess
 	change     int    // the last change of it by this server
-	registered uint64 // the index of its job, if known; 0: not registered yet
+	registered uint64 // the index of its job, or 0 if it isn't registered yet
 	priority   runtime.Priority
 	goneAt     time.Time  // when it was found to be gone, or was given up
 	start      startTimes // what was measured of its start
 	adopted    bool       // started by an earlier server, and no list has shown its state yet
-	ready      *outcome.Readiness
-	variable   uint64   // the index of its variable, for conditional writes; 0: unknown, or there is none
-	oom        int64    // tasks killed because memory was full, as far as Nomad reported
-	warming    *warming // the goroutine that waits for its agent
-	removal    *removal // in progress
-	removing   bool     // Remove was called: it ends, whatever the lists say
-	settled    bool     // the last list says that its processes have ended
-	leak       string   // why the last removal failed; "": none failed
+	ready      *listing.Readiness
+	variable   uint64     // the index of its variable, for conditional writes; 0 if it is unknown, or there is none
+	oom        int64      // tasks killed because memory was full, as far as Nomad reported
+	waiting    *agentWait // the goroutine that waits for its agent
+	removal    *removal   // in progress
+	removing   bool       // Remove was called: it ends, whatever the lists say
+	settled    bool       // the last list says that its processes have ended
+	network    network    // whether it has one, if its environment has network access
+	leak       string     // why the last removal failed, if it did
 }
 
-// A place is where a runner is, according to the last list.
-type place struct {
+// A location is where a runner is, according to the last list.
+type location struct {
 	allocations []*api.AllocationListStub
-	allocation  string // where its agent is or will be; "": unknown
-	node        string // of the allocation; "": unknown
+	allocation  string // where its agent is or will be, if that is known
+	node        string // of the allocation, if it is known
 	restarts    uint64 // of the task
 	runs        bool   // the task runs
 }
 
-// A warming is the goroutine that waits for the agent of a starting runner.
-type warming struct {
-	allocation string
-	stop       context.CancelFunc
-	done       chan struct{} // closed when the goroutine has ended
-}
-
-// changed records a change of e by this server. The caller holds mu.
 func (r *runners) changed(e *entry) {
 	r.change++
 	e.change = r.change
 }
 
-// advance moves e's runner forward to state, and reports whether it did. States never move back.
-// The caller holds mu.
+// advance moves e's runner forward, and reports whether it did. The caller holds mu.
 func (e *entry) advance(state runtime.RunnerState) bool {
 	if !e.runner.Advance(state) {
 		return false
@@ -78,8 +68,8 @@ func (e *entry) advance(state runtime.RunnerState) bool {
 		return true
 	}
 	e.goneAt = time.Now()
-	if e.warming != nil {
-		e.warming.stop()
+	if e.waiting != nil {
+		e.waiting.stop()
 	}
 	return true
 }
@@ -93,7 +83,7 @@ func (r *runners) find(id runtime.RunnerID) (*entry, error) {
 	return e, nil
 }
 
-// environment returns a runner's environment, "" if it is unknown. The caller holds mu.
+// environment returns a runner's environment, if it is known. The caller holds mu.
 func (r *runners) environment(id runtime.RunnerID) runtime.EnvironmentID {
 	if e := r.entries[id]; e != nil {
 		return e.runner.Environment.ID
@@ -102,14 +92,13 @@ func (r *runners) environment(id runtime.RunnerID) runtime.EnvironmentID {
 	return gone.Environment
 }
 
-// remember keeps the events of a removed runner, since Nomad forgets them with the job. The caller
-// holds mu.
+// remember keeps what Nomad forgets with a runner's job. The caller holds mu.
 func (r *runners) remember(e *entry) {
 	now := time.Now()
 	r.past.Add(e.runner.ID, past.Runner{
 		Environment: e.runner.Environment.ID,
 		Events:      e.events(runtime.TaskEvent{At: now, Kind: runtime.TaskEnded}),
-		Allocations: outcome.LastAllocations(e.allocations, e.runner, e.ready, now),
+		Allocations: listing.LastAllocations(e.allocations, e.runner, e.ready, now),
 	})
 }
 
@@ -122,7 +111,7 @@ func (e *entry) events(later ...runtime.TaskEvent) []runtime.TaskEvent {
 	if e.runner.State == runtime.RunnerGone {
 		known = append(known, runtime.TaskEvent{At: e.goneAt, Kind: runtime.TaskGone, Detail: e.runner.Message})
 	}
-	return outcome.Events(e.allocations, append(known, later...)...)
+	return listing.Events(e.allocations, append(known, later...)...)
 }
 
 // Runners implements runtime.Cluster. The result is based on a list that began after the call, or
@@ -132,8 +121,10 @@ func (c *Cluster) Runners(ctx context.Context, env runtime.EnvironmentID) ([]run
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.refresher.recently(ctx); err != nil {
-		return nil, err
+	if c.refresher.Since() > listing.MostGap {
+		if err := c.refresher.Join(ctx); err != nil {
+			return nil, err
+		}
 	}
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 func TestEventsIncludeTheServersOwn(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	e := entry{
-		ready: &outcome.Readiness{At: at.Add(2 * time.Second)}, goneAt: at.Add(5 * time.Second),
+		ready: &listing.Readiness{At: at.Add(2 * time.Second)}, goneAt: at.Add(5 * time.Second),
 		runner: runtime.Runner{State: runtime.RunnerGone, GoneReason: runtime.GoneDrained, Message: "its node is being drained"},
 	}
 	e.allocations = []*api.AllocationListStub{{TaskStates: map[string]*api.TaskState{"runner": {Events: []*api.TaskEvent{

@@ -5,13 +5,12 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -25,46 +24,34 @@ const (
 	scheduleFresh = time.Second
 )
 
-// A schedule is what Nomad's scheduler has done and is doing for the runners.
 type schedule struct {
 	rounds *listing.Rounds
-
-	mu   sync.Mutex // guards last
-	last *scheduled // nil: not listed yet; never modified
+	last   atomic.Pointer[scheduled]
 }
 
-// scheduled is a schedule at one moment, newest first.
+// scheduled is a schedule at one moment, newest first. It is never modified.
 type scheduled struct {
 	at          time.Time
 	evaluations []runtime.Evaluation
 	allocations []runtime.Allocation
 }
 
-// now returns a list that is at most scheduleFresh old, or reads one for all waiting callers.
-func (s *schedule) now(ctx context.Context) (*scheduled, error) {
-	if last := s.known(); last != nil && time.Since(last.at) < scheduleFresh {
-		return last, nil
-	}
-	if err := s.rounds.Join(ctx); err != nil {
+// known returns a schedule that is at most scheduleFresh old, or reads one for all waiting callers.
+func (c *Cluster) known(ctx context.Context) (*scheduled, error) {
+	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
-	return s.known(), nil
-}
-
-// known returns the last list; nil if there is none yet.
-func (s *schedule) known() *scheduled {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last
+	if last := c.schedule.last.Load(); last != nil && time.Since(last.at) < scheduleFresh {
+		return last, nil
+	}
+	err := c.schedule.rounds.Join(ctx)
+	return c.schedule.last.Load(), err
 }
 
 // Evaluations returns a page of Nomad's evaluations of runners, newest first, and the number of all
 // that match the filter. It covers the latest 1000 evaluations and all blocked ones.
 func (c *Cluster) Evaluations(ctx context.Context, f runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, 0, err
-	}
-	s, err := c.schedule.now(ctx)
+	s, err := c.known(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -76,10 +63,7 @@ func (c *Cluster) Evaluations(ctx context.Context, f runtime.EvaluationFilter) (
 // Allocations returns a page of runners' allocations, newest first, and the number of all that
 // match the filter. It includes those of the latest runners that this server removed.
 func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
-	if err := c.ready(ctx); err != nil {
-		return nil, 0, err
-	}
-	s, err := c.schedule.now(ctx)
+	s, err := c.known(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -88,18 +72,10 @@ func (c *Cluster) Allocations(ctx context.Context, f runtime.AllocationFilter) (
 	return page, total, nil
 }
 
-// picked yields those of all that picks accepts, in their order.
 func picked[T any](all []T, picks func(T) bool) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for _, one := range all {
-			if picks(one) && !yield(one) {
-				return
-			}
-		}
-	}
+	return slices.Values(slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !picks(one) }))
 }
 
-// listSchedule is one round of the schedule.
 func (c *Cluster) listSchedule(ctx context.Context) error {
 	var all []*api.Evaluation
 	// The latest evaluations may not include all blocked ones, which can be old.
@@ -121,17 +97,14 @@ func (c *Cluster) listSchedule(ctx context.Context) error {
 			return err
 		}
 	}
-	now := c.scheduled(all)
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
-	c.schedule.last = now
+	c.schedule.last.Store(c.scheduled(all))
 	return nil
 }
 
 // scheduled converts evaluations and the allocations of the last refresh.
 func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduled {
 	s := &scheduled{at: time.Now()}
-	ids := outcome.IdentifyEvaluations(evaluations)
+	ids := listing.IdentifyEvaluations(evaluations)
 	slices.SortFunc(evaluations, func(a, b *api.Evaluation) int {
 		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(b.ID, a.ID))
 	})
@@ -148,7 +121,7 @@ func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduled {
 	}
 	for _, e := range r.entries {
 		for _, a := range e.allocations {
-			allocation := outcome.Allocation(a, e.runner, e.ready)
+			allocation := listing.Allocation(a, e.runner, e.ready)
 			allocation.EvaluationID = ids[a.EvalID]
 			s.allocations = append(s.allocations, allocation)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
@@ -99,9 +99,9 @@ func TestSchedulingIsReported(t *testing.T) {
 func TestSchedulingIsReadOnceForAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands still meanwhile
 		var c Cluster
-		c.group = &group.Group{}
+		c.group = &connection.Group{}
 		c.refresher.synced = closed()
-		c.schedule.last = &scheduled{at: time.Now(), evaluations: []runtime.Evaluation{{ID: "1"}}}
+		c.schedule.last.Store(&scheduled{at: time.Now(), evaluations: []runtime.Evaluation{{ID: "1"}}})
 		if page, total, err := c.Evaluations(t.Context(), runtime.EvaluationFilter{}); err != nil || total != 1 || len(page) != 1 {
 			t.Errorf("%v, %d, %v", page, total, err)
 		}

@@ -19,8 +19,9 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/bridges"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
@@ -47,7 +48,7 @@ type sim struct {
 	node       api.NodeListStub
 	streams    map[chan string]bool
 	bridges    map[string][]func() // by allocation
-	wedged     bool                // its client executes nothing, though tasks run, until one is signalled
+	stuck      bool                // its client executes nothing, though tasks run, until one is signalled
 	unhealed   bool                // and then neither
 	undead     bool                // allocations run on whose job is purged
 	pulling    bool                // runners' images are being pulled, while another task of the allocation runs
@@ -181,7 +182,7 @@ func (s *sim) listJobs(r *http.Request) (any, error) {
 			continue
 		}
 		status := "running"
-		if !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id && !outcome.Ended(a) }) {
+		if !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.JobID == id && !listing.Ended(a) }) {
 			status = "dead"
 		}
 		all = append(all, &api.JobListStub{ID: id, Meta: job.Meta, Stop: *job.Stop, Status: status, Priority: *job.Priority, JobModifyIndex: *job.JobModifyIndex})
@@ -223,10 +224,10 @@ func (s *sim) place(id string) {
 	s.index++
 	a := &api.AllocationListStub{
 		ID: s.id("alloc"), JobID: id, NodeID: s.node.ID, CreateIndex: s.index, ModifyIndex: s.index, DesiredStatus: api.AllocDesiredStatusRun,
-		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{job.TaskName: {State: outcome.TaskRuns}},
+		ClientStatus: api.AllocClientStatusRunning, TaskStates: map[string]*api.TaskState{job.TaskName: {State: listing.TaskRuns}},
 	}
 	if s.pulling {
-		a.TaskStates = map[string]*api.TaskState{job.TaskName: {State: "pending"}, "beside": {State: outcome.TaskRuns}}
+		a.TaskStates = map[string]*api.TaskState{job.TaskName: {State: "pending"}, "beside": {State: listing.TaskRuns}}
 	}
 	s.allocs = append(s.allocs, a)
 	s.tell("Allocation", a.ID, id)
@@ -238,7 +239,7 @@ func (s *sim) change(a *api.AllocationListStub, f func(*api.AllocationListStub))
 	f(a)
 	a.ModifyIndex = s.index
 	s.tell("Allocation", a.ID, a.JobID)
-	if outcome.Ended(a) {
+	if listing.Ended(a) {
 		s.cut(a.ID)
 	}
 }
@@ -274,7 +275,7 @@ func (s *sim) purge(id string, purge bool) {
 	}
 	s.tell("Job", id)
 	for _, a := range s.allocs {
-		if a.JobID == id && !outcome.Ended(a) {
+		if a.JobID == id && !listing.Ended(a) {
 			s.change(a, func(a *api.AllocationListStub) {
 				a.DesiredStatus = api.AllocDesiredStatusStop
 				if !s.undead {
@@ -421,27 +422,27 @@ func (s *sim) signal(r *http.Request) (any, error) {
 	if err != nil || request.Signal != "SIGCONT" || request.Task != job.TaskName {
 		return nil, &refused{status: 400, text: fmt.Sprintf("%+v", request)}
 	}
-	s.wedged = s.unhealed
+	s.stuck = s.unhealed
 	return struct{}{}, nil
 }
 
-// bridge stands for alloc exec and the agent's bridge: package yamux shares
+// openBridge stands for alloc exec and the agent's bridge: package yamux shares
 // timers between bubbles, which they don't allow.
-func (s *sim) open(ctx context.Context, at bridges.Target) (bridges.Session, error) {
+func (s *sim) openBridge(ctx context.Context, _ *connection.Client, _, allocation string, _ job.AgentAccess) (bridges.Session, error) {
 	if err := backoff.Sleep(ctx, 3*time.Millisecond); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == at.Allocation && !outcome.Ended(a) }) {
+	if s.leaderless || !slices.ContainsFunc(s.allocs, func(a *api.AllocationListStub) bool { return a.ID == allocation && !listing.Ended(a) }) {
 		return nil, errors.New("the allocation isn't running")
 	}
-	if s.wedged || s.pulling {
+	if s.stuck || s.pulling {
 		return nil, errors.New(`alloc exec ended: task "runner" not started yet.`)
 	}
 	done := make(chan struct{})
 	end := sync.OnceFunc(func() { close(done) })
-	s.bridges[at.Allocation] = append(s.bridges[at.Allocation], end)
+	s.bridges[allocation] = append(s.bridges[allocation], end)
 	return simSession{done, end}, nil
 }
 

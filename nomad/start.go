@@ -11,8 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
 
-// Start implements runtime.Cluster. It returns when the runner's job is registered. It is
-// idempotent by id.
+// Start implements runtime.Cluster. It registers the runner's job. It is idempotent by id.
 func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
 	name := c.names().Runner(id)
 	if _, valid := c.names().RunnerOf(name); !valid {
@@ -51,15 +50,13 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	return err
 }
 
-// registered records the index of e's job. The caller holds mu.
 func (r *runners) registered(e *entry, index uint64) {
 	e.registered = index
 	r.highest = max(r.highest, index)
 	r.changed(e)
 }
 
-// joinStart waits for another Start of the same runner. Then it changes the job's priority if the
-// runner has no allocation yet.
+// joinStart waits for another Start, and then changes the job's priority if that still matters.
 func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Priority) error {
 	select {
 	case <-e.recorded:
@@ -94,10 +91,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 // register registers e's job in its turn, or again with another priority. If the job exists
 // already, an earlier attempt registered it.
 func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Priority) (uint64, error) {
-	c.runners.mu.Lock()
-	env, created := e.runner.Environment, e.runner.CreatedAt
-	c.runners.mu.Unlock()
-	began := time.Now()
+	env, began := e.runner.Environment, time.Now()
 	leave, err := c.gate.Pass(env.Tenant, string(env.ID), priority).Enter(ctx)
 	if err != nil {
 		return 0, err
@@ -110,18 +104,18 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	c.runners.mu.Unlock()
 	// A change of the priority isn't part of a start, so it isn't measured.
 	if index == 0 {
-		began = c.counts.tasks.Observe(tasks.Turn, began)
+		began = c.counts.Observe(tasks.Turn, began)
 	}
 	template, err := c.environments.Template(ctx, env)
 	if err != nil {
 		return 0, err
 	}
-	wanted, way, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, created)
+	wanted, access, err := c.config.Jobs.RenderRunner(template, e.runner.ID, env, priority, e.runner.CreatedAt)
 	if err != nil {
 		return 0, err
 	}
 	c.runners.mu.Lock()
-	e.way = way
+	e.access = access
 	c.runners.mu.Unlock()
 	registered := uint64(0)
 	err = c.nomad.Call(ctx, fmt.Sprintf("start runner %s", e.runner.ID), func(ctx context.Context) error {
@@ -145,7 +139,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		return err
 	})
 	if err == nil && index == 0 {
-		c.counts.tasks.Observe(tasks.Register, began)
+		c.counts.Observe(tasks.Register, began)
 	}
 	return registered, err
 }

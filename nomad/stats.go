@@ -9,8 +9,8 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/lock"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
+	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
@@ -20,56 +20,43 @@ type Stats struct {
 	Tasks     tasks.Stats
 	Pending   int                       // evaluations of runners without an allocation that Nomad's scheduler hasn't processed
 	Blocked   int                       // evaluations of runners without an allocation for which no node has the resources
-	Lacking   map[outcome.Dimension]int // blocked evaluations, by the resource that they wait for
+	Lacking   map[listing.Dimension]int // blocked evaluations, by the resource that they wait for
 	Placed    int64                     // runners that got an allocation
 	Capacity  runtime.Capacity          // of the nodes, and what is promised to runners with an allocation
 	Leaked    int                       // runners that couldn't be removed completely
 	Problems  int                       // reported by Status
 	Calls     connection.Stats
-	Lock      lock.Stats
+	Lock      state.LockStats
 	LockLasts time.Duration // after which a lock that isn't renewed is free
 	Bridges   bridges.Stats
 }
 
 // Stats returns the counts so far, and what the last lists said. It doesn't call Nomad.
 func (c *Cluster) Stats() Stats {
-	s := Stats{
-		Tasks: c.counts.tasks.Read(), Capacity: c.nodes.Capacity(), Problems: len(c.problems.All()),
-		Calls: c.nomad.Stats(), Lock: c.counts.lock.Read(), LockLasts: c.config.LockTTL, Bridges: c.bridges.Stats(),
-	}
-	s.Placed = s.Tasks.Phases[tasks.Place].Count()
 	c.runners.mu.Lock()
-	defer c.runners.mu.Unlock()
-	seen := c.runners.seen
-	s.Pending, s.Blocked, s.Lacking = seen.pending, seen.blocked, seen.lacking
-	s.Capacity.CPUMHzUsed, s.Capacity.MemoryMiBUsed = seen.mhz, seen.mib
-	s.Leaked = len(seen.leaks)
+	s := c.runners.observed.stats
+	s.Leaked = len(c.runners.observed.leaks)
+	c.runners.mu.Unlock()
+	capacity := c.nodes.Capacity()
+	capacity.CPUMHzUsed, capacity.MemoryMiBUsed = s.Capacity.CPUMHzUsed, s.Capacity.MemoryMiBUsed
+	s.Capacity = capacity
+	s.Tasks, s.Problems, s.Calls, s.Bridges = c.counts.Read(), len(c.problems.All()), c.nomad.Stats(), c.bridges.Stats()
+	s.Lock, s.LockLasts = c.lock.Stats(), c.config.LockTTL
+	s.Placed = s.Tasks.Phases[tasks.Place].Count()
 	return s
 }
 
-// counts are the counters of a cluster. They are atomic, so they need no lock.
-type counts struct {
-	tasks *tasks.Counts
-	lock  lock.Counts
+// counts are the counters for the phases of a start on Nomad. They are atomic.
+type counts struct{ *tasks.Counts }
+
+// observed is what the last lists said of all runners. It is replaced as a whole.
+type observed struct {
+	stats  Stats                       // the numbers of evaluations, and what nodes have promised
+	leaks  map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
+	strays map[runtime.RunnerID]bool   // runners whose allocation runs without a job
 }
 
-// newCounts returns counters for the phases of a start on Nomad.
-func newCounts() counts {
-	return counts{tasks: tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)}
-}
-
-// seen is what the last lists said of all runners. It is replaced as a whole.
-type seen struct {
-	pending, blocked int                       // evaluations of runners without an allocation
-	lacking          map[outcome.Dimension]int // as in Stats
-	mhz              int                       // promised to runners by nodes
-	mib              int64
-	leaks            map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
-	strays           map[runtime.RunnerID]bool   // runners whose allocation runs without a job
-}
-
-// startTimes are the steps of a runner's start. The value is zero for a runner of an earlier
-// server, whose start can't be measured.
+// startTimes are the steps of a start. They are zero for a runner of an earlier server.
 type startTimes struct {
 	registered time.Time // when its job was registered
 	placed     time.Time // when its allocation was first known
@@ -83,53 +70,50 @@ type startTimes struct {
 // holds the runners' mu.
 func (c *counts) registered(e *entry) {
 	e.start.registered = time.Now()
-	c.place(e)
+	c.placement(e)
 }
 
-// placed counts e's allocation when it is first known.
 func (c *counts) placed(e *entry) {
 	if e.start.placed.IsZero() {
 		e.start.placed = time.Now()
-		c.place(e)
+		c.placement(e)
 	}
 }
 
-// place counts how long e had no allocation, when both ends are known: an event may report the
+// placement counts how long e had no allocation, when both ends are known: an event may report the
 // allocation before the registration is answered.
-func (c *counts) place(e *entry) {
+func (c *counts) placement(e *entry) {
 	if !e.start.registered.IsZero() && !e.start.placed.IsZero() {
-		c.tasks.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
+		c.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
 	}
 }
 
-// answered counts the answer of e's agent at a time. The answer has been stored.
 func (c *counts) answered(e *entry, at time.Time) {
 	if e.start.answered.IsZero() {
 		e.start.answered = at
-		c.tasks.Starts.Add(1)
-		c.tasks.Observe(tasks.Save, at)
+		c.Starts.Add(1)
+		c.Observe(tasks.Save, at)
 	}
 }
 
-// listed counts what allocations say of e's start.
 func (c *counts) listed(e *entry) {
 	switch {
 	case e.ready == nil && e.removing:
 		return // it is being removed: its end isn't a failure
 	case e.ready == nil:
-		failed, again := outcome.Attempts(e.allocations)
-		c.tasks.StartFailures.Add(max(failed-e.start.failed, 0))
-		c.tasks.Restarts.Add(max(again-e.start.again, 0))
+		failed, again := listing.Attempts(e.allocations)
+		c.StartFailures.Add(max(failed-e.start.failed, 0))
+		c.Restarts.Add(max(again-e.start.again, 0))
 		e.start.failed, e.start.again = max(failed, e.start.failed), max(again, e.start.again)
 		return
 	}
-	if e.start.measured || e.start.answered.IsZero() || len(e.allocations) != 1 || outcome.Restarts(e.allocations[0]) > 0 {
+	if e.start.measured || e.start.answered.IsZero() || len(e.allocations) != 1 || listing.Restarts(e.allocations[0]) > 0 {
 		return // after several attempts it is unknown which one took how long
 	}
-	if took, known := outcome.Began(e.allocations[0], e.way.Task); known {
+	if took, known := listing.Began(e.allocations[0], e.access.Task); known {
 		e.start.measured = true
-		c.tasks.Lasted(tasks.Start, took)
-		c.tasks.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
+		c.Lasted(tasks.Start, took)
+		c.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
 	}
 }
 
@@ -138,9 +122,9 @@ func (c *counts) adopted(e *entry) {
 	switch {
 	case e.ready == nil: // it is starting, or never became ready
 	case e.runner.State == runtime.RunnerGone:
-		c.tasks.Lost.Add(1)
+		c.Lost.Add(1)
 	default:
-		c.tasks.Restores.Add(1)
+		c.Restores.Add(1)
 	}
 }
 
@@ -148,17 +132,17 @@ func (c *counts) adopted(e *entry) {
 func (c *counts) gone(e *entry) {
 	switch {
 	case e.ready == nil && e.start.failed == 0 && e.runner.GoneReason == runtime.GoneStartFailed:
-		c.tasks.StartFailures.Add(1) // no task of it ever started
+		c.StartFailures.Add(1) // no task of it ever started
 	// listed or adopted counts these.
 	case e.ready == nil || e.adopted:
 	case e.runner.GoneReason == runtime.GoneAgentDied, e.runner.GoneReason == runtime.GoneOutOfMemory, e.runner.GoneReason == runtime.GoneRescheduled:
-		c.tasks.Exits.Add(1)
+		c.Exits.Add(1)
 	}
 }
 
-// see records what a listing says of all runners, and the leaks. It counts new leaks.
-func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
-	s := seen{lacking: map[outcome.Dimension]int{}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
+// observe records what a listing says of all runners, and the leaks. It counts new leaks.
+func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *counts) {
+	s := observed{stats: Stats{Lacking: map[listing.Dimension]int{}}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
 	for id, e := range r.entries {
 		if e.leak != "" {
 			s.leaks[id] = e.leak
@@ -169,40 +153,39 @@ func (r *runners) see(t *truth, leaks map[runtime.RunnerID]string, c *counts) {
 		for _, evaluation := range t.Evaluations[id] {
 			switch evaluation.Status {
 			case api.EvalStatusPending:
-				s.pending++
+				s.stats.Pending++
 			case api.EvalStatusBlocked:
-				s.blocked++
-				for _, d := range outcome.Lacks(evaluation) {
-					s.lacking[d]++
+				s.stats.Blocked++
+				for _, d := range listing.Lacks(evaluation) {
+					s.stats.Lacking[d]++
 				}
 			}
 		}
 	}
 	for id, all := range t.Allocations {
 		for _, a := range all {
-			if !outcome.AllOver([]*api.AllocationListStub{a}) {
-				mhz, mib := outcome.Promised(a)
-				s.mhz += mhz
-				s.mib += mib
+			if !listing.AllOver([]*api.AllocationListStub{a}) {
+				mhz, mib := listing.Promised(a)
+				s.stats.Capacity.CPUMHzUsed += mhz
+				s.stats.Capacity.MemoryMiBUsed += mib
 			}
 		}
-		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !outcome.AllOver(all) {
+		if r.entries[id] == nil && t.Jobs[id] == nil && !t.Foreign[id] && r.removed[id] == 0 && !listing.AllOver(all) {
 			s.strays[id] = true
-			if r.seen.strays[id] { // in two listings; in one its job may have been created between the lists
+			if r.observed.strays[id] { // in two listings; in one its job may have been created between the lists
 				s.leaks[id] = fmt.Sprintf("its job is gone, and its allocation %s still runs: see what its node says, and stop it", all[0].ID)
 			}
 		}
 	}
 	// A leak counts once, when it first appears.
 	for id := range s.leaks {
-		if _, known := r.seen.leaks[id]; !known {
-			c.tasks.Leaks.Add(1)
+		if _, known := r.observed.leaks[id]; !known {
+			c.Leaks.Add(1)
 		}
 	}
-	r.seen = s
+	r.observed = s
 }
 
-// reportLeaks makes Status report which runners are removed incompletely.
 func (c *Cluster) reportLeaks(leaks map[runtime.RunnerID]string) {
 	for id, left := range leaks {
 		c.problems.Report(runnerSubject(id), left)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/tasks"
 )
@@ -126,7 +126,7 @@ func TestPhasesOfAStart(t *testing.T) {
 		}
 		phases := w.cluster.Stats().Tasks.Phases
 		if n := phases[tasks.Start].Count() + phases[tasks.Poststart].Count(); n != 0 {
-			t.Error("its node didn't say yet how long it took")
+			t.Error("the node's time was counted before the node reported it")
 		}
 		w.locked(func() { w.change(w.live(id), begin(4*time.Second)) })
 		time.Sleep(time.Second)
@@ -158,7 +158,7 @@ func TestWaitingRunnersAreCounted(t *testing.T) {
 		if r := w.state(id); r.Lacks != (runtime.Resources{MemoryMiB: r.Environment.Resources.MemoryMiB}) {
 			t.Errorf("it lacks %+v", r.Lacks)
 		}
-		if s := w.cluster.Stats(); s.Blocked != 2 || s.Lacking[outcome.Memory] != 2 || s.Pending != 0 || s.Placed != 1 {
+		if s := w.cluster.Stats(); s.Blocked != 2 || s.Lacking[listing.Memory] != 2 || s.Pending != 0 || s.Placed != 1 {
 			t.Errorf("%+v", s)
 		}
 		w.locked(func() {
@@ -189,7 +189,7 @@ func TestLeaks(t *testing.T) {
 		leaks(0, 0, "")
 		w.locked(func() { w.undead = true })
 		if err := w.cluster.Remove(t.Context(), id); err == nil {
-			t.Error("a runner is removed that still runs")
+			t.Error("Remove returned while the runner's allocation runs")
 		}
 		leaks(1, 1, "hasn't reported that it ended")
 		w.stop()
@@ -225,7 +225,7 @@ func TestOtherServersRunnersAreNoLeaks(t *testing.T) {
 		w.locked(func() { delete(w.jobs, name) })
 		time.Sleep(3 * w.cluster.config.Relist)
 		if s := w.cluster.Stats(); s.Leaked != 1 {
-			t.Error("without its job it is one, or this test shows nothing")
+			t.Error("an allocation without a job isn't reported as a leak")
 		}
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
-	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -42,9 +41,9 @@ func newWorld(t *testing.T) *world {
 	s := newSim()
 	s.serve(t)
 	w := &world{sim: s, t: t, removed: map[runtime.RunnerID]bool{}, claims: map[runtime.RunnerID]runtime.Claim{}, env: rawEnvironment()}
-	w.config = Config{
-		Connection: connection.Config{Address: "http://127.0.0.1:4646", Dial: s.dial}, Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}}, open: s.open, LockTTL: 5 * time.Minute,
-	}
+	w.config = defaults(Config{
+		Connection: connection.Config{Address: "http://127.0.0.1:4646", Dial: s.dial}, Jobs: job.Config{Driver: job.RawExec, Agent: job.Agent{Path: "/agent"}}, openBridge: s.openBridge, LockTTL: 5 * time.Minute,
+	})
 	w.env.ID, w.env.Revision, w.env.RunnerRevision = "a", 1, 1
 	w.run()
 	t.Cleanup(func() { w.stop() })
@@ -100,7 +99,7 @@ func (w *world) state(id runtime.RunnerID) runtime.Runner {
 // live returns a running allocation of a runner, or nil.
 func (w *world) live(id runtime.RunnerID) *api.AllocationListStub {
 	for _, a := range w.allocs {
-		if a.JobID == w.cluster.names().Runner(id) && !outcome.Ended(a) {
+		if a.JobID == w.cluster.names().Runner(id) && !listing.Ended(a) {
 			return a
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Server) openNomad(ctx context.Context) (err error) {
 		return err
 	}
 	if s.peers != nil {
-		settings.Vigil = func(ctx context.Context, address, secret string) (string, error) {
+		settings.AwaitEnd = func(ctx context.Context, address, secret string) (string, error) {
 			return peering.AwaitEnd(ctx, peering.Leader{Address: address, Secret: secret})
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -19,9 +18,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Config configures a Cache: its directory, its limits, and how it reaches registries.
@@ -34,33 +33,32 @@ type Config struct {
 	Skeleton tree.Skeleton
 
 	Plain      []string      // registries to use without TLS; loopback ones are always allowed
-	Registries []string      // allowed hosts, also for redirects of registries, or "*." and a domain; none: all hosts
-	CACert     string        // file of certificate authorities, in addition to the machine's; "": none
-	Stall      time.Duration // longest time for 64 KiB of a registry's answer; 0: DefaultStall
+	Registries []string      // allowed hosts, also for redirects of registries, or "*." and a domain; all hosts if there are none
+	CACert     string        // file of certificate authorities, in addition to the machine's; may be empty
+	Stall      time.Duration // longest time for 64 KiB of a registry's answer; 0 means DefaultStall
 
 	// Worker starts a process that may give files to any user of a range, and that works on a
-	// directory (see Work). nil: this process may do so itself.
+	// directory (see Work). Without one this process may do so itself.
 	Worker func(ctx context.Context, dir *os.File) (*net.UnixConn, error)
 	// Owners names the range of users of Worker, if there can be several.
 	Owners string
 	// Alone: the range of Worker is a single user, who owns all files.
 	Alone  bool
 	Logger *zap.Logger
-	// Used returns the digests of the images that environments or runners use; nil: unknown now, so
-	// nothing may be deleted. It is called without the Cache's lock.
+	// Used returns the digests of the images that environments or runners use. It is nil while
+	// that is unknown, so nothing may be deleted. It is called without the Cache's lock.
 	Used func() map[string]bool
 	// Changed is called when the status of an image has changed. It must not block.
 	Changed func(digest string)
 }
 
-// A Cache stores images, and pulls wanted ones while Run runs. Its methods are safe for concurrent
-// use.
+// A Cache stores images, and pulls wanted ones while Run runs. It is safe for concurrent use.
 type Cache struct {
 	config     Config
 	registries *registries
 	leftovers  []string      // incomplete or old directories, which Run deletes
 	wake       chan struct{} // a hint, capacity 1: a pull was added
-	slots      chan struct{} // holds a value for each active pull
+	slots      turns.Slots   // for pulls
 
 	mu     sync.Mutex // guards the fields below; held across renames, but no other I/O
 	images map[string]*stored
@@ -87,7 +85,6 @@ const (
 	recordName = "image.json"
 )
 
-// pullsAtOnce bounds the concurrent pulls.
 const pullsAtOnce = 2
 
 // Open opens the cache in config.Dir. It deletes nothing: Run deletes incomplete images.
@@ -98,7 +95,7 @@ func Open(config Config) (*Cache, error) {
 	}
 	c := &Cache{
 		config: config, registries: registries,
-		wake: make(chan struct{}, 1), slots: make(chan struct{}, pullsAtOnce),
+		wake: make(chan struct{}, 1), slots: make(turns.Slots, pullsAtOnce),
 		images: map[string]*stored{}, pulls: map[string]*pull{},
 	}
 	if err := os.MkdirAll(c.temp(), 0o700); err != nil {
@@ -117,7 +114,7 @@ func Open(config Config) (*Cache, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Name() == tempName || e.Name() == heldName {
+		if e.Name() == tempName || e.Name() == pausesName {
 			continue
 		}
 		if err := c.load(e.Name()); err != nil {
@@ -130,7 +127,6 @@ func Open(config Config) (*Cache, error) {
 	return c, nil
 }
 
-// load adds the image in a directory of the cache.
 func (c *Cache) load(name string) error {
 	at := filepath.Join(c.config.Dir, name, recordName)
 	text, err := os.ReadFile(at)
@@ -167,14 +163,13 @@ func (c *Cache) discard(name string) error {
 	return os.Rename(filepath.Join(c.config.Dir, name), filepath.Join(to, name))
 }
 
-// directoryName returns the name of an image's directory in Config.Dir.
 func directoryName(digest string) string { return strings.Replace(digest, ":", "-", 1) }
 
 func (c *Cache) temp() string { return filepath.Join(c.config.Dir, tempName) }
 
 // Resolve returns the image that a reference refers to now. For the digest of a stored image it
-// sends no request. INVALID_INPUT names the field image. CLUSTER_UNAVAILABLE: the registry can't
-// answer now. It takes at most 30 s.
+// sends no request. INVALID_INPUT names the field image. It returns CLUSTER_UNAVAILABLE
+// if the registry can't answer now. It takes at most 30 s.
 func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, error) {
 	ref, err := parse(text, c.config.Plain)
 	if err != nil {
@@ -185,22 +180,20 @@ func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, resolveWithin, errSlow)
 	defer cancel()
-	s, closer, err := c.open(ctx, ref, "")
+	s, err := c.open(ctx, ref, "")
 	if err != nil {
 		return runtime.ImagePin{}, err
 	}
-	defer closer.Close()
+	defer s.Close()
 	c.retry(s.digest)
 	return s.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 }
 
-// resolveWithin bounds Resolve, because a client waits for it.
 const resolveWithin = 30 * time.Second
 
 // errSlow is the cause of a context whose time for resolving or pulling is used up.
 var errSlow = errors.New("it took too long")
 
-// pinned returns the pin of a stored image if the reference has its digest.
 func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	if ref.registry == nil {
 		return runtime.ImagePin{}, false
@@ -214,19 +207,13 @@ func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	return s.Pin, true
 }
 
-// open opens the source of a reference; from a registry by the digest, unless that is "".
-func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source, io.Closer, error) {
+// open opens the source of a reference, or of a digest unless that is "". The caller closes it.
+func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source, error) {
 	if ref.registry == nil {
 		return openFile(ctx, c.config.Files, ref)
 	}
-	s, err := c.registries.open(ctx, ref.registry, digest)
-	return s, nothing{}, err
+	return c.registries.open(ctx, ref.registry, digest)
 }
-
-// nothing is the closer of a source that needs none.
-type nothing struct{}
-
-func (nothing) Close() error { return nil }
 
 // Root returns the root directory of a stored image, and marks the image as used.
 func (c *Cache) Root(digest string) (string, error) {
@@ -244,8 +231,7 @@ func (c *Cache) Root(digest string) (string, error) {
 	return dir, err
 }
 
-// Status returns the state and progress of an image. An image that is neither stored nor wanted
-// counts as being pulled.
+// Status returns an image's state. One that is neither stored nor wanted counts as being pulled.
 func (c *Cache) Status(digest string) runtime.ImageStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +241,9 @@ func (c *Cache) Status(digest string) runtime.ImageStatus {
 		}
 	}
 	if p, ok := c.pulls[digest]; ok {
-		return p.shown()
+		s := p.status
+		s.BytesDone = p.arrived.Load()
+		return s
 	}
 	return runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
 }
@@ -263,15 +251,14 @@ func (c *Cache) Status(digest string) runtime.ImageStatus {
 // reserve is how many bytes of disk pulls leave free for the server's other data.
 const reserve = 64 << 20
 
-// room makes room for pulls by deleting unused images. It returns STORAGE_FULL if that isn't
-// enough, and ENOSPC if the disk is full.
+// room deletes unused images to make room. It returns STORAGE_FULL or ENOSPC if that isn't enough.
 func (c *Cache) room(ctx context.Context) error {
 	c.collect(ctx)
 	c.mu.Lock()
 	over := c.taken() - c.config.Bytes
 	c.mu.Unlock()
 	if over > 0 {
-		return runtime.Errorf(runtime.CodeStorageFull, "the images in use and this one exceed the limit of %s for images: raise --image-cache-bytes, or delete environments", fault.Size(c.config.Bytes))
+		return runtime.Errorf(runtime.CodeStorageFull, "the images in use and this one exceed the limit of %s for images: raise --image-cache-bytes, or delete environments", tree.FormatSize(c.config.Bytes))
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(c.config.Dir, &disk); err != nil {
@@ -284,7 +271,6 @@ func (c *Cache) room(ctx context.Context) error {
 	return nil
 }
 
-// taken returns the bytes that images and pulls take now. The caller holds mu.
 func (c *Cache) taken() (total int64) {
 	for _, s := range c.images {
 		total += s.Bytes
@@ -295,8 +281,7 @@ func (c *Cache) taken() (total int64) {
 	return total
 }
 
-// collect deletes unused images until the others are within the limit, least recently used ones
-// first.
+// collect deletes unused images, least recently used ones first, until the others are within the limit.
 func (c *Cache) collect(ctx context.Context) {
 	for {
 		used := c.config.Used() // again for each image: deleting takes a while
@@ -331,7 +316,7 @@ func (c *Cache) collect(ctx context.Context) {
 	}
 }
 
-// victim returns the image to delete next; nil: none. The caller holds mu.
+// victim returns the image to delete next, if there is one. The caller holds mu.
 func (c *Cache) victim(used map[string]bool) *stored {
 	var unused []*stored
 	now := time.Now()
@@ -350,8 +335,7 @@ func (c *Cache) victim(used map[string]bool) *stored {
 	})
 }
 
-// expel removes an image from the cache, and moves it to where it can be deleted. The caller holds
-// mu.
+// expel moves an image to where it can be deleted. The caller holds mu.
 func (c *Cache) expel(s *stored) (away string, err error) {
 	away = filepath.Join(c.temp(), fmt.Sprintf("old-%d", time.Now().UnixNano()))
 	if err := os.Rename(filepath.Join(c.config.Dir, directoryName(s.Pin.Digest)), away); err != nil {
@@ -361,7 +345,6 @@ func (c *Cache) expel(s *stored) (away string, err error) {
 	return away, nil
 }
 
-// restore undoes expel.
 func (c *Cache) restore(s *stored, away string) error {
 	defer c.config.Changed(s.Pin.Digest)
 	c.mu.Lock()

@@ -11,19 +11,19 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// blobs are the parts of an image on this machine: files of an OCI layout, or entries of an
-// archive.
+// blobs are the parts of an image: files of an OCI layout, or entries of an archive.
 type blobs interface {
-	// open opens a part and returns its size; fs.ErrNotExist: it is missing.
+	// open opens a part and returns its size, or fs.ErrNotExist if it is missing.
 	open(name string) (io.ReadCloser, int64, error)
 	Close() error
 }
@@ -31,54 +31,53 @@ type blobs interface {
 // whereFiles says where the directory is, without its path, which only the operator may know.
 const whereFiles = "image-files in the data directory, unless --image-files names another"
 
-// openFile opens a layout's directory or an archive below dir. The caller closes it after reading
-// the source.
-func openFile(ctx context.Context, dir string, ref reference) (*source, io.Closer, error) {
+// openFile opens a layout's directory or an archive below dir. The caller closes the source.
+func openFile(ctx context.Context, dir string, ref reference) (*source, error) {
 	// With a root, neither the reference nor a symbolic link leads out of the directory.
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fault.Broken("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
+		return nil, tree.Invalid("the server's directory of image files is missing: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer root.Close()
 	info, err := root.Stat(ref.file)
 	if err != nil {
-		return nil, nil, fault.Broken(fmt.Sprintf("%s is missing in the server's directory of image files, which is %s", ref.file, whereFiles), err)
+		return nil, tree.Invalid(fmt.Sprintf("%s is missing in the server's directory of image files, which is %s", ref.file, whereFiles), err)
 	}
 	var parts blobs
 	if info.IsDir() {
 		below, err := root.OpenRoot(ref.file)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		parts = directory{below}
 	} else if !info.Mode().IsRegular() {
-		return nil, nil, fault.Broken(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
+		return nil, tree.Invalid(ref.file+" in the server's directory of image files is neither a file nor a directory", nil)
 	} else if parts, err = openArchive(ctx, root, ref.file); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s, err := readFile(parts, ref)
 	if err != nil {
 		_ = parts.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return s, parts, nil
+	s.parts = parts
+	return s, nil
 }
 
-// readFile reads an OCI layout, or else the older format of "docker save".
 func readFile(parts blobs, ref reference) (*source, error) {
-	index, err := whole(parts, "index.json")
+	index, err := readPart(parts, "index.json")
 	if err == nil {
 		return readLayout(parts, index, ref.tag)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	manifests, err := whole(parts, "manifest.json")
+	manifests, err := readPart(parts, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Broken(ref.file+" is neither an OCI layout, nor an archive of one, nor an archive of docker save (decompress compressed ones)", nil)
+		return nil, tree.Invalid(ref.file+" is neither an OCI layout, nor an archive of one, nor an archive of docker save (decompress compressed ones)", nil)
 	}
 	if err != nil {
 		return nil, err
@@ -86,21 +85,19 @@ func readFile(parts blobs, ref reference) (*source, error) {
 	return readSaved(parts, manifests, ref.tag)
 }
 
-// maxNesting bounds how deeply indexes may be nested.
 const maxNesting = 4
 
-// readLayout reads the image with a tag from an OCI layout, given its index.
 func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	for range maxNesting {
 		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 		if err != nil {
-			return nil, fault.Broken("its index can't be read", err)
+			return nil, tree.Invalid("its index can't be read", err)
 		}
 		chosen, err := choose(index.Manifests, tag)
 		if err != nil {
 			return nil, err
 		}
-		if raw, err = whole(parts, blobName(chosen.Digest)); err != nil {
+		if raw, err = readPart(parts, blobName(chosen.Digest)); err != nil {
 			return nil, missing("manifest", err)
 		}
 		if err := matches("manifest", raw, chosen.Digest); err != nil {
@@ -112,7 +109,7 @@ func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 		}
 		return readManifest(parts, raw)
 	}
-	return nil, fault.Broken("its indexes are nested too deeply", nil)
+	return nil, tree.Invalid("its indexes are nested too deeply", nil)
 }
 
 // choose returns the manifest that has the tag and is for this machine's platform. If tag is "",
@@ -124,7 +121,7 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 		name := m.Annotations["org.opencontainers.image.ref.name"]
 		names = append(names, name)
 		full := m.Annotations["io.containerd.image.name"]
-		if (tag == "" || tag == name || tag == full) && (m.Platform == nil || m.Platform.Satisfies(here())) {
+		if (tag == "" || tag == name || tag == full) && (m.Platform == nil || m.Platform.Satisfies(localPlatform())) {
 			fit = append(fit, m)
 		}
 	}
@@ -132,32 +129,30 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:
-		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has no image %q for %s; it has %q", tag, here(), names), nil)
+		return v1.Descriptor{}, tree.Invalid(fmt.Sprintf("it has no image %q for %s; it has %q", tag, localPlatform(), names), nil)
 	default:
-		return v1.Descriptor{}, fault.Broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
+		return v1.Descriptor{}, tree.Invalid(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 	}
 }
 
-// readManifest reads the image of a manifest.
 func readManifest(parts blobs, raw []byte) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
-		return nil, fault.Broken("its manifest can't be read", err)
+		return nil, tree.Invalid("its manifest can't be read", err)
 	}
-	config, err := whole(parts, blobName(manifest.Config.Digest))
+	config, err := readPart(parts, blobName(manifest.Config.Digest))
 	if err != nil {
 		return nil, missing("configuration", err)
 	}
-	return newSource(raw, config, here(), func(l v1.Descriptor) func() (io.ReadCloser, error) {
-		return part(parts, blobName(l.Digest))
+	return newSource(raw, config, localPlatform(), func(l v1.Descriptor) func() (io.ReadCloser, error) {
+		return layerOpener(parts, blobName(l.Digest))
 	})
 }
 
-// blobName returns where an OCI layout holds the content with a digest.
 func blobName(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
 
-// part returns a function that opens a layer, for layer.open.
-func part(parts blobs, name string) func() (io.ReadCloser, error) {
+// layerOpener returns a function that opens a layer, for layer.open.
+func layerOpener(parts blobs, name string) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) {
 		content, _, err := parts.open(name)
 		if err != nil {
@@ -177,24 +172,20 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		Layers   []string
 	}
 	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fault.Broken("its manifest.json can't be read", err)
+		return nil, tree.Invalid("its manifest.json can't be read", err)
 	}
 	var names []string
 	for _, m := range all {
 		names = append(names, m.RepoTags...)
 		// Without a tag, the archive must hold a single image.
-		fits := tag == "" && len(all) == 1
-		for _, name := range m.RepoTags {
-			fits = fits || name == tag
-		}
-		if !fits {
+		if (tag != "" || len(all) != 1) && !slices.Contains(m.RepoTags, tag) {
 			continue
 		}
-		config, err := whole(parts, m.Config)
+		config, err := readPart(parts, m.Config)
 		if err != nil {
 			return nil, missing("configuration", err)
 		}
-		s, err := configured(config, here(), len(m.Layers))
+		s, err := configured(config, localPlatform(), len(m.Layers))
 		if err != nil {
 			return nil, err
 		}
@@ -209,36 +200,33 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 				return nil, missing("layer", err)
 			}
 			_ = content.Close()
-			s.layers = append(s.layers, layer{size: size, diffID: s.config.RootFS.DiffIDs[i], open: part(parts, name)})
+			s.layers = append(s.layers, layer{size: size, diffID: s.config.RootFS.DiffIDs[i], open: layerOpener(parts, name)})
 		}
 		return s, nil
 	}
-	return nil, fault.Broken(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
+	return nil, tree.Invalid(fmt.Sprintf("it has several images: name one of %q after a #", names), nil)
 }
 
-// whole returns a part's contents.
-func whole(parts blobs, name string) ([]byte, error) {
+func readPart(parts blobs, name string) ([]byte, error) {
 	content, size, err := parts.open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer content.Close()
 	if size > maxDocument {
-		return nil, fault.TooLarge("%s is too large: %d bytes", name, size)
+		return nil, tree.TooLarge("%s is too large: %d bytes", name, size)
 	}
 	return io.ReadAll(content)
 }
 
-// missing returns err. If it is fs.ErrNotExist, it returns an error for clients that names the
-// missing part.
+// missing returns err, or an error for clients that names the part if err is fs.ErrNotExist.
 func missing(what string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return fault.Broken("its "+what+" is missing", err)
+	return tree.Invalid("its "+what+" is missing", err)
 }
 
-// A directory is an OCI layout.
 type directory struct{ *os.Root }
 
 // open implements blobs. Only regular files are parts.
@@ -264,13 +252,11 @@ type archive struct {
 	entries map[string]span
 }
 
-// A span is an entry's contents in the archive: offset and size, in bytes.
 type span struct{ at, size int64 }
 
 // maxParts bounds the entries of an archive: a layer has one to three entries.
 const maxParts = 10 * maxLayers
 
-// openArchive opens a tar file and indexes it. The caller closes it.
 func openArchive(ctx context.Context, root *os.Root, name string) (*archive, error) {
 	file, err := root.Open(name)
 	if err != nil {
@@ -283,7 +269,7 @@ func openArchive(ctx context.Context, root *os.Root, name string) (*archive, err
 		if errors.As(err, &known) {
 			return nil, err
 		}
-		return nil, fault.Broken(name+" is no tar archive (decompress a compressed one)", err)
+		return nil, tree.Invalid(name+" is no tar archive (decompress a compressed one)", err)
 	}
 	return a, nil
 }
@@ -318,7 +304,7 @@ func (a *archive) index(ctx context.Context) error {
 			links[name] = path.Clean(header.Linkname)
 		}
 		if len(a.entries)+len(links) > maxParts {
-			return fault.TooLarge("the archive has more than %d entries", maxParts)
+			return tree.TooLarge("the archive has more than %d entries", maxParts)
 		}
 	}
 	for name, to := range links {

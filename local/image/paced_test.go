@@ -29,12 +29,12 @@ func TestStalledAnswers(t *testing.T) {
 		pause         time.Duration // of the reader after each read
 		ends          time.Duration // 0: after everything was read
 	}{
-		"nothing":               {0, time.Hour, time.Hour, 0, time.Minute},
-		"a byte a minute":       {1, time.Minute, time.Hour, 0, time.Minute},
-		"a hundred a second":    {100, time.Second, time.Hour, 0, time.Minute},
-		"slow and steady":       {2 << 10, time.Second, time.Hour, 0, 0},
-		"in bursts":             {64 << 10, 50 * time.Second, time.Hour, 0, 0},
-		"a reader that is slow": {1 << 10, time.Second, 10 * time.Minute, 10 * time.Minute, 0},
+		"nothing: ends":             {0, time.Hour, time.Hour, 0, time.Minute},
+		"a byte a minute: ends":     {1, time.Minute, time.Hour, 0, time.Minute},
+		"100 bytes a second: ends":  {100, time.Second, time.Hour, 0, time.Minute},
+		"2 KiB a second: goes on":   {2 << 10, time.Second, time.Hour, 0, 0},
+		"64 KiB in bursts: goes on": {64 << 10, 50 * time.Second, time.Hour, 0, 0},
+		"a slow reader: goes on":    {1 << 10, time.Second, 10 * time.Minute, 10 * time.Minute, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
@@ -31,19 +30,12 @@ import (
 type pull struct {
 	digest string
 	again  chan struct{} // a hint, capacity 1: try immediately
-	look   chan struct{} // a hint, capacity 1: it may be unused now
+	review chan struct{} // a hint, capacity 1: it may be unused now
 
 	reference string              // guarded by Cache.mu
 	status    runtime.ImageStatus // guarded by Cache.mu; without BytesDone
 	arrived   atomic.Int64        // bytes received of its layers
 	taken     atomic.Int64        // bytes on the disk
-}
-
-// shown returns the pull's status. The caller holds Cache.mu.
-func (p *pull) shown() runtime.ImageStatus {
-	s := p.status
-	s.BytesDone = p.arrived.Load()
-	return s
 }
 
 // Want causes an image to be stored: it is pulled, with retries, until it is stored or unused. If a
@@ -57,7 +49,7 @@ func (c *Cache) Want(reference, digest string) {
 	}
 	p := c.pulls[digest]
 	if p == nil {
-		p = &pull{digest: digest, again: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+		p = &pull{digest: digest, again: make(chan struct{}, 1), review: make(chan struct{}, 1)}
 		p.status = runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
 		c.pulls[digest] = p
 		c.added = append(c.added, p)
@@ -90,7 +82,7 @@ func (c *Cache) Review() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pulls {
-		hint(p.look)
+		hint(p.review)
 	}
 }
 
@@ -148,24 +140,19 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		if c.unused(p) {
 			return
 		}
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		if c.unused(p) { // it may be unused by now
-			<-c.slots
-			return
-		}
-		err := c.try(ctx, p)
-		<-c.slots
+		err := c.slots.Do(ctx, func() error {
+			if c.unused(p) { // it may be unused by now
+				return nil
+			}
+			return c.try(ctx, p)
+		})
 		if err == nil || ctx.Err() != nil || c.forgotten(p) {
 			return
 		}
 		c.fail(p, err)
 		pause := pauses.Next()
-		var later <-chan time.Time // nil: retrying can't help
-		var pausing *heldError
+		var later <-chan time.Time // stays nil if retrying can't help
+		var pausing *pauseError
 		switch {
 		case errors.As(err, &pausing):
 			later = time.After(max(pause, time.Until(pausing.Until)))
@@ -181,7 +168,6 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 	}
 }
 
-// pause waits until the next try, and returns false if there is none.
 func (c *Cache) pause(ctx context.Context, p *pull, later <-chan time.Time) bool {
 	for {
 		select {
@@ -189,7 +175,7 @@ func (c *Cache) pause(ctx context.Context, p *pull, later <-chan time.Time) bool
 			return true
 		case <-p.again:
 			return true
-		case <-p.look:
+		case <-p.review:
 			if c.unused(p) {
 				return false
 			}
@@ -217,14 +203,12 @@ func (c *Cache) unused(p *pull) bool {
 	return true
 }
 
-// forgotten reports whether a pull was dropped.
 func (c *Cache) forgotten(p *pull) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pulls[p.digest] != p
 }
 
-// change changes a pull's status, and reports the change.
 func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 	c.mu.Lock()
 	change(&p.status)
@@ -238,7 +222,7 @@ func (c *Cache) fail(p *pull, err error) {
 	reason := "the server's log says why"
 	var known *runtime.Error
 	switch {
-	case fault.IsFull(err) && !errors.As(err, &known):
+	case tree.IsFull(err) && !errors.As(err, &known):
 		reason = "the server's disk is full: free some space in its data directory"
 	case errors.Is(err, errSlow):
 		reason = fmt.Sprintf("it took longer than %v, the limit of --image-timeout", c.config.Within)
@@ -248,7 +232,6 @@ func (c *Cache) fail(p *pull, err error) {
 	c.change(p, func(s *runtime.ImageStatus) { s.State, s.Reason = runtime.ImageFailed, reason })
 }
 
-// progressEvery is the interval of progress reports.
 const progressEvery = 250 * time.Millisecond
 
 // try pulls an image once. A goroutine reports progress meanwhile; try waits for it.
@@ -269,7 +252,7 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 					seen = now
 					c.config.Changed(p.digest)
 				}
-			case <-p.look:
+			case <-p.review:
 				if c.unused(p) {
 					cancel()
 				}
@@ -305,7 +288,6 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 	return nil
 }
 
-// fill makes an image in dir, and syncs it to the disk.
 func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) {
 	c.mu.Lock()
 	reference := p.reference
@@ -314,13 +296,13 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err != nil {
 		return nil, err
 	}
-	source, closer, err := c.open(ctx, ref, p.digest)
+	source, err := c.open(ctx, ref, p.digest)
 	if err != nil {
 		return nil, err
 	}
-	defer closer.Close()
+	defer source.Close()
 	if source.digest != p.digest {
-		return nil, fault.Broken("the reference means another image than when the environment was put: put it again", nil)
+		return nil, tree.Invalid("the reference means another image than when the environment was put: put it again", nil)
 	}
 	pin, err := source.pin(c.config.Skeleton.Home, c.config.Skeleton.Directories)
 	if err != nil {
@@ -337,7 +319,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err := room(0); err != nil {
 		return nil, err
 	}
-	f, err := c.filler(ctx, dir, room)
+	f, err := c.unpacker(ctx, dir, source.config.Config.User, pin.WorkingDirectory, room)
 	if err != nil {
 		return nil, err
 	}
@@ -348,7 +330,7 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 		}
 		c.change(p, func(s *runtime.ImageStatus) { s.LayersDone++ })
 	}
-	if err := f.Finish(ctx, source.config.Config.User, pin.WorkingDirectory); err != nil {
+	if err := f.Finish(ctx); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(f.Close(), room(f.Disk())); err != nil {
@@ -358,7 +340,6 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	return s, s.write(dir)
 }
 
-// write writes an image's record, and syncs the file system.
 func (s *stored) write(dir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -370,7 +351,6 @@ func (s *stored) write(dir string) error {
 	return syncAll(dir, unix.Syncfs)
 }
 
-// syncAll opens dir, and calls sync with its descriptor.
 func syncAll(dir string, sync func(fd int) error) error {
 	open, err := os.Open(dir)
 	if err != nil {
@@ -380,7 +360,6 @@ func syncAll(dir string, sync func(fd int) error) error {
 	return sync(int(open.Fd()))
 }
 
-// keep stores the image in dir, unless it is stored already.
 func (c *Cache) keep(dir string, s *stored) error {
 	if err := c.publish(dir, s); err != nil {
 		return err
@@ -407,8 +386,7 @@ func (c *Cache) publish(dir string, s *stored) error {
 	return nil
 }
 
-// unpack applies a layer, and checks its digest.
-func unpack(ctx context.Context, f filler, l layer, arrived *atomic.Int64) error {
+func unpack(ctx context.Context, f unpacker, l layer, arrived *atomic.Int64) error {
 	raw, err := l.open()
 	if err != nil {
 		return err
@@ -429,10 +407,8 @@ func unpack(ctx context.Context, f filler, l layer, arrived *atomic.Int64) error
 	return nil
 }
 
-// maxWindow bounds the server's memory for decompressing a layer.
 const maxWindow = 64 << 20
 
-// decompressed returns the uncompressed layer; it detects gzip and zstd.
 func decompressed(r *bufio.Reader) (content io.Reader, end func(), err error) {
 	head, err := r.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -459,11 +435,10 @@ type transfer struct {
 	arrived *atomic.Int64
 }
 
-// Read implements io.Reader.
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.arrived.Add(int64(n))
-	if err != nil && err != io.EOF && !fault.Known(err) {
+	if err != nil && err != io.EOF && !tree.HasMessage(err) {
 		err = runtime.Wrap(runtime.CodeClusterUnavailable, err, "the transfer of a layer broke off, or the layer doesn't match its digest")
 	}
 	return n, err

@@ -209,7 +209,7 @@ func TestImageUsedDuringCollectionIsKept(t *testing.T) {
 		t.Errorf("%+v, %v", b.Status(s.Digest), err)
 	}
 	if asks.Load() < 2 {
-		t.Error("nothing was to be deleted")
+		t.Error("no image was about to be deleted")
 	}
 	b.clean(s.Digest)
 }

@@ -38,7 +38,7 @@ func TestSilentRegistryIsReportedOnce(t *testing.T) {
 		}
 		connections <- len(all)
 	}()
-	next := b.registries.guard.next
+	next := b.registries.next
 	if next.TLSHandshakeTimeout > 3*time.Second {
 		t.Errorf("a client waits %v for a handshake", next.TLSHandshakeTimeout)
 	}
@@ -78,7 +78,7 @@ func TestTimedOutRequestsAreNotRepeated(t *testing.T) {
 		io.EOF: true, &url.Error{Op: "Get", URL: "https://r", Err: unix.ECONNRESET}: true, &net.OpError{Op: "write", Err: os.NewSyscallError("write", unix.EPIPE)}: true,
 		os.ErrDeadlineExceeded: false, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}: false, &net.DNSError{Err: "no such host", IsNotFound: true}: false, unix.ECONNREFUSED: false,
 	} {
-		if brief(err) != again {
+		if retryImmediately(err) != again {
 			t.Errorf("%v: %v", err, !again)
 		}
 	}

@@ -11,18 +11,15 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// filePrefix is the prefix of references to files of the server.
 const filePrefix = "file:"
 
-// A reference is a parsed reference to an image.
 type reference struct {
-	registry name.Reference // nil: a file
+	registry name.Reference // nil for a file
 	file     string         // the name of an archive, or of a layout's directory
-	tag      string         // tag of the image in the file; "": the only one
+	tag      string         // tag of the image in the file; empty for the only one
 }
 
-// parse parses a reference. The registries in plain have no TLS. INVALID_INPUT: text isn't a
-// reference.
+// parse parses a reference, or returns INVALID_INPUT. The registries in plain have no TLS.
 func parse(text string, plain []string) (reference, error) {
 	if file, ok := strings.CutPrefix(text, filePrefix); ok {
 		file, tag, _ := strings.Cut(file, "#")

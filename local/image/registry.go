@@ -22,29 +22,36 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/credentials"
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// registries sends requests to registries, with the credentials that other tools have stored on
-// this machine.
+// registries sends requests to registries, with the credentials that are stored on this machine. Requests
+// without TLS go only to this machine itself, and to registries that are configured for that. No request
+// goes to a host that isn't permitted, even after a redirect. No connection goes to link-local addresses
+// or the machine's own, unless the host is configured.
 type registries struct {
-	guard    *guard
-	keychain authn.Keychain
-	platform v1.Platform // platform of the images
+	keychain  authn.Keychain
+	platform  v1.Platform   // platform of the images
+	plain     []string      // hosts with ports, used without TLS
+	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; all hosts if there are none
+	stall     time.Duration // see Config.Stall
+	proxy     func(*http.Request) (*url.URL, error)
+	next      *http.Transport // dials with registries.dial
+	pauses    *hostPauses
 }
 
-// newRegistries returns the registries of a configuration. It reads the certificate authorities
-// once.
 func newRegistries(config Config) (*registries, error) {
-	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, held: openHeld(config.Dir)}
-	for _, host := range config.Registries {
-		g.permitted = append(g.permitted, canonical(host))
+	r := &registries{
+		keychain: loginKeychain{Getenv: os.Getenv}, platform: localPlatform(), plain: config.Plain,
+		stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment, pauses: openPauses(config.Dir),
 	}
-	g.next = &http.Transport{
-		Proxy:                 g.proxy,
-		DialContext:           g.dial,
+	for _, host := range config.Registries {
+		r.permitted = append(r.permitted, canonical(host))
+	}
+	r.next = &http.Transport{
+		Proxy:                 r.proxy,
+		DialContext:           r.dial,
 		ForceAttemptHTTP2:     true,
 		TLSHandshakeTimeout:   connectWithin,
 		ResponseHeaderTimeout: 20 * time.Second,
@@ -62,13 +69,12 @@ func newRegistries(config Config) (*registries, error) {
 		if !roots.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("%s has no certificate", config.CACert)
 		}
-		g.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		r.next.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return &registries{g, credentials.Keychain{Getenv: os.Getenv}, here()}, nil
+	return r, nil
 }
 
-// canonical returns a registry's host as in requests: Docker Hub's host differs from its usual
-// name.
+// canonical returns a registry's host as in requests: Docker Hub's differs from its usual name.
 func canonical(host string) string {
 	if r, err := name.NewRegistry(host); err == nil && !strings.HasPrefix(host, "*") {
 		host = r.RegistryStr()
@@ -84,14 +90,13 @@ const DefaultStall = time.Minute
 // SYNs.
 const connectWithin = 3 * time.Second
 
-// close closes idle connections.
-func (r *registries) close() { r.guard.next.CloseIdleConnections() }
+func (r *registries) close() { r.next.CloseIdleConnections() }
 
 // open opens an image; a digest other than "" replaces the reference's tag. Its layers can be read
 // until ctx ends.
 func (r *registries) open(ctx context.Context, ref name.Reference, digest string) (*source, error) {
-	if host := canonical(ref.Context().RegistryStr()); !r.guard.permits(host) {
-		return nil, errDenied(host)
+	if host := canonical(ref.Context().RegistryStr()); !r.permits(host) {
+		return nil, runtime.Invalid("image", "can't be used: this server doesn't use the registry %.200s: --image-registries can allow it", host)
 	}
 	if digest != "" {
 		ref = ref.Context().Digest(digest)
@@ -103,7 +108,6 @@ func (r *registries) open(ctx context.Context, ref name.Reference, digest string
 	return s, nil
 }
 
-// read reads an image's manifest and configuration, with limits of their sizes.
 func (r *registries) read(ctx context.Context, ref name.Reference) (*source, error) {
 	image, err := remote.Image(ref, r.options(ctx, ref)...)
 	if err != nil {
@@ -111,11 +115,11 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	}
 	manifest, err := image.Manifest()
 	if err != nil {
-		return nil, fault.Broken("its manifest can't be read", err)
+		return nil, tree.Invalid("its manifest can't be read", err)
 	}
 	// For a size of -1 the client would read without limit.
 	if size := manifest.Config.Size; size < 0 || size > maxDocument {
-		return nil, fault.TooLarge("its configuration has an invalid size: %d bytes", size)
+		return nil, tree.TooLarge("its configuration has an invalid size: %d bytes", size)
 	}
 	rawManifest, err := image.RawManifest()
 	if err != nil {
@@ -140,18 +144,16 @@ func (r *registries) read(ctx context.Context, ref name.Reference) (*source, err
 	})
 }
 
-// options returns the options of the requests for a reference.
 func (r *registries) options(ctx context.Context, ref name.Reference) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(visit{r.guard, ref.Context().RegistryStr()}),
+		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(registryTransport{r, ref.Context().RegistryStr()}),
 		remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent("rockpool"),
-		remote.WithRetryPredicate(brief), remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
+		remote.WithRetryPredicate(retryImmediately), remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
 	}
 }
 
-// brief reports whether a failed request is repeated immediately: after a broken connection, but
-// not after a timeout. Then the caller decides.
-func brief(err error) bool {
+// retryImmediately reports whether to repeat a request immediately: after a broken connection, not a timeout.
+func retryImmediately(err error) bool {
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {
 		return false
@@ -169,11 +171,14 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	var answer *transport.Error
 	var plain *plainError
 	var certificate *tls.CertificateVerificationError
+	var large *http.MaxBytesError
 	switch {
 	case ctx.Err() != nil:
-		return runtime.Wrap(runtime.CodeClusterUnavailable, errors.Join(context.Cause(ctx), scrubbed(err)), "the registry %s didn't answer in time", host)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, errors.Join(context.Cause(ctx), redacted(err)), "the registry %s didn't answer in time", host)
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &large):
+		return tree.TooLarge("the registry's answer is larger than %s", tree.FormatSize(large.Limit))
 	case errors.As(err, &plain):
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: plain, Message: fmt.Sprintf(
 			"the registry %s doesn't speak TLS, and isn't on loopback: --image-plain-http %s allows it without TLS", host, plain.host)}
@@ -182,17 +187,16 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	case errors.As(err, &answer):
 		return refused(host, ref, answer)
 	case errors.Is(err, remote.ErrSchema1):
-		return fault.Broken("it has an outdated format: push it again with a newer tool", scrubbed(err))
+		return tree.Invalid("it has an outdated format: push it again with a newer tool", redacted(err))
 	case strings.HasPrefix(err.Error(), "no child with platform"): // the library has no type for this error
-		return fault.Broken(fmt.Sprintf("%s doesn't exist for %s", ref, r.platform), scrubbed(err))
+		return tree.Invalid(fmt.Sprintf("%s doesn't exist for %s", ref, r.platform), redacted(err))
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
-		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), scrubbed(err))
+		return tree.Invalid(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), redacted(err))
 	}
-	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, reachReason(err))
+	return runtime.Wrap(runtime.CodeClusterUnavailable, redacted(err), "the registry %s is unreachable%s", host, reachReason(err))
 }
 
-// reachReason returns why a registry couldn't be reached, without any text of others; "": only the
-// log says why.
+// reachReason returns why a registry couldn't be reached, without any text of others, if that is known.
 func reachReason(err error) string {
 	var name *net.DNSError
 	var slow net.Error
@@ -211,9 +215,8 @@ func reachReason(err error) string {
 	return ""
 }
 
-// refused returns the error for a registry's answer with an error status.
 func refused(host string, ref name.Reference, answer *transport.Error) error {
-	err := scrubbed(answer)
+	err := redacted(answer)
 	switch answer.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Err: errors.Join(ErrUnknown, errLogin, err), Message: fmt.Sprintf(
@@ -232,9 +235,9 @@ var ErrUnknown = errors.New("its registry doesn't have it or denies access")
 // without requesting the image again, so the pull is retried.
 var errLogin = errors.New("the registry denies access with the server's credentials")
 
-// scrubbed returns an error for the log without possible secrets: of a URL it keeps only the host,
+// redacted returns an error for the log without possible secrets: of a URL it keeps only the host,
 // and it drops what a registry or its token service wrote.
-func scrubbed(err error) error {
+func redacted(err error) error {
 	var answer *transport.Error
 	var request *url.Error
 	if errors.As(err, &answer) {
@@ -249,15 +252,15 @@ func scrubbed(err error) error {
 		if u, failed := url.Parse(request.URL); failed == nil {
 			where = u.Scheme + "://" + u.Host
 		}
-		return fmt.Errorf("%s %.500s: %w", request.Op, where, unwritten(request.Err))
+		return fmt.Errorf("%s %.500s: %w", request.Op, where, redactedCause(request.Err))
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return fmt.Errorf("%.500s", text)
 }
 
-// unwritten returns the cause of a failed request, unless it may contain text of the other side:
+// redactedCause returns the cause of a failed request, unless it may contain text of the other side:
 // net/http quotes what it can't parse.
-func unwritten(err error) error {
+func redactedCause(err error) error {
 	var answer *transport.Error
 	var request *url.Error
 	var network *net.OpError
@@ -267,7 +270,7 @@ func unwritten(err error) error {
 	var slow net.Error
 	switch {
 	case errors.As(err, &answer), errors.As(err, &request):
-		return scrubbed(err)
+		return redacted(err)
 	case errors.As(err, &network), errors.As(err, &name), errors.As(err, &known), errors.As(err, &certificate), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &slow) && slow.Timeout():

@@ -28,14 +28,14 @@ func TestRegistryAnswersAreBounded(t *testing.T) {
 		manifest string
 		says     string
 	}{
-		"a large manifest":            {types.OCIManifestSchema1, `{"layers":[` + strings.Repeat("{},", 2<<20) + `{}]}`, "is larger than"},
-		"a broken manifest":           {types.OCIManifestSchema1, `{`, "manifest can't be read"},
-		"a configuration without end": {types.OCIManifestSchema1, manifest(-1, 1), "configuration has an invalid size"},
-		"a large configuration":       {types.OCIManifestSchema1, manifest(1<<40, 1), "configuration has"},
-		"a circle":                    {"", "/v2/x/manifests/latest", "redirects more than"},
-		"another machine's image": {types.OCIImageIndex, `{"manifests":[{"size":1,"digest":"` + blob + `","platform":{"os":"linux","architecture":"s390x"}}]}`,
+		"a large manifest":                {types.OCIManifestSchema1, `{"layers":[` + strings.Repeat("{},", 2<<20) + `{}]}`, "is larger than"},
+		"a broken manifest":               {types.OCIManifestSchema1, `{`, "manifest can't be read"},
+		"a configuration of unknown size": {types.OCIManifestSchema1, manifest(-1, 1), "configuration has an invalid size"},
+		"a large configuration":           {types.OCIManifestSchema1, manifest(1<<40, 1), "configuration has"},
+		"redirects in a circle":           {"", "/v2/x/manifests/latest", "redirects more than"},
+		"an image for another platform": {types.OCIImageIndex, `{"manifests":[{"size":1,"digest":"` + blob + `","platform":{"os":"linux","architecture":"s390x"}}]}`,
 			"doesn't exist for linux/" + goruntime.GOARCH},
-		"an old one": {types.DockerManifestSchema1, `{}`, "newer tool"},
+		"an outdated format": {types.DockerManifestSchema1, `{}`, "newer tool"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func TestRegistryAnswersAreBounded(t *testing.T) {
 	}
 	for _, n := range []int64{-1, 1 << 60} {
 		raw := strings.Replace(manifest(int64(len(config)), n), blob, digest.String(), 1)
-		_, err := newSource([]byte(raw), []byte(config), here(), func(v1.Descriptor) func() (io.ReadCloser, error) { return nil })
+		_, err := newSource([]byte(raw), []byte(config), localPlatform(), func(v1.Descriptor) func() (io.ReadCloser, error) { return nil })
 		if !strings.Contains(imagetest.MessageOf(err), "its layer 1 has") {
 			t.Errorf("a layer of %d bytes: %v", n, err)
 		}

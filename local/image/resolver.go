@@ -5,7 +5,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -36,7 +36,7 @@ func (r *Resolver) Resolve(ctx context.Context, text string) (runtime.ImagePin, 
 		return runtime.ImagePin{}, err
 	}
 	if ref.registry == nil {
-		return runtime.ImagePin{}, fault.Broken("file: references work on a single machine only", nil)
+		return runtime.ImagePin{}, tree.Invalid("file: references work on a single machine only", nil)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, resolveWithin, errSlow)
 	defer cancel()

@@ -5,11 +5,14 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
 	goruntime "runtime"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/rockpool/rockpool/local/image/fault"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -26,20 +29,26 @@ type source struct {
 	digest string
 	config *v1.ConfigFile
 	layers []layer
+	parts  blobs // of an image in files
 }
 
-// A layer is one layer of an image.
+// Close ends the reading of layers.
+func (s *source) Close() {
+	if s.parts != nil {
+		_ = s.parts.Close()
+	}
+}
+
 type layer struct {
 	size   int64 // bytes as transferred, mostly compressed
 	diffID v1.Hash
 	open   func() (io.ReadCloser, error)
 }
 
-// newSource checks an image's descriptions: the digests of its parts, and its platform.
 func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descriptor) func() (io.ReadCloser, error)) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
-		return nil, fault.Broken("its manifest can't be read", err)
+		return nil, tree.Invalid("its manifest can't be read", err)
 	}
 	digest, _, err := v1.SHA256(bytes.NewReader(rawManifest))
 	if err != nil {
@@ -55,38 +64,35 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	s.digest = digest.String()
 	for i, l := range manifest.Layers {
 		if l.Size < 0 || l.Size > maxLayer {
-			return nil, fault.TooLarge("its layer %d has an invalid size: %d bytes", i+1, l.Size)
+			return nil, tree.TooLarge("its layer %d has an invalid size: %d bytes", i+1, l.Size)
 		}
 		if len(l.URLs) > 0 || !l.MediaType.IsDistributable() {
-			return nil, fault.Broken(fmt.Sprintf("its layer %d is foreign: it isn't in the image's registry", i+1), nil)
+			return nil, tree.Invalid(fmt.Sprintf("its layer %d is foreign: it isn't in the image's registry", i+1), nil)
 		}
 		s.layers = append(s.layers, layer{size: l.Size, diffID: s.config.RootFS.DiffIDs[i], open: open(l)})
 	}
 	return s, nil
 }
 
-// configured returns a source with its configuration, and without layers.
 func configured(rawConfig []byte, on v1.Platform, layers int) (*source, error) {
 	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
 	if err != nil {
-		return nil, fault.Broken("its configuration can't be read", err)
+		return nil, tree.Invalid("its configuration can't be read", err)
 	}
 	platform := v1.Platform{OS: cmp.Or(config.OS, "linux"), Architecture: cmp.Or(config.Architecture, goruntime.GOARCH)}
 	switch {
 	case !platform.Equals(on):
-		return nil, fault.Broken(fmt.Sprintf("it is for %s, not for %s", platform, on), nil)
+		return nil, tree.Invalid(fmt.Sprintf("it is for %s, not for %s", platform, on), nil)
 	case layers > maxLayers:
-		return nil, fault.Broken(fmt.Sprintf("it has %d layers; at most %d are allowed", layers, maxLayers), nil)
+		return nil, tree.Invalid(fmt.Sprintf("it has %d layers; at most %d are allowed", layers, maxLayers), nil)
 	case len(config.RootFS.DiffIDs) != layers:
-		return nil, fault.Broken(fmt.Sprintf("it has %d layers, but its configuration has %d", layers, len(config.RootFS.DiffIDs)), nil)
+		return nil, tree.Invalid(fmt.Sprintf("it has %d layers, but its configuration has %d", layers, len(config.RootFS.DiffIDs)), nil)
 	}
 	return &source{config: config}, nil
 }
 
-// here returns this machine's platform.
-func here() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
+func localPlatform() v1.Platform { return v1.Platform{OS: "linux", Architecture: goruntime.GOARCH} }
 
-// size returns the bytes of all layers as transferred.
 func (s *source) size() (total int64) {
 	for _, l := range s.layers {
 		total += l.size
@@ -103,8 +109,41 @@ func matches(what string, raw []byte, want v1.Hash) error {
 	return err
 }
 
-// mismatch returns the error of bytes that don't match their digest. A retry can succeed: they may
-// have been corrupted in transfer.
+// mismatch is the error of bytes that were perhaps corrupted in transfer: a retry can succeed.
 func mismatch(what, got, want string) error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the image's %s doesn't match its digest: it is %s, not %s", what, got, want)
+}
+
+// pin returns what a revision stores of an image. Runners mount over the covered directories.
+func (s *source) pin(home string, covered []string) (runtime.ImagePin, error) {
+	config := s.config.Config
+	p := runtime.ImagePin{Digest: s.digest, User: tree.UserName(config.User)}
+	total := 0
+	for _, v := range config.Env {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" || strings.ContainsRune(v, 0) {
+			continue
+		}
+		total += len(v)
+		p.Variables = append(p.Variables, runtime.Variable{Name: name, Value: value})
+	}
+	if len(p.Variables) > runtime.MaxVariables || total > maxVariables {
+		return p, tree.TooLarge("it has %d variables of %d bytes in all; at most %d of %d bytes are allowed", len(p.Variables), total, runtime.MaxVariables, maxVariables)
+	}
+	p.WorkingDirectory = workingDirectory(config.WorkingDir, append(covered, home))
+	return p, nil
+}
+
+// maxVariables bounds the bytes of an image's variables, because they are stored with every runner.
+const maxVariables = 32 << 10
+
+func workingDirectory(dir string, covered []string) string {
+	dir = path.Clean("/" + dir)
+	if dir == "/" || len(dir) > 1024 || strings.ContainsRune(dir, 0) {
+		return ""
+	}
+	if slices.ContainsFunc(covered, func(c string) bool { return dir == c || strings.HasPrefix(dir, c+"/") }) {
+		return ""
+	}
+	return dir
 }

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -22,30 +21,15 @@ import (
 // among the users of one range, and has no other rights. The two exchange packets. The first byte
 // of a packet to the worker is its kind.
 const (
-	beginPacket = 'b' // a beginning as JSON: make an image's root
+	beginPacket = 'b' // a tree.Spec as JSON: make an image's root; answered
 	dataPacket  = 'd' // a part of a layer
 	endPacket   = 'e' // the end of a layer; answered
-	lastPacket  = 'l' // a finish as JSON: prepare the root for runners; answered
+	lastPacket  = 'l' // prepare the root for runners; answered
 	clearPacket = 'c' // delete the directory's contents; answered
 )
 
-// maxPacket is the largest size of a packet, in bytes.
 const maxPacket = 64 << 10
 
-// A beginning is the content of a beginPacket.
-type beginning struct {
-	Limits   tree.Limits   `json:"limits"`
-	Skeleton tree.Skeleton `json:"skeleton"`
-	Alone    bool          `json:"alone,omitempty"` // the worker has a single user
-}
-
-// A finish is the content of a lastPacket.
-type finish struct {
-	User             string `json:"user"`
-	WorkingDirectory string `json:"workingDirectory"`
-}
-
-// A report is a packet from a worker.
 type report struct {
 	Disk  int64        `json:"disk"`           // bytes on the disk by now
 	Done  bool         `json:"done,omitempty"` // the answer to the last packet, not only progress
@@ -64,8 +48,8 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	defer stop()
 	w := &worker{conn: conn, at: fmt.Sprintf("/proc/self/fd/%d", dir.Fd())}
 	defer func() {
-		if w.filler != nil {
-			_ = w.filler.Close()
+		if w.tree != nil {
+			_ = w.tree.Close()
 		}
 	}()
 	for {
@@ -74,12 +58,12 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 			return nil
 		}
 		var disk int64
-		if w.filler != nil {
-			disk = w.filler.Disk()
+		if w.tree != nil {
+			disk = w.tree.Disk()
 		}
 		answer := report{Disk: disk, Done: true}
 		if err != nil {
-			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), fault.IsFull(err)
+			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), tree.IsFull(err)
 			var known *runtime.Error
 			if errors.As(err, &known) {
 				answer.Error = known.Message
@@ -94,16 +78,15 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	}
 }
 
-// A worker is the state of Work. at is the path of its directory. filler is nil until a beginPacket
+// A worker is the state of Work. at is the path of its directory. tree is nil until a beginPacket
 // came. buffer holds the last packet.
 type worker struct {
 	conn   *net.UnixConn
 	at     string
-	filler *tree.Tree
+	tree   *tree.Tree
 	buffer [maxPacket]byte
 }
 
-// send sends a report to the server, as one packet.
 func (w *worker) send(r report) error {
 	text, err := json.Marshal(r)
 	if err == nil {
@@ -112,8 +95,7 @@ func (w *worker) send(r report) error {
 	return err
 }
 
-// packet returns the next packet; io.EOF: the connection has ended. The content is valid until the
-// next call.
+// packet returns the next packet, whose content is valid until the next call, or io.EOF at the end.
 func (w *worker) packet() (kind byte, content []byte, err error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(packetWithin)); err != nil {
 		return 0, nil, err
@@ -128,7 +110,6 @@ func (w *worker) packet() (kind byte, content []byte, err error) {
 	return w.buffer[0], w.buffer[1:n], nil
 }
 
-// serve serves one request, up to its answer.
 func (w *worker) serve(ctx context.Context) error {
 	kind, content, err := w.packet()
 	switch {
@@ -136,21 +117,17 @@ func (w *worker) serve(ctx context.Context) error {
 		return err
 	case kind == clearPacket:
 		return w.clear()
-	case kind == beginPacket && w.filler == nil:
-		var b beginning
-		if err := json.Unmarshal(content, &b); err != nil {
+	case kind == beginPacket && w.tree == nil:
+		var spec tree.Spec
+		if err := json.Unmarshal(content, &spec); err != nil {
 			return err
 		}
-		w.filler, err = tree.Make(filepath.Join(w.at, rootName), b.Limits, b.Skeleton, b.Alone, func(taken int64) error { return w.send(report{Disk: taken}) })
+		w.tree, err = tree.Make(filepath.Join(w.at, rootName), spec, func(taken int64) error { return w.send(report{Disk: taken}) })
 		return err
-	case kind == lastPacket && w.filler != nil:
-		var f finish
-		if err := json.Unmarshal(content, &f); err != nil {
-			return err
-		}
-		return w.filler.Finish(ctx, f.User, f.WorkingDirectory)
-	case (kind == dataPacket || kind == endPacket) && w.filler != nil:
-		return w.filler.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
+	case kind == lastPacket && w.tree != nil:
+		return w.tree.Finish(ctx)
+	case (kind == dataPacket || kind == endPacket) && w.tree != nil:
+		return w.tree.Layer(ctx, &layerPackets{w: w, rest: content, end: kind == endPacket})
 	}
 	return fmt.Errorf("unexpected packet of kind %q", kind)
 }
@@ -185,8 +162,7 @@ type layerPackets struct {
 	end  bool
 }
 
-// Read implements io.Reader. io.EOF: the layer's end; io.ErrUnexpectedEOF: the connection ended
-// before it.
+// Read implements io.Reader. It returns io.ErrUnexpectedEOF if the connection ends before the layer.
 func (l *layerPackets) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		if l.end {

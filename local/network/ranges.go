@@ -1,7 +1,6 @@
 package network
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -65,7 +64,6 @@ func Ranges(of []netip.Prefix, v6 bool) []Range {
 	return merged
 }
 
-// last returns the last address of a network.
 func last(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := range b {
@@ -104,12 +102,11 @@ func OnlyDenied(p netip.Prefix, pool Pool, permit []netip.Prefix) bool {
 	return !permitted && in(Denied(v6))
 }
 
-// contains reports whether one of the networks contains an address.
 func contains(all []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // within reports whether one of the networks contains all of p.
 func within(p netip.Prefix, all []netip.Prefix) bool {
-	return slices.ContainsFunc(all, func(q netip.Prefix) bool { return cmp.Compare(q.Bits(), p.Bits()) <= 0 && q.Contains(p.Addr()) })
+	return slices.ContainsFunc(all, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
 }

@@ -10,7 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/agent/bridge"
+	"github.com/rockpool/rockpool/nomad/connection"
+	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -20,32 +23,16 @@ import (
 // methods are safe for concurrent use.
 type Set struct {
 	budget int // maximum number of bridges
-	open   Open
-	group  *group.Group // bridges end with it, and it waits for their goroutines
-	counts counts
+	open   func(context.Context, runtime.RunnerID) (Session, error)
+	group  *connection.Group // bridges end with it, and it waits for their goroutines
+
+	opens, failures      atomic.Int64 // of bridges
+	streams, openStreams atomic.Int64
 
 	mu    sync.Mutex // guards the fields below, and each link
 	all   map[runtime.RunnerID]*link
 	short map[runtime.RunnerID]int // number of callers that wait for the budget, by runner
 	freed chan struct{}            // closed and replaced when a bridge may be free
-}
-
-// Open opens a bridge to a runner's agent, and returns when the agent has answered.
-type Open func(context.Context, runtime.RunnerID) (Session, error)
-
-// counts are the counters of a set.
-type counts struct {
-	opens, failures      atomic.Int64 // of bridges
-	streams, openStreams atomic.Int64
-}
-
-// opened counts an attempt to open a bridge, by its result.
-func (c *counts) opened(err error) {
-	if err != nil {
-		c.failures.Add(1)
-	} else {
-		c.opens.Add(1)
-	}
 }
 
 // Stats are a Set's counts and its current state.
@@ -61,8 +48,7 @@ type Stats struct {
 
 // Stats returns the counts so far.
 func (b *Set) Stats() Stats {
-	c := &b.counts
-	s := Stats{Budget: b.budget, Opens: c.opens.Load(), Failures: c.failures.Load(), OpenStreams: c.openStreams.Load(), Streams: c.streams.Load()}
+	s := Stats{Budget: b.budget, Opens: b.opens.Load(), Failures: b.failures.Load(), OpenStreams: b.openStreams.Load(), Streams: b.streams.Load()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.Open = len(b.all)
@@ -79,15 +65,15 @@ type Session interface {
 	Close() error
 }
 
-// NewSet returns a set of at most budget bridges, which end with a group.
-func NewSet(budget int, open Open, with *group.Group) *Set {
+// NewSet returns a set of at most budget bridges, which end with a group. open opens a bridge to a
+// runner's agent, and returns when the agent has answered.
+func NewSet(budget int, open func(context.Context, runtime.RunnerID) (Session, error), with *connection.Group) *Set {
 	return &Set{
 		budget: budget, open: open, group: with,
 		all: map[runtime.RunnerID]*link{}, short: map[runtime.RunnerID]int{}, freed: make(chan struct{}),
 	}
 }
 
-// A link is one runner's bridge, open or being opened.
 type link struct {
 	claimed bool          // a caller named the runner claimed; never reset
 	used    time.Time     // when it was opened, or last requested by a caller other than a spare one
@@ -131,16 +117,15 @@ func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.
 		b.left(br)
 		return nil, err
 	}
-	b.counts.streams.Add(1)
-	b.counts.openStreams.Add(1)
+	b.streams.Add(1)
+	b.openStreams.Add(1)
 	return &stream{Conn: conn, close: sync.OnceValue(func() error {
-		b.counts.openStreams.Add(-1)
+		b.openStreams.Add(-1)
 		defer b.left(br)
 		return conn.Close()
 	})}, nil
 }
 
-// A stream counts as open until it is closed.
 type stream struct {
 	net.Conn
 	close func() error // closes and counts once
@@ -148,8 +133,7 @@ type stream struct {
 
 func (s *stream) Close() error { return s.close() }
 
-// left ends one stream of a link. After the last one the link may be closed for another runner's
-// bridge, so waiting callers try again.
+// left ends one stream. After the last one the bridge may be closed, so waiting callers try again.
 func (b *Set) left(br *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -235,7 +219,6 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 	}
 }
 
-// note changes the number of callers that wait for the budget for a runner's bridge.
 func (b *Set) note(id runtime.RunnerID, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -256,7 +239,11 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	opening, cancel := context.WithTimeout(ctx, OpenWithin)
 	s, err := b.open(opening, id)
 	cancel()
-	b.counts.opened(err)
+	if err != nil {
+		b.failures.Add(1)
+	} else {
+		b.opens.Add(1)
+	}
 	b.mu.Lock()
 	br.session, br.err = s, err
 	close(br.opened)
@@ -278,8 +265,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 	b.signalFreed()
 }
 
-// room closes a bridge if necessary, and reports whether another one may be opened. The caller
-// holds mu.
+// room closes a bridge if necessary, and reports whether another may be opened. The caller holds mu.
 func (b *Set) room(claimed bool) bool {
 	if len(b.all) < b.budget {
 		return true
@@ -319,4 +305,27 @@ func (b *Set) Drop(id runtime.RunnerID) {
 		br.stop()
 	}
 	b.signalFreed()
+}
+
+// Open starts the agent's bridge in a task of an allocation by alloc exec, and returns when the agent
+// has answered through it. The node may be unknown.
+func Open(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (Session, error) {
+	conn, err := nomad.Exec(ctx, node, allocation, access.Task, access.Command)
+	if err != nil {
+		return nil, err
+	}
+	s, err := bridge.NewClient(conn)
+	if err != nil {
+		return nil, err
+	}
+	// The exec starts even if no agent listens yet. Only an answer shows that the agent is ready.
+	stream, err := s.Dial(ctx)
+	if err == nil {
+		_, err = agent.PingAgent(ctx, stream)
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
 }

@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // newSessions returns bridges whose sessions carry nothing, and take a second to open.
 func newSessions(t *testing.T, budget int, fail error) *Set {
-	var g group.Group
+	var g connection.Group
 	t.Cleanup(func() {
 		g.End(errors.New("over"))
 		g.Wait()
@@ -80,7 +80,7 @@ func TestBridgesAreCounted(t *testing.T) {
 		}
 		broken := newSessions(t, 1, errors.New("broken"))
 		if broken.Keep(t.Context(), "a", false) == nil {
-			t.Error("it is open")
+			t.Error("Keep succeeds though no bridge can be opened")
 		}
 		synctest.Wait()
 		if s, want := broken.Stats(), (Stats{Budget: 1, Failures: 1}); s != want {
@@ -161,7 +161,7 @@ func TestBrokenBridgesAreReopened(t *testing.T) {
 		failing := newSessions(t, 2, errors.New("no"))
 		for range 5 { // each failure gives its place back
 			if _, err := failing.Dial(t.Context(), "a", true); err == nil {
-				t.Fatal("opened")
+				t.Fatal("Dial succeeds though no bridge can be opened")
 			}
 			synctest.Wait()
 		}

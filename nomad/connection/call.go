@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// callWithin bounds one attempt of a call.
 const callWithin = 10 * time.Second
 
 // Backoff returns the pauses between retries.
@@ -32,7 +32,7 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 	end := time.Now().Add(c.patience)
 	p := Backoff()
 	for {
-		err := c.attempt(ctx, do)
+		err := c.Attempt(ctx, do)
 		if err == nil {
 			return nil
 		}
@@ -54,11 +54,6 @@ func (c *Client) Call(ctx context.Context, what string, do func(context.Context)
 func (c *Client) Attempt(ctx context.Context, do func(context.Context) error) error {
 	ctx, release := c.group.Bind(ctx)
 	defer release()
-	return c.attempt(ctx, do)
-}
-
-// attempt calls once, within the budget. The caller has bound ctx to the group.
-func (c *Client) attempt(ctx context.Context, do func(context.Context) error) error {
 	return c.budget.Do(ctx, func() error {
 		if ctx.Err() != nil { // select may choose a free slot although ctx has ended
 			return context.Cause(ctx)
@@ -75,8 +70,7 @@ func Query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{})
 // Writing returns the options of a write that ends with ctx.
 func Writing(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
 
-// Status returns the HTTP status and the text of Nomad's answer in err. The status is 0 if there
-// was no answer.
+// Status returns the HTTP status and text of Nomad's answer in err, or 0 if there was no answer.
 func Status(err error) (int, string) {
 	var answer api.UnexpectedResponseError
 	if errors.As(err, &answer) {
@@ -85,8 +79,8 @@ func Status(err error) (int, string) {
 	return 0, ""
 }
 
-// passing are Nomad's texts, always with status 500, for problems that pass soon.
-var passing = []string{
+// transientTexts are Nomad's texts, always with status 500, for problems that pass soon.
+var transientTexts = []string{
 	"No cluster leader", "not the leader", "leadership", "Not ready to serve consistent reads", "rpc error: EOF",
 	"connection refused", "connection reset", "i/o timeout", "broken pipe", "session shutdown", "stream closed", "timeout",
 	"raft is already shutdown", "No path to region", "No path to node", "keyring", "Unknown node", "node lookup failed",
@@ -102,12 +96,7 @@ func Transient(err error) bool {
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
 		return true
 	case code == http.StatusInternalServerError:
-		for _, word := range passing {
-			if strings.Contains(text, word) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(transientTexts, func(word string) bool { return strings.Contains(text, word) })
 	case code != 0:
 		return false
 	}
@@ -119,6 +108,14 @@ func Transient(err error) bool {
 func NotFound(err error) bool {
 	code, _ := Status(err)
 	return code == http.StatusNotFound
+}
+
+// IgnoreNotFound returns err, or nil if it says that the requested thing doesn't exist.
+func IgnoreNotFound(err error) error {
+	if NotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // Explain returns err for clients, as CLUSTER_UNAVAILABLE. The log gets all of it, without secrets.
@@ -148,8 +145,7 @@ func FirstLine(text string) string {
 	return text
 }
 
-// Enforced reports whether a registration was rejected because the job doesn't have the expected
-// index.
+// Enforced reports whether a registration was rejected because the job has another index.
 func Enforced(err error) bool {
 	code, text := Status(err)
 	return code == http.StatusInternalServerError && strings.Contains(text, api.RegisterEnforceIndexErrPrefix)

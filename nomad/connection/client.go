@@ -1,9 +1,10 @@
 // Package connection is the client of one Nomad cluster. It guarantees that calls keep to a budget
 // of connections, are retried while Nomad doesn't answer, and that errors contain no secrets. It
-// also runs commands in allocations.
+// also runs commands in allocations, and streams the agent into tasks that can't fetch it.
 package connection
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
@@ -27,13 +27,13 @@ type Client struct {
 	api      *api.Client
 	events   *api.Client // its connections break after silence
 	execs    *http.Client
-	direct   *direct  // nil: everything goes through the servers
+	direct   *direct  // nil if everything goes through the servers
 	address  *url.URL // of execs: http or https
 	settings api.Config
 
 	patience time.Duration
-	budget   turns.Slots  // of concurrent calls
-	group    *group.Group // calls end with it
+	budget   turns.Slots // of concurrent calls
+	group    *Group      // calls end with it
 	counts   *counts
 }
 
@@ -41,9 +41,9 @@ type Client struct {
 const silence = 65 * time.Second
 
 // New returns a client whose calls end with a group. It doesn't connect yet. Each kind of
-// connection has its own transport, since their lifetimes differ. The configuration must be
-// complete; INVALID_INPUT names an invalid field.
-func New(config Config, with *group.Group) (*Client, error) {
+// connection has its own transport, since their lifetimes differ. INVALID_INPUT names an invalid
+// field.
+func New(config Config, with *Group) (*Client, error) {
 	settings, address, err := config.settings()
 	if err != nil {
 		return nil, err
@@ -61,50 +61,38 @@ func New(config Config, with *group.Group) (*Client, error) {
 	}
 	c := &Client{
 		Pages: newPages(config.UIURL, settings), address: address, settings: settings,
-		patience: config.Patience, budget: make(turns.Slots, config.Calls), group: with, counts: newCounts(),
+		patience: cmp.Or(config.Patience, 10*time.Second), budget: make(turns.Slots, config.Calls), group: with, counts: newCounts(),
 	}
-	calls, err := newHTTP(settings.TLSConfig, dial, config.Calls)
+	calls, err := c.newHTTP(settings.TLSConfig, dial, config.Calls)
 	if err != nil {
 		return nil, err
 	}
-	events, err := newHTTP(settings.TLSConfig, impatient(dial), 1)
+	events, err := c.newHTTP(settings.TLSConfig, idleLimited(dial), 1)
 	if err != nil {
 		return nil, err
 	}
-	execs, err := newHTTP(settings.TLSConfig, dial, 1)
-	if err != nil {
+	if c.execs, err = c.newHTTP(settings.TLSConfig, dial, 1); err != nil {
 		return nil, err
 	}
-	c.execs = c.counting(execs)
 	if config.DirectTimeout > 0 {
-		if c.direct, err = newDirect(config.DirectTimeout, settings, dial); err != nil {
+		if c.direct, err = c.newDirect(config.DirectTimeout, dial); err != nil {
 			return nil, err
 		}
-		c.direct.client = c.counting(c.direct.client)
 	}
-	if c.api, err = newClient(settings, c.counting(calls)); err != nil {
+	forEvents := settings
+	settings.HttpClient, forEvents.HttpClient = calls, events
+	if c.api, err = api.NewClient(&settings); err != nil {
 		return nil, err
 	}
-	c.events, err = newClient(settings, c.counting(events))
+	c.events, err = api.NewClient(&forEvents)
 	return c, err
-}
-
-// newClient returns Nomad's own client, which sends its calls through client.
-func newClient(settings api.Config, client *http.Client) (*api.Client, error) {
-	settings.HttpClient = client
-	return api.NewClient(&settings)
-}
-
-// counting returns a client of newHTTP whose calls are counted.
-func (c *Client) counting(client *http.Client) *http.Client {
-	return &http.Client{Transport: counted{client.Transport.(*http.Transport), c.counts}}
 }
 
 // A Dialer connects like net.Dialer.DialContext.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newHTTP returns a client that keeps at most idle connections open for reuse.
-func newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, error) {
+// newHTTP returns a client whose calls are counted. It keeps at most idle connections for reuse.
+func (c *Client) newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, error) {
 	client := &http.Client{Transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dial,
@@ -117,25 +105,23 @@ func newHTTP(settings *api.TLSConfig, dial Dialer, idle int) (*http.Client, erro
 	if err := api.ConfigureTLS(client, settings); err != nil {
 		return nil, runtime.Invalid("api", "the CA, certificate or key of Nomad's API can't be used: %v", err)
 	}
-	return client, nil
+	return &http.Client{Transport: countingTransport{client.Transport.(*http.Transport), c.counts}}, nil
 }
 
-// impatient returns a dialer whose connections break when they receive nothing for silence.
-func impatient(dial Dialer) Dialer {
+func idleLimited(dial Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return impatientConn{conn}, nil
+		return idleLimitedConn{conn}, nil
 	}
 }
 
-// An impatientConn breaks when a Read receives nothing for silence.
-type impatientConn struct{ net.Conn }
+type idleLimitedConn struct{ net.Conn }
 
 // Read implements net.Conn. Each call begins a new period of silence.
-func (c impatientConn) Read(p []byte) (int, error) {
+func (c idleLimitedConn) Read(p []byte) (int, error) {
 	_ = c.SetReadDeadline(time.Now().Add(silence))
 	return c.Conn.Read(p)
 }
@@ -162,8 +148,7 @@ func (c *Client) Events(ctx context.Context, topics map[api.Topic][]string, inde
 // Namespace returns the namespace of all calls; "" is Nomad's default.
 func (c *Client) Namespace() string { return c.settings.Namespace }
 
-// Leader returns the address of the servers' leader; "" if there is none. (Nomad's own method
-// accepts no context.)
+// Leader returns the address of the servers' leader, if there is one. Nomad's own method has no context.
 func (c *Client) Leader(ctx context.Context) (address string, err error) {
 	err = c.Call(ctx, "ask for the leader", func(ctx context.Context) error {
 		_, err := c.api.Raw().Query("/v1/status/leader", &address, Query(ctx))
@@ -177,13 +162,20 @@ func (c *Client) Job(ctx context.Context, id string) (*api.Job, error) {
 	var job *api.Job
 	err := c.Call(ctx, "read the job "+id, func(ctx context.Context) error {
 		found, _, err := c.api.Jobs().Info(id, Query(ctx))
-		if NotFound(err) {
-			return nil
-		}
 		job = found
-		return err
+		return IgnoreNotFound(err)
 	})
 	return job, err
+}
+
+// PurgeJob stops and purges a job. It returns the evaluation that ends the job's allocations, or an
+// empty id for a job that doesn't exist. In errors what names the call.
+func (c *Client) PurgeJob(ctx context.Context, what, id string) (evaluation string, err error) {
+	err = c.Call(ctx, what, func(ctx context.Context) (err error) {
+		evaluation, _, err = c.api.Jobs().Deregister(id, true, Writing(ctx))
+		return IgnoreNotFound(err)
+	})
+	return evaluation, err
 }
 
 // Redact returns err without the token and the password, in case its text contains them.

@@ -12,8 +12,7 @@ import (
 )
 
 // Config says how to reach Nomad. Empty fields up to TLSServerName are taken from NOMAD_ADDR,
-// NOMAD_TOKEN and so on, as in Nomad's own command. Other unset fields have the default in their
-// comment.
+// NOMAD_TOKEN and so on, as in Nomad's own command. Package config has checked the bounds of numbers.
 type Config struct {
 	Address       string // "http://127.0.0.1:4646"
 	Region        string
@@ -24,28 +23,22 @@ type Config struct {
 	ClientKey     string
 	TLSServerName string
 
-	UIURL         string        // address of Nomad's web UI for browsers: Address
-	Calls         int           // concurrent calls: 16
-	Patience      time.Duration // how long a call is retried while Nomad doesn't answer: 10 s
-	DirectTimeout time.Duration // for a direct connection to a client node; 0: everything goes through the servers
-	Dial          Dialer        // connects to Nomad: TCP
-}
-
-// Complete returns c with its defaults, or INVALID_INPUT for the first invalid field.
-func (c Config) Complete() (Config, error) {
-	c.Calls = cmp.Or(c.Calls, 16)
-	c.Patience = cmp.Or(c.Patience, 10*time.Second)
-	return c, cmp.Or(
-		runtime.Between("calls", int64(c.Calls), 4, 256, "calls"),
-		runtime.Between("patience", c.Patience.Milliseconds(), 100, 600_000, "milliseconds"),
-		runtime.Between("directTimeout", c.DirectTimeout.Milliseconds(), 0, 60_000, "milliseconds"),
-		checkPages(c.UIURL),
-	)
+	UIURL         string        // address of Nomad's web UI for browsers; else it is derived from Address
+	Calls         int           // concurrent calls
+	Patience      time.Duration // how long a call is retried while Nomad doesn't answer; 0 means 10 s
+	DirectTimeout time.Duration // for a direct connection to a client node; with 0 everything goes through the servers
+	Dial          Dialer        // connects to Nomad, if not by TCP
 }
 
 // settings returns the configuration of Nomad's own client, and Nomad's address. It moves a user
 // and password from the address, where NOMAD_ADDR may have them, to fields that aren't shown.
 func (c Config) settings() (api.Config, *url.URL, error) {
+	if err := runtime.Between("directTimeout", c.DirectTimeout.Milliseconds(), 0, 60_000, "milliseconds"); err != nil {
+		return api.Config{}, nil, err
+	}
+	if c.UIURL != "" && !browsable(c.UIURL) {
+		return api.Config{}, nil, runtime.Invalid("uiUrl", "must be an http or https address of Nomad's pages without a user, for example https://nomad.example.org")
+	}
 	settings := *api.DefaultConfig() // from the variables NOMAD_…
 	settings.Address = cmp.Or(c.Address, settings.Address)
 	settings.Region = cmp.Or(c.Region, settings.Region)

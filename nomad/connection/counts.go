@@ -3,7 +3,9 @@ package connection
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,33 +16,13 @@ import (
 // A CallKind is the kind of a call to Nomad's API.
 type CallKind string
 
-// The kinds.
+// The kinds that code names. docs/reference/metrics.md explains all kinds.
 const (
-	ListJobs        CallKind = "LIST_JOBS"
-	ListAllocations CallKind = "LIST_ALLOCATIONS"
-	ListEvaluations CallKind = "LIST_EVALUATIONS"
-	ListVariables   CallKind = "LIST_VARIABLES"
-	ListNodes       CallKind = "LIST_NODES"
-	RegisterJob     CallKind = "REGISTER_JOB"
-	ReadJob         CallKind = "READ_JOB"
-	StopJob         CallKind = "STOP_JOB"
-	ReadEvaluation  CallKind = "READ_EVALUATION"
-	ReadVariable    CallKind = "READ_VARIABLE"
-	WriteVariable   CallKind = "WRITE_VARIABLE"
-	DeleteVariable  CallKind = "DELETE_VARIABLE"
-	LockVariable    CallKind = "LOCK"   // acquires, renews or releases the lock
-	OpenExec        CallKind = "EXEC"   // opens a bridge
-	OpenEvents      CallKind = "EVENTS" // opens the event stream
-	OtherCall       CallKind = "OTHER"
+	ListJobs      CallKind = "LIST_JOBS"
+	writeVariable CallKind = "WRITE_VARIABLE"
+	LockVariable  CallKind = "LOCK" // acquires, renews or releases the lock
+	OtherCall     CallKind = "OTHER"
 )
-
-// CallKinds returns all kinds.
-func CallKinds() []CallKind {
-	return []CallKind{
-		ListJobs, ListAllocations, ListEvaluations, ListVariables, ListNodes, RegisterJob, ReadJob, StopJob, ReadEvaluation,
-		ReadVariable, WriteVariable, DeleteVariable, LockVariable, OpenExec, OpenEvents, OtherCall,
-	}
-}
 
 // A CallResult is the result of a call.
 type CallResult string
@@ -54,19 +36,13 @@ const (
 	CallCancelled  CallResult = "CANCELLED"  // the caller no longer waits
 )
 
-// CallResults returns all results.
-func CallResults() []CallResult {
-	return []CallResult{CallDone, CallRefused, CallFailed, CallUnanswered, CallCancelled}
-}
-
-// kinds maps a method and the beginning of a path to a kind.
+// kinds has the kind of each method with the beginning of a path.
 var kinds = map[string]CallKind{
-	"GET jobs": ListJobs, "GET allocations": ListAllocations, "GET evaluations": ListEvaluations, "GET vars": ListVariables, "GET nodes": ListNodes,
-	"PUT jobs": RegisterJob, "GET job/": ReadJob, "DELETE job/": StopJob, "GET evaluation/": ReadEvaluation,
-	"GET var/": ReadVariable, "PUT var/": WriteVariable, "DELETE var/": DeleteVariable, "GET client/": OpenExec, "GET event/": OpenEvents,
+	"GET jobs": ListJobs, "GET allocations": "LIST_ALLOCATIONS", "GET evaluations": "LIST_EVALUATIONS", "GET vars": "LIST_VARIABLES", "GET nodes": "LIST_NODES",
+	"PUT jobs": "REGISTER_JOB", "GET job/": "READ_JOB", "DELETE job/": "STOP_JOB", "GET evaluation/": "READ_EVALUATION",
+	"GET var/": "READ_VARIABLE", "PUT var/": writeVariable, "DELETE var/": "DELETE_VARIABLE", "GET client/": "EXEC", "GET event/": "EVENTS",
 }
 
-// kindOf returns the kind of a request, OtherCall if it has none of its own.
 func kindOf(r *http.Request) CallKind {
 	_, path, _ := strings.Cut(r.URL.Path, "/v1/")
 	// The rest of such a path is an id. In kinds these paths end in a slash.
@@ -77,7 +53,7 @@ func kindOf(r *http.Request) CallKind {
 	switch query := r.URL.Query(); {
 	case !known:
 		return OtherCall
-	case kind == WriteVariable && (query.Has("lock-acquire") || query.Has("lock-renew") || query.Has("lock-release")):
+	case kind == writeVariable && (query.Has("lock-acquire") || query.Has("lock-renew") || query.Has("lock-release")):
 		return LockVariable
 	}
 	return kind
@@ -106,20 +82,18 @@ type counts struct {
 	retries atomic.Int64
 }
 
-// kindCounts are the counters of one kind of call.
 type kindCounts struct {
 	results map[CallResult]*atomic.Int64 // never modified
 	took    *timing.Histogram
 }
 
-// newCounts returns counters for all kinds and results. Their maps never change, so they need no
-// lock.
+// newCounts returns maps that never change, so they need no lock.
 func newCounts() *counts {
 	const ms = time.Millisecond
 	c := &counts{kinds: map[CallKind]*kindCounts{}}
-	for _, kind := range CallKinds() {
+	for _, kind := range slices.AppendSeq([]CallKind{LockVariable, OtherCall}, maps.Values(kinds)) {
 		of := &kindCounts{map[CallResult]*atomic.Int64{}, timing.New(ms, 2500*time.Microsecond, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms, 10000*ms)}
-		for _, result := range CallResults() {
+		for _, result := range []CallResult{CallDone, CallRefused, CallFailed, CallUnanswered, CallCancelled} {
 			of.results[result] = &atomic.Int64{}
 		}
 		c.kinds[kind] = of
@@ -129,13 +103,12 @@ func newCounts() *counts {
 
 // A counted transport counts its calls, each attempt separately. A call ends when its answer
 // begins, since an event stream or a bridge may continue for days.
-type counted struct {
+type countingTransport struct {
 	*http.Transport
 	counts *counts
 }
 
-// RoundTrip implements http.RoundTripper.
-func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	response, err := c.Transport.RoundTrip(r)
 	of := c.counts.kinds[kindOf(r)]

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -28,14 +27,10 @@ func TestCallsAreCounted(t *testing.T) {
 	}))
 	defer nomad.Close()
 	defer close(waits)
-	var g group.Group
+	var g Group
 	patient := func(patience time.Duration) *Client {
 		t.Helper()
-		config, err := Config{Address: nomad.URL, Patience: patience}.Complete()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := New(config, &g)
+		c, err := New(Config{Address: nomad.URL, Patience: patience, Calls: 16}, &g)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,23 +52,23 @@ func TestCallsAreCounted(t *testing.T) {
 	ctx := t.Context()
 	variable := &api.Variable{Path: "a/b", Lock: &api.VariableLock{ID: "x"}}
 	for kind, call := range map[CallKind]func() error{
-		ListJobs:        func() error { _, _, err := c.API().Jobs().List(Query(ctx)); return err },
-		ListAllocations: func() error { _, _, err := c.API().Allocations().List(Query(ctx)); return err },
-		ListEvaluations: func() error { _, _, err := c.API().Evaluations().List(Query(ctx)); return err },
-		ListVariables:   func() error { _, _, err := c.API().Variables().PrefixList("a", Query(ctx)); return err },
-		ListNodes:       func() error { _, _, err := c.API().Nodes().List(Query(ctx)); return err },
-		RegisterJob: func() error {
+		ListJobs:           func() error { _, _, err := c.API().Jobs().List(Query(ctx)); return err },
+		"LIST_ALLOCATIONS": func() error { _, _, err := c.API().Allocations().List(Query(ctx)); return err },
+		"LIST_EVALUATIONS": func() error { _, _, err := c.API().Evaluations().List(Query(ctx)); return err },
+		"LIST_VARIABLES":   func() error { _, _, err := c.API().Variables().PrefixList("a", Query(ctx)); return err },
+		"LIST_NODES":       func() error { _, _, err := c.API().Nodes().List(Query(ctx)); return err },
+		"REGISTER_JOB": func() error {
 			_, _, err := c.API().Jobs().Register(&api.Job{ID: new("jobs")}, Writing(ctx))
 			return err
 		},
-		ReadJob:        func() error { _, _, err := c.API().Jobs().Info("jobs", Query(ctx)); return err },
-		StopJob:        func() error { _, _, err := c.API().Jobs().Deregister("jobs", true, Writing(ctx)); return err },
-		ReadEvaluation: func() error { _, _, err := c.API().Evaluations().Info("x", Query(ctx)); return err },
-		ReadVariable:   func() error { _, _, err := c.API().Variables().Peek("a/b", Query(ctx)); return err },
-		WriteVariable:  func() error { _, _, err := c.API().Variables().CheckedUpdate(variable, Writing(ctx)); return err },
-		DeleteVariable: func() error { _, err := c.API().Variables().Delete("a/b", Writing(ctx)); return err },
-		LockVariable:   func() error { _, _, err := c.API().Variables().RenewLock(variable, Writing(ctx)); return err },
-		OtherCall:      func() error { _, err := c.Leader(ctx); return err },
+		"READ_JOB":        func() error { _, _, err := c.API().Jobs().Info("jobs", Query(ctx)); return err },
+		"STOP_JOB":        func() error { _, _, err := c.API().Jobs().Deregister("jobs", true, Writing(ctx)); return err },
+		"READ_EVALUATION": func() error { _, _, err := c.API().Evaluations().Info("x", Query(ctx)); return err },
+		"READ_VARIABLE":   func() error { _, _, err := c.API().Variables().Peek("a/b", Query(ctx)); return err },
+		"WRITE_VARIABLE":  func() error { _, _, err := c.API().Variables().CheckedUpdate(variable, Writing(ctx)); return err },
+		"DELETE_VARIABLE": func() error { _, err := c.API().Variables().Delete("a/b", Writing(ctx)); return err },
+		LockVariable:      func() error { _, _, err := c.API().Variables().RenewLock(variable, Writing(ctx)); return err },
+		OtherCall:         func() error { _, err := c.Leader(ctx); return err },
 	} {
 		if err := call(); err != nil {
 			t.Logf("%s: %v", kind, err) // null is no answer to some
@@ -81,9 +76,9 @@ func TestCallsAreCounted(t *testing.T) {
 		want(kind, CallDone, 1)
 	}
 	if _, err := c.Exec(ctx, "", "a", "runner", []string{"true"}); err == nil {
-		t.Error("null is taken for a bridge")
+		t.Error("an answer of null is accepted as an exec")
 	}
-	want(OpenExec, CallDone, 1)
+	want("EXEC", CallDone, 1)
 
 	for code, result := range map[int]CallResult{404: CallDone, 409: CallDone, 403: CallRefused, 400: CallRefused, 429: CallFailed, 500: CallFailed, 503: CallFailed} {
 		status = code
@@ -94,9 +89,9 @@ func TestCallsAreCounted(t *testing.T) {
 	leaving, leave := context.WithCancel(ctx)
 	time.AfterFunc(10*time.Millisecond, leave)
 	if _, err := c.Events(leaving, nil, 0); err == nil {
-		t.Error("there are events")
+		t.Error("a cancelled event stream succeeds")
 	}
-	want(OpenEvents, CallCancelled, 1)
+	want("EVENTS", CallCancelled, 1)
 	if n := c.Stats().Retries; n != 0 {
 		t.Errorf("%d retries", n)
 	}
@@ -104,7 +99,7 @@ func TestCallsAreCounted(t *testing.T) {
 	nomad.Listener.Close()
 	c = patient(time.Second) // in which it is asked more than once
 	if _, err := c.Leader(ctx); err == nil {
-		t.Error("nobody answers, and there is a leader")
+		t.Error("Leader succeeds without an answer")
 	}
 	s := c.Stats()
 	if n := s.Calls[OtherCall].Results[CallUnanswered]; n < 2 || s.Retries != n-1 {

@@ -12,8 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// direct knows how to reach client nodes directly: commands that don't go through Nomad's servers
-// put no load on them.
+// direct reaches client nodes directly, which puts no load on Nomad's servers.
 type direct struct {
 	client *http.Client // connecting fails after Config.DirectTimeout
 
@@ -21,9 +20,8 @@ type direct struct {
 	nodes map[string]node
 }
 
-// A node is the address of a client node, or the fact that it can't be reached.
 type node struct {
-	address *url.URL  // nil: it can't be reached
+	address *url.URL  // nil if it can't be reached
 	until   time.Time // when this must be checked again
 }
 
@@ -33,13 +31,12 @@ const (
 	unreachableFor = time.Minute
 )
 
-// newDirect returns a direct that knows no node. Connecting fails after timeout.
-func newDirect(timeout time.Duration, settings api.Config, dial Dialer) (*direct, error) {
-	tls := settings.TLSConfig.Copy()
+func (c *Client) newDirect(timeout time.Duration, dial Dialer) (*direct, error) {
+	tls := c.settings.TLSConfig.Copy()
 	if tls.TLSServerName == "" { // by Nomad's convention the name in a client's certificate
-		tls.TLSServerName = "client." + cmp.Or(settings.Region, api.GlobalRegion) + ".nomad"
+		tls.TLSServerName = "client." + cmp.Or(c.settings.Region, api.GlobalRegion) + ".nomad"
 	}
-	client, err := newHTTP(tls, func(ctx context.Context, network, address string) (net.Conn, error) {
+	client, err := c.newHTTP(tls, func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		return dial(ctx, network, address)
@@ -64,12 +61,11 @@ func (c *Client) Exec(ctx context.Context, nodeID, allocation, task string, argv
 			return nil, context.Cause(ctx)
 		}
 		// Later calls go through the servers without waiting for this node.
-		d.know(nodeID, nil, unreachableFor)
+		d.remember(nodeID, nil, unreachableFor)
 	}
 	return c.execAt(ctx, c.address, c.execs, allocation, task, argv)
 }
 
-// addressOf returns the address of a node, or nil if it can't be reached.
 func (c *Client) addressOf(ctx context.Context, id string) *url.URL {
 	d := c.direct
 	d.mu.Lock()
@@ -85,19 +81,19 @@ func (c *Client) addressOf(ctx context.Context, id string) *url.URL {
 		return err
 	})
 	if err != nil || found.HTTPAddr == "" {
-		d.know(id, nil, unreachableFor)
+		d.remember(id, nil, unreachableFor)
 		return nil
 	}
 	address := &url.URL{Scheme: "http", Host: found.HTTPAddr}
 	if found.TLSEnabled {
 		address.Scheme = "https"
 	}
-	d.know(id, address, knownFor)
+	d.remember(id, address, knownFor)
 	return address
 }
 
-// know records the address of a node, nil if it can't be reached, for some time.
-func (d *direct) know(id string, address *url.URL, during time.Duration) {
+// remember records the address of a node, nil if it can't be reached, for some time.
+func (d *direct) remember(id string, address *url.URL, during time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.nodes[id] = node{address, time.Now().Add(during)}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/group"
 	"github.com/rockpool/rockpool/test/nomadtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -20,14 +19,12 @@ func TestCommandsGoDirectlyToTheNode(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{ACL: true, TLS: true, Namespace: "pool"})
 	a := sleeper(t, n)
 	ca, cert, key := n.TLS()
-	config, err := Config{
+	config := Config{
 		Address: n.Address(), Namespace: n.Namespace(), Token: n.Token(), CACert: ca, ClientCert: cert, ClientKey: key,
 		DirectTimeout: time.Minute, // the longest that there is
-	}.Complete()
-	if err != nil {
-		t.Fatal(err)
+		Calls:         16,
 	}
-	var g group.Group
+	var g Group
 	c, err := New(config, &g)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +48,7 @@ func TestCommandsGoDirectlyToTheNode(t *testing.T) {
 	if known := c.direct.nodes[a.NodeID]; time.Until(known.until) < unreachableFor {
 		t.Errorf("the node was not reached: %+v", known)
 	}
-	c.direct.know(a.NodeID, &url.URL{Scheme: "https", Host: "127.0.0.1:1"}, time.Hour)
+	c.direct.remember(a.NodeID, &url.URL{Scheme: "https", Host: "127.0.0.1:1"}, time.Hour)
 	echo()
 	if c.addressOf(t.Context(), a.NodeID) != nil {
 		t.Error("a node that can't be reached is tried again at once")

@@ -13,6 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Nomad's own client for alloc exec isn't suitable for bridges. It looks up the node every time,
@@ -29,10 +31,8 @@ const (
 // An Exec is a command that runs in an allocation. Write writes to its stdin, Read reads its
 // stdout. Its end is an [ExitError]. One goroutine may read while others write.
 type Exec struct {
-	ws     *websocket.Conn
-	close  func() error  // runs once
-	closed chan struct{} // closed to end the heartbeat
-	beats  chan struct{} // closed when the heartbeat has ended
+	ws    *websocket.Conn
+	close func() error // ends the heartbeat and waits for it; runs once
 
 	rest   []byte // of stdout; only Read uses it
 	stderr []byte // only Read uses it
@@ -51,7 +51,6 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("it ended with exit code %d: %s", e.Code, e.Stderr)
 }
 
-// execAt is Exec at one Nomad agent.
 func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Client, allocation, task string, argv []string) (*Exec, error) {
 	command, err := json.Marshal(argv)
 	if err != nil {
@@ -83,15 +82,17 @@ func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Clie
 		return nil, refusal(response, err)
 	}
 	ws.SetReadLimit(maxExecFrame)
-	x := &Exec{ws: ws, closed: make(chan struct{}), beats: make(chan struct{})}
+	x := &Exec{ws: ws}
+	beating, end := context.WithCancel(context.Background())
+	var heartbeat sync.WaitGroup
+	heartbeat.Go(func() { x.heartbeat(beating) })
 	// Several goroutines may close it.
 	x.close = sync.OnceValue(func() error {
-		close(x.closed)
+		end()
 		err := ws.CloseNow() // also ends reads and writes
-		<-x.beats
+		heartbeat.Wait()
 		return err
 	})
-	go x.beat()
 	return x, nil
 }
 
@@ -104,25 +105,13 @@ func refusal(response *http.Response, err error) error {
 	return fmt.Errorf("status %d: %s", response.StatusCode, text)
 }
 
-// beat sends heartbeats, so that proxies don't close an idle connection.
-func (x *Exec) beat() {
-	defer close(x.beats)
-	tick := time.NewTicker(execHeartbeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if x.send(api.ExecStreamingInput{}) != nil {
-				return
-			}
-		case <-x.closed:
-			return
-		}
+// heartbeat keeps proxies from closing an idle connection.
+func (x *Exec) heartbeat(ctx context.Context) {
+	for backoff.Sleep(ctx, execHeartbeat) == nil && x.send(api.ExecStreamingInput{}) == nil {
 	}
 }
 
-// send writes one frame. It fails after callWithin, so that a peer that doesn't read can't block it
-// forever.
+// send fails after callWithin, so that a peer that doesn't read can't block it forever.
 func (x *Exec) send(frame api.ExecStreamingInput) error {
 	text, err := json.Marshal(frame)
 	if err != nil {

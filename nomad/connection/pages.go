@@ -6,23 +6,13 @@ import (
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
-
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // Pages returns addresses of Nomad's web UI.
 type Pages struct {
-	base      string // without a slash at the end; "": unknown
+	base      string // without a slash at the end; empty if it is unknown
 	namespace string
-	region    string // "": the server's own
-}
-
-// checkPages checks Config.UIURL.
-func checkPages(address string) error {
-	if address != "" && !browsable(address) {
-		return runtime.Invalid("uiUrl", "must be an http or https address of Nomad's pages without a user, for example https://nomad.example.org")
-	}
-	return nil
+	region    string // empty for the server's own
 }
 
 // browsable reports whether a browser can use an address, and it contains no secret.
@@ -31,8 +21,7 @@ func browsable(address string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// newPages returns the pages at an address. Without one it uses the address of Nomad's API, if a
-// browser can use that.
+// newPages returns the pages at an address, or at that of Nomad's API if a browser can use it.
 func newPages(address string, settings api.Config) Pages {
 	if address == "" && browsable(settings.Address) {
 		address = settings.Address
@@ -52,8 +41,7 @@ func (u Pages) Evaluation(id string) string {
 	return u.page("/ui/evaluations", url.Values{"currentEval": {id}, "namespace": {u.namespace}})
 }
 
-// page returns the address of a page; "" if the address of the web UI is unknown. It modifies
-// query.
+// page returns the address of a page, if that of the web UI is known. It modifies query.
 func (u Pages) page(path string, query url.Values) string {
 	if u.base == "" {
 		return ""

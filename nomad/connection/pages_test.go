@@ -23,7 +23,7 @@ func TestLinksToNomadsPages(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"nomad.example.org", "https://u:p@nomad.example.org", "javascript:alert(1)", "https:///ui", "https://n/?a=b"} {
-		_, err := Config{UIURL: wrong}.Complete()
+		_, err := New(Config{UIURL: wrong}, &Group{})
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
 			t.Errorf("%s: %v", wrong, err)
 		}

@@ -10,30 +10,22 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A taskDriver says how an environment's settings are expressed for one of Nomad's drivers.
 type taskDriver struct {
 	user      string                                            // of the task, if neither the template nor Config names one
 	contained bool                                              // the agent is the entry point of a container
 	local     string                                            // the task's directory, as seen by alloc exec
 	socket    string                                            // path of the agent's socket; relative in raw_exec, since a socket's address has at most 108 bytes
-	supports  func(runtime.Environment) error                   // INVALID_INPUT: the driver can't run the environment
-	configure func(Config, runtime.Environment, map[string]any) // sets the driver's options in a task's config
-	disk      func(runtime.Environment) int                     // MiB of disk for the workspace
+	supports  func(runtime.Environment) error                   // returns INVALID_INPUT if the driver can't run the environment
+	configure func(Config, runtime.Environment, map[string]any) // sets the options of a container in its task's config
 }
 
-// drivers has all supported drivers. It is never modified.
 var drivers = map[Driver]taskDriver{
-	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker, noDisk},
-	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman, noDisk},
-	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, configureNothing, noDisk},
-	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, configureNothing, workspaceDisk},
+	Docker:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configureDocker},
+	Podman:  {"root", true, "/local", "/secrets/agent.sock", inContainer, configurePodman},
+	Exec:    {"", false, "/local", "/secrets/agent.sock", inChroot, nil},
+	RawExec: {"", false, "local", "secrets/agent.sock", onMachine, nil},
 }
 
-// noDisk and workspaceDisk are the values of taskDriver.disk.
-func noDisk(runtime.Environment) int            { return 0 } // the workspace is in memory
-func workspaceDisk(env runtime.Environment) int { return env.Resources.WorkspaceMiB }
-
-// inContainer returns INVALID_INPUT if an environment can't run in a container.
 func inContainer(env runtime.Environment) error {
 	switch {
 	case env.Image == runtime.DefaultImage:
@@ -44,7 +36,6 @@ func inContainer(env runtime.Environment) error {
 	return needsAccess(env)
 }
 
-// inChroot returns INVALID_INPUT if an environment can't run with the driver exec.
 func inChroot(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage:
@@ -55,7 +46,6 @@ func inChroot(env runtime.Environment) error {
 	return needsAccess(env)
 }
 
-// onMachine returns INVALID_INPUT if an environment can't run with the driver raw_exec.
 func onMachine(env runtime.Environment) error {
 	switch {
 	case env.Image != runtime.DefaultImage:
@@ -68,7 +58,6 @@ func onMachine(env runtime.Environment) error {
 	return nil
 }
 
-// needsAccess returns INVALID_INPUT if ports are exposed without network access.
 func needsAccess(env runtime.Environment) error {
 	if len(env.Network.ExposedPorts) > 0 && !env.Network.Access {
 		return runtime.Invalid("network.exposedPorts", "must be empty without network.access")
@@ -76,8 +65,8 @@ func needsAccess(env runtime.Environment) error {
 	return nil
 }
 
-// unnarrowed rejects network settings that Nomad can't apply to a single job.
-func unnarrowed(n runtime.Network) error {
+// rejectNarrowing rejects network settings that Nomad can't apply to a single job.
+func rejectNarrowing(n runtime.Network) error {
 	const why = "Nomad can't keep one job's network to some addresses: give the network that --nomad-network-mode names rules of its own"
 	switch {
 	case len(n.Allow) > 0:
@@ -93,8 +82,7 @@ func unnarrowed(n runtime.Network) error {
 // capabilities are those that the agent needs in its container. Programs get none of them.
 var capabilities = []string{"chown", "dac_override", "fowner", "kill", "setgid", "setpcap", "setuid"}
 
-// agentThreads is the number of threads of the agent and of two bridges to it, which count for the
-// limit of processes. The agent and one bridge had 26.
+// agentThreads are those of the agent and two bridges, which the limit of processes counts. With one it had 26.
 const agentThreads = 32
 
 // configureDocker sets docker's options: those of a container, and /workspace and /tmp, which has the home
@@ -106,18 +94,17 @@ func configureDocker(c Config, env runtime.Environment, config map[string]any) {
 	if env.Isolation == runtime.IsolationGVisor {
 		stack = min(stack, 128<<20) // the largest that gVisor has
 	}
-	absent(config, "ulimit", []map[string]any{{"stack": fmt.Sprintf("%d:-1", stack)}})
-	absent(config, "shm_size", memory/2)
-	absent(config, "cgroupns", "private") // on version 1 Docker's default is the node's
+	setDefault(config, "ulimit", []map[string]any{{"stack": fmt.Sprintf("%d:-1", stack)}})
+	setDefault(config, "shm_size", memory/2)
+	setDefault(config, "cgroupns", "private") // on version 1 Docker's default is the node's
 	mount := tmpfsMount
 	if c.Workspace == WorkspaceVolume {
 		mount = volumeMount
 	}
-	absent(config, "mount", []map[string]any{mount("/workspace", env.Resources.WorkspaceMiB), mount("/tmp", 2*env.Resources.WorkspaceMiB)})
+	setDefault(config, "mount", []map[string]any{mount("/workspace", env.Resources.WorkspaceMiB), mount("/tmp", 2*env.Resources.WorkspaceMiB)})
 }
 
-// volumeMount returns an anonymous volume that is deleted with its container. It is a file system
-// in memory too, but Docker doesn't mount it noexec.
+// volumeMount returns a file system in memory that, unlike a tmpfs mount, Docker doesn't mount noexec.
 func volumeMount(target string, mib int) map[string]any {
 	options := map[string]any{
 		"type": "tmpfs", "device": "tmpfs", "o": fmt.Sprintf("size=%dm,nr_inodes=%d,mode=1777,nosuid,nodev", mib, 256*mib+1024),
@@ -139,14 +126,12 @@ func tmpfsMount(target string, mib int) map[string]any {
 	}
 }
 
-// configurePodman sets podman's options: those of a container, and /workspace and /tmp.
 func configurePodman(c Config, env runtime.Environment, config map[string]any) {
 	configureContainer(c, env, config)
 	mib := env.Resources.WorkspaceMiB
-	absent(config, "tmpfs", []string{fmt.Sprintf("/workspace:size=%dm,mode=1777", mib), fmt.Sprintf("/tmp:size=%dm,mode=1777", 2*mib)})
+	setDefault(config, "tmpfs", []string{fmt.Sprintf("/workspace:size=%dm,mode=1777", mib), fmt.Sprintf("/tmp:size=%dm,mode=1777", 2*mib)})
 }
 
-// imageOf returns the image for a job, with its digest if that is known.
 func imageOf(env runtime.Environment) string {
 	if env.Pin.Digest == "" {
 		return env.Image
@@ -164,16 +149,16 @@ func imageOf(env runtime.Environment) string {
 func configureContainer(c Config, env runtime.Environment, config map[string]any) {
 	config["image"] = imageOf(env)
 	config["pids_limit"] = env.Resources.Processes + agentThreads
-	absent(config, "readonly_rootfs", true) // otherwise programs could write there without a limit
+	setDefault(config, "readonly_rootfs", true) // otherwise programs could write there without a limit
 	if _, dropped := config["cap_drop"]; !dropped {
 		config["cap_drop"] = []string{"all"}
-		absent(config, "cap_add", capabilities)
+		setDefault(config, "cap_add", capabilities)
 	}
 	if c.ForcePull {
-		absent(config, "force_pull", true)
+		setDefault(config, "force_pull", true)
 	}
 	if env.Isolation == runtime.IsolationGVisor {
-		absent(config, "runtime", "runsc")
+		setDefault(config, "runtime", "runsc")
 	}
 	switch {
 	case !env.Network.Access:
@@ -187,16 +172,12 @@ func configureContainer(c Config, env runtime.Environment, config map[string]any
 	}
 }
 
-// absent sets a key that a configured template leaves open.
-func absent(config map[string]any, key string, value any) {
+// setDefault sets a key that a configured template leaves open.
+func setDefault(config map[string]any, key string, value any) {
 	if _, there := config[key]; !there {
 		config[key] = value
 	}
 }
-
-// configureNothing is for drivers whose tasks aren't containers. The agent itself applies the
-// settings that its command names.
-func configureNothing(Config, runtime.Environment, map[string]any) {}
 
 // command makes a task run the agent, after it was streamed if necessary.
 func (d taskDriver) command(agent string, stream bool, env runtime.Environment, task *api.Task) {
@@ -230,7 +211,6 @@ func (d taskDriver) command(agent string, stream bool, env runtime.Environment, 
 	}
 }
 
-// shell is the program that waits for a streamed agent.
 const shell = "/bin/sh"
 
 // awaitAgent waits until the agent exists, and becomes it. It ends when the agent's directory is
@@ -242,8 +222,7 @@ until [ -x "$0" ]; do
 done
 exec "$0" "$@"`
 
-// sharesIPC reports whether the task of a configured template shares its System V objects with
-// another container or the node. By default drivers give each task its own.
+// sharesIPC reports whether a template's task shares its System V objects. By default it doesn't.
 func sharesIPC(mode any) bool {
 	return mode != nil && mode != "" && mode != "private" && mode != "none"
 }

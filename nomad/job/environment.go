@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version u
 	if err != nil {
 		return nil, err
 	}
-	if err := c.equip(job, env, agentDir); err != nil {
+	if err := c.addAgent(job, env, agentDir); err != nil {
 		return nil, err
 	}
 	record, err := json.Marshal(env)
@@ -45,7 +46,6 @@ func (c Config) RenderTemplate(base *api.Job, env runtime.Environment, version u
 	return job, nil
 }
 
-// setMeta sets a key of the job's meta, which may be nil.
 func setMeta(job *api.Job, key, value string) {
 	if job.Meta == nil {
 		job.Meta = map[string]string{}
@@ -53,7 +53,6 @@ func setMeta(job *api.Job, key, value string) {
 	job.Meta[key] = value
 }
 
-// errStopped says that an environment's job was stopped, but not purged.
 var errStopped = errors.New("its job was stopped")
 
 // ErrForeign says that a job belongs to another server, whose prefix begins with this server's.
@@ -111,14 +110,13 @@ func (c Config) CompleteTemplate(stored *api.Job, env runtime.Environment) (*api
 	if err != nil {
 		return nil, err
 	}
-	if err := bounded(group, task); err != nil {
+	if err := rejectUnlimited(group, task); err != nil {
 		return nil, err
 	}
 	return c.render(stored, env)
 }
 
-// defaultEnvironment returns the defaults of an environment that is registered by hand. Its image
-// is the job's.
+// defaultEnvironment has the defaults of an environment that is registered by hand.
 func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
 	return runtime.Environment{
 		ID: id, PoolSize: runtime.DefaultPoolSize, Resources: runtime.DefaultResources(),
@@ -126,7 +124,6 @@ func defaultEnvironment(id runtime.EnvironmentID) runtime.Environment {
 	}
 }
 
-// changesByHand returns the number of versions of the job since the one that this server wrote.
 func changesByHand(job *api.Job) int {
 	written, err := strconv.ParseUint(cmp.Or(job.Meta[metaVersion], "0"), 10, 32)
 	if err != nil || job.Version == nil || *job.Version < written {
@@ -135,8 +132,7 @@ func changesByHand(job *api.Job) int {
 	return int(*job.Version - written)
 }
 
-// adoptResources sets what a person may have changed in the job's resources. Its memory limit is
-// memory_max, if there is one.
+// adoptResources sets what a person may have changed in the job's resources.
 func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
 	if task == nil {
 		return
@@ -153,37 +149,27 @@ func (c Config) adoptResources(env *runtime.Resources, task *api.Resources) {
 	}
 }
 
-// adoptPorts returns the ports that the networks expose, in the order of have.
 func adoptPorts(have []int, networks []*api.NetworkResource) []int {
 	if len(networks) == 0 {
 		return have
 	}
-	exposed := map[int]bool{}
 	var all []int
 	for _, network := range networks {
 		for _, port := range network.DynamicPorts {
 			if port.To > 0 {
-				exposed[port.To] = true
 				all = append(all, port.To)
 			}
 		}
 	}
 	// Another order of the same ports isn't a change.
-	if len(all) == len(have) {
-		same := true
-		for _, port := range have {
-			same = same && exposed[port]
-		}
-		if same {
-			return have
-		}
+	if slices.Equal(slices.Sorted(slices.Values(all)), slices.Sorted(slices.Values(have))) {
+		return have
 	}
 	return all
 }
 
-// RenderRunner returns the job of one runner, made from a stored template job, and how to reach its
-// agent.
-func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (_ *api.Job, how Way, err error) {
+// RenderRunner makes the job of one runner from a stored template job. It also returns how to reach its agent.
+func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority, created time.Time) (_ *api.Job, how AgentAccess, err error) {
 	job, err := copyJob(template)
 	if err != nil {
 		return nil, how, err
@@ -194,7 +180,7 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	}
 	name := c.Names().Runner(id)
 	// A stored job has fields that Nomad set. They belong to the template, not to the runner.
-	unserve(job)
+	clearServerFields(job)
 	job.ID, job.Name = &name, &name
 	job.ParameterizedJob = nil
 	job.Priority = new(c.JobPriority(priority))
@@ -202,8 +188,8 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	setMeta(job, metaPrefix, c.Prefix)
 	setMeta(job, metaEnvironment, string(record))
 	setMeta(job, metaCreated, created.UTC().Format(time.RFC3339Nano))
-	place := agentDir + "-" + string(id)
-	if err := c.equip(job, env, place); err != nil {
+	dir := agentDir + "-" + string(id)
+	if err := c.addAgent(job, env, dir); err != nil {
 		return nil, how, err
 	}
 	_, task, err := runnerTask(job)
@@ -211,9 +197,9 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 		return nil, how, err
 	}
 	d := drivers[Driver(task.Driver)]
-	agent := c.agentPath(d.local, place)
+	agent := c.agentPath(d.local, dir)
 	// The command carries streams to the agent.
-	how = Way{Task: task.Name, Command: []string{agent, "bridge", "--socket", d.socket}}
+	how = AgentAccess{Task: task.Name, Command: []string{agent, "bridge", "--socket", d.socket}}
 	if c.Agent.Stream {
 		how.Stream = agent
 	}
@@ -225,12 +211,12 @@ func (c Config) RenderRunner(template *api.Job, id runtime.RunnerID, env runtime
 	return job, how, nil
 }
 
-// A Way says how to reach a runner's agent. It is stored with the runner, since the server's
+// An AgentAccess says how to reach a runner's agent. It is stored with the runner, since the server's
 // settings may change later.
-type Way struct {
+type AgentAccess struct {
 	Task    string   `json:"task"`
 	Command []string `json:"command"`
-	Stream  string   `json:"stream,omitempty"` // the path to which the agent must be streamed; "": the task gets it otherwise
+	Stream  string   `json:"stream,omitempty"` // the path to which the agent must be streamed, if the task doesn't get it otherwise
 }
 
 // waitingPriority is how much higher the priority of a job is for a waiting claim.
@@ -252,15 +238,14 @@ func (c Config) StartPriority(job int) runtime.Priority {
 	return runtime.PriorityRefill
 }
 
-// unserve clears the fields that Nomad set.
-func unserve(job *api.Job) {
+func clearServerFields(job *api.Job) {
 	job.Stop, job.ParentID, job.Status, job.StatusDescription, job.Stable, job.Version, job.SubmitTime = nil, nil, nil, nil, nil, nil, nil
 	job.CreateIndex, job.ModifyIndex, job.JobModifyIndex, job.NomadTokenID, job.VersionTag = nil, nil, nil, nil, nil
 	job.Payload, job.Dispatched, job.DispatchIdempotencyToken = nil, false, nil
 }
 
 // ReadRunner returns the runner that a job's meta describes, and how to reach its agent.
-func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, way Way, err error) {
+func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, way AgentAccess, err error) {
 	r = runtime.Runner{ID: id, State: runtime.RunnerStarting}
 	if err := json.Unmarshal([]byte(meta[metaEnvironment]), &r.Environment); err != nil {
 		return r, way, fmt.Errorf("the job's meta %s isn't an environment in JSON: %w", metaEnvironment, err)
@@ -269,7 +254,7 @@ func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, 
 		return r, way, fmt.Errorf("the job's meta %s isn't a task and a command in JSON: %w", metaBridge, err)
 	}
 	if len(way.Command) == 0 {
-		return r, way, fmt.Errorf("the job's meta %s has no command: an older server created the runner without an agent", metaBridge)
+		return r, way, fmt.Errorf("the job's meta %s has no command", metaBridge)
 	}
 	created, err := time.Parse(time.RFC3339Nano, meta[metaCreated])
 	if err != nil {
@@ -279,14 +264,12 @@ func ReadRunner(id runtime.RunnerID, meta map[string]string) (r runtime.Runner, 
 	return r, way, nil
 }
 
-// SameTemplate reports whether a stored template job has the same environment, written as the same
-// version, as the wanted one.
+// SameTemplate reports whether two template jobs have the same environment, written as the same version.
 func SameTemplate(stored, wanted *api.Job) bool {
 	return stored.Meta[metaEnvironment] == wanted.Meta[metaEnvironment] && stored.Meta[metaVersion] == wanted.Meta[metaVersion]
 }
 
-// SameRunner reports whether a stored job is the wanted runner's, rather than another one's with
-// the same name.
+// SameRunner reports whether a stored job is the wanted runner's, not another one's of that name.
 func SameRunner(stored, wanted *api.Job) bool {
 	return stored.Meta[metaCreated] == wanted.Meta[metaCreated]
 }
@@ -308,7 +291,6 @@ func (c Config) Sample(base *api.Job) (*api.Job, Driver, error) {
 	return job, driver, err
 }
 
-// copyJob returns a deep copy of job.
 func copyJob(job *api.Job) (*api.Job, error) {
 	text, err := json.Marshal(job)
 	if err != nil {

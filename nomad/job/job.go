@@ -16,8 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TaskName is the name of the task whose command is the agent. In a configured template with
-// several tasks one must have this name.
+// TaskName is the name of the task whose command is the agent. A template's only task may have another.
 const TaskName = "runner"
 
 // agentDir begins the name of the directory, in the task's directory, of an agent that is fetched
@@ -25,7 +24,6 @@ const TaskName = "runner"
 // directory, and its program would run as the agent.
 const agentDir = "rockpool"
 
-// builtIn returns the job from which templates are made if none is configured.
 func (c Config) builtIn() (*api.Job, error) {
 	task := api.NewTask(TaskName, string(c.Driver))
 	task.Config = map[string]any{}
@@ -33,6 +31,9 @@ func (c Config) builtIn() (*api.Job, error) {
 	job := api.NewBatchJob("", "", "", c.Priority)
 	job.Region = nil // the region of Nomad's client
 	job.Datacenters = c.Datacenters
+	if len(job.Datacenters) == 0 {
+		job.Datacenters = []string{"*"}
+	}
 	job.AddTaskGroup(group)
 	if c.NodePool != "" {
 		job.NodePool = &c.NodePool
@@ -83,31 +84,36 @@ func (c Config) render(base *api.Job, env runtime.Environment) (*api.Job, error)
 	if err := d.supports(env); err != nil {
 		return nil, err
 	}
-	if err := unnarrowed(env.Network); err != nil {
+	if err := rejectNarrowing(env.Network); err != nil {
 		return nil, err
 	}
 	task.Resources = c.resources(task.Resources, env.Resources)
-	c.bound(group, task)
+	c.setLimits(group, task)
 	// A network in the template takes precedence over the settings.
 	if len(group.Networks) == 0 {
 		group.Networks = c.network(env, Driver(task.Driver))
 	}
 	if group.EphemeralDisk == nil {
-		group.EphemeralDisk = &api.EphemeralDisk{SizeMB: new(smallDisk + d.disk(env))}
+		group.EphemeralDisk = &api.EphemeralDisk{SizeMB: new(smallDisk)}
+		if Driver(task.Driver) == RawExec { // with other drivers the workspace is in memory
+			*group.EphemeralDisk.SizeMB += env.Resources.WorkspaceMiB
+		}
 	}
 	if task.User == "" {
 		task.User = c.User
 		task.User = cmp.Or(task.User, d.user)
 	}
-	d.configure(c, env, task.Config)
+	if d.configure != nil { // the agent itself applies the settings that its command names
+		d.configure(c, env, task.Config)
+	}
 	return job, nil
 }
 
 // smallDisk is enough for the agent, in MiB. Nomad's minimum is 10.
 const smallDisk = 20
 
-// bound sets fields that a template leaves open and whose defaults cost resources or never end.
-func (c Config) bound(group *api.TaskGroup, task *api.Task) {
+// setLimits sets fields that a template leaves open and whose defaults cost resources or never end.
+func (c Config) setLimits(group *api.TaskGroup, task *api.Task) {
 	if task.LogConfig == nil {
 		// The logs aren't used, and each collector takes 13 MB. Nomad counts their maximum sizes as
 		// disk all the same.
@@ -129,7 +135,6 @@ func (c Config) bound(group *api.TaskGroup, task *api.Task) {
 	}
 }
 
-// resources returns the resources of env, and further ones of the template.
 func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resources {
 	r := &api.Resources{}
 	if have != nil {
@@ -146,8 +151,7 @@ func (c Config) resources(have *api.Resources, env runtime.Resources) *api.Resou
 	return r
 }
 
-// network returns the group's network. It is nil if the driver itself provides the network or
-// disables it.
+// network returns the group's network, unless the driver provides or disables it.
 func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkResource {
 	n := &api.NetworkResource{Mode: c.NetworkMode}
 	for _, port := range env.Network.ExposedPorts {
@@ -166,11 +170,10 @@ func (c Config) network(env runtime.Environment, driver Driver) []*api.NetworkRe
 	return []*api.NetworkResource{n}
 }
 
-// portLabel returns the label of an exposed port in the job.
 func portLabel(port int) string { return "p" + strconv.Itoa(port) }
 
-// equip gives a task the server's current agent, since a template may be older than the server.
-func (c Config) equip(job *api.Job, env runtime.Environment, place string) error {
+// addAgent gives a task the server's current agent, since a template may be older than the server.
+func (c Config) addAgent(job *api.Job, env runtime.Environment, dir string) error {
 	_, task, err := runnerTask(job)
 	if err != nil {
 		return err
@@ -179,7 +182,7 @@ func (c Config) equip(job *api.Job, env runtime.Environment, place string) error
 		task.Config = map[string]any{}
 	}
 	if c.Agent.Path == "" {
-		// A template stored by an older server has that server's artifact. It is replaced, so that
+		// A template has the artifact of the server that stored it. It is replaced, so that
 		// the task doesn't get two agents.
 		own := func(a *api.TaskArtifact) bool {
 			return a.RelativeDest != nil && strings.HasPrefix(*a.RelativeDest, "local/"+agentDir)
@@ -190,33 +193,28 @@ func (c Config) equip(job *api.Job, env runtime.Environment, place string) error
 				GetterSource:  &c.Agent.URL,
 				GetterOptions: map[string]string{"checksum": "sha256:" + c.Agent.SHA256, "archive": "tar"},
 				GetterMode:    new("dir"),
-				RelativeDest:  new("local/" + place),
+				RelativeDest:  new("local/" + dir),
 			})
 		}
 		if c.Agent.Arch != "" {
 			// A node of another architecture couldn't execute the agent. A constraint of the
 			// template's own is kept.
 			const arch = "${attr.cpu.arch}"
-			pinned := false
-			for _, constraint := range task.Constraints {
-				pinned = pinned || constraint.LTarget == arch
-			}
-			if !pinned {
+			if !slices.ContainsFunc(task.Constraints, func(c *api.Constraint) bool { return c.LTarget == arch }) {
 				task.Constrain(api.NewConstraint(arch, "=", c.Agent.Arch))
 			}
 		}
 	}
-	drivers[Driver(task.Driver)].command(c.agentPath("${NOMAD_TASK_DIR}", place), c.Agent.Stream, env, task)
+	drivers[Driver(task.Driver)].command(c.agentPath("${NOMAD_TASK_DIR}", dir), c.Agent.Stream, env, task)
 	return nil
 }
 
 // agentPath returns the path of the agent in a task with the given directory. It has no variables:
 // alloc exec doesn't resolve them, unlike a task's command.
-func (c Config) agentPath(local, place string) string {
-	return cmp.Or(c.Agent.Path, local+"/"+place+"/"+embedded.ArchivedName)
+func (c Config) agentPath(local, dir string) string {
+	return cmp.Or(c.Agent.Path, local+"/"+dir+"/"+embedded.ArchivedName)
 }
 
-// runnerTask returns the task that a runner's agent is in. Its driver must be known.
 func runnerTask(job *api.Job) (*api.TaskGroup, *api.Task, error) {
 	if len(job.TaskGroups) != 1 {
 		return nil, nil, fmt.Errorf("the job must have one group, but it has %d", len(job.TaskGroups))

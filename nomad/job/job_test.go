@@ -1,6 +1,7 @@
 package job
 
 import (
+	gocmp "cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -35,8 +36,9 @@ func completed(t *testing.T, c Config) Config {
 	if c.Agent == (Agent{}) {
 		c.Agent = Agent{URL: "https://rockpool.example.org/agent/x", SHA256: strings.Repeat("ab", 32), Arch: "amd64"}
 	}
-	c, err := c.Complete()
-	if err != nil {
+	c.Prefix, c.Driver, c.MemoryReserve = "rockpool", gocmp.Or(c.Driver, Docker), gocmp.Or(c.MemoryReserve, 1)
+	c.NoNetworkMode, c.Workspace, c.Priority = "none", gocmp.Or(c.Workspace, WorkspaceTmpfs), 50
+	if err := c.Check(); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -239,16 +241,16 @@ func TestJobRegisteredByHandIsAnEnvironment(t *testing.T) {
 		change func(*api.Job)
 		says   string
 	}{
-		"no meta":           {func(j *api.Job) { j.Meta = nil }, "isn't an environment in JSON"},
-		"another id":        {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `which must be in a job named "rockpool-env-x"`},
-		"runs by itself":    {func(j *api.Job) { j.ParameterizedJob = nil }, "isn't parameterized"},
-		"stopped":           {func(j *api.Job) { j.Stop = new(true) }, "was stopped"},
-		"two groups":        {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "one group, but it has 2"},
-		"another driver":    {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Driver = "java" }, `not "java"`},
-		"another server's":  {func(j *api.Job) { j.Meta[metaPrefix] = "rockpool-env" }, "another server"},
-		"out of range":      {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = new(1) }, "resources.memoryMiB"},
-		"two count":         {func(j *api.Job) { j.TaskGroups[0].Count = new(2) }, "count must be 1"},
-		"two unnamed tasks": {func(j *api.Job) { j.TaskGroups[0].AddTask(api.NewTask("u", "docker")) }, `named "runner"`},
+		"no meta":                 {func(j *api.Job) { j.Meta = nil }, "isn't an environment in JSON"},
+		"another id":              {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `which must be in a job named "rockpool-env-x"`},
+		"not parameterized":       {func(j *api.Job) { j.ParameterizedJob = nil }, "isn't parameterized"},
+		"stopped":                 {func(j *api.Job) { j.Stop = new(true) }, "was stopped"},
+		"two groups":              {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "one group, but it has 2"},
+		"another driver":          {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Driver = "java" }, `not "java"`},
+		"another server's prefix": {func(j *api.Job) { j.Meta[metaPrefix] = "rockpool-env" }, "another server"},
+		"memory out of range":     {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = new(1) }, "resources.memoryMiB"},
+		"a count of two":          {func(j *api.Job) { j.TaskGroups[0].Count = new(2) }, "count must be 1"},
+		"two unnamed tasks":       {func(j *api.Job) { j.TaskGroups[0].AddTask(api.NewTask("u", "docker")) }, `named "runner"`},
 	} {
 		if _, err := read(test.change); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want something with %q", name, err, test.says)
@@ -275,7 +277,7 @@ func TestUnsupportedSettingsAreRejected(t *testing.T) {
 		"a warm interpreter": {Docker, func(e *runtime.Environment) {
 			e.Warm = &runtime.Warm{Interpreter: runtime.InterpreterPython}
 		}, "warm"},
-		"too much to say": {Docker, func(e *runtime.Environment) {
+		"too many variables": {Docker, func(e *runtime.Environment) {
 			for _, name := range []string{"A", "B", "C"} {
 				e.Variables = append(e.Variables, runtime.Variable{Name: name, Value: strings.Repeat("x", runtime.MaxValueBytes)})
 			}

@@ -33,8 +33,7 @@ func (n Names) Runner(id runtime.RunnerID) string { return n.Runners() + string(
 // Claim returns the path of a runner's variable.
 func (n Names) Claim(id runtime.RunnerID) string { return n.Claims() + string(id) }
 
-// runnerIDs matches a valid id of a runner. Names and paths with other ids belong to other
-// programs.
+// runnerIDs matches valid ids. Names and paths with other ids belong to other programs.
 var runnerIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // RunnerOf returns the runner of the job with a name, if it is a runner's.
@@ -51,7 +50,6 @@ func (n Names) Owned(job *api.JobListStub) (runtime.RunnerID, bool) {
 	return id, ok && (owner == "" || owner == n.Prefix)
 }
 
-// runnerID returns what follows prefix in name, and whether that is a valid id.
 func runnerID(name, prefix string) (runtime.RunnerID, bool) {
 	id, ok := strings.CutPrefix(name, prefix)
 	return runtime.RunnerID(id), ok && runnerIDs.MatchString(id)
@@ -60,7 +58,7 @@ func runnerID(name, prefix string) (runtime.RunnerID, bool) {
 // The keys of a job's meta. A person who registers an environment by hand must set only
 // metaEnvironment, and in it only the fields that differ from the defaults.
 const (
-	metaPrefix      = "rockpool_prefix"      // the prefix of the server that owns it; "": that in the job's name
+	metaPrefix      = "rockpool_prefix"      // the prefix of the server that owns it; without it the job's name has the prefix
 	metaEnvironment = "rockpool_environment" // a runtime.Environment in JSON
 	metaVersion     = "rockpool_version"     // the job's version that this server wrote; a later one was changed by hand
 	metaBridge      = "rockpool_bridge"      // of a runner: its task, and the command that carries streams to its agent

@@ -31,12 +31,12 @@ func (c Config) Base(parse func(hcl string) (*api.Job, error)) (*api.Job, error)
 	if err != nil {
 		return nil, runtime.Invalid("template", "can't be used: %v", err)
 	}
-	if err := bounded(group, task); err != nil {
+	if err := rejectUnlimited(group, task); err != nil {
 		return nil, err
 	}
 	group.Count = cmp.Or(group.Count, new(1))
 	job.Type = cmp.Or(job.Type, new(api.JobTypeBatch))
-	unserve(job)
+	clearServerFields(job)
 	return job, nil
 }
 
@@ -65,9 +65,8 @@ func readTemplate(text []byte, parse func(hcl string) (*api.Job, error)) (*api.J
 	return job, nil
 }
 
-// bounded rejects unlimited restarts and reschedules: a runner that can't start must be reported,
-// not retried forever.
-func bounded(group *api.TaskGroup, task *api.Task) error {
+// rejectUnlimited rejects unlimited restarts: a runner that can't start must be reported, not retried forever.
+func rejectUnlimited(group *api.TaskGroup, task *api.Task) error {
 	for _, policy := range []*api.RestartPolicy{group.RestartPolicy, task.RestartPolicy} {
 		if policy != nil && policy.Mode != nil && *policy.Mode != api.RestartPolicyModeFail {
 			return runtime.Invalid("template", `must have restart { mode = "fail" }, not %q: a runner that can't start would be restarted forever`, *policy.Mode)

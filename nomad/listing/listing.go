@@ -1,5 +1,6 @@
-// Package listing reads Nomad's lists of runners and nodes. It guarantees that concurrent callers
-// share one read, and that no result is older than its caller's call.
+// Package listing reads Nomad's lists of runners and nodes, and derives the state of a runner from
+// them, with the reason. Concurrent callers share one read, and no result is older than its caller's
+// call. Texts for clients contain no paths of nodes and no answers of registries.
 package listing
 
 import (
@@ -26,123 +27,112 @@ type Listing struct {
 
 // A Reader reads the lists of one server's runners. Its methods are safe for concurrent use.
 type Reader struct {
-	nomad *connection.Client
-	names job.Names
+	Nomad *connection.Client
+	Names job.Names
 }
-
-// NewReader returns a reader of the runners with these names.
-func NewReader(nomad *connection.Client, names job.Names) Reader { return Reader{nomad, names} }
 
 // Read reads all lists; that of evaluations only on request. The order matters. Evaluations come
 // before allocations, so that an ended evaluation has its allocation listed. Jobs come before
 // variables. The list of jobs is at least as new as index: a new leader, or a server without one,
 // may not know the latest registrations.
 func (r Reader) Read(ctx context.Context, evaluations bool, index uint64) (*Listing, error) {
-	l := &Listing{}
-	for _, s := range r.steps(l, index) {
-		if s.what == listEvaluations && !evaluations {
-			continue
-		}
-		if err := r.nomad.Call(ctx, s.what, s.read); err != nil {
+	l := &Listing{JobsIndex: index}
+	reads := r.reads()
+	if !evaluations {
+		reads = reads[1:]
+	}
+	for _, read := range reads {
+		if err := read(ctx, l); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
+// reads returns the functions that fill a Listing, that of evaluations first.
+func (r Reader) reads() []func(context.Context, *Listing) error {
+	return []func(context.Context, *Listing) error{r.evaluations, r.jobs, r.allocations, r.variables}
+}
+
 // Check reads each list, and returns the errors of all.
 func (r Reader) Check(ctx context.Context) error {
 	var failed []error
-	for _, s := range r.steps(&Listing{}, 0) {
-		failed = append(failed, r.nomad.Call(ctx, s.what, s.read))
+	for _, read := range r.reads() {
+		failed = append(failed, read(ctx, &Listing{}))
 	}
 	return errors.Join(failed...)
-}
-
-// listEvaluations names the step that Read may skip.
-const listEvaluations = "list evaluations"
-
-// A step reads one list, which what names in errors.
-type step struct {
-	what string
-	read func(context.Context) error
-}
-
-// steps returns the steps that fill l, in the order that Read explains.
-func (r Reader) steps(l *Listing, index uint64) []step {
-	return []step{
-		{listEvaluations, func(ctx context.Context) error { return r.evaluations(ctx, l) }},
-		{"list jobs", func(ctx context.Context) error { return r.jobs(ctx, l, index) }},
-		{"list allocations", func(ctx context.Context) error { return r.allocations(ctx, l) }},
-		{"list claims", func(ctx context.Context) error { return r.variables(ctx, l) }},
-	}
 }
 
 // Ours returns the options of a list of things with a field that contains the name of a runner's
 // job. No character of a prefix is special in a regular expression.
 func (r Reader) Ours(ctx context.Context, field string) *api.QueryOptions {
 	q := connection.Query(ctx)
-	q.Filter = fmt.Sprintf("%s matches \"^%s\"", field, r.names.Runners())
+	q.Filter = fmt.Sprintf("%s matches \"^%s\"", field, r.Names.Runners())
 	return q
 }
 
-// evaluations reads the evaluations of this server's runners into l.
 func (r Reader) evaluations(ctx context.Context, l *Listing) error {
-	all, _, err := r.nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
-	l.Evaluations = map[runtime.RunnerID][]*api.Evaluation{}
-	for _, e := range all {
-		if id, ok := r.names.RunnerOf(e.JobID); ok {
-			l.Evaluations[id] = append(l.Evaluations[id], e)
-		}
-	}
-	return err
-}
-
-// jobs reads the list of jobs into l. It returns ErrStale, and changes nothing, if the list is
-// older than index.
-func (r Reader) jobs(ctx context.Context, l *Listing, index uint64) error {
-	q := connection.Query(ctx)
-	q.Prefix = r.names.Runners()
-	jobs, meta, err := r.nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
-	if err != nil {
+	return r.Nomad.Call(ctx, "list evaluations", func(ctx context.Context) error {
+		all, _, err := r.Nomad.API().Evaluations().List(r.Ours(ctx, "JobID"))
+		l.Evaluations = byRunner(all, r.Names.RunnerOf, func(e *api.Evaluation) string { return e.JobID })
 		return err
-	}
-	if meta.LastIndex < index {
-		return connection.ErrStale
-	}
-	l.Jobs, l.Foreign, l.JobsIndex = map[runtime.RunnerID]*api.JobListStub{}, map[runtime.RunnerID]bool{}, meta.LastIndex
-	for _, stub := range jobs {
-		if id, ok := r.names.Owned(stub); ok {
-			l.Jobs[id] = stub
-		} else {
-			l.Foreign[id] = true
-		}
-	}
-	return nil
+	})
 }
 
-// allocations reads the allocations of this server's runners into l, with their resources.
+// jobs reads the list of jobs. It isn't older than l.JobsIndex.
+func (r Reader) jobs(ctx context.Context, l *Listing) error {
+	return r.Nomad.Call(ctx, "list jobs", func(ctx context.Context) error {
+		q := connection.Query(ctx)
+		q.Prefix = r.Names.Runners()
+		jobs, meta, err := r.Nomad.API().Jobs().ListOptions(&api.JobListOptions{Fields: &api.JobListFields{Meta: true}}, q)
+		if err != nil {
+			return err
+		}
+		if meta.LastIndex < l.JobsIndex {
+			return connection.ErrStale
+		}
+		l.Jobs, l.Foreign, l.JobsIndex = map[runtime.RunnerID]*api.JobListStub{}, map[runtime.RunnerID]bool{}, meta.LastIndex
+		for _, stub := range jobs {
+			if id, ok := r.Names.Owned(stub); ok {
+				l.Jobs[id] = stub
+			} else {
+				l.Foreign[id] = true
+			}
+		}
+		return nil
+	})
+}
+
 func (r Reader) allocations(ctx context.Context, l *Listing) error {
-	q := r.Ours(ctx, "JobID")
-	q.Params = map[string]string{"resources": "true"}
-	all, _, err := r.nomad.API().Allocations().List(q)
-	l.Allocations = map[runtime.RunnerID][]*api.AllocationListStub{}
-	for _, a := range all {
-		if id, ok := r.names.RunnerOf(a.JobID); ok {
-			l.Allocations[id] = append(l.Allocations[id], a)
-		}
-	}
-	return err
+	return r.Nomad.Call(ctx, "list allocations", func(ctx context.Context) error {
+		q := r.Ours(ctx, "JobID")
+		q.Params = map[string]string{"resources": "true"}
+		all, _, err := r.Nomad.API().Allocations().List(q)
+		l.Allocations = byRunner(all, r.Names.RunnerOf, func(a *api.AllocationListStub) string { return a.JobID })
+		return err
+	})
 }
 
-// variables reads the metadata of the runners' variables into l. Their contents aren't in the list.
+// variables reads the metadata of variables. Their contents aren't in the list.
 func (r Reader) variables(ctx context.Context, l *Listing) error {
-	all, _, err := r.nomad.API().Variables().PrefixList(r.names.Claims(), connection.Query(ctx))
-	l.Variables = map[runtime.RunnerID]*api.VariableMetadata{}
-	for _, v := range all {
-		if id, ok := r.names.ClaimOf(v.Path); ok {
-			l.Variables[id] = v
+	return r.Nomad.Call(ctx, "list claims", func(ctx context.Context) error {
+		all, _, err := r.Nomad.API().Variables().PrefixList(r.Names.Claims(), connection.Query(ctx))
+		l.Variables = map[runtime.RunnerID]*api.VariableMetadata{}
+		for _, v := range all {
+			if id, ok := r.Names.ClaimOf(v.Path); ok {
+				l.Variables[id] = v
+			}
+		}
+		return err
+	})
+}
+
+func byRunner[T any](all []T, runnerOf func(string) (runtime.RunnerID, bool), job func(T) string) map[runtime.RunnerID][]T {
+	found := map[runtime.RunnerID][]T{}
+	for _, one := range all {
+		if id, ok := runnerOf(job(one)); ok {
+			found[id] = append(found[id], one)
 		}
 	}
-	return err
+	return found
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// drainMemory is how long after the end of a drain it can still be the reason that an allocation
-// was stopped.
+// drainMemory is how long after its end a drain can be why an allocation was stopped.
 const drainMemory = time.Minute
 
 // Nodes are Nomad's client nodes in the last list. Its methods are safe for concurrent use.
@@ -78,43 +77,33 @@ func (n *Nodes) Drains(id string) bool {
 	return node.Drain || node.LastDrain != nil && n.at.Sub(node.LastDrain.UpdatedAt) < drainMemory && node.SchedulingEligibility != api.NodeSchedulingEligible
 }
 
+// taking returns the nodes that can run new tasks of a driver. The caller holds mu.
+func (n *Nodes) taking(driver job.Driver) (taking []*api.NodeListStub) {
+	for _, node := range n.known {
+		if d := node.Drivers[string(driver)]; ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy {
+			taking = append(taking, node)
+		}
+	}
+	return taking
+}
+
 // Taking returns how many nodes can run tasks of a driver, and the number of all nodes.
 func (n *Nodes) Taking(driver job.Driver) (taking, all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, node := range n.known {
-		if accepts(node, driver) {
-			taking++
-		}
-	}
-	return taking, len(n.known)
+	return len(n.taking(driver)), len(n.known)
 }
 
-// Allowing returns how many of the nodes that can run tasks of a driver report an attribute of it
-// as true.
-func (n *Nodes) Allowing(driver job.Driver, attribute string) (allowing int) {
+// Reporting returns how many nodes that take a driver's tasks report a value of an attribute of it.
+func (n *Nodes) Reporting(driver job.Driver, attribute, value string) (reporting int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, node := range n.known {
-		if accepts(node, driver) && node.Drivers[string(driver)].Attributes["driver."+string(driver)+"."+attribute] == "true" {
-			allowing++
+	for _, node := range n.taking(driver) {
+		if node.Drivers[string(driver)].Attributes["driver."+string(driver)+"."+attribute] == value {
+			reporting++
 		}
 	}
-	return allowing
-}
-
-// Bridgeless returns how many of the nodes that can run Docker tasks report no address of Docker's
-// bridge. Docker 20.10 also reports none if it created the bridge when it started.
-func (n *Nodes) Bridgeless() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	count := 0
-	for _, node := range n.known {
-		if accepts(node, job.Docker) && node.Drivers[string(job.Docker)].Attributes["driver.docker.bridge_ip"] == "" {
-			count++
-		}
-	}
-	return count
+	return reporting
 }
 
 // Capacity returns the resources of all nodes for runners.
@@ -124,7 +113,7 @@ func (n *Nodes) Capacity() runtime.Capacity {
 	var sum runtime.Capacity
 	for _, node := range n.known {
 		if ready(node) {
-			mhz, mib := has(node)
+			mhz, mib := resourcesOf(node)
 			sum.CPUMHz += int(mhz)
 			if resources := node.NodeResources; resources != nil {
 				sum.CPUs += int(resources.Cpu.TotalCpuCores)
@@ -158,22 +147,18 @@ func (n *Nodes) CoreMHz() int {
 	return core
 }
 
-// Room returns how many runners that reserve these resources would fit on the nodes that can run
-// tasks of a driver, if those were empty.
+// Room returns how many runners of a size would fit on the nodes for a driver, if those were empty.
 func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, node := range n.known {
-		if accepts(node, driver) {
-			cpu, memory := has(node)
-			runners += max(min(cpu/mhz, memory/mib), 0)
-		}
+	for _, node := range n.taking(driver) {
+		cpu, memory := resourcesOf(node)
+		runners += max(min(cpu/mhz, memory/mib), 0)
 	}
 	return runners
 }
 
-// has returns a node's resources for tasks, in MHz and MiB.
-func has(node *api.NodeListStub) (mhz, mib int64) {
+func resourcesOf(node *api.NodeListStub) (mhz, mib int64) {
 	if node.NodeResources == nil {
 		return 0, 0
 	}
@@ -185,13 +170,6 @@ func has(node *api.NodeListStub) (mhz, mib int64) {
 	return mhz, mib
 }
 
-// accepts reports whether a node can run new tasks of a driver.
-func accepts(node *api.NodeListStub, driver job.Driver) bool {
-	d := node.Drivers[string(driver)]
-	return ready(node) && !node.Drain && d != nil && d.Detected && d.Healthy
-}
-
-// ready reports whether a node is connected and accepts new allocations.
 func ready(node *api.NodeListStub) bool {
 	return node.Status == api.NodeStatusReady && node.SchedulingEligibility == api.NodeSchedulingEligible
 }

@@ -30,7 +30,7 @@ func TestNodesOfADriver(t *testing.T) {
 	if cpu, memory := n.Room(job.Docker, 1000, 100), n.Room(job.Docker, 100, 300); cpu != 4 || memory != 2 {
 		t.Errorf("%d and %d runners fit", cpu, memory)
 	}
-	if bare := n.Bridgeless(); bare != 1 {
+	if bare := n.Reporting(job.Docker, "bridge_ip", ""); bare != 1 {
 		t.Errorf("%d have no bridge", bare)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
@@ -13,7 +13,7 @@ import (
 // round runs at a time. The gap between the beginnings of rounds grows with the duration of the
 // last one. Its methods are safe for concurrent use.
 type Rounds struct {
-	group *group.Group // rounds end with it, and it waits for them
+	group *connection.Group // rounds end with it, and it waits for them
 	read  func(context.Context) error
 
 	mu      sync.Mutex // guards the fields below
@@ -41,7 +41,7 @@ type round struct {
 }
 
 // NewRounds returns rounds of read, which end with a group.
-func NewRounds(with *group.Group, read func(context.Context) error) *Rounds {
+func NewRounds(with *connection.Group, read func(context.Context) error) *Rounds {
 	return &Rounds{group: with, read: read}
 }
 
@@ -75,7 +75,6 @@ func (r *Rounds) Since() time.Duration {
 	return time.Since(r.good)
 }
 
-// work runs rounds while a caller waits for one.
 func (r *Rounds) work(ctx context.Context) {
 	for {
 		r.mu.Lock()

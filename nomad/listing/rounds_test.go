@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/nomad/connection"
 )
 
 // Lists are read for a fraction of the time, unless they take so long that a caller would wait.
@@ -15,7 +15,7 @@ func TestRoundsTakeAFractionOfTheTime(t *testing.T) {
 		time.Millisecond: gap, 40 * time.Millisecond: share * 40 * time.Millisecond, 300 * time.Millisecond: MostGap, time.Minute: time.Minute,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var g group.Group
+			var g connection.Group
 			var began []time.Time
 			r := NewRounds(&g, func(context.Context) error {
 				began = append(began, time.Now())

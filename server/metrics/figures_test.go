@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/tasks"
@@ -219,7 +219,7 @@ func TestFiguresOfNomadAreNotMixedUp(t *testing.T) {
 	var n nomad.Stats
 	numbers := number(&n)
 	n.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Register: half()}
-	n.Lacking = map[outcome.Dimension]int{outcome.Disk: 7}
+	n.Lacking = map[listing.Dimension]int{listing.Disk: 7}
 	n.Capacity = runtime.Capacity{CPUMHz: 100, MemoryMiB: 200, CPUMHzUsed: 50, MemoryMiBUsed: 50}
 	n.Calls.Calls = map[connection.CallKind]connection.CallStats{
 		connection.ListJobs:  {Results: map[connection.CallResult]int64{connection.CallDone: 3, connection.CallFailed: 0}, Took: half()},

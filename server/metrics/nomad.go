@@ -2,7 +2,7 @@ package metrics
 
 import (
 	"github.com/rockpool/rockpool/nomad"
-	"github.com/rockpool/rockpool/nomad/outcome"
+	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -58,12 +58,12 @@ func nomadPlacement(s nomad.Stats) placement {
 		lacking:     map[string]int{},
 		promised:    map[string]float64{},
 	}
-	for _, dimension := range outcome.Dimensions() {
+	for _, dimension := range listing.Dimensions() {
 		p.lacking[string(dimension)] = s.Lacking[dimension]
 	}
 	if c := s.Capacity; c.CPUMHz > 0 && c.MemoryMiB > 0 {
-		p.promised[string(outcome.CPU)] = float64(c.CPUMHzUsed) / float64(c.CPUMHz)
-		p.promised[string(outcome.Memory)] = float64(c.MemoryMiBUsed) / float64(c.MemoryMiB)
+		p.promised[string(listing.CPU)] = float64(c.CPUMHzUsed) / float64(c.CPUMHz)
+		p.promised[string(listing.Memory)] = float64(c.MemoryMiBUsed) / float64(c.MemoryMiB)
 	}
 	return p
 }

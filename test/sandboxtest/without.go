@@ -213,7 +213,7 @@ func weakened(script string) string {
 }
 
 // helperEdits make defences of rockpool-sandbox depend on isWithout.
-var helperEdits = slices.Concat(fenceEdits, faultEdits, []edit{
+var helperEdits = slices.Concat(firewallEdits, faultEdits, []edit{
 	{"local/sandbox/cmd/without.go", "", withoutFile("main")},
 	{"local/sandbox/cmd/weaken.go", "", `package main
 

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // maxID is the highest user id in a runner. nobody replaces higher ones.
@@ -22,8 +20,8 @@ const (
 )
 
 // owner returns the uid or gid of a file, as ids of the runner.
-func (u *unpacker) owner(id int) int {
-	if u.alone {
+func (t *Tree) owner(id int) int {
+	if t.spec.Alone {
 		return 0
 	}
 	if id < 0 || id > maxID {
@@ -47,19 +45,18 @@ func mode(header *tar.Header) fs.FileMode {
 	return m
 }
 
-// put makes an entry. Nothing is in its place, except a directory if the entry is one.
-func (u *unpacker) put(base string, header *tar.Header, content io.Reader) error {
+func (t *Tree) put(base string, header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		return u.file(base, header, content)
+		return t.file(base, header, content)
 	case tar.TypeDir:
-		return u.directory(base, header)
+		return t.directory(base, header)
 	case tar.TypeSymlink:
-		return u.symlink(base, header)
+		return t.symlink(base, header)
 	case tar.TypeLink:
-		return u.link(base, header)
+		return t.link(base, header)
 	case tar.TypeFifo:
-		return u.fifo(base, header)
+		return t.fifo(base, header)
 	default:
 		return fmt.Errorf("its type %q is unknown", header.Typeflag)
 	}
@@ -71,18 +68,16 @@ const (
 	RoomEveryEntries = 1 << 10
 )
 
-// checkRoom calls room if enough bytes or entries came since the last call.
-func (u *unpacker) checkRoom() error {
-	if u.written-u.checked.written < roomEvery && u.entries-u.checked.entries < RoomEveryEntries {
+func (t *Tree) checkRoom() error {
+	if t.written-t.checked.written < roomEvery && t.entries-t.checked.entries < RoomEveryEntries {
 		return nil
 	}
-	u.checked.written, u.checked.entries = u.written, u.entries
-	return u.room()
+	t.checked.written, t.checked.entries = t.written, t.entries
+	return t.room()
 }
 
-// fill writes a file. It calls room between parts: one file can fill a disk, and a sparse one is
-// small in the layer.
-func (u *unpacker) fill(file io.Writer, content io.Reader) error {
+// fill calls room between parts: one file can fill a disk, and a sparse one is small in the layer.
+func (t *Tree) fill(file io.Writer, content io.Reader) error {
 	for {
 		if _, err := io.CopyN(file, content, roomEvery); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -90,93 +85,78 @@ func (u *unpacker) fill(file io.Writer, content io.Reader) error {
 			}
 			return err
 		}
-		if err := u.room(); err != nil {
+		if err := t.room(); err != nil {
 			return err
 		}
 	}
 }
 
-// file unpacks a regular file, with owner, mode, attributes and time.
-func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
-	if header.Size > u.limits.Bytes-u.written {
-		return fault.TooLarge("it takes more than %s", fault.Size(u.limits.Bytes))
+func (t *Tree) file(base string, header *tar.Header, content io.Reader) (err error) {
+	if header.Size > t.spec.Limits.Bytes-t.written {
+		return TooLarge("it takes more than %s", FormatSize(t.spec.Limits.Bytes))
 	}
-	u.written += header.Size
-	if err := u.checkRoom(); err != nil {
+	t.written += header.Size
+	if err := t.checkRoom(); err != nil {
 		return err
 	}
-	file, err := u.parent.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := t.parent.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := u.fill(file, content); err != nil {
+	if err := t.fill(file, content); err != nil {
 		return err
 	}
-	if err := file.Chown(u.owner(header.Uid), u.owner(header.Gid)); err != nil {
+	if err := t.describe(file, header); err != nil {
 		return err
 	}
-	if err := file.Chmod(mode(header)); err != nil {
-		return err
-	}
-	if err := u.attributes(file, header); err != nil {
-		return err
-	}
-	return u.parent.Chtimes(base, header.ModTime, header.ModTime)
+	return t.parent.Chtimes(base, header.ModTime, header.ModTime)
 }
 
 // directory makes a directory, or changes an existing one to what the entry says.
-func (u *unpacker) directory(base string, header *tar.Header) error {
-	if err := u.parent.Mkdir(base, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+func (t *Tree) directory(base string, header *tar.Header) error {
+	if err := t.parent.Mkdir(base, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	dir, err := u.parent.Open(base)
+	dir, err := t.parent.Open(base)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	if err := dir.Chown(u.owner(header.Uid), u.owner(header.Gid)); err != nil {
-		return err
-	}
-	if err := dir.Chmod(mode(header)); err != nil {
-		return err
-	}
-	u.endTime(path.Join(u.at, base), header.ModTime)
-	return u.attributes(dir, header)
+	t.keepTime(path.Join(t.at, base), header.ModTime)
+	return t.describe(dir, header)
 }
 
 // symlink makes a symbolic link with any target: it is followed only inside a runner.
-func (u *unpacker) symlink(base string, header *tar.Header) error {
-	if err := u.parent.Symlink(header.Linkname, base); err != nil {
+func (t *Tree) symlink(base string, header *tar.Header) error {
+	if err := t.parent.Symlink(header.Linkname, base); err != nil {
 		return err
 	}
-	return u.parent.Lchown(base, u.owner(header.Uid), u.owner(header.Gid))
+	return t.parent.Lchown(base, t.owner(header.Uid), t.owner(header.Gid))
 }
 
-// link makes a hard link to a file of the image.
-func (u *unpacker) link(base string, header *tar.Header) error {
+func (t *Tree) link(base string, header *tar.Header) error {
 	target, err := local(header.Linkname)
 	if err != nil {
 		return err
 	}
 	dir, name := path.Split(target)
-	if dir, err = u.follow(path.Clean(dir), false); err != nil {
+	if dir, err = t.follow(path.Clean(dir), false); err != nil {
 		return err
 	}
 	target = path.Join(dir, name)
-	info, err := u.root.Lstat(target)
+	info, err := t.root.Lstat(target)
 	if err != nil {
 		return fmt.Errorf("find the target of the link: %w", err)
 	}
 	if info.IsDir() {
 		return errors.New("it links to a directory")
 	}
-	return u.root.Link(target, path.Join(u.at, base))
+	return t.root.Link(target, path.Join(t.at, base))
 }
 
-// fifo makes a named pipe.
-func (u *unpacker) fifo(base string, header *tar.Header) error {
-	dir, err := u.parent.Open(".")
+func (t *Tree) fifo(base string, header *tar.Header) error {
+	dir, err := t.parent.Open(".")
 	if err != nil {
 		return err
 	}
@@ -184,22 +164,28 @@ func (u *unpacker) fifo(base string, header *tar.Header) error {
 	if err := unix.Mkfifoat(int(dir.Fd()), base, 0o600); err != nil {
 		return err
 	}
-	if err := u.parent.Lchown(base, u.owner(header.Uid), u.owner(header.Gid)); err != nil {
+	if err := t.parent.Lchown(base, t.owner(header.Uid), t.owner(header.Gid)); err != nil {
 		return err
 	}
 	return unix.Fchmodat(int(dir.Fd()), base, uint32(mode(header)), 0) // nobody else changes the directory
 }
 
-// attributes sets extended attributes of the namespace user. Others give privileges, or belong to
-// another machine's security module.
-func (u *unpacker) attributes(file *os.File, header *tar.Header) error {
+// describe sets a file's or directory's owner, mode and extended attributes. Of these it sets only those
+// of the namespace user: others give privileges, or belong to another machine's security module.
+func (t *Tree) describe(file *os.File, header *tar.Header) error {
+	if err := file.Chown(t.owner(header.Uid), t.owner(header.Gid)); err != nil {
+		return err
+	}
+	if err := file.Chmod(mode(header)); err != nil {
+		return err
+	}
 	for key, value := range header.PAXRecords {
 		name, ok := strings.CutPrefix(key, "SCHILY.xattr.")
 		if !ok || !strings.HasPrefix(name, "user.") {
 			continue
 		}
 		err := unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0)
-		if errors.Is(err, unix.ENOSPC) && u.room() == nil { // ext4 returns this for an attribute larger than a block
+		if errors.Is(err, unix.ENOSPC) && t.room() == nil { // ext4 returns this for an attribute larger than a block
 			return fmt.Errorf("its attribute %.100q is too large for this machine's file system", name)
 		}
 		if err != nil && !errors.Is(err, unix.ENOTSUP) { // without support, runners see no attributes

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // A Skeleton is what every root directory must have, whatever the image contains there.
@@ -26,72 +24,79 @@ type Skeleton struct {
 // User is the user id, and the group id, that programs run as.
 const User = 1000
 
-// prepare turns the unpacked layers into a root directory for runners.
-func (u *unpacker) prepare(ctx context.Context, s Skeleton, user, workingDirectory string) error {
-	u.layered = map[uint64]bool{}
-	if err := u.user(ctx, s.Home, user); err != nil {
+// Finish turns the unpacked layers into a root directory for runners, whose programs run as the
+// image's user.
+func (t *Tree) Finish(ctx context.Context) error {
+	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	if workingDirectory != "" {
-		if _, err := u.follow(strings.TrimPrefix(workingDirectory, "/"), true); err != nil {
-			return fault.Broken("its working directory is invalid: "+reason(err), err)
+	return t.setTimes()
+}
+
+func (t *Tree) prepare(ctx context.Context) error {
+	t.layered = map[uint64]bool{}
+	s := t.spec.Skeleton
+	if err := t.user(ctx, s.Home, t.spec.User); err != nil {
+		return err
+	}
+	if dir := t.spec.WorkingDirectory; dir != "" {
+		if _, err := t.follow(strings.TrimPrefix(dir, "/"), true); err != nil {
+			return Invalid("its working directory is invalid: "+reason(err), err)
 		}
 	}
 	for _, dir := range s.Directories {
-		if err := u.settle(path.Dir(dir)); err != nil {
+		if err := t.settle(path.Dir(dir)); err != nil {
 			return err
 		}
 		// Without a mount, the image's files would be visible there: Go's runtime, and so the
 		// agent, reads files in /sys.
 		dir = strings.TrimPrefix(dir, "/")
-		if err := u.root.RemoveAll(dir); err != nil {
+		if err := t.root.RemoveAll(dir); err != nil {
 			return err
 		}
-		if err := u.makeDirectory(dir); err != nil {
+		if err := t.makeDirectory(dir); err != nil {
 			return err
 		}
 	}
 	for name, text := range s.Files {
-		if err := u.settle(path.Dir(name)); err != nil {
+		if err := t.settle(path.Dir(name)); err != nil {
 			return err
 		}
-		if err := u.write(name, []byte(text)); err != nil {
+		if err := t.write(name, []byte(text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle ensures that a path consists of directories: a mount there must not follow a link of the
-// image.
-func (u *unpacker) settle(name string) error {
+// settle makes a path of directories: a mount there must not follow a link of the image.
+func (t *Tree) settle(name string) error {
 	at := "."
 	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
 		at = path.Join(at, part)
-		info, err := u.root.Lstat(at)
+		info, err := t.root.Lstat(at)
 		if err == nil && info.IsDir() {
 			continue
 		}
 		if err == nil {
-			err = u.root.RemoveAll(at)
+			err = t.root.RemoveAll(at)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := u.makeDirectory(at); err != nil {
+		if err := t.makeDirectory(at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// write replaces a file in an existing directory.
-func (u *unpacker) write(name string, data []byte) error {
+func (t *Tree) write(name string, data []byte) error {
 	name = strings.TrimPrefix(name, "/")
-	if err := u.root.RemoveAll(name); err != nil {
+	if err := t.root.RemoveAll(name); err != nil {
 		return err
 	}
-	file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
@@ -101,30 +106,30 @@ func (u *unpacker) write(name string, data []byte) error {
 
 // user makes the image's user the one that programs run as: the two ids are swapped, so programs
 // own the files of the image's user. Root isn't swapped: a program runs as root only on request.
-func (u *unpacker) user(ctx context.Context, home, user string) error {
-	if err := u.settle("/etc"); err != nil {
+func (t *Tree) user(ctx context.Context, home, user string) error {
+	if err := t.settle("/etc"); err != nil {
 		return err
 	}
-	passwd, err := u.names("etc/passwd")
+	passwd, err := t.names("etc/passwd")
 	if err != nil {
 		return err
 	}
-	groups, err := u.names("etc/group")
+	groups, err := t.names("etc/group")
 	if err != nil {
 		return err
 	}
 	name, group, _ := strings.Cut(user, ":")
 	uid, gid, err := passwd.find(name)
 	if err != nil {
-		return fault.Broken(fmt.Sprintf("its user %.100q isn't in its /etc/passwd", user), err)
+		return Invalid(fmt.Sprintf("its user %.100q isn't in its /etc/passwd", user), err)
 	}
 	if group != "" {
 		if gid, _, err = groups.find(group); err != nil {
-			return fault.Broken(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
+			return Invalid(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
 		}
 	}
-	swap := swapping{uids: pair(uid), gids: pair(gid)}
-	if err := u.own(ctx, swap); err != nil {
+	swap := swapping{uids: swapped(uid), gids: swapped(gid)}
+	if err := t.changeOwners(ctx, swap); err != nil {
 		return err
 	}
 	name = UserName(user)
@@ -132,10 +137,10 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 	passwd.swap(swap.uids, 2)
 	passwd.swap(swap.gids, 3)
 	groups.swap(swap.gids, 2)
-	if err := u.write("etc/passwd", passwd.withFirst(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
+	if err := t.write("etc/passwd", passwd.withFirst(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
 		return err
 	}
-	return u.write("etc/group", groups.withFirst(name, fmt.Sprintf("%s:x:%d:", name, User)))
+	return t.write("etc/group", groups.withFirst(name, fmt.Sprintf("%s:x:%d:", name, User)))
 }
 
 // DefaultUser is the name of the user that programs run as, if the image names none.
@@ -144,35 +149,32 @@ const DefaultUser = "runner"
 // UserName returns the name of that user, given the user in an image's configuration.
 func UserName(user string) string {
 	name, _, _ := strings.Cut(user, ":")
-	if _, err := strconv.Atoi(name); err == nil || name == "" || name == "root" || len(name) > 32 || strings.ContainsFunc(name, odd) {
+	if _, err := strconv.Atoi(name); err == nil || name == "" || name == "root" || len(name) > 32 || strings.ContainsFunc(name, invalidInName) {
 		return DefaultUser
 	}
 	return name
 }
 
-// odd reports whether a character isn't allowed in a user name.
-func odd(r rune) bool {
+func invalidInName(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
 
-// A swapping is the ids that are swapped with User.
 type swapping struct{ uids, gids map[int]int }
 
-// pair returns a map that swaps id and User; nil: nothing to swap.
-func pair(id int) map[int]int {
+// swapped returns a map that swaps id and User, if there is something to swap.
+func swapped(id int) map[int]int {
 	if id <= 0 || id > maxID || id == User {
 		return nil
 	}
 	return map[int]int{id: User, User: id}
 }
 
-// own changes the owners of all files by a swapping.
-func (u *unpacker) own(ctx context.Context, swap swapping) error {
-	if u.alone || swap.uids == nil && swap.gids == nil {
+func (t *Tree) changeOwners(ctx context.Context, swap swapping) error {
+	if t.spec.Alone || swap.uids == nil && swap.gids == nil {
 		return nil
 	}
 	done := map[uint64]bool{} // files with several links, by inode
-	return fs.WalkDir(u.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(t.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -202,24 +204,22 @@ func (u *unpacker) own(ctx context.Context, swap swapping) error {
 		if stat.Nlink > 1 {
 			done[stat.Ino] = true
 		}
-		return u.root.Lchown(name, uid, gid)
+		return t.root.Lchown(name, uid, gid)
 	})
 }
 
-// names are the parsed lines of /etc/passwd or /etc/group.
 type names [][]string
 
 // maxNames bounds the size of either file, in bytes.
 const maxNames = 1 << 20
 
-// names reads one of the two files, if the image has it.
-func (u *unpacker) names(name string) (*names, error) {
+func (t *Tree) names(name string) (*names, error) {
 	var all names
-	at, err := u.follow(path.Dir(name), false)
+	at, err := t.follow(path.Dir(name), false)
 	if err != nil {
 		return nil, err
 	}
-	info, err := u.root.Lstat(path.Join(at, path.Base(name)))
+	info, err := t.root.Lstat(path.Join(at, path.Base(name)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &all, nil
 	}
@@ -229,9 +229,9 @@ func (u *unpacker) names(name string) (*names, error) {
 	case !info.Mode().IsRegular():
 		return &all, nil // not a file: write replaces it
 	case info.Size() > maxNames:
-		return nil, fault.Broken("its /"+name+" is too large", nil)
+		return nil, Invalid("its /"+name+" is too large", nil)
 	}
-	text, err := u.root.ReadFile(path.Join(at, path.Base(name)))
+	text, err := t.root.ReadFile(path.Join(at, path.Base(name)))
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,6 @@ func (n *names) find(name string) (id, group int, err error) {
 	return number, 0, nil
 }
 
-// swap swaps ids in a column.
 func (n *names) swap(ids map[int]int, column int) {
 	for _, fields := range *n {
 		if len(fields) <= column {
@@ -280,8 +279,7 @@ func (n *names) swap(ids map[int]int, column int) {
 	}
 }
 
-// withFirst returns the lines, after a first one that replaces any of that name. The first line
-// counts if several have an id.
+// withFirst puts a line first, in place of any of that name: for an id the first line counts.
 func (n *names) withFirst(name, first string) []byte {
 	text := bytes.NewBufferString(first + "\n")
 	for _, fields := range slices.DeleteFunc(*n, func(fields []string) bool { return fields[0] == name }) {

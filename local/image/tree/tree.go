@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // whiteout is the name prefix of entries that delete files of lower layers. Of names with a double
@@ -18,33 +16,32 @@ const (
 	opaque   = whiteout + whiteout + ".opq"
 )
 
-// whiteOut deletes a file of lower layers, or for an opaque entry all of them in a directory. Files
-// of this layer stay.
-func (u *unpacker) whiteOut(dir, base string) error {
+// whiteOut deletes a file, or for an opaque entry all files in a directory, of lower layers only.
+func (t *Tree) whiteOut(dir, base string) error {
 	name := strings.TrimPrefix(base, whiteout)
-	switch err := u.enter(dir, false); {
+	switch err := t.enter(dir, false); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
 	}
-	defer u.leave()
+	defer t.leave()
 	switch {
 	case base == opaque:
-		return u.clear(u.at)
+		return t.clear(t.at)
 	case strings.HasPrefix(name, whiteout):
 		return nil // internal data of old tools
 	case name == "" || name == "." || name == "..":
 		return errors.New("it names no file to delete")
-	case u.layered[u.hash(path.Join(u.at, name))]:
+	case t.layered[t.hash(path.Join(t.at, name))]:
 		return nil
 	}
-	return u.parent.RemoveAll(name)
+	return t.parent.RemoveAll(name)
 }
 
 // clear deletes everything in a directory that isn't from this layer.
-func (u *unpacker) clear(dir string) error {
-	open, err := u.root.Open(dir)
+func (t *Tree) clear(dir string) error {
+	open, err := t.root.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -53,10 +50,10 @@ func (u *unpacker) clear(dir string) error {
 	for _, e := range entries {
 		at := path.Join(dir, e.Name())
 		switch {
-		case !u.layered[u.hash(at)]:
-			err = errors.Join(err, u.root.RemoveAll(at))
+		case !t.layered[t.hash(at)]:
+			err = errors.Join(err, t.root.RemoveAll(at))
 		case e.IsDir():
-			err = errors.Join(err, u.clear(at))
+			err = errors.Join(err, t.clear(at))
 		}
 	}
 	return err
@@ -64,29 +61,28 @@ func (u *unpacker) clear(dir string) error {
 
 // enter makes an entry's directory the parent; with missing it creates it. Consecutive entries
 // mostly have the same directory, so it is kept open.
-func (u *unpacker) enter(dir string, missing bool) error {
-	if u.parent != nil && u.dir == dir {
+func (t *Tree) enter(dir string, missing bool) error {
+	if t.parent != nil && t.dir == dir {
 		return nil
 	}
-	u.leave()
-	at, err := u.follow(dir, missing)
+	t.leave()
+	at, err := t.follow(dir, missing)
 	if err != nil {
 		return err
 	}
-	parent, err := u.root.OpenRoot(at)
+	parent, err := t.root.OpenRoot(at)
 	if err != nil {
 		return err
 	}
-	u.parent, u.dir, u.at = parent, dir, at
+	t.parent, t.dir, t.at = parent, dir, at
 	return nil
 }
 
-// leave closes the parent.
-func (u *unpacker) leave() {
-	if u.parent != nil {
-		_ = u.parent.Close()
+func (t *Tree) leave() {
+	if t.parent != nil {
+		_ = t.parent.Close()
 	}
-	u.parent, u.dir, u.at = nil, "", ""
+	t.parent, t.dir, t.at = nil, "", ""
 }
 
 // maxLinks is how many links a path may lead through, as in the kernel. maxDepth bounds its
@@ -99,7 +95,7 @@ const (
 // follow resolves a directory of the image, with links resolved as in a runner: an absolute link
 // starts at the image's root, and ".." doesn't leave it. With missing it creates missing
 // directories; else it returns fs.ErrNotExist.
-func (u *unpacker) follow(dir string, missing bool) (string, error) {
+func (t *Tree) follow(dir string, missing bool) (string, error) {
 	at := "."
 	todo := strings.Split(dir, "/")
 	for links := 0; len(todo) > 0; {
@@ -116,10 +112,10 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 		if strings.Count(next, "/") >= maxDepth {
 			return "", fmt.Errorf("it is nested more than %d directories deep", maxDepth)
 		}
-		info, err := u.root.Lstat(next)
+		info, err := t.root.Lstat(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && missing:
-			if err := u.makeDirectory(next); err != nil {
+			if err := t.makeDirectory(next); err != nil {
 				return "", err
 			}
 			at = next
@@ -131,7 +127,7 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 			if links++; links > maxLinks {
 				return "", fmt.Errorf("its path has more than %d links", maxLinks)
 			}
-			to, err := u.root.Readlink(next)
+			to, err := t.root.Readlink(next)
 			if err != nil {
 				return "", err
 			}
@@ -148,13 +144,13 @@ func (u *unpacker) follow(dir string, missing bool) (string, error) {
 }
 
 // makeDirectory makes a directory that no layer describes.
-func (u *unpacker) makeDirectory(name string) error {
-	if u.entries++; u.entries > u.limits.Entries {
-		return fault.TooLarge("it has more than %d files", u.limits.Entries)
+func (t *Tree) makeDirectory(name string) error {
+	if t.entries++; t.entries > t.spec.Limits.Entries {
+		return TooLarge("it has more than %d files", t.spec.Limits.Entries)
 	}
-	u.layered[u.hash(name)] = true
-	if err := u.root.Mkdir(name, 0o755); err != nil {
+	t.layered[t.hash(name)] = true
+	if err := t.root.Mkdir(name, 0o755); err != nil {
 		return err
 	}
-	return u.root.Chmod(name, 0o755) // regardless of the umask
+	return t.root.Chmod(name, 0o755) // regardless of the umask
 }

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/rockpool/rockpool/local/image/fault"
 )
 
 // Limits are the limits of one image.
@@ -26,16 +24,23 @@ type Limits struct {
 	Entries int   // files, directories and links in all layers
 }
 
-// maxPath is the kernel's limit of a path, in bytes.
 const maxPath = 4096
 
-// An unpacker applies an image's layers, in order, to a directory that nobody else changes
-// meanwhile. It makes every change beneath root. One goroutine uses it.
-type unpacker struct {
-	root   *os.Root
-	limits Limits
-	alone  bool         // all files belong to root: there are no other users
-	room   func() error // returns an error if disk space or time is used up
+// A Spec says what a root directory must be like.
+type Spec struct {
+	Limits           Limits   `json:"limits"`
+	Skeleton         Skeleton `json:"skeleton"`
+	User             string   `json:"user"` // in the image's configuration: programs run as this user
+	WorkingDirectory string   `json:"workingDirectory"`
+	Alone            bool     `json:"alone,omitempty"` // all files belong to this process's user, which can't give them away
+}
+
+// A Tree is an image's root directory in the making. It applies the layers, in order, to a directory
+// that nobody else changes meanwhile. It makes every change beneath root. One goroutine uses it.
+type Tree struct {
+	root *os.Root
+	spec Spec
+	room func() error // returns an error if disk space or time is used up
 
 	stream  int64 // bytes read of the layers, uncompressed
 	written int64 // bytes of files; sparse files take less of the stream
@@ -45,7 +50,7 @@ type unpacker struct {
 		entries int
 	}
 
-	parent  *os.Root // directory of the latest entry; nil: none
+	parent  *os.Root // directory of the latest entry, if it is open
 	dir     string   // its name in the layer
 	at      string   // its path without links
 	seed    maphash.Seed
@@ -54,16 +59,9 @@ type unpacker struct {
 	naming  int                  // bytes of the names in times
 }
 
-// A Tree is an image's root directory in the making. One goroutine uses it.
-type Tree struct {
-	*unpacker
-	skeleton Skeleton
-}
-
-// Make makes an empty one at a path. With alone, all files belong to this process's user, which
-// can't give them away. It calls room from time to time with the bytes that the tree takes on the
-// disk; an error of room ends the work.
-func Make(at string, limits Limits, skeleton Skeleton, alone bool, room func(taken int64) error) (*Tree, error) {
+// Make makes an empty tree at a path. It calls room from time to time with the bytes that the tree
+// takes on the disk; an error of room ends the work.
+func Make(at string, spec Spec, room func(taken int64) error) (*Tree, error) {
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return nil, err
 	}
@@ -74,19 +72,13 @@ func Make(at string, limits Limits, skeleton Skeleton, alone bool, room func(tak
 	if err := root.Chmod(".", 0o755); err != nil { // regardless of the umask
 		return nil, errors.Join(err, root.Close())
 	}
-	t := &Tree{skeleton: skeleton}
-	t.unpacker = newUnpacker(root, limits, func() error { return room(t.Disk()) })
-	t.alone = alone
+	t := newTree(root, spec)
+	t.room = func() error { return room(t.Disk()) }
 	return t, nil
 }
 
-// Finish turns the unpacked layers into a root directory for runners, whose programs run as the
-// image's user.
-func (t *Tree) Finish(ctx context.Context, user, workingDirectory string) error {
-	if err := t.prepare(ctx, t.skeleton, user, workingDirectory); err != nil {
-		return err
-	}
-	return t.endTimes()
+func newTree(root *os.Root, spec Spec) *Tree {
+	return &Tree{root: root, spec: spec, seed: maphash.MakeSeed(), times: map[string]time.Time{}}
 }
 
 // Disk returns about the bytes that the tree takes on the disk by now.
@@ -95,16 +87,11 @@ func (t *Tree) Disk() int64 { return t.written + int64(t.entries)<<10 }
 // Close releases the directory. It may be called again.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// newUnpacker returns an unpacker that has applied no layer yet.
-func newUnpacker(root *os.Root, limits Limits, room func() error) *unpacker {
-	return &unpacker{root: root, limits: limits, room: room, seed: maphash.MakeSeed(), times: map[string]time.Time{}}
-}
-
 // Layer applies a layer, an uncompressed tar archive, and reads it to its end.
-func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
-	u.layered = map[uint64]bool{}
-	defer u.leave()
-	content = &metered{func() error { return context.Cause(ctx) }, content, u}
+func (t *Tree) Layer(ctx context.Context, content io.Reader) error {
+	t.layered = map[uint64]bool{}
+	defer t.leave()
+	content = &metered{func() error { return context.Cause(ctx) }, content, t}
 	reader := tar.NewReader(content)
 	for {
 		header, err := reader.Next()
@@ -114,13 +101,13 @@ func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 		if err != nil {
 			return Explain(ctx, "", err)
 		}
-		if u.entries++; u.entries > u.limits.Entries {
-			return fault.TooLarge("it has more than %d files", u.limits.Entries)
+		if t.entries++; t.entries > t.spec.Limits.Entries {
+			return TooLarge("it has more than %d files", t.spec.Limits.Entries)
 		}
-		if err := u.checkRoom(); err != nil {
+		if err := t.checkRoom(); err != nil {
 			return Explain(ctx, header.Name, err)
 		}
-		if err := u.apply(header, reader); err != nil {
+		if err := t.apply(header, reader); err != nil {
 			return Explain(ctx, header.Name, err)
 		}
 	}
@@ -137,14 +124,14 @@ func Explain(ctx context.Context, entry string, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case fault.Known(err) || fault.IsFull(err):
+	case HasMessage(err) || IsFull(err):
 		return err
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.EROFS), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("unpack %q: %w", entry, err)
 	case entry != "":
-		return fault.Broken(fmt.Sprintf("its entry %.200q can't be unpacked: %s", entry, reason(err)), err)
+		return Invalid(fmt.Sprintf("its entry %.200q can't be unpacked: %s", entry, reason(err)), err)
 	}
-	return fault.Broken("a layer can't be read", err)
+	return Invalid("a layer can't be read", err)
 }
 
 // reason returns the text of an error without paths of the machine.
@@ -160,8 +147,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// apply applies one entry.
-func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
+func (t *Tree) apply(header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
 	case tar.TypeXGlobalHeader, tar.TypeChar, tar.TypeBlock:
 		return nil // a runner has its own devices; these would be the machine's
@@ -171,43 +157,42 @@ func (u *unpacker) apply(header *tar.Header, content io.Reader) error {
 		return err
 	}
 	if name == "." {
-		return u.top(header)
+		return t.rootEntry(header)
 	}
 	dir, base := path.Split(name)
 	if dir = path.Clean(dir); strings.HasPrefix(base, whiteout) {
-		return u.whiteOut(dir, base)
+		return t.whiteOut(dir, base)
 	}
-	if err := u.enter(dir, true); err != nil {
+	if err := t.enter(dir, true); err != nil {
 		return err
 	}
-	u.layered[u.hash(path.Join(u.at, base))] = true
-	info, err := u.parent.Lstat(base)
+	t.layered[t.hash(path.Join(t.at, base))] = true
+	info, err := t.parent.Lstat(base)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
 	case info.IsDir() && header.Typeflag == tar.TypeDir:
 	default:
-		if err := u.parent.RemoveAll(base); err != nil {
+		if err := t.parent.RemoveAll(base); err != nil {
 			return err
 		}
 		if info.IsDir() || info.Mode()&fs.ModeSymlink != 0 {
-			defer u.leave() // the path of the latest directory may have changed
+			defer t.leave() // the path of the latest directory may have changed
 		}
 	}
-	return u.put(base, header, content)
+	return t.put(base, header, content)
 }
 
-// top sets the owner and mode of the root directory from a layer. Every user may enter it, because
-// not only root runs programs.
-func (u *unpacker) top(header *tar.Header) error {
+// rootEntry sets the root directory's owner and mode. Every user may enter it: not only root runs programs.
+func (t *Tree) rootEntry(header *tar.Header) error {
 	if header.Typeflag != tar.TypeDir {
 		return errors.New("it is the root directory's entry, but isn't a directory")
 	}
-	if err := u.root.Lchown(".", u.owner(header.Uid), u.owner(header.Gid)); err != nil {
+	if err := t.root.Lchown(".", t.owner(header.Uid), t.owner(header.Gid)); err != nil {
 		return err
 	}
-	return u.root.Chmod(".", mode(header)|0o555)
+	return t.root.Chmod(".", mode(header)|0o555)
 }
 
 // local returns an entry's name as a path relative to the root. A name with ".." is an error.
@@ -223,14 +208,14 @@ func local(name string) (string, error) {
 	return path.Clean("./" + path.Clean("/"+name)), nil
 }
 
-// endTimes sets the times of directories, which creating entries in them has changed.
-func (u *unpacker) endTimes() error {
-	for name, at := range u.times {
-		info, err := u.root.Lstat(name)
+// setTimes sets the times of directories, which creating entries in them has changed.
+func (t *Tree) setTimes() error {
+	for name, at := range t.times {
+		info, err := t.root.Lstat(name)
 		if err != nil || !info.IsDir() {
 			continue // another layer has replaced or deleted it
 		}
-		if err := u.root.Chtimes(name, at, at); err != nil {
+		if err := t.root.Chtimes(name, at, at); err != nil {
 			return err
 		}
 	}
@@ -241,32 +226,29 @@ func (u *unpacker) endTimes() error {
 // Times of further directories aren't set.
 const maxNaming = 32 << 20
 
-// endTime keeps the time of a directory for endTimes, within maxNaming.
-func (u *unpacker) endTime(name string, at time.Time) {
-	if u.naming += len(name); u.naming <= maxNaming {
-		u.times[name] = at
+// keepTime keeps the time of a directory for setTimes, within maxNaming.
+func (t *Tree) keepTime(name string, at time.Time) {
+	if t.naming += len(name); t.naming <= maxNaming {
+		t.times[name] = at
 	}
 }
 
-// hash returns the key of a path in layered.
-func (u *unpacker) hash(name string) uint64 { return maphash.String(u.seed, name) }
+func (t *Tree) hash(name string) uint64 { return maphash.String(t.seed, name) }
 
-// A metered reader reads a layer. It returns an error when the unpacking must end, or when the
-// layer exceeds the limit.
+// A metered reader ends with an error when the unpacking must end, or the layer exceeds the limit.
 type metered struct {
 	ended func() error // returns nil to continue
 	layer io.Reader
-	u     *unpacker
+	tree  *Tree
 }
 
-// Read implements io.Reader.
 func (m *metered) Read(p []byte) (int, error) {
 	if err := m.ended(); err != nil {
 		return 0, err
 	}
 	n, err := m.layer.Read(p)
-	if m.u.stream += int64(n); m.u.stream > m.u.limits.Bytes {
-		return n, fault.TooLarge("it takes more than %s", fault.Size(m.u.limits.Bytes))
+	if m.tree.stream += int64(n); m.tree.stream > m.tree.spec.Limits.Bytes {
+		return n, TooLarge("it takes more than %s", FormatSize(m.tree.spec.Limits.Bytes))
 	}
 	return n, err
 }

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/image/fault"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/need"
@@ -28,7 +27,7 @@ type bed struct {
 	dir     string // contains root and outside
 	limits  Limits
 	root    *os.Root
-	u       *unpacker
+	u       *Tree
 	touched string // a file outside, which must not change
 }
 
@@ -51,7 +50,8 @@ func newBed(t testing.TB) *bed {
 	}
 	t.Cleanup(func() { _ = root.Close() })
 	tr.root = root
-	tr.u = newUnpacker(root, tr.limits, func() error { return nil })
+	tr.u = newTree(root, Spec{Limits: tr.limits})
+	tr.u.room = func() error { return nil }
 	return tr
 }
 
@@ -61,7 +61,7 @@ func (tr *bed) apply(layers ...[]byte) error {
 			return err
 		}
 	}
-	return tr.u.endTimes()
+	return tr.u.setTimes()
 }
 
 // unharmed fails the test if anything outside of the root was changed, or if it contains a device,
@@ -193,34 +193,34 @@ func TestHostileLayers(t *testing.T) {
 		layers  [][]entry
 		refused string
 	}{
-		"a file above":               {[][]entry{{file("../outside/new", "x")}}, "leads out"},
-		"a file above, hidden":       {[][]entry{{file("a/b/../../../outside/file", "x")}}, "leads out"},
-		"an absolute file":           {[][]entry{{file("/outside/file", "x")}}, ""},
-		"through an absolute link":   {[][]entry{{kind(tar.TypeSymlink, "l", "/proc/self/cwd/"), file("l/x", "x")}}, ""},
-		"through a link above":       {[][]entry{{kind(tar.TypeSymlink, "l", "../outside"), file("l/file", "x"), file("l/new", "x")}}, ""},
-		"through links in links":     {[][]entry{{kind(tar.TypeSymlink, "a", "b/.."), kind(tar.TypeSymlink, "b", "../outside"), file("a/outside/file", "x")}}, ""},
-		"a link swapped in":          {[][]entry{{file("d/x", "x")}, {kind(tar.TypeSymlink, "d", "../outside"), file("d/file", "x")}}, ""},
-		"a link in the same layer":   {[][]entry{{file("d/x", "x"), file("d/y", "x"), kind(tar.TypeSymlink, "d", "../outside"), file("d/file", "x")}}, ""},
-		"a file over a link":         {[][]entry{{kind(tar.TypeSymlink, "l", outside), file("l", "x")}}, ""},
-		"a directory over a link":    {[][]entry{{kind(tar.TypeSymlink, "l", "../outside"), {Header: header{Name: "l/", Mode: 0o777}}}}, ""},
-		"a hard link above":          {[][]entry{{kind(tar.TypeLink, "h", outside)}}, "leads out"},
-		"an absolute hard link":      {[][]entry{{kind(tar.TypeLink, "h", "/etc/passwd")}}, "no such file"},
-		"a hard link through a link": {[][]entry{{kind(tar.TypeSymlink, "l", "../outside"), kind(tar.TypeLink, "h", "l/file"), file("h", "x")}}, "no such file"},
-		"a hard link to a link":      {[][]entry{{kind(tar.TypeSymlink, "l", outside), kind(tar.TypeLink, "h", "l"), file("h", "x")}}, ""},
-		"a hard link to a directory": {[][]entry{{kind(tar.TypeDir, "d/", ""), kind(tar.TypeLink, "h", "d")}}, "directory"},
-		"a whiteout above":           {[][]entry{{file("a/.wh...", "")}}, ""},
-		"a whiteout of nothing":      {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "no file to delete"},
-		"a whiteout through a link":  {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh.file", "")}}, ""},
-		"an opaque link":             {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh..wh..opq", "")}}, ""},
-		"a device":                   {[][]entry{{{Header: header{Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3, Mode: 0o666}}, {Header: header{Typeflag: tar.TypeBlock, Name: "b", Devmajor: 8, Mode: 0o666}}}}, ""},
-		"setuid and a capability":    {[][]entry{{{Header: header{Name: "s", Mode: 0o6755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}}}, ""},
-		"far too deep":               {[][]entry{{file(long+"x", "x")}}, "directories deep"},
-		"deep, piece by piece":       {[][]entry{{file(long[:400]+"x", "x"), kind(tar.TypeSymlink, "l", long[:400]), file("l/"+long[:400]+"x", "x")}}, "directories deep"},
-		"links in a circle":          {[][]entry{{kind(tar.TypeSymlink, "a", "b"), kind(tar.TypeSymlink, "b", "a"), file("a/x", "x")}}, "links"},
-		"a file as a directory":      {[][]entry{{file("f", "x"), file("f/x", "x")}}, "isn't a directory"},
-		"a root that is a file":      {[][]entry{{{Header: header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}}}}, "root directory"},
-		"an unknown kind":            {[][]entry{{{Header: header{Typeflag: 'Z', Name: "z"}}}}, "type"},
-		"a name with NUL":            {[][]entry{{{Header: header{Name: "n", Typeflag: tar.TypeSymlink, Linkname: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.": "x"}}}}}, ""},
+		"a file above":                     {[][]entry{{file("../outside/new", "x")}}, "leads out"},
+		"a file above, behind directories": {[][]entry{{file("a/b/../../../outside/file", "x")}}, "leads out"},
+		"an absolute file":                 {[][]entry{{file("/outside/file", "x")}}, ""},
+		"through an absolute link":         {[][]entry{{kind(tar.TypeSymlink, "l", "/proc/self/cwd/"), file("l/x", "x")}}, ""},
+		"through a link above":             {[][]entry{{kind(tar.TypeSymlink, "l", "../outside"), file("l/file", "x"), file("l/new", "x")}}, ""},
+		"through links in links":           {[][]entry{{kind(tar.TypeSymlink, "a", "b/.."), kind(tar.TypeSymlink, "b", "../outside"), file("a/outside/file", "x")}}, ""},
+		"a link swapped in":                {[][]entry{{file("d/x", "x")}, {kind(tar.TypeSymlink, "d", "../outside"), file("d/file", "x")}}, ""},
+		"a link in the same layer":         {[][]entry{{file("d/x", "x"), file("d/y", "x"), kind(tar.TypeSymlink, "d", "../outside"), file("d/file", "x")}}, ""},
+		"a file over a link":               {[][]entry{{kind(tar.TypeSymlink, "l", outside), file("l", "x")}}, ""},
+		"a directory over a link":          {[][]entry{{kind(tar.TypeSymlink, "l", "../outside"), {Header: header{Name: "l/", Mode: 0o777}}}}, ""},
+		"a hard link above":                {[][]entry{{kind(tar.TypeLink, "h", outside)}}, "leads out"},
+		"an absolute hard link":            {[][]entry{{kind(tar.TypeLink, "h", "/etc/passwd")}}, "no such file"},
+		"a hard link through a link":       {[][]entry{{kind(tar.TypeSymlink, "l", "../outside"), kind(tar.TypeLink, "h", "l/file"), file("h", "x")}}, "no such file"},
+		"a hard link to a link":            {[][]entry{{kind(tar.TypeSymlink, "l", outside), kind(tar.TypeLink, "h", "l"), file("h", "x")}}, ""},
+		"a hard link to a directory":       {[][]entry{{kind(tar.TypeDir, "d/", ""), kind(tar.TypeLink, "h", "d")}}, "directory"},
+		"a whiteout above":                 {[][]entry{{file("a/.wh...", "")}}, ""},
+		"a whiteout of nothing":            {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "no file to delete"},
+		"a whiteout through a link":        {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh.file", "")}}, ""},
+		"an opaque link":                   {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh..wh..opq", "")}}, ""},
+		"a device":                         {[][]entry{{{Header: header{Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3, Mode: 0o666}}, {Header: header{Typeflag: tar.TypeBlock, Name: "b", Devmajor: 8, Mode: 0o666}}}}, ""},
+		"setuid and a capability":          {[][]entry{{{Header: header{Name: "s", Mode: 0o6755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}}}, ""},
+		"a path too deep":                  {[][]entry{{file(long+"x", "x")}}, "directories deep"},
+		"a path too deep, through links":   {[][]entry{{file(long[:400]+"x", "x"), kind(tar.TypeSymlink, "l", long[:400]), file("l/"+long[:400]+"x", "x")}}, "directories deep"},
+		"links in a circle":                {[][]entry{{kind(tar.TypeSymlink, "a", "b"), kind(tar.TypeSymlink, "b", "a"), file("a/x", "x")}}, "links"},
+		"a file as a directory":            {[][]entry{{file("f", "x"), file("f/x", "x")}}, "isn't a directory"},
+		"a root that is a file":            {[][]entry{{{Header: header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}}}}, "root directory"},
+		"an unknown kind":                  {[][]entry{{{Header: header{Typeflag: 'Z', Name: "z"}}}}, "type"},
+		"a name with NUL":                  {[][]entry{{{Header: header{Name: "n", Typeflag: tar.TypeSymlink, Linkname: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.": "x"}}}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newBed(t)
@@ -254,12 +254,13 @@ func TestRoomIsCheckedWhileUnpacking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := newBed(t)
 			asked := 0
-			tr.u = newUnpacker(tr.root, Limits{Bytes: 1 << 30, Entries: 1 << 20}, func() error {
+			tr.u = newTree(tr.root, Spec{Limits: Limits{Bytes: 1 << 30, Entries: 1 << 20}})
+			tr.u.room = func() error {
 				if asked++; asked > 1 {
 					return unix.ENOSPC
 				}
 				return nil
-			})
+			}
 			if err := tr.apply(layer); !errors.Is(err, unix.ENOSPC) {
 				t.Errorf("%v after %d checks", err, asked)
 			}
@@ -275,7 +276,7 @@ func TestTooLargeAttributeIsTheImagesError(t *testing.T) {
 	tr := newBed(t)
 	large := map[string]string{"SCHILY.xattr.user.large": strings.Repeat("x", 60000)}
 	err := tr.apply(imagetest.Layer(t, entry{Header: header{Name: "f", PAXRecords: large}}))
-	if err != nil && (fault.IsFull(err) || runtime.CodeOf(err) != runtime.CodeInvalidInput) {
+	if err != nil && (IsFull(err) || runtime.CodeOf(err) != runtime.CodeInvalidInput) {
 		t.Error(err)
 	}
 }
@@ -287,19 +288,19 @@ func TestBombsAreRefused(t *testing.T) {
 		layer   []byte
 		refused string
 	}{
-		"large":     {Limits{Bytes: 64 << 10, Entries: 10}, imagetest.Layer(t, file("a", strings.Repeat("x", 65<<10))), "more than 64 KiB"},
-		"many":      {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a", ""), file("b", ""), file("c", ""), file("d", "")), "more than 3 files"},
-		"implied":   {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a/b/c/d/e", "")), "more than 3 files"},
-		"the tail":  {Limits{Bytes: 64 << 10, Entries: 10}, append(imagetest.Layer(t, file("a", "")), make([]byte, 128<<10)...), "more than 64 KiB"},
-		"holes":     {Limits{Bytes: 1 << 20, Entries: 10}, sparse, "more than 1024 KiB"},
-		"no layer":  {Limits{Bytes: 1 << 20, Entries: 10}, bytes.Repeat([]byte("x"), 2048), "layer can't be read"},
-		"cut off":   {Limits{Bytes: 1 << 20, Entries: 10}, imagetest.Layer(t, file("a", strings.Repeat("x", 4096)))[:2048], "can't be"},
-		"allowed":   {Limits{Bytes: 64 << 10, Entries: 4}, imagetest.Layer(t, file("a/b/c/d", strings.Repeat("x", 32<<10))), ""},
-		"a hundred": {Limits{Bytes: 1 << 20, Entries: 10}, imagetest.Layer(t, file(strings.Repeat("x", 5000), "")), "5000 bytes"},
+		"one byte too many: refused":             {Limits{Bytes: 64 << 10, Entries: 10}, imagetest.Layer(t, file("a", strings.Repeat("x", 65<<10))), "more than 64 KiB"},
+		"one file too many: refused":             {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a", ""), file("b", ""), file("c", ""), file("d", "")), "more than 3 files"},
+		"implied directories count: refused":     {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a/b/c/d/e", "")), "more than 3 files"},
+		"bytes after the archive count: refused": {Limits{Bytes: 64 << 10, Entries: 10}, append(imagetest.Layer(t, file("a", "")), make([]byte, 128<<10)...), "more than 64 KiB"},
+		"a sparse file's size counts: refused":   {Limits{Bytes: 1 << 20, Entries: 10}, sparse, "more than 1024 KiB"},
+		"no tar archive: refused":                {Limits{Bytes: 1 << 20, Entries: 10}, bytes.Repeat([]byte("x"), 2048), "layer can't be read"},
+		"an archive that is cut: refused":        {Limits{Bytes: 1 << 20, Entries: 10}, imagetest.Layer(t, file("a", strings.Repeat("x", 4096)))[:2048], "can't be"},
+		"within the limits: unpacked":            {Limits{Bytes: 64 << 10, Entries: 4}, imagetest.Layer(t, file("a/b/c/d", strings.Repeat("x", 32<<10))), ""},
+		"a name too long: refused":               {Limits{Bytes: 1 << 20, Entries: 10}, imagetest.Layer(t, file(strings.Repeat("x", 5000), "")), "5000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newBed(t)
-			tr.u.limits = c.limits
+			tr.u.spec.Limits = c.limits
 			err := tr.apply(c.layer)
 			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(imagetest.MessageOf(err), c.refused)) {
 				t.Errorf("%v, not %q", err, c.refused)
@@ -361,9 +362,12 @@ func FuzzLayer(f *testing.F) {
 	f.Add(sparseBomb(f))
 	f.Fuzz(func(t *testing.T, layer []byte) {
 		tr := newBed(t)
-		tr.u.limits = Limits{Bytes: 64 << 10, Entries: 100}
+		tr.u.spec = Spec{
+			Limits: Limits{Bytes: 64 << 10, Entries: 100}, User: "user:l", WorkingDirectory: "/o/l",
+			Skeleton: Skeleton{Directories: []string{"/proc", "/a/b"}, Files: map[string]string{"/etc/hosts": "x"}, Home: "/w"},
+		}
 		_ = tr.apply(layer)
-		_ = tr.u.prepare(context.Background(), Skeleton{Directories: []string{"/proc", "/a/b"}, Files: map[string]string{"/etc/hosts": "x"}, Home: "/w"}, "user:l", "/o/l")
+		_ = tr.u.prepare(context.Background())
 		tr.unharmed()
 	})
 }

@@ -1,6 +1,6 @@
-// Package access serves the networks of live runners: it answers DNS queries, maps exposed ports,
-// and ends runners whose packet filter was changed by another program. The sandbox helper makes
-// links and packet filters.
+// Package access serves the networks of live runners. It answers DNS queries, maps exposed TCP ports to
+// ports of the machine, and ends runners whose packet filter was changed by another program. The
+// sandbox helper makes links and packet filters.
 package access
 
 import (
@@ -14,8 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
@@ -24,33 +22,33 @@ import (
 // Config is what runners may use of this machine's network, in addition to [network.Offer].
 type Config struct {
 	Offer     network.Offer    // unused with a listening helper, which has its own
-	Upstreams []netip.AddrPort // name servers; nil: those of the machine
+	Upstreams []netip.AddrPort // name servers, if not those of the machine
 	Address   netip.Addr       // address of runners' mapped ports
 	First     int              // first and last of the machine's ports for them
 	Last      int
 
-	// VerifyEvery is the interval of verifying all packet filters; 0: 1 minute.
+	// VerifyEvery is the interval of verifying all packet filters; 0 means 1 minute.
 	VerifyEvery time.Duration
-	// Listen reports changed packet filters; nil: watch.Filters.
+	// Listen reports changed packet filters, if not the kernel.
 	Listen func(ctx context.Context, changed func(table string)) error
 }
 
 // A Helper is the sandbox helper that makes networks.
 type Helper struct {
 	Offer network.Offer
-	Err   error // why it offers none; nil: it does
+	Err   error // why it offers none, if it doesn't
 	Do    func(ctx context.Context, group string, q helper.Request) error
 }
 
 // Access serves the networks of all runners. Its methods are safe for concurrent use.
 type Access struct {
-	config   *Config // nil: no runner has a network
+	config   *Config // nil if no runner has a network
 	helper   Helper
 	log      *zap.Logger
 	problems *problems.List
 	err      error // why new runners can't have a network
-	resolver *resolver.Resolver
-	ports    *ports.Mapper // nil if err isn't, like resolver
+	resolver *resolver
+	ports    *portMapper // nil if err isn't, like resolver
 
 	mu      sync.Mutex                   // guards the fields below, and those of each Runner
 	runners map[runtime.RunnerID]*Runner // runners whose sandboxes have a network
@@ -78,22 +76,22 @@ func (a *Access) open() error {
 	upstreams, offer := a.config.Upstreams, a.helper.Offer
 	if upstreams == nil {
 		var err error
-		if upstreams, err = resolver.System(); err != nil {
+		if upstreams, err = systemResolvers(); err != nil {
 			return fmt.Errorf("no name servers are known: set --network-resolver: %w", err)
 		}
 	}
-	names, err := resolver.New(resolver.Config{
-		Gateway: netip.AddrPortFrom(offer.Pool.Gateway(), 53), Upstreams: upstreams, Pool: offer.Pool, Permit: offer.Permit,
-		Lease: a.lease, Logger: a.log.Named("resolver"),
-	})
-	if err != nil {
+	names := &resolver{
+		gateway: netip.AddrPortFrom(offer.Pool.Gateway(), 53), upstreams: upstreams, offer: offer,
+		admit: a.lease, log: a.log.Named("resolver"),
+	}
+	if err := names.listen(); err != nil {
 		return fmt.Errorf("listen for runners' DNS queries (a server that isn't root needs CAP_NET_BIND_SERVICE, and a second server another --network-pool4): %w", err)
 	}
-	a.resolver, a.ports = names, &ports.Mapper{At: a.config.Address, First: a.config.First, Last: a.config.Last}
+	a.resolver, a.ports = names, &portMapper{At: a.config.Address, First: a.config.First, Last: a.config.Last}
 	return nil
 }
 
-// Ready returns why new runners can't have a network; nil: they can.
+// Ready returns why new runners can't have a network, if they can't.
 func (a *Access) Ready() error { return a.err }
 
 // Run answers DNS queries and verifies packet filters until ctx ends, and waits for its goroutines.

@@ -10,18 +10,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // An owner is a runner that may be ending.
 type owner struct {
@@ -39,7 +40,7 @@ func opened(ask func() error) *Access {
 	return &Access{
 		config: &Config{}, log: zap.NewNop(), problems: problems.New(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
 		helper: Helper{Do: func(context.Context, string, helper.Request) error { return ask() }},
-		ports:  &ports.Mapper{}, resolver: &resolver.Resolver{},
+		ports:  &portMapper{}, resolver: &resolver{},
 	}
 }
 
@@ -58,14 +59,14 @@ func TestRunnerWithChangedFilterIsEnded(t *testing.T) {
 		asked             int
 		ended             bool
 	}{
-		"as it was made":          {nothing, nothing, nil, 1, false},
-		"it is unknown":           {nothing, nothing, &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, 1, false},
-		"changed":                 {nothing, nothing, changed, 1, true},
-		"not made yet":            {drop, nothing, changed, 0, false},
-		"leaving":                 {leaves, nothing, changed, 0, false},
-		"leaving meanwhile":       {nothing, leaves, changed, 1, false},
-		"destroyed meanwhile":     {nothing, drop, changed, 1, false},
-		"started again meanwhile": {nothing, func(r *Runner, _ *owner) { r.Drop(); r.Hold(1, 2, machine) }, changed, 1, false},
+		"unchanged: goes on":                 {nothing, nothing, nil, 1, false},
+		"unknown: goes on":                   {nothing, nothing, &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, 1, false},
+		"changed: ends":                      {nothing, nothing, changed, 1, true},
+		"no sandbox: not verified":           {drop, nothing, changed, 0, false},
+		"ending: not verified":               {leaves, nothing, changed, 0, false},
+		"ending meanwhile: goes on":          {nothing, leaves, changed, 1, false},
+		"sandbox removed meanwhile: goes on": {nothing, drop, changed, 1, false},
+		"next sandbox meanwhile: goes on":    {nothing, func(r *Runner, _ *owner) { r.Drop(); r.Hold(1, 2, machine) }, changed, 1, false},
 	} {
 		var r *Runner
 		o, asked := &owner{}, 0

@@ -7,17 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/resolver"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// A Runner is the network of one runner, and a hook of its task. Its methods are safe for
-// concurrent use.
+// A Runner is the network of one runner, and a hook of its task. It is safe for concurrent use.
 type Runner struct {
 	a       *Access
 	id      runtime.RunnerID
@@ -30,7 +28,7 @@ type Runner struct {
 	slot     int                   // number of its range of user ids; unused with a listening helper
 	made     uint64                // start time of its sandbox, to tell sandboxes apart
 	ports    []runtime.PortMapping // the last mappings
-	unmapped []ports.Mapping       // earlier mappings that couldn't be restored yet; nil: none
+	unmapped []runtime.PortMapping // earlier mappings that couldn't be restored yet
 }
 
 // An Owner is the runner that a network belongs to. Its methods are safe for concurrent use.
@@ -84,10 +82,8 @@ func (r *Runner) Restore(ctx context.Context, slot int) error {
 		if err == nil || errors.As(err, &refusal) && (refusal.Changed || refusal.Final) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, restoreEvery) != nil {
 			return err
-		case <-time.After(restoreEvery):
 		}
 	}
 }
@@ -107,8 +103,7 @@ func (r *Runner) verify(ctx context.Context, slot int) error {
 // Name implements taskrunner.Hook.
 func (r *Runner) Name() string { return "network" }
 
-// Prestart implements taskrunner.Prestarter: the offer may have changed since the environment was
-// put.
+// Prestart implements taskrunner.Prestarter: the offer may have changed since the environment was put.
 func (r *Runner) Prestart(context.Context, taskrunner.PrestartRequest, *taskrunner.PrestartResponse) error {
 	if err := r.a.Supported(r.network); err != nil {
 		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
@@ -116,8 +111,7 @@ func (r *Runner) Prestart(context.Context, taskrunner.PrestartRequest, *taskrunn
 	return nil
 }
 
-// Poststart implements taskrunner.Poststarter. After a restart of the server it restores the
-// earlier mappings of the ports.
+// Poststart implements taskrunner.Poststarter. After a restart of the server it restores earlier mappings.
 func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
 	if !r.network.Used() {
 		return nil
@@ -132,7 +126,7 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 	address, to := r.address, wanted(r.network.ExposedPorts, r.ports)
 	r.a.mu.Unlock()
 	if r.network.Access {
-		r.a.resolver.Add(address, resolver.Runner{ID: string(r.id), Narrow: r.network.Narrow(), Names: lower(r.network.AllowNames)})
+		r.a.resolver.Add(address, &dnsClient{id: string(r.id), narrow: r.network.Narrow(), names: lower(r.network.AllowNames)})
 	}
 	mapped, err := r.a.ports.Open(string(r.id), address, to)
 	switch {
@@ -143,11 +137,10 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 		response.Unusable = &taskrunner.Failure{Message: "its ports couldn't be mapped: " + err.Error(), Err: err}
 		return nil
 	}
-	r.reached(shown(mapped))
+	r.reached(mapped)
 	return nil
 }
 
-// reached records the addresses of the ports.
 func (r *Runner) reached(at []runtime.PortMapping) {
 	r.a.mu.Lock()
 	r.ports = at
@@ -155,30 +148,19 @@ func (r *Runner) reached(at []runtime.PortMapping) {
 	r.owner.PortsMapped(at)
 }
 
-// wanted returns the mappings of exposed ports, with their earlier addresses.
-func wanted(exposed []int, had []runtime.PortMapping) []ports.Mapping {
-	all := make([]ports.Mapping, len(exposed))
+func wanted(exposed []int, had []runtime.PortMapping) []runtime.PortMapping {
+	all := make([]runtime.PortMapping, len(exposed))
 	for i, port := range exposed {
-		all[i].Port = port
+		all[i].ExposedPort = port
 		for _, m := range had {
-			if at, err := netip.ParseAddrPort(m.Address); err == nil && m.ExposedPort == port {
-				all[i].At = at
+			if m.ExposedPort == port {
+				all[i].Address = m.Address
 			}
 		}
 	}
 	return all
 }
 
-// shown returns mappings as the API shows them.
-func shown(mapped []ports.Mapping) []runtime.PortMapping {
-	all := make([]runtime.PortMapping, len(mapped))
-	for i, m := range mapped {
-		all[i] = runtime.PortMapping{ExposedPort: m.Port, Address: m.At.String()}
-	}
-	return all
-}
-
-// lower returns the names in lower case, as the resolver expects them.
 func lower(names []string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -199,7 +181,6 @@ func (r *Runner) Stop(context.Context, taskrunner.StopRequest) error {
 	return nil
 }
 
-// close stops serving the runner's sandbox.
 func (r *Runner) close() {
 	if r.a.resolver == nil {
 		return
@@ -215,5 +196,4 @@ func (r *Runner) close() {
 	r.a.resolver.Remove(address, string(r.id))
 }
 
-// subject returns the subject of problems with the runner's ports.
 func (r *Runner) subject() string { return "ports of runner " + string(r.id) }

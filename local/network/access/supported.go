@@ -11,8 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Supported returns INVALID_INPUT, naming the field, for an environment's network that this server
-// can't provide.
+// Supported returns INVALID_INPUT, naming the field, for a network that this server can't provide.
 func (a *Access) Supported(n runtime.Network) error {
 	if !n.Used() {
 		return nil
@@ -39,8 +38,7 @@ func (a *Access) Supported(n runtime.Network) error {
 	return nil
 }
 
-// forwards reports whether the machine forwards packets that arrive on the interface of its default
-// route, as answers to runners do.
+// forwards reports whether packets from the default route's interface, as answers to runners, are forwarded.
 func forwards() bool {
 	on := func(what string) bool {
 		text, err := os.ReadFile("/proc/sys/net/ipv4/" + what)

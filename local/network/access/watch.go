@@ -13,11 +13,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/ports"
-	"github.com/rockpool/rockpool/local/network/watch"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // watch ends runners whose packet filter was changed, until ctx ends. The kernel reports changes,
@@ -45,12 +44,11 @@ func (a *Access) watch(ctx context.Context) {
 	}
 }
 
-// listen reports changed packet filters until ctx ends. After a temporary error, such as a lack of
-// descriptors, it retries.
+// listen reports changed packet filters. After a temporary error, such as a lack of descriptors, it retries.
 func (a *Access) listen(ctx context.Context, every time.Duration, changed func(table string)) {
 	filters := a.config.Listen
 	if filters == nil {
-		filters = watch.Filters
+		filters = watchFilters
 	}
 	for {
 		err := filters(ctx, changed)
@@ -61,17 +59,14 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 		if errors.Is(err, fs.ErrPermission) {
 			return // permanent
 		}
-		select {
-		case <-time.After(every):
-			changed("") // any table may have changed meanwhile
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, every) != nil {
 			return
 		}
+		changed("") // any table may have changed meanwhile
 	}
 }
 
-// A touched collects the names of Rockpool's changed tables. Its methods are safe for concurrent
-// use.
+// A touched is the names of changed tables. Its methods are safe for concurrent use.
 type touched struct {
 	wake chan struct{} // a hint, capacity 1: take returns something
 
@@ -105,8 +100,7 @@ func (t *touched) take() map[string]bool {
 	return tables
 }
 
-// unfenced is the End of a runner whose packet filter was changed.
-var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
+var filterChanged = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
 
 // Verify verifies all runners' packet filters, and ends the runners whose filters were changed.
 func (a *Access) Verify(ctx context.Context) { a.verify(ctx, func(*Runner) bool { return true }) }
@@ -143,13 +137,12 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 		}
 		a.log.Error("a runner was ended because its packet filter was changed: check which program replaces this machine's packet filters",
 			zap.String("runner", string(r.id)), zap.Error(err))
-		r.owner.Stop(unfenced)
+		r.owner.Stop(filterChanged)
 	}
 }
 
-// unmap records that ports couldn't be mapped again after a restart of the server: another program
-// uses one, or no descriptors were left.
-func (r *Runner) unmap(to []ports.Mapping, err error) {
+// unmap records that ports couldn't be mapped again: another program uses one, or descriptors lack.
+func (r *Runner) unmap(to []runtime.PortMapping, err error) {
 	r.a.problems.Report(r.subject(), fmt.Sprintf("they couldn't be mapped again; that is retried: %v", err))
 	r.reached(nil)
 	r.a.mu.Lock()
@@ -157,7 +150,6 @@ func (r *Runner) unmap(to []ports.Mapping, err error) {
 	r.unmapped = to // last: mapPorts may see it immediately
 }
 
-// mapPorts retries mappings that couldn't be restored.
 func (a *Access) mapPorts() {
 	var waiting []*Runner
 	a.mu.Lock()
@@ -184,6 +176,6 @@ func (a *Access) mapPorts() {
 			continue
 		}
 		a.problems.Resolve(r.subject())
-		r.reached(shown(mapped))
+		r.reached(mapped)
 	}
 }

@@ -37,7 +37,7 @@ import (
 
 	_ "github.com/opencontainers/cgroups/devices" // without it devices can't be limited
 
-	"github.com/rockpool/rockpool/local/network/fence"
+	"github.com/rockpool/rockpool/local/network/firewall"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -157,7 +157,7 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 		}
 	}
 	if c.Rootless == nil {
-		if err := fence.Remove(c.Group(q.ID)); err != nil {
+		if err := firewall.Remove(c.Group(q.ID)); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
-	"github.com/rockpool/rockpool/local/network/fence"
+	"github.com/rockpool/rockpool/local/network/firewall"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
@@ -62,11 +62,11 @@ func (l *link) make(c helper.Config, q *helper.Request, pid int) error {
 	if l == nil {
 		return nil
 	}
-	err := fence.Make(c.Group(q.ID), pid, l.policy)
+	err := firewall.Make(c.Group(q.ID), pid, l.policy)
 	if err != nil {
 		err = fmt.Errorf("set up the network: %w", err)
 	}
-	if err != nil && !errors.Is(err, fence.ErrUnread) {
+	if err != nil && !errors.Is(err, firewall.ErrUnread) {
 		return finalError{err}
 	}
 	return err
@@ -83,11 +83,11 @@ func (l *link) setAddress(q *helper.Request, answer *helper.Answer) (err error) 
 // networkOf serves Lease and Verify, on a live sandbox.
 func networkOf(c helper.Config, q *helper.Request) error {
 	if q.Command == helper.Lease {
-		return fence.Lease(c.Group(q.ID), *q.Lease)
+		return firewall.Lease(c.Group(q.ID), *q.Lease)
 	}
 	policy, err := c.Policy(q)
 	if err != nil { // the settings no longer offer this network
 		return finalError{err}
 	}
-	return fence.Verify(c.Group(q.ID), policy)
+	return firewall.Verify(c.Group(q.ID), policy)
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/network/fence"
+	"github.com/rockpool/rockpool/local/network/firewall"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/maker"
@@ -179,7 +179,7 @@ func reply(files []*os.File, answer helper.Answer) bool {
 // failed returns the answer for an error.
 func failed(err error) helper.Answer {
 	var final finalError
-	return helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, fence.ErrChanged)}
+	return helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, firewall.ErrChanged)}
 }
 
 // perform performs an order. After a failed create it removes what is left.

@@ -83,7 +83,7 @@ func ImageRoot() (directories []string, files map[string]string) {
 
 // New returns the OCI runtime spec of a sandbox.
 //
-// The network namespace has one interface, lo, which is up; package fence adds another one later.
+// The network namespace has one interface, lo, which is up; package firewall adds another one later.
 // The clocks that count from boot start at about 0. Programs see the hardware of a [View], which must
 // exist, except with gVisor.
 func New(s Sandbox, m Machine) *specs.Spec {
