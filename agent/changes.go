@@ -48,8 +48,8 @@ type Watching struct{ x *exchange }
 
 // WatchFiles starts to watch a directory. All changes after its return are reported by Next. Ctx
 // bounds the whole watch: its end closes conn, and Next returns its cause. Conn is closed with the
-// Watching, or on an error. An [*Error] comes from the agent: ErrIncompatible means that the agent
-// is too old, ErrTooMany that the runner has too many watches or the directory too many entries.
+// Watching, or on an error. An [*Error] comes from the agent: ErrTooMany means that the
+// runner has too many watches or the directory too many entries.
 func WatchFiles(ctx context.Context, conn net.Conn, watch Watch) (*Watching, error) {
 	x, _, err := open(ctx, conn, Request{Watch: &watch})
 	if err != nil {

@@ -47,14 +47,12 @@ const (
 const mostFound = maxJSON + headerSize
 
 // SearchFiles returns the matches of a search, never more than search.Most. An [*Error] is the
-// agent's answer: ErrIncompatible means that the agent is too old. Ctx bounds the whole call. It
-// closes conn.
+// agent's answer. Ctx bounds the whole call. It closes conn.
 func SearchFiles(ctx context.Context, conn net.Conn, search Search) (Found, error) {
-	x, response, err := open(ctx, atMost{conn, io.LimitReader(conn, mostFound)}, Request{Search: &search})
+	response, err := ask(ctx, atMost{conn, io.LimitReader(conn, mostFound)}, Request{Search: &search})
 	if err != nil {
 		return Found{}, err
 	}
-	x.close()
 	if response.Found == nil {
 		return Found{}, fmt.Errorf("%w: the response has no matches", ErrProtocol)
 	}

@@ -15,11 +15,7 @@ const drain = 100 * time.Millisecond
 // An execution is one command, from its start until the server has stored its end.
 //
 //	starting → running → draining → exited → settled
-//	    │                   └─ lost → handed out
 //	    └─ (failed: forgotten)
-//
-// Lost means that the host doesn't know how the command ended. Then clients get the held output and
-// afterwards errLost.
 type execution struct {
 	start   agent.Start
 	budget  *budget
@@ -58,7 +54,6 @@ type outcome struct {
 	hurry   chan struct{}  // closed to end the wait for the outputs
 	hurried bool           // hurry is closed
 	exit    *agent.Exit    // set when all output is in the backlog
-	lost    bool           // set instead of exit: the end is unknown
 }
 
 // newExecution returns an execution that hasn't begun.
@@ -114,8 +109,7 @@ func (x *execution) noteSize() {
 	}
 }
 
-// run follows the command to its end. It returns when the exit is set, or the execution counts as
-// lost.
+// run follows the command to its end. It returns when the exit is set.
 func (x *execution) run() {
 	stdin, stdout, stderr := x.process.Pipes()
 	var copies, feeding sync.WaitGroup
@@ -158,11 +152,6 @@ func (x *execution) run() {
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if status.Lost {
-		x.lost = true
-		x.news.Broadcast()
-		return
-	}
 	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
 		// It reached the limit between two ticks of the watch.
 		x.cause = agent.CauseCPULimit

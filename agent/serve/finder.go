@@ -12,8 +12,7 @@ import (
 )
 
 // search runs a search and answers with its matches.
-func (t *transfer) search(request agent.Request) error {
-	search := *request.Search
+func (t *transfer) search(search agent.Search) error {
 	if err := checkSearch(search); err != nil {
 		return err
 	}
@@ -23,9 +22,7 @@ func (t *transfer) search(request agent.Request) error {
 	if err != nil {
 		return err
 	}
-	response := t.server.response(request)
-	response.Found = &found
-	if t.out, err = agent.AppendJSON(nil, agent.KindResponse, response); err != nil {
+	if t.out, err = t.server.response(agent.Response{Found: &found}); err != nil {
 		return err
 	}
 	return t.flush()
@@ -60,7 +57,7 @@ func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Wat
 	}
 	ctx, stop := untilClosed(conn, frames)
 	defer stop()
-	t := &transfer{server: s, conn: conn, out: hello, version: agent.Protocol}
+	t := &transfer{server: s, conn: conn, out: hello}
 	err := s.host.Watch(ctx, watch, func(changes agent.Changes) (err error) {
 		if len(changes.Changes) > 0 || changes.Lost {
 			t.out, err = agent.AppendJSON(t.out, agent.KindChanges, changes)

@@ -106,13 +106,10 @@ type Process interface {
 	Close() Usage
 }
 
-// Status reports how a command ended: its exit code, or the name of the signal that killed it. Lost
-// means that neither is known. The server then serves the held output, and afterwards forgets the
-// execution.
+// Status reports how a command ended: its exit code, or the name of the signal that killed it.
 type Status struct {
 	Code   int
 	Signal string
-	Lost   bool
 }
 
 // An Ender is a stdin that ends other than by Close, such as a terminal's.

@@ -114,29 +114,25 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	version, err := s.handle(conn)
+	err := s.handle(conn)
 	var e *agent.Error
 	if errors.As(err, &e) {
-		response := agent.Response{Protocol: version, Speaks: agent.Protocol, Version: s.config.Version, Error: e}
-		if frame, err := agent.AppendJSON(nil, agent.KindResponse, response); err == nil {
-			_ = conn.SetWriteDeadline(time.Now().Add(transferTimeout))
-			_, _ = conn.Write(frame)
-		}
+		_ = conn.SetWriteDeadline(time.Now().Add(transferTimeout))
+		_ = s.respond(conn, agent.Response{Error: e}) // the stream may be broken
 	}
 }
 
-// handle serves one stream. An [*agent.Error] that it returns must be sent as the response, in the
-// returned version of the protocol.
-func (s *Server) handle(conn net.Conn) (version int, err error) {
+// handle serves one stream. An [*agent.Error] that it returns must be sent as the response.
+func (s *Server) handle(conn net.Conn) error {
 	frames := agent.NewFrameReader(conn, agent.AgentSide)
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	kind, body, err := frames.Next()
 	if err != nil || kind != agent.KindRequest {
-		return agent.Oldest, err
+		return err
 	}
 	var request agent.Request
 	if err := agent.ParseJSON(body, &request); err != nil {
-		return agent.Oldest, &agent.Error{Code: agent.ErrInvalid, Message: "the request is malformed"}
+		return &agent.Error{Code: agent.ErrInvalid, Message: "the request is malformed"}
 	}
 	// A stream that follows an execution may be silent for as long as its client likes.
 	_ = conn.SetReadDeadline(time.Time{})
@@ -145,30 +141,27 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 		s.worked = true
 		s.mu.Unlock()
 	}
-	// The answer is in the closest version that the agent speaks.
-	version = min(max(request.Protocol, agent.Oldest), agent.Protocol)
-	if request.Protocol != version {
-		return version, &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't support this version of the protocol"}
+	if request.Protocol != agent.Protocol {
+		return &agent.Error{Code: agent.ErrIncompatible, Message: "the agent has another version of the protocol"}
 	}
-	return version, s.serve(conn, frames, request)
+	return s.serve(conn, frames, request)
 }
 
 // serve carries out a request. It returns errors that the client may see, and those of the stream.
 func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request) error {
-	hello, err := agent.AppendJSON(nil, agent.KindResponse, s.response(request))
+	hello, err := s.response(agent.Response{})
 	if err != nil {
 		return s.visible(err)
 	}
 	switch {
 	case request.Ping != nil:
-		_, err = conn.Write(hello)
-		return err
+		return s.visible(s.respond(conn, agent.Response{Executions: s.known()}))
 	case request.Start != nil:
 		x, err := s.start(*request.Start)
 		if err != nil {
 			return s.visible(err)
 		}
-		return s.follow(x, conn, frames, agent.Attach{Resizes: request.Start.Resizes}, hello)
+		return s.follow(x, conn, frames, agent.Attach{}, hello)
 	case request.Attach != nil:
 		x, err := s.find(request.Attach.ID)
 		if err != nil {
@@ -176,7 +169,7 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 		}
 		return s.follow(x, conn, frames, *request.Attach, hello)
 	case request.Usage != nil:
-		return s.visible(s.usage(conn, request))
+		return s.visible(s.respond(conn, agent.Response{Usage: s.usage()}))
 	case request.Warm != nil:
 		return s.visible(s.warm(conn, *request.Warm))
 	case request.Watch != nil:
@@ -186,7 +179,7 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("this runner already has %d file transfers, and none ended within %s: end one, or retry later", maxTransfers, transferPatience)}
 		}
 		defer func() { <-s.transfers }()
-		t := &transfer{server: s, conn: conn, frames: frames, version: request.Protocol, out: hello}
+		t := &transfer{server: s, conn: conn, frames: frames, out: hello}
 		return s.visible(t.run(request))
 	default:
 		return &agent.Error{Code: agent.ErrInvalid, Message: "the request has no operation"}
@@ -209,13 +202,7 @@ func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
 	if err != nil {
 		return err
 	}
-	frame, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{
-		Protocol: agent.Protocol, Speaks: agent.Protocol, Version: s.config.Version, Warmed: &warmed,
-	})
-	if err == nil {
-		_, err = conn.Write(frame)
-	}
-	return err
+	return s.respond(conn, agent.Response{Warmed: &warmed})
 }
 
 // admit waits for a free transfer slot. It returns false if none became free within
@@ -231,21 +218,32 @@ func (s *Server) admit() bool {
 	}
 }
 
-// response returns the response to a request; for a ping, with all executions.
-func (s *Server) response(request agent.Request) agent.Response {
-	response := agent.Response{Protocol: request.Protocol, Speaks: agent.Protocol, Version: s.config.Version}
-	if request.Ping == nil {
-		return response
+// response returns the frame of a response.
+func (s *Server) response(response agent.Response) ([]byte, error) {
+	response.Protocol, response.Version = agent.Protocol, s.config.Version
+	return agent.AppendJSON(nil, agent.KindResponse, response)
+}
+
+// respond writes a response.
+func (s *Server) respond(conn net.Conn, response agent.Response) error {
+	frame, err := s.response(response)
+	if err == nil {
+		_, err = conn.Write(frame)
 	}
+	return err
+}
+
+// known returns all executions that weren't settled, by id.
+func (s *Server) known() (all []agent.Execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, x := range s.executions {
 		x.mu.Lock()
-		response.Executions = append(response.Executions, agent.Execution{ID: id, Exited: x.exit != nil || x.lost, Held: x.backlog.base})
+		all = append(all, agent.Execution{ID: id, Exited: x.exit != nil, Held: x.backlog.base})
 		x.mu.Unlock()
 	}
-	slices.SortFunc(response.Executions, func(a, b agent.Execution) int { return strings.Compare(a.ID, b.ID) })
-	return response
+	slices.SortFunc(all, func(a, b agent.Execution) int { return strings.Compare(a.ID, b.ID) })
+	return all
 }
 
 // start returns the execution with this id, and starts it if there is none.
@@ -342,10 +340,10 @@ func (s *Server) find(id string) (*execution, error) {
 }
 
 // follow sends an execution to a client until the stream ends. It forgets the execution if the
-// client settled it, or has all that is left of a lost one.
+// client settled it.
 func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) error {
 	settled, err := x.follow(conn, frames, from, hello)
-	if settled || err == errLost {
+	if settled {
 		s.remove(x)
 	}
 	return err

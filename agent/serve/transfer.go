@@ -24,12 +24,11 @@ var errStream = errors.New("stream of a transfer")
 
 // A transfer is one request about files on its stream.
 type transfer struct {
-	server  *Server
-	conn    net.Conn
-	frames  *agent.FrameReader
-	out     []byte // frames to write; at first the response
-	version int    // of the protocol, in which it is answered
-	opened  bool   // the response was written, or is about to be: errors come as KindEnd
+	server *Server
+	conn   net.Conn
+	frames *agent.FrameReader
+	out    []byte // frames to write; at first the response
+	opened bool   // the response was written, or is about to be: errors come as KindEnd
 }
 
 // run carries out the request. An error that it returns hasn't been sent to the client.
@@ -46,7 +45,7 @@ func (t *transfer) run(request agent.Request) error {
 		}
 		return t.end(err)
 	case request.Search != nil:
-		return t.search(request)
+		return t.search(*request.Search)
 	default:
 		return t.update(*request.Update)
 	}
@@ -74,7 +73,7 @@ func (t *transfer) end(err error) error {
 		t.out = agent.AppendFrame(t.out, agent.KindEnd, nil)
 		return t.flush()
 	}
-	response := agent.Response{Protocol: t.version}
+	response := agent.Response{Protocol: agent.Protocol}
 	if !errors.As(t.server.visible(err), &response.Error) {
 		return err
 	}
@@ -148,7 +147,7 @@ func (t *transfer) send(path string, content io.Reader, size int64) error {
 // after the answer ends the stream.
 func (t *transfer) update(update agent.Update) error {
 	for i, w := range update.Write {
-		if w.Size < -1 || w.Size < 0 && t.version < 2 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {
+		if w.Size < -1 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {
 			return &agent.Error{Code: agent.ErrInvalid, Path: w.Path, Field: "write", Index: i, Message: "has an invalid size or mode"}
 		}
 	}

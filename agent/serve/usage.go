@@ -1,27 +1,20 @@
 package serve
 
 import (
-	"net"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
 )
 
-// usage answers with the usage of the runner and its running executions.
-func (s *Server) usage(conn net.Conn, request agent.Request) error {
-	usage := agent.Usage{Runner: used(s.host.Now()), Executions: map[string]agent.ExecutionUsed{}}
+// usage returns the usage of the runner and its running executions.
+func (s *Server) usage() *agent.Usage {
+	usage := &agent.Usage{Runner: used(s.host.Now()), Executions: map[string]agent.ExecutionUsed{}}
 	for _, x := range s.all() {
 		if now, ok := x.usage(); ok {
 			usage.Executions[x.start.ID] = now
 		}
 	}
-	response := s.response(request)
-	response.Usage = &usage
-	frame, err := agent.AppendJSON(nil, agent.KindResponse, response)
-	if err == nil {
-		_, err = conn.Write(frame)
-	}
-	return err
+	return usage
 }
 
 // all returns all known executions.
