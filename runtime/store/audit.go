@@ -46,7 +46,6 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 		values[i] = "(" + parameters(len(args)+1, auditColumns) + ")"
 		args = append(args, r.ID, r.Tenant, r.Actor, r.Action, r.Object, r.At.UnixMilli(), bit(r.Failed), r.Value)
 	}
-	// One statement, so that a failed write stores nothing.
 	statement := insertAudit + strings.Join(values, ", ") + " ON CONFLICT (id) DO NOTHING"
 	return s.rewrite(ctx, "store the audit log", func(tx *transaction) error {
 		execute := tx.ExecOnce
@@ -57,11 +56,6 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 		return err
 	})
 }
-
-// passedText occurs in the value of every row whose outcome is OK. It classifies the rows of older
-// servers, which didn't store failed. It can't occur inside a string, because quotation marks there
-// are escaped.
-const passedText = `"outcome":"OK"`
 
 // An AuditFilter selects rows; a zero field selects all.
 type AuditFilter struct {
@@ -98,14 +92,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		where("object <> '' AND object =", q.Object) // so that the index is used
 	}
 	if q.Failed != nil {
-		args = append(args, []byte(passedText))
-		condition := fmt.Sprintf("coalesce(failed = 1, instr(value, $%d) = 0)", len(args))
-		if *q.Failed {
-			condition += " AND coalesce(failed, 1) = 1" // so that the index is used
-		} else {
-			condition = "NOT " + condition
-		}
-		conditions = append(conditions, condition)
+		conditions = append(conditions, fmt.Sprintf("failed = %d", bit(*q.Failed))) // a literal, so that the index is used
 	}
 	if !q.From.IsZero() {
 		where("id >=", firstID(q.From))
@@ -122,9 +109,9 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 	if q.NewestFirst {
 		order = "id DESC"
 	}
-	args = append(args, first+1, []byte(passedText))
-	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, coalesce(failed = 1, instr(value, $%d) = 0), value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
-		len(args), strings.Join(conditions, " AND "), order, len(args)-1), args...)
+	args = append(args, first+1)
+	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
+		strings.Join(conditions, " AND "), order, len(args)), args...)
 	if hasState(err, stateNoText) { // no column contains NUL
 		return nil, false, nil
 	}

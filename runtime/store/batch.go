@@ -43,8 +43,6 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 				return err
 			}
 		}
-		// Before the batch: a write may be committed in part, and steps without a batch do no harm (see
-		// UnfinishedBatches).
 		for i, step := range steps {
 			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES ($1, $2, $3)", b.ID, b.First()+i, step.Value); err != nil {
 				return err
@@ -167,21 +165,14 @@ type UnfinishedBatch struct {
 }
 
 // UnfinishedBatches returns all unfinished batches, oldest first, except unreadable ones: see
-// Unreadable. It deletes leftovers of other batches, and finished batches without executions.
+// Unreadable. It deletes finished batches without executions.
 func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
 	const doing = "list unfinished batches"
 	err := s.write(ctx, doing, func(tx *transaction) error {
-		const finished = " WHERE batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)"
-		_, err := tx.Exec("DELETE FROM batch_steps" + finished)
-		if err == nil {
-			_, err = tx.Exec("DELETE FROM expected_output" + finished)
-		}
-		if err == nil {
-			_, err = tx.Exec("DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
-		}
+		_, err := tx.Exec("DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
 		return err
 	})
-	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // leftover rows do no harm
+	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // these rows do no harm
 		return nil, err
 	}
 	rows, err := s.reads.QueryContext(ctx, `SELECT id, value, cancelled, coalesce(length(start), 0) + coalesce((SELECT max(length(s.value)) FROM batch_steps s WHERE s.batch = batches.id), 0)

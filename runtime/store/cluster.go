@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -59,25 +58,24 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 	if len(environments) == 0 {
 		return false, nil
 	}
-	var args []any
-	var rows []string
-	for _, env := range environments {
-		value, err := json.Marshal(env)
-		if err != nil {
+	values := make([][]byte, len(environments))
+	for i, env := range environments {
+		var err error
+		if values[i], err = json.Marshal(env); err != nil {
 			return false, err
 		}
-		rows = append(rows, "("+parameters(len(args)+1, 3)+")")
-		args = append(args, env.ID, env.Revision, value)
 	}
-	// One statement, so that a failed write stores nothing.
-	insert := "INSERT INTO environments (id, revision, value) VALUES " + strings.Join(rows, ", ")
 	var first bool
 	err := s.write(ctx, "store the first environments", func(tx *transaction) error {
 		if err := tx.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM environments)").Scan(&first); err != nil || !first {
 			return err
 		}
-		_, err := tx.ExecOnce(insert, args...)
-		return err
+		for i, env := range environments {
+			if _, err := tx.Exec("INSERT INTO environments (id, revision, value) VALUES ($1, $2, $3)", env.ID, env.Revision, values[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return first && err == nil, err
 }

@@ -35,6 +35,12 @@ func hasCode(err error, codes ...int) bool {
 	return errors.As(err, &q) && slices.Contains(codes, q.Code()&0xff)
 }
 
+// isSQLite reports whether err is an error of SQLite.
+func isSQLite(err error) bool {
+	var q *sqlite.Error
+	return errors.As(err, &q)
+}
+
 // Error codes of PostgreSQL (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 const (
 	stateDiskFull = "53100"

@@ -38,8 +38,6 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 				return err
 			}
 		}
-		// Before the execution: a write may be committed in part. Rows without their execution are
-		// deleted at the next start: see Unfinished and mendSearch.
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
 			return err
 		}

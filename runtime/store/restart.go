@@ -11,23 +11,15 @@ import (
 // An Unfinished is an unfinished execution with what its owner needs to continue it.
 type Unfinished struct {
 	Execution runtime.Execution
-	Start     []byte             // from AddExecution; nil: an older server stored none
+	Start     []byte             // from AddExecution
 	Killed    runtime.Outcome    // see NoteKilled; "": not killed
 	InputEnd  *int64             // see NoteInputEnd; nil: not closed
 	Gone      runtime.GoneReason // see NoteGone; "": not removed
 }
 
-// Unfinished returns all unfinished executions, oldest first, except unreadable ones: see Unreadable. It
-// deletes leftovers of other executions.
+// Unfinished returns all unfinished executions, oldest first, except unreadable ones: see Unreadable.
 func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 	const doing = "list unfinished executions"
-	err := s.write(ctx, doing, func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM restarts WHERE execution NOT IN (SELECT id FROM executions WHERE state <> 'FINISHED')")
-		return err
-	})
-	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // leftover rows do no harm
-		return nil, err
-	}
 	rows, err := s.reads.QueryContext(ctx, `SELECT e.id, e.value, r.start, coalesce(r.killed, ''), r.input_end, coalesce(r.gone, '')
 		FROM executions e LEFT JOIN restarts r ON r.execution = e.id WHERE e.state <> 'FINISHED' ORDER BY e.id`)
 	if err != nil {

@@ -74,7 +74,6 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 	}
 	these, args := among(ids)
 	return s.write(ctx, "delete executions", func(tx *transaction) error {
-		// Before the rest: a write may be committed in part.
 		_, err := tx.ExecOnce("INSERT INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these+" ON CONFLICT DO NOTHING", args...)
 		if err != nil {
 			return err
@@ -94,7 +93,7 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 			_, err = tx.ExecOnce("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args...)
 		}
 		if err == nil {
-			err = deleteTerms(tx, ids)
+			_, err = tx.ExecOnce("DELETE FROM execution_search WHERE execution"+these+" AND NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)", args...)
 		}
 		if err == nil {
 			err = deleteEmpty(tx, batches, keysExpire)

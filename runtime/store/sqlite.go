@@ -253,7 +253,7 @@ func (d *sqliteDB) closeFiles() error {
 	return errors.Join(append(errs, d.lock.Close())...)
 }
 
-// transact rolls back everything if there is no room for all.
+// transact rolls back everything if a statement fails.
 func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 	results = make([]error, len(writes))
 	err := func() error {
@@ -267,7 +267,7 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 		defer begun.Rollback() // does nothing after a commit
 		tx := &transaction{begun, &d.prepared, context.Background()}
 		for i, w := range writes {
-			if results[i] = w.do(tx); givesUp(results[i]) {
+			if results[i] = w.do(tx); isSQLite(results[i]) {
 				return results[i]
 			}
 		}
@@ -281,12 +281,6 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 			results[i] = err
 		}
 	}
-	return results, hasCode(err, sqliteFull)
-}
-
-// givesUp reports whether SQLite may have ended the whole transaction with this error, instead of
-// rolling back only the statement. Later statements would then be committed on their own.
-func givesUp(err error) bool {
-	// The list is in https://sqlite.org/lang_transaction.html.
-	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull)
+	// Each of these errors would end the others' transactions, too.
+	return results, isSQLite(err) && !hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO)
 }

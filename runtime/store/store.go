@@ -35,9 +35,7 @@ type Store struct {
 	damage atomic.Pointer[error] // the first error that said that the database is damaged; nil: none did
 	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
 
-	searching *turns.Gate   // limits concurrent searches
-	mend      sync.Once     // starts mending at the first Lead
-	mended    chan struct{} // closed when searches find all executions
+	searching *turns.Gate // limits concurrent searches
 
 	check      *probe.Probe
 	unreadable unreadable
@@ -108,21 +106,16 @@ func (r row) Scan(into ...any) error { return r(into...) }
 // start starts the writer of a newly opened store. Close waits for it.
 func (s *Store) start() *Store {
 	s.queue, s.closed = make(chan write), make(chan struct{})
-	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
+	s.searching = turns.NewGate(searchesAtOnce)
 	s.check, s.reads.note = probe.New(s.tryWrite), s.note
 	s.group.Go(s.writer)
 	return s
 }
 
 // Lead makes this store the only one that writes, of all that share its database. The previous
-// leader's later writes fail: see Taken. On SQLite a store leads from the start. Lead also
-// starts making the executions of older servers searchable in the background.
+// leader's later writes fail: see Taken. On SQLite a store leads from the start.
 func (s *Store) Lead(ctx context.Context) error {
-	if err := s.reads.retry(ctx, func() error { return s.db.lead(ctx) }); err != nil {
-		return typed(err, "lead the servers of the database")
-	}
-	s.mend.Do(func() { s.mending(ctx) })
-	return nil
+	return typed(s.reads.retry(ctx, func() error { return s.db.lead(ctx) }), "lead the servers of the database")
 }
 
 // Taken returns a channel that is closed when a write found that another store leads now.

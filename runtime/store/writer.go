@@ -15,10 +15,8 @@ const checkBytes = 64 << 10
 // errClosed is the error of a write after Close.
 var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store is closed")
 
-// A write is some statements that modify, perhaps after some reads. On SQLite, if a statement
-// fails, the ones before it stay, and so do the other writes of the transaction; except see
-// givesUp. On PostgreSQL the whole transaction is rolled back. do may be called several times, and
-// must set all its results each time.
+// A write is some statements that modify, perhaps after some reads. They are stored together or not
+// at all. do may be called several times, and must set all its results each time.
 type write struct {
 	do     func(*transaction) error
 	result chan error // capacity 1

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,5 +41,33 @@ func TestFullDiskRefusesOnlyTheWritesThatDoNotFit(t *testing.T) {
 		if stored == refused || (err != nil) != refused || refused && runtime.CodeOf(err) != runtime.CodeStorageFull {
 			t.Errorf("write %q: stored is %v, and its result %v", id, stored, err)
 		}
+	}
+}
+
+// TestFailedWriteStoresNothing checks that a write whose second statement fails also loses its first one, and
+// that the other writes of its transaction are stored.
+func TestFailedWriteStoresNothing(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	put := func(ids ...string) write {
+		return write{result: make(chan error, 1), do: func(tx *transaction) error {
+			for _, id := range ids {
+				if _, err := tx.Exec("INSERT INTO removals (execution) VALUES ($1)", id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+	}
+	writes := []write{put("before"), put("failed", "failed"), put("after")}
+	s.commit(writes)
+	for i, fails := range []bool{false, true, false} {
+		if err := <-writes[i].result; (err != nil) != fails {
+			t.Errorf("write %d: got %v, want an error: %t", i, err, fails)
+		}
+	}
+	removals, err := s.Removals(t.Context())
+	slices.Sort(removals)
+	if got := fmt.Sprint(removals); err != nil || got != "[after before]" {
+		t.Errorf("got %s, %v; want [after before]", got, err)
 	}
 }
