@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // An AuditRow is an entry of the audit log, as package audit encodes it.
@@ -47,7 +48,7 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 		args = append(args, r.ID, r.Tenant, r.Actor, r.Action, r.Object, r.At.UnixMilli(), bit(r.Failed), r.Value)
 	}
 	statement := insertAudit + strings.Join(values, ", ") + " ON CONFLICT (id) DO NOTHING"
-	return s.rewrite(ctx, "store the audit log", func(tx *transaction) error {
+	return s.db.Rewrite(ctx, "store the audit log", func(tx *database.Tx) error {
 		execute := tx.ExecOnce
 		if len(rows) == 1 {
 			execute = tx.Exec
@@ -110,20 +111,20 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		order = "id DESC"
 	}
 	args = append(args, first+1)
-	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
+	rows, err := s.db.Query(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
 		strings.Join(conditions, " AND "), order, len(args)), args...)
-	if hasState(err, stateNoText) { // no column contains NUL
+	if database.HasNUL(err) { // no column contains NUL
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, typed(err, doing)
+		return nil, false, database.Wrap(err, doing)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var r AuditRow
 		var at int64
 		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
-			return nil, false, typed(err, doing)
+			return nil, false, database.Wrap(err, doing)
 		}
 		if len(page) == first {
 			return page, true, nil
@@ -137,7 +138,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		r.At = time.UnixMilli(at)
 		page = append(page, r)
 	}
-	return page, false, typed(rows.Err(), doing)
+	return page, false, database.Wrap(rows.Err(), doing)
 }
 
 // DeleteAudit deletes at most most of the oldest rows whose id was made before a time, and returns their
@@ -145,7 +146,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 // returns ctx's cause.
 func (s *Store) DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error) {
 	var found int
-	err = s.rewrite(ctx, "shorten the audit log", func(tx *transaction) error {
+	err = s.db.Rewrite(ctx, "shorten the audit log", func(tx *database.Tx) error {
 		result, err := tx.Exec("DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)", firstID(before), most)
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -111,7 +110,7 @@ func TestAuditRowsNeverChange(t *testing.T) {
 	other := rows[0]
 	other.Value = []byte("other")
 	appendRows(t, s, []AuditRow{other})
-	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
+	if err := change(t, s, "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
 		t.Error("an update:", err)
 	}
 	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, "", free); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
@@ -182,18 +181,9 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 			return s.UseTokens(ctx, map[string]time.Time{"x": time.Unix(0, 0)})
 		},
 	} {
-		s := open(t, filepath.Join(t.TempDir(), "db"))
-		var writes *sql.DB
-		switch db := s.db.(type) {
-		case *sqliteDB:
-			writes = db.writes
-		case *postgresDB:
-			writes = db.writes
-		}
-		other, err := writes.Begin() // it has the one connection that writes
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := filepath.Join(t.TempDir(), "db")
+		s := open(t, path)
+		unlock := locked(t, path)
 		rows := auditRows(1)
 		left := errors.New("the caller left")
 		ctx, leave := context.WithCancelCause(t.Context())
@@ -202,9 +192,7 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 		if err := wait.Receive(t, written, "the end of "+name); !errors.Is(err, left) {
 			t.Error(name, err)
 		}
-		if err := other.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		unlock()
 		if err := s.AppendAudit(t.Context(), rows); err != nil {
 			t.Error(err)
 		}

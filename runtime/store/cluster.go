@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // Environments calls each for every stored environment, ordered by id. For an unreadable one, only
 // the id is known, and unreadable says why.
 func (s *Store) Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error {
-	return s.rows(ctx, "list environments", "SELECT id, value FROM environments ORDER BY id", func(scan func(...any) error) error {
+	return s.db.Each(ctx, "list environments", func(scan func(...any) error) error {
 		var id runtime.EnvironmentID
 		var value []byte
 		if err := scan(&id, &value); err != nil {
@@ -24,7 +25,7 @@ func (s *Store) Environments(ctx context.Context, each func(env runtime.Environm
 			return each(runtime.Environment{ID: id}, err)
 		}
 		return each(env, nil)
-	})
+	}, "SELECT id, value FROM environments ORDER BY id")
 }
 
 // PutEnvironment stores env if the stored revision is env.Revision-1 (a missing environment counts
@@ -34,7 +35,7 @@ func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) err
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store an environment", func(tx *transaction) error {
+	return s.db.Write(ctx, "store an environment", func(tx *database.Tx) error {
 		var revision int
 		var stored []byte
 		err := tx.QueryRow("SELECT revision, value FROM environments WHERE id = $1", env.ID).Scan(&revision, &stored)
@@ -66,7 +67,7 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 		}
 	}
 	var first bool
-	err := s.write(ctx, "store the first environments", func(tx *transaction) error {
+	err := s.db.Write(ctx, "store the first environments", func(tx *database.Tx) error {
 		if err := tx.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM environments)").Scan(&first); err != nil || !first {
 			return err
 		}
@@ -82,7 +83,7 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 
 // DeleteEnvironment deletes an environment; a missing one is success.
 func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
-	return s.write(ctx, "delete an environment", func(tx *transaction) error {
+	return s.db.Write(ctx, "delete an environment", func(tx *database.Tx) error {
 		_, err := tx.Exec("DELETE FROM environments WHERE id = $1", id)
 		return err
 	})
@@ -93,7 +94,7 @@ func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID)
 // gets safe times, which are then stored.
 func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error {
 	mended := map[runtime.RunnerID]runtime.Claim{}
-	err := s.rows(ctx, "list runners", "SELECT id, value, claim, private FROM runners ORDER BY id", func(scan func(...any) error) error {
+	err := s.db.Each(ctx, "list runners", func(scan func(...any) error) error {
 		var id runtime.RunnerID
 		var value, text, private []byte
 		if err := scan(&id, &value, &text, &private); err != nil {
@@ -112,7 +113,7 @@ func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private
 			r.State = runtime.RunnerClaimed
 		}
 		return each(r, private, nil)
-	})
+	}, "SELECT id, value, claim, private FROM runners ORDER BY id")
 	for id, claim := range mended {
 		// If the disk is full, the next call replaces them again.
 		if put := s.putClaim(ctx, id, claim); runtime.CodeOf(put) != runtime.CodeStorageFull {
@@ -154,7 +155,7 @@ func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a claim", func(tx *transaction) error {
+	return s.db.Write(ctx, "store a claim", func(tx *database.Tx) error {
 		_, err := tx.Exec("UPDATE runners SET claim = $1 WHERE id = $2", value, id)
 		return err
 	})
@@ -173,7 +174,7 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a runner", func(tx *transaction) error {
+	return s.db.Write(ctx, "store a runner", func(tx *database.Tx) error {
 		_, err := tx.Exec(`INSERT INTO runners (id, epoch, value, claim, private) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (id) DO UPDATE SET value = excluded.value, private = excluded.private`,
 			r.ID, epoch, value, claim, private)
@@ -189,7 +190,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a claim", func(tx *transaction) error {
+	return s.db.Write(ctx, "store a claim", func(tx *database.Tx) error {
 		// The epoch decides between concurrent claims: only one of them finds the previous epoch.
 		result, err := tx.Exec(`UPDATE runners SET epoch = $1, claim = $2 WHERE id = $3 AND epoch = $1 - 1`,
 			claim.Epoch, value, id)
@@ -219,23 +220,32 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 
 // DeleteRunner deletes a runner; a missing one is success.
 func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
-	return s.write(ctx, "delete a runner", func(tx *transaction) error {
+	return s.db.Write(ctx, "delete a runner", func(tx *database.Tx) error {
 		_, err := tx.Exec("DELETE FROM runners WHERE id = $1", id)
 		return err
 	})
 }
 
-// rows calls each for every row of a statement's result, until each returns an error.
-func (s *Store) rows(ctx context.Context, doing, statement string, each func(scan func(...any) error) error) error {
-	rows, err := s.reads.QueryContext(ctx, statement)
-	if err != nil {
-		return typed(err, doing)
+// Draining returns since when the machine has been draining. The zero time means that it isn't.
+func (s *Store) Draining(ctx context.Context) (time.Time, error) {
+	var since int64
+	switch err := s.db.QueryRow(ctx, "SELECT since FROM draining").Scan(&since); {
+	case errors.Is(err, sql.ErrNoRows):
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, database.Wrap(err, "read whether the machine is drained")
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return typed(err, doing)
+	return time.UnixMilli(since).UTC(), nil
+}
+
+// SetDraining stores since when the machine has been draining. The zero time means that it isn't.
+func (s *Store) SetDraining(ctx context.Context, since time.Time) error {
+	return s.db.Write(ctx, "store whether the machine is drained", func(tx *database.Tx) error {
+		if since.IsZero() {
+			_, err := tx.Exec("DELETE FROM draining")
+			return err
 		}
-	}
-	return typed(rows.Err(), doing)
+		_, err := tx.Exec("INSERT INTO draining (one, since) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET since = excluded.since", since.UnixMilli())
+		return err
+	})
 }

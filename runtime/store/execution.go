@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // AddExecution stores a new execution with what its owner needs to continue it after a restart (see
@@ -25,7 +26,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	t := termsOf(x)
 	var stored runtime.Execution
 	var added bool
-	err = s.write(ctx, "store an execution", func(tx *transaction) error {
+	err = s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
 		stored, added = x, true
 		if x.Key != "" {
 			var raw []byte
@@ -62,7 +63,7 @@ func (s *Store) PutExecution(ctx context.Context, x runtime.Execution, start []b
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store an execution", func(tx *transaction) error {
+	return s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
 		_, err := tx.Exec("UPDATE executions SET state = $1, value = $2 WHERE id = $3 AND finished IS NULL", x.State, value, x.ID)
 		if err == nil && start != nil {
 			_, err = tx.Exec("UPDATE restarts SET start = $1, input_end = coalesce(input_end, $2) WHERE execution = $3", start, inputEnd, x.ID)
@@ -81,7 +82,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	}
 	outcome, failed := endOf(x)
 	kept = bytes + int64(len(value)) + termBytes(x)
-	return kept, s.write(ctx, "store an execution", func(tx *transaction) error {
+	return kept, s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
 		result, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
 			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
 		if err == nil {
@@ -128,14 +129,14 @@ func (s *Store) execution(ctx context.Context, statement string, arg any) (runti
 // one decodes the only column of a statement's first row from JSON, and returns whether there is a row.
 func one[T any](ctx context.Context, s *Store, doing, statement string, arg any) (value T, found bool, err error) {
 	var text []byte
-	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) || hasState(err, stateNoText) { // no id or key contains NUL
+	err = s.db.QueryRow(ctx, statement, arg).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) || database.HasNUL(err) { // no id or key contains NUL
 		return value, false, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &value)
 	}
-	return value, err == nil, typed(err, doing)
+	return value, err == nil, database.Wrap(err, doing)
 }
 
 // An ExecutionFilter selects executions; a zero field selects all.
@@ -189,9 +190,9 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	// Each round reads one row more than the page has room for, to learn whether others follow.
 	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
 		wanted = first - len(page.Executions) + 1 // another round if some were unreadable
-		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
+		rows, err := s.db.Query(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
 		if err != nil {
-			return ExecutionPage{}, typed(err, "list executions")
+			return ExecutionPage{}, database.Wrap(err, "list executions")
 		}
 		seen, from, err = s.readPage(rows, &page, first, charge)
 		if err != nil {
@@ -201,22 +202,22 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	if after == "" && !page.More {
 		return page, nil // the page has all
 	}
-	err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
+	err := s.db.QueryRow(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
 	if err != nil {
-		return ExecutionPage{}, typed(err, "count executions")
+		return ExecutionPage{}, database.Wrap(err, "count executions")
 	}
 	return page, nil
 }
 
 // readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
 // the id of the last.
-func (s *Store) readPage(rows *rowSet, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
+func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var value []byte
 		var x runtime.Execution
 		if err := rows.Scan(&last, &value); err != nil {
-			return 0, "", typed(err, "list executions")
+			return 0, "", database.Wrap(err, "list executions")
 		}
 		seen++
 		if page.More = len(page.Executions) == first; page.More {
@@ -235,7 +236,7 @@ func (s *Store) readPage(rows *rowSet, page *ExecutionPage, first int, charge fu
 		}
 		page.Executions = append(page.Executions, x)
 	}
-	return seen, last, typed(rows.Err(), "list executions")
+	return seen, last, database.Wrap(rows.Err(), "list executions")
 }
 
 // SpentKeyLife is how long a key stays spent after its object is gone.
@@ -255,7 +256,7 @@ const putSpentKey = `INSERT INTO spent_keys (key, input, runner, expires) VALUES
 
 // PutSpentKey stores a key and deletes expired ones.
 func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) error {
-	return s.write(ctx, "store a spent key", func(tx *transaction) error {
+	return s.db.Write(ctx, "store a spent key", func(tx *database.Tx) error {
 		if _, err := tx.Exec("DELETE FROM spent_keys WHERE expires < $1", now.Unix()); err != nil {
 			return err
 		}
@@ -266,7 +267,7 @@ func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) erro
 
 // ForgetSpentKeys deletes all keys with a prefix.
 func (s *Store) ForgetSpentKeys(ctx context.Context, prefix string) error {
-	return s.write(ctx, "forget spent keys", func(tx *transaction) error {
+	return s.db.Write(ctx, "forget spent keys", func(tx *database.Tx) error {
 		_, err := tx.Exec("DELETE FROM spent_keys WHERE substr(key, 1, length($1)) = $1", prefix)
 		return err
 	})
@@ -276,11 +277,11 @@ func (s *Store) ForgetSpentKeys(ctx context.Context, prefix string) error {
 func (s *Store) SpentKey(ctx context.Context, key string, now time.Time) (SpentKey, bool, error) {
 	k := SpentKey{Key: key}
 	var expires int64
-	err := s.reads.QueryRowContext(ctx, "SELECT input, runner, expires FROM spent_keys WHERE key = $1 AND expires >= $2", key, now.Unix()).
+	err := s.db.QueryRow(ctx, "SELECT input, runner, expires FROM spent_keys WHERE key = $1 AND expires >= $2", key, now.Unix()).
 		Scan(&k.Input, &k.Runner, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return SpentKey{}, false, nil
 	}
 	k.Expires = time.Unix(expires, 0)
-	return k, err == nil, typed(err, "read a spent key")
+	return k, err == nil, database.Wrap(err, "read a spent key")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // An Unfinished is an unfinished execution with what its owner needs to continue it.
@@ -19,33 +20,24 @@ type Unfinished struct {
 
 // Unfinished returns all unfinished executions, oldest first, except unreadable ones: see Unreadable.
 func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
-	const doing = "list unfinished executions"
-	rows, err := s.reads.QueryContext(ctx, `SELECT e.id, e.value, r.start, coalesce(r.killed, ''), r.input_end, coalesce(r.gone, '')
-		FROM executions e LEFT JOIN restarts r ON r.execution = e.id WHERE e.state <> 'FINISHED' ORDER BY e.id`)
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
 	var all []Unfinished
-	for rows.Next() {
+	err := s.db.Each(ctx, "list unfinished executions", func(scan func(...any) error) error {
 		var id runtime.ExecutionID
 		var value []byte
 		var u Unfinished
-		if err := rows.Scan(&id, &value, &u.Start, &u.Killed, &u.InputEnd, &u.Gone); err != nil {
-			return nil, typed(err, doing)
+		err := scan(&id, &value, &u.Start, &u.Killed, &u.InputEnd, &u.Gone)
+		if err == nil && s.unreadable.decode(id, value, &u.Execution) {
+			all = append(all, u)
 		}
-		if err := json.Unmarshal(value, &u.Execution); err != nil {
-			s.unreadable.note(id, err)
-			continue
-		}
-		all = append(all, u)
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, `SELECT e.id, e.value, r.start, coalesce(r.killed, ''), r.input_end, coalesce(r.gone, '')
+		FROM executions e LEFT JOIN restarts r ON r.execution = e.id WHERE e.state <> 'FINISHED' ORDER BY e.id`)
+	return all, err
 }
 
 // NoteKilled stores why an execution is being killed; the first reason stays.
 func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error {
-	return s.write(ctx, "note a kill", func(tx *transaction) error {
+	return s.db.Write(ctx, "note a kill", func(tx *database.Tx) error {
 		_, err := tx.Exec("UPDATE restarts SET killed = coalesce(killed, $1) WHERE execution = $2", outcome, id)
 		return err
 	})
@@ -54,7 +46,7 @@ func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome 
 // NoteGone stores why the runner of unfinished executions is about to be removed, because nothing
 // else will say it afterwards. The last reason counts.
 func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
-	return s.write(ctx, "note the end of a runner", func(tx *transaction) error {
+	return s.db.Write(ctx, "note the end of a runner", func(tx *database.Tx) error {
 		_, err := tx.Exec("UPDATE restarts SET gone = $1 WHERE execution IN (SELECT id FROM executions WHERE runner = $2 AND state <> 'FINISHED')", reason, id)
 		return err
 	})
@@ -62,7 +54,7 @@ func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtim
 
 // NoteInputEnd stores that an execution's stdin was closed at an offset.
 func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error {
-	return s.write(ctx, "note the end of a stdin", func(tx *transaction) error {
+	return s.db.Write(ctx, "note the end of a stdin", func(tx *database.Tx) error {
 		_, err := tx.Exec("UPDATE restarts SET input_end = $1 WHERE execution = $2", offset, id)
 		return err
 	})
@@ -71,29 +63,21 @@ func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset
 // Released reports whether a runner should have been released with one of its executions, or its
 // batch, and that has ended.
 func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error) {
-	const doing = "look for a release"
-	rows, err := s.reads.QueryContext(ctx, `SELECT value FROM executions WHERE runner = $1 AND finished IS NOT NULL
-		UNION ALL SELECT value FROM batches WHERE runner = $1 AND finished IS NOT NULL`, id)
-	if err != nil {
-		return false, typed(err, doing)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	released := false
+	err := s.db.Each(ctx, "look for a release", func(scan func(...any) error) error {
 		var value []byte
 		var ended struct{ Release bool }
-		if err := rows.Scan(&value); err != nil {
-			return false, typed(err, doing)
-		}
-		if json.Unmarshal(value, &ended) == nil && ended.Release {
-			return true, nil
-		}
-	}
-	return false, typed(rows.Err(), doing)
+		err := scan(&value)
+		released = released || err == nil && json.Unmarshal(value, &ended) == nil && ended.Release
+		return err
+	}, `SELECT value FROM executions WHERE runner = $1 AND finished IS NOT NULL
+		UNION ALL SELECT value FROM batches WHERE runner = $1 AND finished IS NOT NULL`, id)
+	return released, err
 }
 
 // Neighbours reports whether any execution of a runner ended after since, in whole milliseconds.
 func (s *Store) Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error) {
 	var there bool
-	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE runner = $1 AND finished > $2)", id, since.UnixMilli()).Scan(&there)
-	return there, typed(err, "look for neighbours")
+	err := s.db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE runner = $1 AND finished > $2)", id, since.UnixMilli()).Scan(&there)
+	return there, database.Wrap(err, "look for neighbours")
 }

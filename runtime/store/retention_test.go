@@ -93,7 +93,7 @@ func TestFullDisk(t *testing.T) {
 	if err := errors.Join(ballast.Close(), os.Remove(ballast.Name())); err != nil {
 		t.Fatal(err)
 	}
-	s.wantWell(t)
+	wait.For(t, "Check says that there is room", func() bool { return s.Check(t.Context()) == nil })
 	if err := s.PutRunner(t.Context(), runner, nil); err != nil {
 		t.Error(err)
 	}

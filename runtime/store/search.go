@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // SearchedBytes bounds the searched part of a command line, in bytes.
@@ -41,7 +42,7 @@ func termsOf(x runtime.Execution) terms {
 }
 
 // putTerms stores an execution's terms, or updates those of its end.
-func putTerms(tx *transaction, t terms) error {
+func putTerms(tx *database.Tx, t terms) error {
 	_, err := tx.Exec(`INSERT INTO execution_search (execution, environment, tenant, queued, outcome, failed, labels, command) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (execution) DO UPDATE SET outcome = excluded.outcome, failed = excluded.failed`,
 		t.execution, t.environment, string(t.tenant), t.queued, string(t.outcome), t.failed, t.labels, t.command)

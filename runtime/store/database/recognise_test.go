@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"database/sql"
@@ -8,11 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/postgrestest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -35,9 +33,9 @@ func raw(t *testing.T, path string, statements ...string) {
 // closed creates a store's database, and closes it.
 func closed(t *testing.T, path string) {
 	t.Helper()
-	s, err := Open(t.Context(), path)
+	d, err := Open(t.Context(), path)
 	if err == nil {
-		err = s.Close()
+		err = d.Close()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +52,9 @@ func refused(t *testing.T, path string, words ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), path)
+	d, err := Open(t.Context(), path)
 	if err == nil {
-		_ = s.Close()
+		_ = d.Close()
 		t.Fatal("the database is accepted")
 	}
 	for _, word := range append(words, path) {
@@ -113,8 +111,8 @@ func TestEmptyDatabaseIsAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			raw(t, path, statements...)
-			s := open(t, path)
-			if !s.Fresh() {
+			d := open(t, path)
+			if !d.Fresh() {
 				t.Error("it isn't fresh")
 			}
 		})
@@ -158,31 +156,33 @@ func TestStartFindsDamage(t *testing.T) {
 	}
 }
 
-// TestDamageIsReported damages a table of an open store. The check itself doesn't use this table.
+// TestDamageIsReported damages a table of an open database. The check itself doesn't use this table.
 func TestDamageIsReported(t *testing.T) {
 	for name, use := range map[string]struct {
 		table string
-		do    func(*Store) error
+		do    func(*DB) error
 	}{
-		"a write": {"runners", func(s *Store) error { return s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil) }},
-		"a key":   {"spent_keys", func(s *Store) error { _, _, err := s.SpentKey(t.Context(), "k", time.Now()); return err }},
-		"a row":   {"draining", func(s *Store) error { _, err := s.Draining(t.Context()); return err }},
-		"rows": {"environments", func(s *Store) error {
-			return s.Environments(t.Context(), func(runtime.Environment, error) error { return nil })
+		"a write": {"runners", func(d *DB) error { return put(t, d, "r", nil) }},
+		"a row": {"draining", func(d *DB) error {
+			var since int64
+			return Wrap(d.QueryRow(t.Context(), "SELECT since FROM draining").Scan(&since), "read")
+		}},
+		"rows": {"environments", func(d *DB) error {
+			return d.Each(t.Context(), "read", func(func(...any) error) error { return nil }, "SELECT id, value FROM environments")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "db")
-			s := open(t, path)
-			s.wantWell(t)
+			d := open(t, path)
+			d.wantWell(t)
 			spoil(t, path, use.table)
-			s.reads.db.SetMaxIdleConns(0) // their caches still have the sound page
-			if err := use.do(s); err == nil {
+			d.reads.SetMaxIdleConns(0) // their caches still have the sound page
+			if err := use.do(d); err == nil {
 				t.Fatal("the damaged table can be used")
 			} else if !strings.Contains(err.Error(), "the database is damaged") {
 				t.Errorf("the error is %v", err)
 			}
-			s.wantBroken(t, "is damaged", path, "restore the database from its backup", ".recover")
+			d.wantBroken(t, "is damaged", path, "restore the database from its backup", ".recover")
 		})
 	}
 }
@@ -202,12 +202,12 @@ func TestOthersCannotReadTheDatabase(t *testing.T) {
 			}
 		}
 	}
-	s := open(t, path)
-	if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil); err != nil {
+	d := open(t, path)
+	if err := put(t, d, "r", nil); err != nil {
 		t.Fatal(err)
 	}
 	private("new")
-	if err := s.Close(); err != nil {
+	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{path, path + "-wal", path + "-shm"} {
@@ -239,9 +239,9 @@ func TestForeignAndNewerPostgreSQLAreRefused(t *testing.T) {
 	}
 	refused := func(url string, words ...string) {
 		t.Helper()
-		s, err := OpenShared(t.Context(), url)
+		d, err := OpenShared(t.Context(), url)
 		if err == nil {
-			_ = s.Close()
+			_ = d.Close()
 		}
 		_, examined := Examine(t.Context(), url)
 		for _, word := range words {
@@ -257,8 +257,8 @@ func TestForeignAndNewerPostgreSQLAreRefused(t *testing.T) {
 		t.Errorf("the foreign schema was changed: %d, %v", tables, err)
 	}
 	exec("CREATE SCHEMA ours")
-	s := lead(t, p.URL+"?search_path=ours")
-	if err := s.Close(); err != nil {
+	d := lead(t, p.URL+"?search_path=ours")
+	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Examine(t.Context(), p.URL+"?search_path=ours"); err != nil {
@@ -289,9 +289,9 @@ func TestServersStartTogetherOnAnEmptyDatabase(t *testing.T) {
 		var servers sync.WaitGroup
 		for range 4 {
 			servers.Go(func() {
-				s, err := OpenShared(t.Context(), p.URL+"?search_path="+schema)
+				d, err := OpenShared(t.Context(), p.URL+"?search_path="+schema)
 				if err == nil {
-					err = s.Close()
+					err = d.Close()
 				}
 				if err != nil {
 					t.Error(err)
@@ -322,9 +322,9 @@ func TestServersStartTogetherOnAnEmptyDatabase(t *testing.T) {
 // TestDamagedPostgreSQLIsReported overwrites a table's page while PostgreSQL is down.
 func TestDamagedPostgreSQLIsReported(t *testing.T) {
 	p := postgrestest.Start(t)
-	s := lead(t, p.URL)
-	defer s.Close()
-	if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil); err != nil {
+	d := lead(t, p.URL)
+	defer d.Close()
+	if err := put(t, d, "r", nil); err != nil {
 		t.Fatal(err)
 	}
 	file, err := p.Query("CHECKPOINT; SELECT current_setting('data_directory') || '/' || pg_relation_filepath('runners')")
@@ -339,8 +339,8 @@ func TestDamagedPostgreSQLIsReported(t *testing.T) {
 	if err := p.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r2"}, nil); err == nil {
+	if err := put(t, d, "r2", nil); err == nil {
 		t.Fatal("the damaged table can be used")
 	}
-	s.wantBroken(t, "PostgreSQL's files are damaged", "restore the database from its backup")
+	d.wantBroken(t, "PostgreSQL's files are damaged", "restore the database from its backup")
 }

@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -66,9 +66,9 @@ var errCommitted = errors.New("it was committed")
 
 // OpenShared opens a PostgreSQL database and brings its schema up to date. url has the form that libpq
 // accepts. Variables such as PGPASSWORD, and ~/.pgpass, supply missing parts. Other servers
-// may have the database open: see Lead. Close the store.
-func OpenShared(ctx context.Context, url string) (*Store, error) {
-	config, err := ParseURL(url)
+// may have the database open: see Lead.
+func OpenShared(ctx context.Context, url string) (*DB, error) {
+	config, err := pgx.ParseConfig(url) // the error doesn't contain the password
 	if err != nil {
 		return nil, err
 	}
@@ -93,18 +93,15 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	if err := d.migrate(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database at %s: %w", net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))), err), d.close())
 	}
-	s := &Store{db: d, reads: reads{db: d.reads, again: d.again}, shared: true, taken: make(chan struct{})}
-	d.taken = sync.OnceFunc(func() { close(s.taken) })
-	return s.start(), nil
+	opened := &DB{backend: d, reads: d.reads, again: d.again, shared: true, taken: make(chan struct{})}
+	d.taken = sync.OnceFunc(func() { close(opened.taken) })
+	return opened.start(), nil
 }
-
-// ParseURL parses a database's URL. The error doesn't contain the password.
-func ParseURL(url string) (*pgx.ConnConfig, error) { return pgx.ParseConfig(url) }
 
 // Examine returns the version of the PostgreSQL at a URL without changing anything there. The error
 // says why it can't be used.
 func Examine(ctx context.Context, url string) (version string, err error) {
-	config, err := ParseURL(url)
+	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return "", err
 	}
@@ -241,7 +238,7 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 		}
 	}
 	for i, w := range writes {
-		if results[i] = w.do(&transaction{tx: begun, running: d.running}); isLost(results[i]) || isRefusal(results[i]) {
+		if results[i] = w.do(&Tx{tx: begun, running: d.running}); isLost(results[i]) || isRefusal(results[i]) {
 			return results[i]
 		}
 	}
@@ -293,11 +290,11 @@ func (d *postgresDB) close() error {
 }
 
 // Secret returns the secret of that name that servers share. If there is none, it stores fresh.
-func (s *Store) Secret(ctx context.Context, name string, fresh []byte) (value []byte, err error) {
+func (d *DB) Secret(ctx context.Context, name string, fresh []byte) (value []byte, err error) {
 	const doing = "share a secret"
-	if _, err := s.reads.db.ExecContext(ctx, "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING", name, fresh); err != nil {
-		return nil, typed(err, doing)
+	if _, err := d.reads.ExecContext(ctx, "INSERT INTO secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING", name, fresh); err != nil {
+		return nil, Wrap(err, doing)
 	}
-	err = s.reads.QueryRowContext(ctx, "SELECT value FROM secrets WHERE name = $1", name).Scan(&value)
-	return value, typed(err, doing)
+	err = d.QueryRow(ctx, "SELECT value FROM secrets WHERE name = $1", name).Scan(&value)
+	return value, Wrap(err, doing)
 }

@@ -1,9 +1,10 @@
-package store
+package database
 
 import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,9 +41,8 @@ type sqliteDB struct {
 }
 
 // Open opens the SQLite database at path, creates it if necessary, and brings its schema up to
-// date. Only one process may have it open; the error for a second one names the holder. Close the
-// store.
-func Open(ctx context.Context, path string) (*Store, error) {
+// date. Only one process may have it open; the error for a second one names the holder.
+func Open(ctx context.Context, path string) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
@@ -57,7 +57,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, fmt.Errorf("open the store %s: %w", path, errors.Join(err, d.closeFiles()))
 	}
 	d.group.Go(d.checkpoints)
-	return (&Store{db: d, reads: reads{db: d.reads}, fresh: fresh}).start(), nil
+	return (&DB{backend: d, reads: d.reads, fresh: fresh}).start(), nil
 }
 
 // open opens and migrates the database file. It reports whether the file is fresh.
@@ -103,6 +103,31 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 	}
 	return false, err
 }
+
+// A connector opens connections to the database file that the store opened.
+type connector struct {
+	sqlite driver.Driver
+	source string
+	intact func() error // why the file at the path isn't the one that the store opened; nil: it is
+}
+
+// openReads returns connections for reading. Each is opened by path when it is needed. If another
+// file had taken that path, SQLite would write this database's log into it and damage both. So
+// opening fails then.
+func (d *sqliteDB) openReads(source string) *sql.DB {
+	return sql.OpenDB(connector{d.writes.Driver(), source, d.intact})
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(context.Context) (driver.Conn, error) {
+	if err := c.intact(); err != nil {
+		return nil, err
+	}
+	return c.sqlite.Open(c.source)
+}
+
+// Driver implements driver.Connector.
+func (c connector) Driver() driver.Driver { return c.sqlite }
 
 // recovers is advice for a damaged database.
 const recovers = "or save what is readable (sqlite3 rockpool.db .recover | sqlite3 new.db)"
@@ -265,7 +290,7 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 			return err
 		}
 		defer begun.Rollback() // does nothing after a commit
-		tx := &transaction{begun, &d.prepared, context.Background()}
+		tx := &Tx{begun, &d.prepared, context.Background()}
 		for i, w := range writes {
 			if results[i] = w.do(tx); isSQLite(results[i]) {
 				return results[i]

@@ -1,16 +1,31 @@
-package store
+package database
 
 import (
 	"context"
 	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
 )
+
+//go:embed migrations/*/*.sql
+var migrations embed.FS
+
+// migrator returns the provider that brings a database's schema up to date.
+func migrator(dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) (*goose.Provider, error) {
+	directory := map[goose.Dialect]string{goose.DialectSQLite3: "migrations/sqlite", goose.DialectPostgres: "migrations/postgres"}[dialect]
+	files, err := fs.Sub(migrations, directory)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(dialect, db, files, options...)
+}
 
 // Names and queries with which recognise reads a database.
 const (
@@ -112,18 +127,9 @@ func isDamage(err error) bool {
 }
 
 // note remembers an error that says that the database is damaged, and returns it. See Check.
-func (s *Store) note(err error) error {
+func (d *DB) note(err error) error {
 	if isDamage(err) {
-		s.damage.CompareAndSwap(nil, &err)
+		d.damage.CompareAndSwap(nil, &err)
 	}
 	return err
 }
-
-// A rowSet is rows whose error is noted.
-type rowSet struct {
-	*sql.Rows
-	note func(error) error
-}
-
-// Err returns the error that ended the rows.
-func (r *rowSet) Err() error { return r.note(r.Rows.Err()) }

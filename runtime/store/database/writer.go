@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -18,30 +18,30 @@ var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store 
 // A write is some statements that modify, perhaps after some reads. They are stored together or not
 // at all. do may be called several times, and must set all its results each time.
 type write struct {
-	do     func(*transaction) error
+	do     func(*Tx) error
 	result chan error // capacity 1
 }
 
-// write queues do and waits for its commit. Once queued, ctx doesn't interrupt it, because the
+// Write queues do and waits for its commit. Once queued, ctx doesn't interrupt it, because the
 // caller must know what is stored.
-func (s *Store) write(ctx context.Context, doing string, do func(*transaction) error) error {
-	w, err := s.enqueue(ctx, do)
+func (d *DB) Write(ctx context.Context, doing string, do func(*Tx) error) error {
+	w, err := d.enqueue(ctx, do)
 	if err != nil {
 		return err
 	}
-	return s.committed(<-w.result, doing)
+	return d.committed(<-w.result, doing)
 }
 
-// rewrite is like write, for writes that are safe to repeat. It returns when ctx ends; the write
+// Rewrite is like Write, for writes that are safe to repeat. It returns when ctx ends; the write
 // may still be stored.
-func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction) error) error {
-	w, err := s.enqueue(ctx, do)
+func (d *DB) Rewrite(ctx context.Context, doing string, do func(*Tx) error) error {
+	w, err := d.enqueue(ctx, do)
 	if err != nil {
 		return err
 	}
 	select {
 	case err := <-w.result:
-		return s.committed(err, doing)
+		return d.committed(err, doing)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -49,47 +49,47 @@ func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction)
 
 // enqueue queues a write. Its result arrives at the channel result once its transaction has ended.
 // ctx ends only the wait for the queue.
-func (s *Store) enqueue(ctx context.Context, do func(*transaction) error) (write, error) {
+func (d *DB) enqueue(ctx context.Context, do func(*Tx) error) (write, error) {
 	w := write{do: do, result: make(chan error, 1)}
 	select {
-	case s.queue <- w:
+	case d.queue <- w:
 		return w, nil
 	case <-ctx.Done():
 		return w, context.Cause(ctx)
-	case <-s.closed:
+	case <-d.closed:
 		return w, errClosed
 	}
 }
 
 // committed returns the result of a write, and records whether there was room for it.
-func (s *Store) committed(err error, doing string) error {
-	err = typed(s.note(err), doing)
+func (d *DB) committed(err error, doing string) error {
+	err = Wrap(d.note(err), doing)
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
-		s.full.Store(&err)
+		d.full.Store(&err)
 	} else if err == nil {
-		s.full.Store(nil)
+		d.full.Store(nil)
 	}
 	return err
 }
 
 // writer runs all writes in one goroutine until the store closes.
-func (s *Store) writer() {
+func (d *DB) writer() {
 	for {
 		select {
-		case <-s.closed:
+		case <-d.closed:
 			return
-		case first := <-s.queue:
-			s.commit(s.collect(first))
+		case first := <-d.queue:
+			d.commit(d.collect(first))
 		}
 	}
 }
 
 // collect returns first and the other writes that are waiting already.
-func (s *Store) collect(first write) []write {
+func (d *DB) collect(first write) []write {
 	writes := []write{first}
 	for len(writes) < batch {
 		select {
-		case w := <-s.queue:
+		case w := <-d.queue:
 			writes = append(writes, w)
 		default:
 			return writes
@@ -100,11 +100,11 @@ func (s *Store) collect(first write) []write {
 
 // commit stores writes in one transaction and sends each its result. If one of them fails, each
 // runs in its own.
-func (s *Store) commit(writes []write) {
-	results, undone := s.db.transact(writes)
+func (d *DB) commit(writes []write) {
+	results, undone := d.backend.transact(writes)
 	if undone && len(writes) > 1 { // one of them failed: store the others nevertheless
 		for i := range writes {
-			one, _ := s.db.transact(writes[i : i+1])
+			one, _ := d.backend.transact(writes[i : i+1])
 			results[i] = one[0]
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -56,6 +56,9 @@ func hasState(err error, states ...string) bool {
 	var p *pgconn.PgError
 	return errors.As(err, &p) && slices.Contains(states, p.Code)
 }
+
+// HasNUL reports whether PostgreSQL refused a parameter because it contains NUL, which no text there does.
+func HasNUL(err error) bool { return hasState(err, stateNoText) }
 
 // isRefusal reports whether PostgreSQL refused a statement, or rolled back at a commit. After that the
 // transaction is void.

@@ -1,7 +1,6 @@
-package store
+package database
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,26 +14,26 @@ import (
 // returned an error aren't stored, and the others are. SQLite abandons a whole transaction if one
 // statement doesn't fit.
 func TestFullDiskRefusesOnlyTheWritesThatDoNotFit(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "db"))
+	d := open(t, filepath.Join(t.TempDir(), "db"))
 	var pages int
-	if err := s.db.(*sqliteDB).writes.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
+	if err := d.backend.(*sqliteDB).writes.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.db.(*sqliteDB).writes.Exec("PRAGMA max_page_count = " + strconv.Itoa(pages+10)); err != nil {
+	if _, err := d.backend.(*sqliteDB).writes.Exec("PRAGMA max_page_count = " + strconv.Itoa(pages+10)); err != nil {
 		t.Fatal(err)
 	}
 	put := func(id, text string) write {
-		return write{result: make(chan error, 1), do: func(tx *transaction) error {
+		return write{result: make(chan error, 1), do: func(tx *Tx) error {
 			_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", id, []byte(text))
 			return err
 		}}
 	}
 	writes := []write{put("before", "small"), put("large", strings.Repeat("x", 1<<20)), put("after", "small")}
-	s.commit(writes)
+	d.commit(writes)
 	for i, id := range []string{"before", "large", "after"} {
-		err := typed(<-writes[i].result, "test")
+		err := Wrap(<-writes[i].result, "test")
 		var stored bool
-		if err := s.reads.QueryRowContext(t.Context(), "SELECT EXISTS (SELECT 1 FROM restarts WHERE execution = $1)", id).Scan(&stored); err != nil {
+		if err := d.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM restarts WHERE execution = $1)", id).Scan(&stored); err != nil {
 			t.Fatal(err)
 		}
 		refused := id == "large"
@@ -47,9 +46,9 @@ func TestFullDiskRefusesOnlyTheWritesThatDoNotFit(t *testing.T) {
 // TestFailedWriteStoresNothing checks that a write whose second statement fails also loses its first one, and
 // that the other writes of its transaction are stored.
 func TestFailedWriteStoresNothing(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "db"))
+	d := open(t, filepath.Join(t.TempDir(), "db"))
 	put := func(ids ...string) write {
-		return write{result: make(chan error, 1), do: func(tx *transaction) error {
+		return write{result: make(chan error, 1), do: func(tx *Tx) error {
 			for _, id := range ids {
 				if _, err := tx.Exec("INSERT INTO removals (execution) VALUES ($1)", id); err != nil {
 					return err
@@ -59,15 +58,20 @@ func TestFailedWriteStoresNothing(t *testing.T) {
 		}}
 	}
 	writes := []write{put("before"), put("failed", "failed"), put("after")}
-	s.commit(writes)
+	d.commit(writes)
 	for i, fails := range []bool{false, true, false} {
 		if err := <-writes[i].result; (err != nil) != fails {
 			t.Errorf("write %d: got %v, want an error: %t", i, err, fails)
 		}
 	}
-	removals, err := s.Removals(t.Context())
-	slices.Sort(removals)
-	if got := fmt.Sprint(removals); err != nil || got != "[after before]" {
-		t.Errorf("got %s, %v; want [after before]", got, err)
+	var got []string
+	err := d.Each(t.Context(), "read", func(scan func(...any) error) error {
+		var id string
+		err := scan(&id)
+		got = append(got, id)
+		return err
+	}, "SELECT execution FROM removals ORDER BY execution")
+	if err != nil || !slices.Equal(got, []string{"after", "before"}) {
+		t.Errorf("got %q, %v; want after, before", got, err)
 	}
 }

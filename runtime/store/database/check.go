@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -27,27 +27,27 @@ const patience = 4 * time.Second
 // error that says what to do; STORAGE_FULL means that only room is missing. It writes to the
 // database like any other write, and also reports a checkpoint that failed or hangs. Once any read or
 // write has found damage, it reports that for ever.
-func (s *Store) Check(ctx context.Context) error {
-	_, err := s.check.Check(ctx)
-	_ = s.note(err)
-	if damage := s.damage.Load(); damage != nil { // also of a part that a check doesn't read
-		return s.db.damaged(*damage)
+func (d *DB) Check(ctx context.Context) error {
+	_, err := d.check.Check(ctx)
+	_ = d.note(err)
+	if damage := d.damage.Load(); damage != nil { // also of a part that a check doesn't read
+		return d.backend.damaged(*damage)
 	}
 	if errors.Is(err, probe.ErrLate) {
-		return errors.New(s.db.stalls())
+		return errors.New(d.backend.stalls())
 	}
 	return err
 }
 
 // tryWrite does the work of Check.
-func (s *Store) tryWrite() error {
-	return s.db.check(func() error {
+func (d *DB) tryWrite() error {
+	return d.backend.check(func() error {
 		bytes := 1
-		if s.full.Load() != nil {
+		if d.full.Load() != nil {
 			bytes = checkBytes
 		}
-		err := s.write(context.Background(), "check the store", func(tx *transaction) error {
-			_, err := tx.Exec(putSpentKey, "", strings.Repeat(" ", bytes), "", 0)
+		err := d.Write(context.Background(), "check the store", func(tx *Tx) error {
+			_, err := tx.Exec("INSERT INTO spent_keys (key, input, runner, expires) VALUES ('', $1, '', 0)", strings.Repeat(" ", bytes))
 			if err == nil {
 				_, err = tx.Exec("DELETE FROM spent_keys WHERE key = ''")
 			}
@@ -58,7 +58,7 @@ func (s *Store) tryWrite() error {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			var one int
-			err = s.reads.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+			err = d.QueryRow(ctx, "SELECT 1").Scan(&one)
 		}
 		return err
 	})
@@ -73,7 +73,7 @@ func (d *sqliteDB) check(write func() error) error {
 	err := write()
 	if err == nil {
 		if failed := d.stays.Load(); failed != nil {
-			err = typed(*failed, "bring writes to the disk")
+			err = Wrap(*failed, "bring writes to the disk")
 		}
 	}
 	if began := d.began.Load(); err == nil && began != nil && time.Since(*began) > patience {

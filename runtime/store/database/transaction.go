@@ -1,20 +1,20 @@
-package store
+package database
 
 import (
 	"context"
 	"database/sql"
 )
 
-// A transaction is a transaction of the writer. Exec keeps the compiled statement for later transactions,
-// because compiling takes as long as a short statement. Use [transaction.ExecOnce] for a varying text.
-type transaction struct {
+// A Tx is a transaction of the writer. Exec keeps the compiled statement for later transactions,
+// because compiling takes as long as a short statement. Use [Tx.ExecOnce] for a varying text.
+type Tx struct {
 	tx         *sql.Tx
 	statements *statements // nil: the driver caches them
 	running    context.Context
 }
 
 // Exec executes a statement.
-func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
+func (t *Tx) Exec(text string, args ...any) (sql.Result, error) {
 	if t.statements == nil {
 		return t.tx.ExecContext(t.running, text, args...)
 	}
@@ -29,18 +29,28 @@ func (t *transaction) Exec(text string, args ...any) (sql.Result, error) {
 }
 
 // ExecOnce executes a statement without keeping it compiled.
-func (t *transaction) ExecOnce(text string, args ...any) (sql.Result, error) {
+func (t *Tx) ExecOnce(text string, args ...any) (sql.Result, error) {
 	return t.tx.ExecContext(t.running, text, args...)
 }
 
 // QueryRow reads a row.
-func (t *transaction) QueryRow(text string, args ...any) *sql.Row {
+func (t *Tx) QueryRow(text string, args ...any) *sql.Row {
 	return t.tx.QueryRowContext(t.running, text, args...)
 }
 
-// Query reads rows. The caller closes them.
-func (t *transaction) Query(text string, args ...any) (*sql.Rows, error) {
-	return t.tx.QueryContext(t.running, text, args...)
+// Each calls each for every row of a result, until each returns an error.
+func (t *Tx) Each(each func(scan func(into ...any) error) error, text string, args ...any) error {
+	rows, err := t.tx.QueryContext(t.running, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // statements are the compiled statements of the writer.
