@@ -70,10 +70,10 @@ func newExecution(start agent.Start, budget *budget) *execution {
 }
 
 // begin starts the command. It must be called once. It closes x.ready.
-func (x *execution) begin(host Host) error {
+func (x *execution) begin(executor Executor) error {
 	defer close(x.ready)
 	x.at = time.Now()
-	x.process, x.err = host.Start(x.start)
+	x.process, x.err = executor.Start(x.start)
 	if t := x.start.Terminal; t != nil && x.err == nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()

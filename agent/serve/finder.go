@@ -18,7 +18,7 @@ func (t *transfer) search(search agent.Search) error {
 	}
 	ctx, stop := untilClosed(t.conn, t.frames)
 	defer stop()
-	found, err := t.server.host.Search(ctx, search)
+	found, err := t.server.executor.Search(ctx, search)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Wat
 	ctx, stop := untilClosed(conn, frames)
 	defer stop()
 	t := &transfer{server: s, conn: conn, out: hello}
-	err := s.host.Watch(ctx, watch, func(changes agent.Changes) (err error) {
+	err := s.executor.Watch(ctx, watch, func(changes agent.Changes) (err error) {
 		if len(changes.Changes) > 0 || changes.Lost {
 			t.out, err = agent.AppendJSON(t.out, agent.KindChanges, changes)
 		}

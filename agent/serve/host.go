@@ -1,4 +1,4 @@
-// Package serve implements the agent's side of the protocol (package agent) on top of a Host: the
+// Package serve implements the agent's side of the protocol (package agent) on top of an Executor: the
 // program inside a runner, or a fake in a test. It guarantees that output is neither lost nor
 // repeated between a start and KindSettled, however often streams break, and that its memory use is
 // bounded.
@@ -15,10 +15,10 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// A Host runs commands. Its methods must be safe for concurrent use. Errors that are an
+// An Executor runs commands. Its methods must be safe for concurrent use. Errors that are an
 // [*agent.Error] are sent to the client. The client gets every other error as agent.ErrInternal,
 // without its text.
-type Host interface {
+type Executor interface {
 	// Start starts a command in its terminal, with the limits that the kernel enforces, and as root
 	// if it is Privileged. The server itself enforces limits of time and output, and those that
 	// Measure serves for.
@@ -29,7 +29,7 @@ type Host interface {
 	Finder
 }
 
-// A Warmer is a Host that can load an interpreter.
+// A Warmer is an Executor that can load an interpreter.
 type Warmer interface {
 	// Warm returns when the interpreter and its modules are loaded.
 	Warm(warm agent.Warm) (agent.Warmed, error)

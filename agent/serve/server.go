@@ -34,7 +34,7 @@ type Config struct {
 
 // A Server serves clients on streams. Its methods are safe for concurrent use.
 type Server struct {
-	host      Host
+	executor  Executor
 	config    Config
 	budget    *budget
 	transfers chan struct{}  // holds a token for each transfer
@@ -50,9 +50,9 @@ type Server struct {
 }
 
 // New returns a server that runs commands on host.
-func New(host Host, config Config) *Server {
+func New(executor Executor, config Config) *Server {
 	return &Server{
-		host: host, config: config, budget: newBudget(),
+		executor: executor, config: config, budget: newBudget(),
 		transfers:  make(chan struct{}, maxTransfers),
 		watches:    make(chan struct{}, maxWatches),
 		executions: map[string]*execution{},
@@ -188,7 +188,7 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 
 // warm makes the host load an interpreter, and answers.
 func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
-	host, ok := s.host.(Warmer)
+	warmer, ok := s.executor.(Warmer)
 	nul := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }
 	switch {
 	case !ok:
@@ -198,7 +198,7 @@ func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
 	case slices.ContainsFunc(warm.Modules, nul), slices.ContainsFunc(warm.Env, nul):
 		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Message: "must not contain NUL"}
 	}
-	warmed, err := host.Warm(warm)
+	warmed, err := warmer.Warm(warm)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (s *Server) start(start agent.Start) (*execution, error) {
 	}
 	// The count of register ends after run's has begun, so that Close can't return in between.
 	defer s.running.Done()
-	if err := x.begin(s.host); err != nil {
+	if err := x.begin(s.executor); err != nil {
 		s.remove(x)
 		return nil, err
 	}

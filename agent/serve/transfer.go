@@ -35,11 +35,11 @@ type transfer struct {
 func (t *transfer) run(request agent.Request) error {
 	switch {
 	case request.List != nil:
-		return t.end(t.server.host.List(*request.List, t.file))
+		return t.end(t.server.executor.List(*request.List, t.file))
 	case request.Read != nil:
 		return t.end(t.read(*request.Read))
 	case request.Move != nil:
-		info, err := t.server.host.Move(*request.Move)
+		info, err := t.server.executor.Move(*request.Move)
 		if err == nil {
 			err = t.file(info)
 		}
@@ -98,13 +98,13 @@ func (t *transfer) flush() error {
 func (t *transfer) read(read agent.ReadFile) error {
 	path := read.Path
 	if read.InfoOnly {
-		info, err := t.server.host.Stat(path, read.Follow)
+		info, err := t.server.executor.Stat(path, read.Follow)
 		if err != nil {
 			return err
 		}
 		return t.file(info)
 	}
-	info, content, err := t.server.host.Open(path)
+	info, content, err := t.server.executor.Open(path)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (t *transfer) update(update agent.Update) error {
 			return &agent.Error{Code: agent.ErrInvalid, Path: w.Path, Field: "write", Index: i, Message: "has an invalid size or mode"}
 		}
 	}
-	apply, err := t.server.host.Update(update)
+	apply, err := t.server.executor.Update(update)
 	if err != nil {
 		return err
 	}

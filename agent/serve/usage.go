@@ -8,7 +8,7 @@ import (
 
 // usage returns the usage of the runner and its running executions.
 func (s *Server) usage() *agent.Usage {
-	usage := &agent.Usage{Runner: used(s.host.Now()), Executions: map[string]agent.ExecutionUsed{}}
+	usage := &agent.Usage{Runner: used(s.executor.Now()), Executions: map[string]agent.ExecutionUsed{}}
 	for _, x := range s.all() {
 		if now, ok := x.usage(); ok {
 			usage.Executions[x.start.ID] = now

@@ -24,9 +24,9 @@ type Counters struct {
 	peak  atomic.Int64 // the largest number of processes that was sampled
 	keeps atomic.Int64 // the process id of a child of the zygote that waits in the group; 0: none
 
-	whole  bool  // the group is the whole runner's: see Whole
-	around int64 // if whole: the agent's threads in it before the command's start
-	resets bool  // the kernel's peak of memory was reset for this command
+	ofRunner bool  // the group is the whole runner's: see RunnerGroup
+	around   int64 // if ofRunner: the agent's threads in it before the command's start
+	resets   bool  // the kernel's peak of memory was reset for this command
 
 	// Version 2 resets a peak of memory only for the open file that was written to.
 	memoryPeak *os.File
@@ -130,7 +130,7 @@ func (c *Counters) tree(controller string) int {
 // agent, and a waiting child of the zygote.
 func (c *Counters) launchers() int64 {
 	switch {
-	case c.whole:
+	case c.ofRunner:
 		return c.around
 	case c.isUnified():
 		return 0
@@ -160,7 +160,7 @@ func (c *Counters) Refused() int64 {
 		c.seen.Store(max(c.seen.Load(), c.memoryNow()))
 	}
 	own := c.number("pids", "pids.events", "max") - c.start.refused
-	if c.isUnified() && !c.whole {
+	if c.isUnified() && !c.ofRunner {
 		own += c.together.of(c) - c.start.refusedTogether
 	}
 	return own
@@ -169,7 +169,7 @@ func (c *Counters) Refused() int64 {
 // End adds the counts since Begin to the usage that wait(2) reported.
 func (c *Counters) End(u *serve.Usage) {
 	c.add(u, c.now())
-	if c.whole && c.memoryPeak != nil { // opened for each command, whereas a group keeps its own
+	if c.ofRunner && c.memoryPeak != nil { // opened for each command, whereas a group keeps its own
 		_ = c.memoryPeak.Close()
 		c.memoryPeak = nil
 	}

@@ -33,14 +33,14 @@ func openUnified(run int, name string, root bool, t *confinement.Thread, fork fu
 // nowUnified is now for version 2.
 func (c *Counters) nowUnified() (n counts) {
 	n.refused = c.number("pids", "pids.events", "max")
-	if !c.whole {
+	if !c.ofRunner {
 		n.refusedTogether = c.together.of(c)
 	}
 	n.mostProcesses = c.number("pids", "pids.peak", "")
 	n.oomKills = c.number("memory", "memory.events", "oom_kill")
 	n.memory = c.memoryNow()
 	n.mostMemory = c.readPeak()
-	if !c.whole { // the whole runner's group includes the agent
+	if !c.ofRunner { // the whole runner's group includes the agent
 		n.cpu, n.user, n.system = c.processorTime()
 	}
 	n.read, n.written = c.bytes()

@@ -21,7 +21,7 @@ const (
 // Excessive implements serve.Process. Connections are counted for the whole runner, so every
 // command that is measured then ends.
 func (p *process) Excessive() bool {
-	if p.starter.Inner != nil {
+	if p.starter.Guest != nil {
 		return false
 	}
 	if p.group != nil && p.group.BuffersBeyondLimit() {

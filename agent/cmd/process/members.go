@@ -138,8 +138,8 @@ func (p *process) Refused() int64 {
 		return p.group.Refused()
 	case p.ownKernel():
 		return p.refusedInside()
-	case p.whole != nil:
-		if refused := p.whole.Refused(); !p.wasCrowded() {
+	case p.counters != nil:
+		if refused := p.counters.Refused(); !p.wasCrowded() {
 			return refused
 		}
 		return 0

@@ -1,4 +1,4 @@
-package host
+package executor
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ const defaultLocale = "LANG=C.UTF-8"
 
 // withoutMissingLocale returns a command's variables without the default locale if this root lacks it.
 // Otherwise perl and bash warn on stderr. Defaults are the names of the server's defaults.
-func (h *host) withoutMissingLocale(env, defaults []string) []string {
-	if !slices.Contains(defaults, "LANG") || !h.lacksLocale() {
+func (e *executor) withoutMissingLocale(env, defaults []string) []string {
+	if !slices.Contains(defaults, "LANG") || !e.lacksLocale() {
 		return env
 	}
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return v == defaultLocale })

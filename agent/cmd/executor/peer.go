@@ -1,6 +1,4 @@
-// Package peer wraps listeners so that they refuse connections of user code. They check the
-// credentials that the kernel recorded when the peer connected.
-package peer
+package executor
 
 import (
 	"net"
@@ -8,6 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// User code must not reach the agent. So listeners check the credentials that the kernel recorded when a
+// peer connected.
 
 // OwnUser returns a listener that accepts only peers that run as the agent's user. User code can't
 // become that user.
@@ -41,7 +42,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// credentials returns who connected, as the kernel recorded it.
+// credentials returns the credentials of the peer.
 func credentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

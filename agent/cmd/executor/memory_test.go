@@ -1,4 +1,4 @@
-package memory
+package executor
 
 import (
 	"os"
@@ -22,7 +22,7 @@ func TestMemoryIsReturnedWhenItPaysOff(t *testing.T) {
 		}
 		return
 	}
-	i := NewIdler()
+	i := newIdler()
 	if i.least <= 0 {
 		t.Fatalf("%d KiB are in use", i.least)
 	}

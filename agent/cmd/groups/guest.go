@@ -13,9 +13,9 @@ import (
 // The groups of a runner with its own kernel (gVisor): one of the agent, and one of all commands. That
 // kernel enforces the limit of processes there, since they aren't processes of the machine.
 const (
-	innerTree  = "/sys/fs/cgroup"
-	innerAgent = innerTree + "/agent"
-	innerGroup = innerTree + "/all"
+	guestTree     = "/sys/fs/cgroup"
+	guestAgent    = guestTree + "/agent"
+	guestCommands = guestTree + "/all"
 )
 
 // Limits are those of the commands of a runner with its own kernel. That kernel enforces only
@@ -26,47 +26,47 @@ type Limits struct {
 	CPUQuota  int // microseconds of CPU time in each 100 ms
 }
 
-// LimitInner sets the limits of the runner's own kernel. It reads that of processes back, and returns
+// LimitGuest sets the limits of the runner's own kernel. It reads that of processes back, and returns
 // an error if the kernel didn't apply it.
-func LimitInner(l Limits) (*Inner, error) {
-	for _, group := range []string{innerAgent, innerGroup} {
+func LimitGuest(l Limits) (*GuestGroup, error) {
+	for _, group := range []string{guestAgent, guestCommands} {
 		if err := os.Mkdir(group, 0o755); err != nil {
 			return nil, err
 		}
 	}
 	limit := strconv.Itoa(l.Processes)
 	for _, set := range []struct{ file, text string }{
-		{innerAgent + "/cgroup.procs", "0"}, // first: only groups at the end of the tree may have processes
-		{innerTree + "/cgroup.subtree_control", "+pids +memory +cpu"},
-		{innerGroup + "/pids.max", limit},
-		{innerGroup + "/memory.max", strconv.FormatInt(int64(l.MemoryMiB)<<20, 10)},
-		{innerGroup + "/cpu.max", strconv.Itoa(l.CPUQuota) + " 100000"},
+		{guestAgent + "/cgroup.procs", "0"}, // first: only groups at the end of the tree may have processes
+		{guestTree + "/cgroup.subtree_control", "+pids +memory +cpu"},
+		{guestCommands + "/pids.max", limit},
+		{guestCommands + "/memory.max", strconv.FormatInt(int64(l.MemoryMiB)<<20, 10)},
+		{guestCommands + "/cpu.max", strconv.Itoa(l.CPUQuota) + " 100000"},
 	} {
 		if err := os.WriteFile(set.file, []byte(set.text), 0); err != nil {
 			return nil, err
 		}
 	}
-	got, err := os.ReadFile(innerGroup + "/pids.max")
+	got, err := os.ReadFile(guestCommands + "/pids.max")
 	if err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(string(got)) != limit {
 		return nil, fmt.Errorf("the limit is %q, expected %s", got, limit)
 	}
-	directory, err := unix.Open(innerGroup, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	directory, err := unix.Open(guestCommands, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	events, err := unix.Open(innerGroup+"/pids.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	events, err := unix.Open(guestCommands+"/pids.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Inner{Directory: directory, events: events, limit: limit}, nil
+	return &GuestGroup{Directory: directory, events: events, limit: limit}, nil
 }
 
-// Inner is the group of all commands in a runner with its own kernel. Its methods are safe for
+// A GuestGroup is the group of all commands in a runner with its own kernel. Its methods are safe for
 // concurrent use.
-type Inner struct {
+type GuestGroup struct {
 	Directory int // its descriptor
 
 	events int    // descriptor of the group's pids.events
@@ -79,7 +79,7 @@ type Inner struct {
 // Hold makes the kernel refuse every fork until release is called. Without it, killing a program
 // that forks faster than this kernel lists processes would never end. Use it in a runner that is
 // full, where other forks are refused anyway.
-func (c *Inner) Hold() (release func()) {
+func (c *GuestGroup) Hold() (release func()) {
 	set := func(by int) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -88,14 +88,14 @@ func (c *Inner) Hold() (release func()) {
 		if c.holds > 0 {
 			limit = "0"
 		}
-		_ = os.WriteFile(innerGroup+"/pids.max", []byte(limit), 0) // LimitInner wrote the same successfully
+		_ = os.WriteFile(guestCommands+"/pids.max", []byte(limit), 0) // LimitGuest wrote the same successfully
 	}
 	set(1)
 	return func() { set(-1) }
 }
 
 // Refused returns the number of forks that were refused since the runner's start.
-func (c *Inner) Refused() int64 {
+func (c *GuestGroup) Refused() int64 {
 	var text [64]byte
 	n, err := unix.Pread(c.events, text[:], 0)
 	if err != nil {

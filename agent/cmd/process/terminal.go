@@ -1,4 +1,4 @@
-package streams
+package process
 
 import (
 	"os"
@@ -17,7 +17,7 @@ const mostInTerminal = 128 << 10
 
 // openTerminals creates a terminal for 0 and 1, the command's controlling one, and another one for
 // 2, so that the outputs stay separate.
-func (s *Streams) openTerminals(size agent.Size, owner int) error {
+func (s *streams) openTerminals(size agent.Size, owner int) error {
 	for range 2 {
 		master, slave, err := openTerminal()
 		if err != nil {
@@ -38,10 +38,10 @@ func (s *Streams) openTerminals(size agent.Size, owner int) error {
 		}
 	}
 	s.Resize(size)
-	s.Stdin = &keyboard{file: s.terminals[0], last: '\n'}
-	s.Stdout, s.Stderr = newOutlet(s.terminals[0], true), newOutlet(s.terminals[1], true)
+	s.stdin = &keyboard{file: s.terminals[0], last: '\n'}
+	s.stdout, s.stderr = newOutlet(s.terminals[0], true), newOutlet(s.terminals[1], true)
 	first, second := uintptr(s.handed[0]), uintptr(s.handed[1])
-	s.Files = []uintptr{first, first, second}
+	s.files = []uintptr{first, first, second}
 	return nil
 }
 
@@ -81,7 +81,7 @@ func openPeer(master, flags int) (int, error) {
 }
 
 // Resize gives all terminals another size. Without any it does nothing.
-func (s *Streams) Resize(size agent.Size) {
+func (s *streams) Resize(size agent.Size) {
 	// The first one is the controlling terminal, whose change sends SIGWINCH. The program then finds the new
 	// size on all.
 	for _, terminal := range slices.Backward(s.terminals) {
@@ -91,13 +91,13 @@ func (s *Streams) Resize(size agent.Size) {
 	}
 }
 
-// HasTerminal reports whether the streams are terminals.
-func (s *Streams) HasTerminal() bool { return len(s.terminals) > 0 }
+// hasTerminal reports whether the streams are terminals.
+func (s *streams) hasTerminal() bool { return len(s.terminals) > 0 }
 
-// Foreground returns the process group in the foreground of the controlling terminal, 0 if there is
+// foreground returns the process group in the foreground of the controlling terminal, 0 if there is
 // none.
-func (s *Streams) Foreground() (group int) {
-	if s.HasTerminal() {
+func (s *streams) foreground() (group int) {
+	if s.hasTerminal() {
 		control(s.terminals[0], func(fd int) (err error) {
 			group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 			return err

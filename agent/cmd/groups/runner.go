@@ -9,9 +9,9 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// Whole is the group of a whole runner including its agent, for example a container's. It is used
+// A RunnerGroup is the group of a whole runner including its agent, for example a container's. It is used
 // if commands have no groups of their own. Its methods are safe for concurrent use.
-type Whole struct {
+type RunnerGroup struct {
 	trees map[string]int // directories by controller, as in Counters
 	kept  *keptFiles
 }
@@ -19,12 +19,12 @@ type Whole struct {
 // watched are the controllers that count for a whole runner.
 var watched = map[string]bool{"pids": true, "memory": true, "blkio": true, unified: true}
 
-// FindWhole returns the group of this process, with the controllers that are mounted here. It
+// FindRunnerGroup returns the group of this process, with the controllers that are mounted here. It
 // returns nil if there is none, or if it is the whole machine's group.
-func FindWhole() *Whole {
+func FindRunnerGroup() *RunnerGroup {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	own, _ := os.ReadFile("/proc/self/cgroup")
-	w := &Whole{trees: map[string]int{}, kept: newKeptFiles()}
+	w := &RunnerGroup{trees: map[string]int{}, kept: newKeptFiles()}
 	for _, at := range ownGroupPaths(string(mounts), string(own)) {
 		tree, err := unix.Open(at.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
@@ -113,15 +113,15 @@ func below(group, root, mountPoint string) (path string, ok bool) {
 
 // Now adds the runner's usage since it was made and what it holds, including the agent. It reports
 // whether the kernel counts processor time.
-func (w *Whole) Now(now *serve.Now) (countsCPU bool) {
+func (w *RunnerGroup) Now(now *serve.Now) (countsCPU bool) {
 	all := &Counters{trees: w.trees, name: ".", kept: w.kept}
 	all.total(now)
 	return all.CountsCPU()
 }
 
 // Begin returns counters that start now. Call it before a command starts.
-func (w *Whole) Begin() *Counters {
-	c := &Counters{trees: w.trees, name: ".", kept: w.kept, whole: true}
+func (w *RunnerGroup) Begin() *Counters {
+	c := &Counters{trees: w.trees, name: ".", kept: w.kept, ofRunner: true}
 	c.devices = c.file("blkio", "io.stat") >= 0
 	c.around = c.number("pids", "pids.current", "")
 	c.Begin()

@@ -1,7 +1,7 @@
-// Package host runs commands and serves files in the runner, or on the machine, that the agent is
+// Package executor runs commands and serves files in the runner, or on the machine, that the agent is
 // in. It guarantees that the agent is confined before the first command starts. Package agent is
 // its protocol.
-package host
+package executor
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
-	"github.com/rockpool/rockpool/agent/cmd/memory"
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 	"github.com/rockpool/rockpool/agent/cmd/process"
 	"github.com/rockpool/rockpool/agent/serve"
@@ -44,13 +43,13 @@ type Options struct {
 	Task          bool   // a Nomad task: the confinement must be complete although the agent isn't PID 1
 	Image         bool   // commands get this process's environment and working directory, which an image set
 
-	Inner *groups.Inner // the group in the runner's own kernel; nil: it has none
-	Whole *groups.Whole // the whole runner's group; nil: it isn't visible
-	Ready func() error  // called when the agent can serve; nil: not called
+	Guest       *groups.GuestGroup  // the group in the runner's own kernel; nil: it has none
+	RunnerGroup *groups.RunnerGroup // the whole runner's group; nil: it isn't visible
+	Ready       func() error        // called when the agent can serve; nil: not called
 }
 
-// A host is the runner or the machine that the agent is in. It implements [serve.Host].
-type host struct {
+// An executor runs commands in the runner, or on the machine, that the agent is in. It implements [serve.Executor].
+type executor struct {
 	*files.Files
 	starter *process.Starter
 	image   *image   // nil: the server knows the image
@@ -62,24 +61,24 @@ type host struct {
 	prepare func() // called once, before the first command
 }
 
-// Start implements [serve.Host].
-func (h *host) Start(start agent.Start) (serve.Process, error) {
-	h.first.Do(h.prepare)
-	start = h.image.complete(start)
-	start.Env = withVariables(h.withoutMissingLocale(start.Env, start.Defaults), append(ofCaches(agent.Caches), h.threads...))
-	dir, err := h.WorkingDirectory(start.Dir)
+// Start implements [serve.Executor].
+func (e *executor) Start(start agent.Start) (serve.Process, error) {
+	e.first.Do(e.prepare)
+	start = e.image.complete(start)
+	start.Env = withVariables(e.withoutMissingLocale(start.Env, start.Defaults), append(ofCaches(agent.Caches), e.threads...))
+	dir, err := e.WorkingDirectory(start.Dir)
 	if err != nil {
 		return nil, err
 	}
-	candidates, err := h.LookUp(start.Argv[0], dir, start.Env)
+	candidates, err := e.LookUp(start.Argv[0], dir, start.Env)
 	if err != nil {
 		return nil, err
 	}
-	return h.starter.Start(start, dir, candidates)
+	return e.starter.Start(start, dir, candidates)
 }
 
-// Now implements [serve.Host].
-func (h *host) Now() serve.Now { return h.starter.Now() }
+// Now implements [serve.Executor].
+func (e *executor) Now() serve.Now { return e.starter.Now() }
 
 // Serve confines this process, and serves until the listener fails or a signal ends it. It always
 // returns an error. It kills all commands before it returns.
@@ -95,8 +94,8 @@ func Serve(listener net.Listener, o Options) error {
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, syscall.SIGTERM, syscall.SIGINT)
 
-	memory.Tune()
-	h, err := newHost(o)
+	TuneMemory()
+	e, err := newExecutor(o)
 	if err != nil {
 		return err
 	}
@@ -108,13 +107,13 @@ func Serve(listener net.Listener, o Options) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	go h.starter.Reap(children) // until the program ends
+	go e.starter.Reap(children) // until the program ends
 	go func() {                 // until the program ends
 		cancel(fmt.Errorf("signal: %v", <-stops))
 	}()
-	idle := memory.NewIdler()
-	go idle.Run() // until the program ends
-	server := serve.New(h, serve.Config{Version: o.Version, Report: report, Idle: idle.Hint})
+	idle := newIdler()
+	go idle.run() // until the program ends
+	server := serve.New(e, serve.Config{Version: o.Version, Report: report, Idle: idle.hint})
 	err = server.Serve(ctx, listener)
 	server.Close()
 	return err
@@ -123,11 +122,11 @@ func Serve(listener net.Listener, o Options) error {
 // report writes an error to the agent's standard error.
 func report(err error) { fmt.Fprintln(os.Stderr, "agent:", err) }
 
-// newHost confines this process, and returns its host.
-func newHost(o Options) (*host, error) {
+// newExecutor confines this process, and returns its executor.
+func newExecutor(o Options) (*executor, error) {
 	// The filter must allow the system calls that package launch needs, so this is decided first.
 	forks := launch.CanFork()
-	ownNetwork := os.Getpid() == 1 && o.Inner == nil && !o.Task && !o.SharedNetwork
+	ownNetwork := os.Getpid() == 1 && o.Guest == nil && !o.Task && !o.SharedNetwork
 	var connections *kernelmemory.Connections
 	if ownNetwork {
 		var err error
@@ -144,13 +143,13 @@ func newHost(o Options) (*host, error) {
 		report(err)
 	}
 	if o.Groups == "" { // else commands can't use up the agent's processes
-		memory.SpareThreads(memory.Threads)
+		spareThreads(usualThreads)
 	}
-	c := process.Config{Thread: thread, Inner: o.Inner, Whole: o.Whole, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
+	c := process.Config{Thread: thread, Guest: o.Guest, RunnerGroup: o.RunnerGroup, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
 	fork := func(group int) launch.Func { return launch.Into(group, o.OpenFiles) }
 	switch {
-	case forks && o.Inner != nil:
-		c.Launch, c.Limits = fork(o.Inner.Directory), true
+	case forks && o.Guest != nil:
+		c.Launch, c.Limits = fork(o.Guest.Directory), true
 	case forks:
 		c.Launch, c.Limits = fork(launch.NoGroup), true
 	case o.OpenFiles > 0:
@@ -184,14 +183,14 @@ func newHost(o Options) (*host, error) {
 		report(errors.New("the agent can't switch users: commands run as its own user, and a process that starts a new session may outlive its execution"))
 	}
 	// An idle runner doesn't need what prepare does, so it waits for the first command.
-	h := &host{Files: f, starter: starter, threads: ofThreads(), lacksLocale: sync.OnceValue(func() bool { return lacksLocale("") }), prepare: func() {
-		memory.AddProcessor()
+	e := &executor{Files: f, starter: starter, threads: ofThreads(), lacksLocale: sync.OnceValue(func() bool { return lacksLocale("") }), prepare: func() {
+		addProcessor()
 		if c.Groups == nil {
-			memory.SpareThreads(memory.BusyThreads)
+			spareThreads(busyThreads)
 		}
 	}}
 	if o.Image {
-		h.image = thisImage(o.Workspace)
+		e.image = thisImage(o.Workspace)
 	}
-	return h, nil
+	return e, nil
 }

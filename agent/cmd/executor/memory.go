@@ -1,7 +1,4 @@
-// Package memory keeps the agent small, since a hundred runners are idle for each one that is busy.
-// It bounds the heap, and returns memory to the kernel when the agent is idle. It also creates the
-// threads that the agent will need before its runner can be full of processes.
-package memory
+package executor
 
 import (
 	"os"
@@ -15,8 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tune keeps the heap small. Call it first.
-func Tune() {
+// The agent stays small, since a hundred runners are idle for each one that is busy. It bounds its heap, and returns
+// memory to the kernel when it is idle. It also creates the threads that it will need before its runner can be full
+// of processes.
+
+// TuneMemory keeps the heap small. Call it first.
+func TuneMemory() {
 	// The caches of a second processor take 160 KiB. (A local runner also sets GOMAXPROCS in the
 	// environment, so that there is never more than one.)
 	runtime.GOMAXPROCS(1)
@@ -24,23 +25,23 @@ func Tune() {
 	debug.SetMemoryLimit(24 << 20)
 }
 
-// AddProcessor gives the agent a second processor (in Go's sense), which it needs to run commands,
+// addProcessor gives the agent a second processor (in Go's sense), which it needs to run commands,
 // even on a machine with only one. A fork occupies its processor until the child's exec. Other
 // goroutines run meanwhile, until a garbage collection begins. More processors would only add
 // caches and threads: the agent mostly waits and copies.
-func AddProcessor() { runtime.GOMAXPROCS(2) }
+func addProcessor() { runtime.GOMAXPROCS(2) }
 
-// Threads is the number of threads to create, in addition to those of the runtime: for two that run
+// usualThreads is the number of threads to create, in addition to those of the runtime: for two that run
 // Go code and those that block in system calls.
-const Threads = 5
+const usualThreads = 5
 
-// BusyThreads is the number if commands can use up all processes that the agent may have. 500
+// busyThreads is the number if commands can use up all processes that the agent may have. 500
 // concurrent starts in such a runner, while it was full, took 11 threads and needed more.
-const BusyThreads = 16
+const busyThreads = 16
 
-// SpareThreads creates threads that stay. A runner may be at its limit of processes when the agent
+// spareThreads creates threads that stay. A runner may be at its limit of processes when the agent
 // has to act, and the Go runtime aborts a program that can't start a thread.
-func SpareThreads(threads int) {
+func spareThreads(threads int) {
 	var up, done sync.WaitGroup
 	up.Add(threads)
 	for range threads {
@@ -54,9 +55,9 @@ func SpareThreads(threads int) {
 	done.Wait()
 }
 
-// An Idler returns memory to the kernel after a time without work, if that gains more than it
-// costs. Hint may be called from any goroutine.
-type Idler struct {
+// An idler returns memory to the kernel after a time without work, if that gains more than it
+// costs. hint may be called from any goroutine.
+type idler struct {
 	hints chan struct{} // capacity 1
 	least int           // KiB in use when there was nothing to return
 	given bool          // memory was returned once
@@ -71,19 +72,19 @@ const (
 	laterWorth = 100
 )
 
-// NewIdler returns an Idler that compares with the memory in use now.
-func NewIdler() *Idler { return &Idler{hints: make(chan struct{}, 1), least: inUse()} }
+// newIdler returns an idler that compares with the memory in use now.
+func newIdler() *idler { return &idler{hints: make(chan struct{}, 1), least: inUse()} }
 
-// Hint reports that some work has ended. It never blocks.
-func (i *Idler) Hint() {
+// hint reports that some work has ended. It never blocks.
+func (i *idler) hint() {
 	select {
 	case i.hints <- struct{}{}:
 	default:
 	}
 }
 
-// Run handles hints until the program ends.
-func (i *Idler) Run() {
+// run handles hints until the program ends.
+func (i *idler) run() {
 	const quiet = 250 * time.Millisecond
 	timer := time.NewTimer(quiet)
 	timer.Stop()
@@ -101,7 +102,7 @@ func (i *Idler) Run() {
 
 // giveBack collects garbage and returns memory to the kernel, if enough came into use since the
 // last time.
-func (i *Idler) giveBack() {
+func (i *idler) giveBack() {
 	worth := laterWorth
 	if !i.given {
 		worth = firstWorth

@@ -1,4 +1,4 @@
-package host
+package executor
 
 import (
 	"github.com/rockpool/rockpool/agent"
@@ -8,16 +8,16 @@ import (
 )
 
 // Warm implements [serve.Warmer].
-func (h *host) Warm(want agent.Warm) (agent.Warmed, error) {
-	h.first.Do(h.prepare)
-	want.Env = withVariables(h.withoutMissingLocale(want.Env, want.Defaults), h.threads)
-	dir, err := h.WorkingDirectory("")
+func (e *executor) Warm(want agent.Warm) (agent.Warmed, error) {
+	e.first.Do(e.prepare)
+	want.Env = withVariables(e.withoutMissingLocale(want.Env, want.Defaults), e.threads)
+	dir, err := e.WorkingDirectory("")
 	if err != nil {
 		return agent.Warmed{}, err
 	}
 	for _, name := range []string{"python3", "python"} {
-		if found, err := h.LookUp(name, dir, want.Env); err == nil && len(found) > 0 {
-			return h.starter.WarmUp(want, found[0])
+		if found, err := e.LookUp(name, dir, want.Env); err == nil && len(found) > 0 {
+			return e.starter.WarmUp(want, found[0])
 		}
 	}
 	return agent.Warmed{}, &agent.Error{Code: agent.ErrNotFound, Field: "interpreter", Path: "python3", Message: "isn't in the runner's PATH"}

@@ -1,6 +1,4 @@
-// Package streams creates a command's descriptors 0 to 2 and the agent's ends of them: pipes, or
-// two terminals. It guarantees that all output printed before the end of an execution can be read.
-package streams
+package process
 
 import (
 	"errors"
@@ -13,23 +11,23 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Streams are a command's descriptors 0 to 2 and the agent's ends of them. Stdin and each Outlet
+// streams are a command's descriptors 0 to 2 and the agent's ends of them. Stdin and each outlet
 // are for one goroutine each.
-type Streams struct {
-	Files          []uintptr      // the command's ends, indexed by descriptor
-	Stdin          io.WriteCloser // nil: none
-	Stdout, Stderr *Outlet
+type streams struct {
+	files          []uintptr      // the command's ends, indexed by descriptor
+	stdin          io.WriteCloser // nil if it has none
+	stdout, stderr *outlet
 
-	handed    []int      // those of Files to close after the command's start
-	ours      []*os.File // closed by Close
+	handed    []int      // those of files to close after the command's start
+	ours      []*os.File // closed by close
 	terminals []*os.File // those of ours that are terminals; the first is the controlling one
 }
 
-// Open creates the streams of a command. A command without stdin reads from null, a descriptor of
+// openStreams creates the streams of a command. A command without stdin reads from null, a descriptor of
 // /dev/null. If owner isn't 0 it owns the command's ends, so that the command may open /dev/stdout,
 // which needs the permission.
-func Open(start agent.Start, null, owner int) (*Streams, error) {
-	s := &Streams{}
+func openStreams(start agent.Start, null, owner int) (*streams, error) {
+	s := &streams{}
 	var err error
 	if start.Terminal != nil {
 		err = s.openTerminals(*start.Terminal, owner)
@@ -37,8 +35,8 @@ func Open(start agent.Start, null, owner int) (*Streams, error) {
 		err = s.openPipes(null, start.Stdin, owner)
 	}
 	if err != nil {
-		s.HandedOver()
-		s.Close()
+		s.handedOver()
+		s.close()
 		return nil, err
 	}
 	return s, nil
@@ -46,14 +44,14 @@ func Open(start agent.Start, null, owner int) (*Streams, error) {
 
 // openPipes creates the pipes of a command without a terminal. After an error the caller closes
 // those that exist.
-func (s *Streams) openPipes(null int, stdin bool, owner int) error {
+func (s *streams) openPipes(null int, stdin bool, owner int) error {
 	in := null
 	if stdin {
 		theirs, ours, err := s.pipe(0, owner)
 		if err != nil {
 			return err
 		}
-		in, s.Stdin = theirs, ours
+		in, s.stdin = theirs, ours
 	}
 	out, ourOut, err := s.pipe(1, owner)
 	if err != nil {
@@ -63,13 +61,13 @@ func (s *Streams) openPipes(null int, stdin bool, owner int) error {
 	if err != nil {
 		return err
 	}
-	s.Stdout, s.Stderr = newOutlet(ourOut, false), newOutlet(ourErrors, false)
-	s.Files = []uintptr{uintptr(in), uintptr(out), uintptr(errors)}
+	s.stdout, s.stderr = newOutlet(ourOut, false), newOutlet(ourErrors, false)
+	s.files = []uintptr{uintptr(in), uintptr(out), uintptr(errors)}
 	return nil
 }
 
 // pipe creates a pipe. Which is the command's end: 0 reads, 1 writes.
-func (s *Streams) pipe(which, owner int) (theirs int, ours *os.File, err error) {
+func (s *streams) pipe(which, owner int) (theirs int, ours *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return -1, nil, err
@@ -85,40 +83,40 @@ func (s *Streams) pipe(which, owner int) (theirs int, ours *os.File, err error) 
 	return theirs, ours, err
 }
 
-// HandedOver closes the command's ends. Call it after the command's start, or after that failed.
-func (s *Streams) HandedOver() {
+// handedOver closes the command's ends. Call it after the command's start, or after that failed.
+func (s *streams) handedOver() {
 	for _, fd := range s.handed {
 		_ = unix.Close(fd)
 	}
 	s.handed = nil
 }
 
-// Close closes the agent's ends.
-func (s *Streams) Close() {
+// close closes the agent's ends.
+func (s *streams) close() {
 	for _, file := range s.ours {
 		_ = file.Close()
 	}
 }
 
-// An Outlet reads a command's output to its end. After Finish it reads only what was in the pipe or
+// An outlet reads a command's output to its end. After finish it reads only what was in the pipe or
 // terminal at that time, since another execution may hold the other end and keep printing.
-type Outlet struct {
+type outlet struct {
 	file     *os.File
 	terminal bool
-	left     int // bytes that may still be read after Finish; -1 before
+	left     int // bytes that may still be read after finish; -1 before
 }
 
-// newOutlet returns an outlet of an open file, before Finish.
-func newOutlet(file *os.File, terminal bool) *Outlet {
-	return &Outlet{file: file, terminal: terminal, left: -1}
+// newOutlet returns an outlet of an open file, before finish.
+func newOutlet(file *os.File, terminal bool) *outlet {
+	return &outlet{file: file, terminal: terminal, left: -1}
 }
 
-// Finish makes reads end after the bytes that are in the pipe now. Call it when no process of the
+// finish makes reads end after the bytes that are in the pipe now. Call it when no process of the
 // execution is left.
-func (o *Outlet) Finish() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) }
+func (o *outlet) finish() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) }
 
 // Read implements io.Reader.
-func (o *Outlet) Read(b []byte) (int, error) {
+func (o *outlet) Read(b []byte) (int, error) {
 	n, err := o.file.Read(b)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
