@@ -86,7 +86,6 @@ func (w *Watching) Next() (Changes, error) {
 // Close ends the watch and closes its stream.
 func (w *Watching) Close() { w.x.close() }
 
-// check returns ErrProtocol for changes that no agent may send.
 func (c Changes) check() error {
 	if len(c.Changes) > MaxChanges {
 		return fmt.Errorf("%w: %d changes", ErrProtocol, len(c.Changes))

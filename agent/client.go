@@ -183,7 +183,6 @@ func (x *exchange) fail(err error) error {
 	return err
 }
 
-// close ends the exchange and closes its stream.
 func (x *exchange) close() {
 	x.stop()
 	_ = x.conn.Close()

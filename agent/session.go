@@ -143,7 +143,6 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 	}
 }
 
-// window applies the body of a KindStdinWindow frame.
 func (s *Session) window(body []byte) error {
 	received, limit, err := ParseStdinWindow(body)
 	if err != nil {
@@ -212,7 +211,6 @@ func (s *Session) Resize(size Size) error { return s.sendControl(KindResize, siz
 // session if it doesn't know the name.
 func (s *Session) Signal(name string) error { return s.sendControl(KindSignal, Signal{Name: name}) }
 
-// sendControl sends a control frame.
 func (s *Session) sendControl(kind Kind, v any) error {
 	frame, err := AppendJSON(nil, kind, v)
 	if err != nil {

@@ -61,7 +61,6 @@ type atMost struct {
 	from io.Reader
 }
 
-// Read implements io.Reader.
 func (c atMost) Read(b []byte) (int, error) { return c.from.Read(b) }
 
 // check returns ErrProtocol for values that no agent may send.

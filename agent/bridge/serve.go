@@ -25,7 +25,6 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	return serve(ctx, stream, dial, usual)
 }
 
-// serve is Serve with other timeouts.
 func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn, error), p patience) error {
 	watched := newWatched(stream, p.keepAlive+p.silence)
 	defer watched.stop()

@@ -56,7 +56,6 @@ type outcome struct {
 	exit    *agent.Exit    // set when all output is in the backlog
 }
 
-// newExecution returns an execution that hasn't begun.
 func newExecution(start agent.Start, budget *budget) *execution {
 	x := &execution{start: start, budget: budget, ready: make(chan struct{}), outcome: outcome{hurry: make(chan struct{})}}
 	x.news = sync.NewCond(&x.mu)

@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// search runs a search and answers with its matches.
 func (t *transfer) search(search agent.Search) error {
 	if err := checkSearch(search); err != nil {
 		return err

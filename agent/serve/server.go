@@ -97,7 +97,6 @@ func temporary(err error) bool {
 	return false
 }
 
-// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -218,13 +217,11 @@ func (s *Server) admit() bool {
 	}
 }
 
-// response returns the frame of a response.
 func (s *Server) response(response agent.Response) ([]byte, error) {
 	response.Protocol, response.Version = agent.Protocol, s.config.Version
 	return agent.AppendJSON(nil, agent.KindResponse, response)
 }
 
-// respond writes a response.
 func (s *Server) respond(conn net.Conn, response agent.Response) error {
 	frame, err := s.response(response)
 	if err == nil {
@@ -292,7 +289,6 @@ func (s *Server) register(start agent.Start) (x *execution, fresh bool, err erro
 	return x, true, nil
 }
 
-// check returns ErrInvalid for a command that can't be started.
 func check(start agent.Start) error {
 	invalid := func(field, message string) error {
 		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}

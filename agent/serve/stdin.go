@@ -52,7 +52,6 @@ func (in *stdin) feed(w io.WriteCloser) error {
 	}
 }
 
-// finished ends the program's stdin.
 func (in *stdin) finished(w io.WriteCloser) {
 	in.mu.Lock()
 	deaf := in.discarding

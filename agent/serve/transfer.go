@@ -51,7 +51,6 @@ func (t *transfer) run(request agent.Request) error {
 	}
 }
 
-// file adds a KindFile frame.
 func (t *transfer) file(info agent.FileInfo) (err error) {
 	t.opened = true
 	if t.out, err = agent.AppendJSON(t.out, agent.KindFile, info); err != nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// usage returns the usage of the runner and its running executions.
 func (s *Server) usage() *agent.Usage {
 	usage := &agent.Usage{Runner: used(s.executor.Now()), Executions: map[string]agent.ExecutionUsed{}}
 	for _, x := range s.all() {
@@ -17,7 +16,6 @@ func (s *Server) usage() *agent.Usage {
 	return usage
 }
 
-// all returns all known executions.
 func (s *Server) all() []*execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()

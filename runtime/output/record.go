@@ -101,7 +101,6 @@ func decode(from []byte) (r Record, size int, err error) {
 	return r, size, nil
 }
 
-// possible reports whether a terminal may have this size.
 func possible(size runtime.TerminalSize) bool {
 	return size.Columns >= 1 && size.Columns <= runtime.MaxTerminalSize && size.Rows >= 1 && size.Rows <= runtime.MaxTerminalSize
 }

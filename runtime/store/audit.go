@@ -174,7 +174,6 @@ func firstID(t time.Time) string {
 	return text[:8] + "-" + text[8:]
 }
 
-// bit returns the stored form of a bool: 1 or 0.
 func bit(set bool) int {
 	if set {
 		return 1

@@ -153,7 +153,6 @@ func (s *Store) BatchByKey(ctx context.Context, key string) (runtime.Batch, bool
 	return s.batch(ctx, "SELECT value FROM batches WHERE key = $1", key)
 }
 
-// batch returns the first batch that a statement selects, and whether there is one.
 func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.Batch, bool, error) {
 	return one[runtime.Batch](ctx, s, "read a batch", statement, arg)
 }

@@ -121,7 +121,6 @@ func (s *Store) ExecutionByKey(ctx context.Context, key string) (runtime.Executi
 	return s.execution(ctx, "SELECT value FROM executions WHERE key = $1", key)
 }
 
-// execution returns the first execution that a statement selects, and whether there is one.
 func (s *Store) execution(ctx context.Context, statement string, arg any) (runtime.Execution, bool, error) {
 	return one[runtime.Execution](ctx, s, "read an execution", statement, arg)
 }

@@ -31,7 +31,6 @@ type terms struct {
 	command     string
 }
 
-// termsOf returns what an execution can be searched by.
 func termsOf(x runtime.Execution) terms {
 	t := terms{execution: x.ID, environment: x.EnvironmentID, tenant: x.Tenant, queued: nanoseconds(x.Marks.QueuedAt), command: searched(x.CommandLineStart(SearchedBytes))}
 	t.outcome, t.failed = endOf(x)
@@ -171,7 +170,6 @@ func (q ExecutionFilter) ended() (condition string, exact bool) {
 	}
 }
 
-// among adds the conditions on executions.
 func (q ExecutionFilter) among(s *selection) {
 	if q.RunnerID != "" {
 		s.add("e.runner = %s", q.RunnerID)

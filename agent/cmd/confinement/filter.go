@@ -155,7 +155,6 @@ func nextChange(t []judgement, i int) int {
 	return i
 }
 
-// judge adds the decision for a call.
 func (p *program) judge(j judgement) {
 	switch {
 	case j == allowed:
@@ -179,7 +178,6 @@ func jump(comparison uint16, value uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | comparison | unix.BPF_K, Jt: yes, Jf: no, K: value}
 }
 
-// ret returns the instruction that ends the filter with a result.
 func ret(result uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: result}
 }

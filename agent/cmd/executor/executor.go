@@ -61,7 +61,6 @@ type executor struct {
 	prepare func() // called once, before the first command
 }
 
-// Start implements [serve.Executor].
 func (e *executor) Start(start agent.Start) (serve.Process, error) {
 	e.first.Do(e.prepare)
 	start = e.image.complete(start)
@@ -77,7 +76,6 @@ func (e *executor) Start(start agent.Start) (serve.Process, error) {
 	return e.starter.Start(start, dir, candidates)
 }
 
-// Now implements [serve.Executor].
 func (e *executor) Now() serve.Now { return e.starter.Now() }
 
 // Serve confines this process, and serves until the listener fails or a signal ends it. It always
@@ -119,7 +117,6 @@ func Serve(listener net.Listener, o Options) error {
 	return err
 }
 
-// report writes an error to the agent's standard error.
 func report(err error) { fmt.Fprintln(os.Stderr, "agent:", err) }
 
 // newExecutor confines this process, and returns its executor.

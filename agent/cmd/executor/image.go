@@ -44,7 +44,6 @@ func imageOf(environ []string, dir string, covered ...string) *image {
 	return i
 }
 
-// thisImage returns the image of the container that this process is in.
 func thisImage(workspace string) *image {
 	dir, err := os.Getwd()
 	if err != nil {

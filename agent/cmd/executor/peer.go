@@ -28,7 +28,6 @@ type listener struct {
 	accepts func(peer *unix.Ucred) bool
 }
 
-// Accept implements net.Listener.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -42,7 +41,6 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// credentials returns the credentials of the peer.
 func credentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

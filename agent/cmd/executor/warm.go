@@ -7,7 +7,6 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/process"
 )
 
-// Warm implements [serve.Warmer].
 func (e *executor) Warm(want agent.Warm) (agent.Warmed, error) {
 	e.first.Do(e.prepare)
 	want.Env = withVariables(e.withoutMissingLocale(want.Env, want.Defaults), e.threads)

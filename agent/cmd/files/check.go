@@ -55,7 +55,6 @@ type place struct {
 	fails  *agent.Error // why no entry can be created there; nil: it is possible
 }
 
-// check returns the plan for an update, or its first error.
 func (f *Files) check(update agent.Update) (*plan, error) {
 	if n := len(update.Empty) + len(update.Delete) + len(update.Write); n > maxPaths {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Field: "write", Message: "an update may have at most 10000 paths: split it"}
@@ -170,7 +169,6 @@ func writable(fd int) *agent.Error {
 	return nil
 }
 
-// deleted reports whether the update deletes the entry at p.
 func (c *checker) deleted(p string) bool {
 	for _, d := range c.deletes {
 		if d.covers(p) {

@@ -154,7 +154,6 @@ func (p *pending) drop(directory string) {
 	})
 }
 
-// take returns and clears the changes.
 func (p *pending) take() agent.Changes {
 	changes := agent.Changes{Lost: p.lost}
 	for _, path := range p.order {

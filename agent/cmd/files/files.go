@@ -69,7 +69,6 @@ type location struct {
 	directory bool   // it can only be a directory
 }
 
-// locate returns the location of a client's path.
 func (f *Files) locate(p string) (location, *agent.Error) {
 	raw, err := paths.Parse(p)
 	if err != nil {

@@ -81,7 +81,6 @@ func (l *listing) directory(fd int, prefix string, depth int) error {
 	return nil
 }
 
-// names returns a directory's names, sorted.
 func (l *listing) names(dir *os.File) ([]string, error) {
 	var names []string
 	for {

@@ -84,7 +84,6 @@ func searchPath(env []string) string {
 	return defaultPath
 }
 
-// inField returns e with the field of the request that caused it.
 func inField(field string, e *agent.Error) *agent.Error {
 	e.Field = field
 	return e

@@ -67,7 +67,6 @@ type end struct {
 	name string
 }
 
-// close closes the directory.
 func (e end) close() { _ = unix.Close(e.dir) }
 
 // end opens the parent directory of a path, if files can be changed there.

@@ -18,13 +18,11 @@ type names struct {
 	users, groups map[uint32]string
 }
 
-// user returns a user's name, or the number if it has none.
 func (n *names) user(id uint32) string {
 	n.once.Do(n.read)
 	return named(n.users, id)
 }
 
-// group returns a group's name, or the number if it has none.
 func (n *names) group(id uint32) string {
 	n.once.Do(n.read)
 	return named(n.groups, id)

@@ -245,7 +245,6 @@ type counted struct {
 	n    *int64
 }
 
-// Read implements io.Reader.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	*c.n += int64(n)

@@ -262,7 +262,6 @@ func awaitWriters(dir int, name string) {
 	}
 }
 
-// fill writes the content.
 func fill(fd int, w agent.Write, content io.Reader) error {
 	left := w.Size
 	if left < 0 {

@@ -20,7 +20,6 @@ func (f *Files) withRights(protected bool, do func() error) error {
 	return err
 }
 
-// mayProtect returns an error if files can't be protected from commands.
 func (f *Files) mayProtect(protected bool) *agent.Error {
 	if protected && !f.ownUser {
 		return &agent.Error{Code: agent.ErrInvalid, Field: "protected", Message: "files can't be protected in this runner, because its programs have no user of their own"}

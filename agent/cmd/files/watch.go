@@ -134,7 +134,6 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	}
 }
 
-// send reports the pending changes, if any.
 func (w *watcher) send(each func(agent.Changes) error) error {
 	if changes := w.pending.take(); len(changes.Changes) > 0 || changes.Lost {
 		return each(changes)

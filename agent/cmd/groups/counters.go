@@ -96,7 +96,6 @@ func (c *Counters) now() (n counts) {
 	return n
 }
 
-// memoryNow returns the bytes of memory that are charged to the group now.
 func (c *Counters) memoryNow() int64 {
 	if c.isUnified() {
 		return c.number("memory", "memory.current", "")
@@ -107,7 +106,6 @@ func (c *Counters) memoryNow() int64 {
 // isUnified reports whether the group is of cgroups version 2.
 func (c *Counters) isUnified() bool { _, ok := c.trees[unified]; return ok }
 
-// has reports whether a controller counts for the group.
 func (c *Counters) has(controller string) bool {
 	if c.isUnified() && controller == "blkio" {
 		return c.devices
@@ -184,10 +182,8 @@ func (c *Counters) Now(now *serve.Now) {
 	now.PeakMemory, now.PeakProcesses = max(now.PeakMemory, now.Memory), max(now.PeakProcesses, now.Processes)
 }
 
-// processes returns the number of the commands' processes and threads in the group.
 func (c *Counters) processes() int64 { return c.number("pids", "pids.current", "") - c.launchers() }
 
-// add adds the counts from Begin to end.
 func (c *Counters) add(u *serve.Usage, end counts) {
 	u.Refused, u.OOMKills = end.refused-c.start.refused+end.refusedTogether-c.start.refusedTogether, end.oomKills-c.start.oomKills
 	// The rest is of processes that weren't waited for. Its division into user and system time is a guess.
@@ -262,7 +258,6 @@ func sum(text []byte, key string) (all int64) {
 	return all
 }
 
-// text reads a file of the group into buf.
 func (c *Counters) text(buf []byte, controller, file string) []byte {
 	fd := c.file(controller, file)
 	if fd < 0 {

@@ -298,7 +298,6 @@ func joinThread(trees map[string]int, name string, root bool, t *confinement.Thr
 	return &Group{Launch: start.On(t), Counters: Counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
 }
 
-// join moves a thread into a group.
 func join(t *confinement.Thread, trees map[string]int, name string) (err error) {
 	t.Do(func() {
 		for controller, tree := range trees {
@@ -311,7 +310,6 @@ func join(t *confinement.Thread, trees map[string]int, name string) (err error) 
 	return err
 }
 
-// write writes text to a file of a group.
 func write(tree int, file, text string) error {
 	fd, err := openIn(tree, file, unix.O_WRONLY)
 	if err != nil {
@@ -322,7 +320,6 @@ func write(tree int, file, text string) error {
 	return err
 }
 
-// openIn opens a file or directory below a tree's directory.
 func openIn(tree int, file string, flags int) (int, error) {
 	return unix.Openat(tree, file, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }

@@ -92,7 +92,6 @@ func enter(shown func(name string) bool, more func(r *rootMaker)) error {
 // A rootMaker makes mounts. It continues after an error and collects all of them.
 type rootMaker struct{ errs []error }
 
-// do records the error of a step, if it has one.
 func (r *rootMaker) do(what string, err error) {
 	if err != nil {
 		r.errs = append(r.errs, fmt.Errorf("%s: %w", what, err))

@@ -42,7 +42,6 @@ func (p *process) signalAll(signals ...unix.Signal) {
 	}
 }
 
-// Kill implements serve.Process.
 func (p *process) Kill(grace time.Duration) {
 	if grace > 0 {
 		signals := []unix.Signal{unix.SIGTERM, unix.SIGCONT}
@@ -113,7 +112,6 @@ func dying() backoff.Backoff {
 	return backoff.Backoff{First: 100 * time.Microsecond, Last: 10 * time.Millisecond}
 }
 
-// Signal implements serve.Process.
 func (p *process) Signal(name string) bool {
 	signal := unix.SignalNum(name)
 	if signal == 0 {

@@ -30,7 +30,6 @@ const Limited = "limited"
 // and an errno if that fails. If it succeeds, the exec closes the descriptor.
 const reportDescriptor = 3
 
-// executeLimited starts a command with its limits.
 func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, candidates []string, attr *launch.Attr) error {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {

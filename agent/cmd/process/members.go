@@ -131,7 +131,6 @@ func (p *process) each(do func(pid int)) {
 	}
 }
 
-// Refused implements serve.Process.
 func (p *process) Refused() int64 {
 	switch {
 	case p.alone():

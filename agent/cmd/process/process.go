@@ -43,18 +43,15 @@ type startMode struct {
 // StartedWarm implements serve.WarmStarter.
 func (p *process) StartedWarm() (warm bool, cold string) { return p.mode.warm, p.mode.cold }
 
-// Pipes implements serve.Process.
 func (p *process) Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader) {
 	return p.stdin, p.stdout, p.stderr
 }
 
-// Wait implements serve.Process.
 func (p *process) Wait() serve.Status {
 	<-p.exited
 	return p.status
 }
 
-// Close implements serve.Process.
 func (p *process) Close() serve.Usage {
 	p.starter.reaper.reap() // include the processes that were killed last
 	p.streams.close()
@@ -86,10 +83,8 @@ func (p *process) Close() serve.Usage {
 	return usage
 }
 
-// alone reports whether p has a group of its own.
 func (p *process) alone() bool { return p.group != nil && p.group.Own() }
 
-// leaveGroup returns p's group.
 func (p *process) leaveGroup() {
 	if p.group != nil {
 		p.starter.Groups.Give(p.group)

@@ -176,7 +176,6 @@ func misreadScript(dir, file string) string {
 	return ""
 }
 
-// execute starts the first of candidates that the kernel executes.
 func (s *Starter) execute(p *process, start agent.Start, candidates []string, attr *launch.Attr) (err error) {
 	f := s.Launch
 	switch {

@@ -91,7 +91,6 @@ func (s *streams) handedOver() {
 	s.handed = nil
 }
 
-// close closes the agent's ends.
 func (s *streams) close() {
 	for _, file := range s.ours {
 		_ = file.Close()
@@ -115,7 +114,6 @@ func newOutlet(file *os.File, terminal bool) *outlet {
 // execution is left.
 func (o *outlet) finish() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// Read implements io.Reader.
 func (o *outlet) Read(b []byte) (int, error) {
 	n, err := o.file.Read(b)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {

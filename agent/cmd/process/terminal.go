@@ -91,7 +91,6 @@ func (s *streams) Resize(size agent.Size) {
 	}
 }
 
-// hasTerminal reports whether the streams are terminals.
 func (s *streams) hasTerminal() bool { return len(s.terminals) > 0 }
 
 // foreground returns the process group in the foreground of the controlling terminal, 0 if there is
@@ -123,7 +122,6 @@ type keyboard struct {
 	last byte // the last byte that was typed
 }
 
-// Write types bytes.
 func (k *keyboard) Write(b []byte) (int, error) {
 	n, err := k.file.Write(b)
 	if n > 0 {

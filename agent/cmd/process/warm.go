@@ -26,7 +26,6 @@ func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candida
 	return true, s.ifHeldUp(p)
 }
 
-// becomes turns a child of the zygote into a command.
 func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, attr *launch.Attr) error {
 	spare, err := s.warm.Take(p.group)
 	if err != nil {

@@ -37,7 +37,6 @@ func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {
 	return nil
 }
 
-// read returns the fields of /proc/PID/status.
 func read(pid int) (map[string][]byte, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

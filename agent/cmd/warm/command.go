@@ -28,7 +28,6 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 	return c, cold, true
 }
 
-// command is Command for a loaded zygote.
 func (z *zygote) command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
 	if len(candidates) == 0 || !sameFile(candidates[0], z.path) {
 		return c, "a program other than the interpreter"

@@ -91,7 +91,6 @@ func (w *Warmer) Prepare(want agent.Warm, path string) (agent.Warmed, error) {
 	return agent.Warmed{Version: z.version, Memory: z.memory}, nil
 }
 
-// start starts a zygote, and returns it when its modules are loaded.
 func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 	f, err := w.launcher()
 	if err != nil {

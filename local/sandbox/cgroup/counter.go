@@ -80,7 +80,6 @@ func (c *Counter) Close() {
 	c.close()
 }
 
-// close closes the files that are open.
 func (c *Counter) close() {
 	for _, files := range [][]*os.File{c.kills, c.hits} {
 		for _, f := range files {
@@ -92,7 +91,6 @@ func (c *Counter) close() {
 	}
 }
 
-// sumOf returns the sum of the numbers after key in the open files.
 func sumOf(files []*os.File, key string) (all int64, err error) {
 	for _, f := range files {
 		var text [countSize]byte

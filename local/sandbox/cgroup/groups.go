@@ -253,7 +253,6 @@ func filesIn(dirs []string, file string) (paths []string) {
 	return paths
 }
 
-// sum returns the sum of the numbers after key in files.
 func sum(paths []string, key string) (all int64, err error) {
 	for _, path := range paths {
 		n, err := value(path, key)

@@ -72,7 +72,6 @@ func (l *link) make(c helper.Config, q *helper.Request, pid int) error {
 	return err
 }
 
-// setAddress sets the sandbox's address in the answer.
 func (l *link) setAddress(q *helper.Request, answer *helper.Answer) (err error) {
 	if l != nil {
 		answer.Address, _, err = l.policy.Pool.Addresses(q.Slot)

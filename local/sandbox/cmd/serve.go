@@ -176,7 +176,6 @@ func reply(files []*os.File, answer helper.Answer) bool {
 	return err == nil && len(files) > 0 && unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL) == nil
 }
 
-// failed returns the answer for an error.
 func failed(err error) helper.Answer {
 	var final finalError
 	return helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, fence.ErrChanged)}

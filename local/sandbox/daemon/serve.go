@@ -59,7 +59,6 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
 	requests.Wait()
 }
 
-// pause returns after a time, or when ctx ends.
 func pause(ctx context.Context, how time.Duration) {
 	timer := time.NewTimer(how)
 	defer timer.Stop()
@@ -291,5 +290,4 @@ func (d *daemon) owned(command, id string) (held bool, err error) {
 	return false, err
 }
 
-// group returns the path of a sandbox's cgroup.
 func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }

@@ -250,7 +250,6 @@ func decode(r io.Reader, into any) error {
 	return nil
 }
 
-// check returns an error for the first invalid field.
 func (c Config) check() error {
 	for name, dir := range map[string]string{"state": c.State, "root": c.Root, "images": c.Images} {
 		optional := name == "images" && dir == ""
@@ -336,7 +335,6 @@ func (c Config) Policy(q *Request) (network.Policy, error) {
 	return p, p.Check()
 }
 
-// checkCreate checks the fields of a create request.
 func (q Request) checkCreate() error {
 	if q.Image != "" && !validDigest(q.Image) {
 		return fmt.Errorf("image %q must be a digest", q.Image)

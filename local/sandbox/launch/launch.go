@@ -153,7 +153,6 @@ type RefusalError struct {
 	Changed bool
 }
 
-// refused returns the error in an answer.
 func refused(a helper.Answer) *RefusalError { return &RefusalError{a.Error, a.Final, a.Changed} }
 
 func (e *RefusalError) Error() string { return e.Line }

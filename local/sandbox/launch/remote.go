@@ -140,7 +140,6 @@ func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// roundTrip sends a request, and returns the answer.
 func roundTrip(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.File) (helper.Answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -29,7 +29,6 @@ var options = map[string]mountOptions{
 	"rw":      {},
 }
 
-// parseOptions parses the options of a spec's mount.
 func parseOptions(all []string) (o mountOptions) {
 	var data []string
 	for _, name := range all {

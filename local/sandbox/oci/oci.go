@@ -127,7 +127,6 @@ var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/b
 // UsesKVM reports whether gVisor is configured to use the machine's /dev/kvm.
 func (r Runtime) UsesKVM() bool { return slices.Contains(r.Flags, "--platform=kvm") }
 
-// flags returns the flags of every command for a box.
 func (r Runtime) flags(name string, box Box) []string {
 	all := append([]string{}, r.Flags...)
 	if name == GVisor {

@@ -208,7 +208,6 @@ func (b Box) state() string   { return filepath.Join(b.Dir, "state") }
 func (b Box) bundle() string  { return filepath.Join(b.Dir, "bundle") }
 func (b Box) pidFile() string { return filepath.Join(b.Dir, "pid") }
 
-// write makes the box's directory, and the bundle in it.
 func (b Box) write() error {
 	text, err := json.Marshal(b.Spec)
 	if err != nil {

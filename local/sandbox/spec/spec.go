@@ -94,7 +94,6 @@ func New(s Sandbox, m Machine) *specs.Spec {
 	return made
 }
 
-// newSpec returns the spec of a sandbox that uses the machine's kernel.
 func newSpec(s Sandbox, m Machine) *specs.Spec {
 	if s.Users == nil {
 		s.Users = &Users{First: FirstUID + s.Slot*UIDs, Count: UIDs}
@@ -176,7 +175,6 @@ func StackLimit(r Resources) uint64 {
 	return max(uint64(r.MemoryMiB)<<20/16*15, fewestStack)
 }
 
-// withStack returns the rlimits of a sandbox.
 func withStack(r Resources) []specs.POSIXRlimit {
 	all := slices.Clone(rlimits)
 	all[slices.IndexFunc(all, isStack)].Soft = StackLimit(r)

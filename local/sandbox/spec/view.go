@@ -55,12 +55,10 @@ func ViewOf(r Resources, m Machine) View {
 	return View{Origin: m.Views, MemoryMiB: r.MemoryMiB, CPUs: min(int(cpus), len(processors()))}
 }
 
-// dir returns the directory of the view.
 func (v View) dir() string {
 	return filepath.Join(Views, fmt.Sprintf("%s-%d-%d", v.Origin, v.MemoryMiB, v.CPUs))
 }
 
-// mounts returns the mounts of the view.
 func (v View) mounts() []specs.Mount {
 	options := []string{"bind", "ro", "nosuid", "nodev", "noexec"}
 	return []specs.Mount{

@@ -114,7 +114,6 @@ func (d *sqliteDB) dir() string { return filepath.Dir(d.files[0].path) }
 // diskFailed is advice for a disk that returns errors.
 const diskFailed = "the disk failed, or the file's permissions changed: see the kernel's log (dmesg)"
 
-// explained adds advice to an error of SQLite or of the system.
 func (d *sqliteDB) explained(err error) error {
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
 		return err

@@ -118,7 +118,6 @@ func (d *sqliteDB) openReads(source string) *sql.DB {
 	return sql.OpenDB(connector{d.writes.Driver(), source, d.intact})
 }
 
-// Connect implements driver.Connector.
 func (c connector) Connect(context.Context) (driver.Conn, error) {
 	if err := c.intact(); err != nil {
 		return nil, err
@@ -126,7 +125,6 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 	return c.sqlite.Open(c.source)
 }
 
-// Driver implements driver.Connector.
 func (c connector) Driver() driver.Driver { return c.sqlite }
 
 // recovers is advice for a damaged database.
@@ -146,7 +144,6 @@ func (d *sqliteDB) examine(ctx context.Context, source string, newest int64) (ve
 	return version, err
 }
 
-// create creates the database's file if it is missing.
 func create(path string) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
