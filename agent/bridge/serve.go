@@ -140,7 +140,6 @@ type watched struct {
 	late   chan struct{} // closed by the timer, before it closes stream
 }
 
-// newWatched returns a watched stream that is closed after most without a byte.
 func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
 	w := &watched{stream: stream, most: most, late: make(chan struct{})}
 	w.timer = time.AfterFunc(most, func() {
@@ -160,7 +159,6 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// silent reports whether the timer closed the stream.
 func (w *watched) silent() bool {
 	select {
 	case <-w.late:

@@ -140,7 +140,6 @@ func printDigest() error {
 	return nil
 }
 
-// version returns the commit of this build, if the build knew it.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
@@ -152,7 +151,6 @@ func version() string {
 	return "development"
 }
 
-// serveInherited serves on an inherited listening socket.
 func serveInherited(fd int, o executor.Options) error {
 	file := os.NewFile(uintptr(fd), "listener")
 	listener, err := net.FileListener(file)

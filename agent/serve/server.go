@@ -185,7 +185,6 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 	}
 }
 
-// warm makes the host load an interpreter, and answers.
 func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
 	warmer, ok := s.executor.(Warmer)
 	nul := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }

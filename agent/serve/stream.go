@@ -55,7 +55,6 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	return settled, err
 }
 
-// began reports when and how x was started.
 func (x *execution) began() agent.Started {
 	started := agent.Started{Ago: time.Since(x.at)}
 	if t, ok := x.process.(WarmStarter); ok {

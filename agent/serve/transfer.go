@@ -22,7 +22,6 @@ const transferPatience = 10 * time.Second
 // can't be sent to its client.
 var errStream = errors.New("stream of a transfer")
 
-// A transfer is one request about files on its stream.
 type transfer struct {
 	server *Server
 	conn   net.Conn
@@ -120,7 +119,6 @@ func (t *transfer) read(read agent.ReadFile) error {
 	return t.send(path, content, info.Size-read.Offset)
 }
 
-// send adds KindData frames of size bytes.
 func (t *transfer) send(path string, content io.Reader, size int64) error {
 	buf := make([]byte, min(size, agent.MaxData))
 	for left := size; left > 0; {
@@ -242,7 +240,6 @@ func (in *incoming) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A failedReader has only an error.
 type failedReader struct{ err error }
 
 func (r *failedReader) Read([]byte) (int, error) { return 0, r.err }

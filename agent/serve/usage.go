@@ -52,7 +52,6 @@ func (x *execution) close() Usage {
 	return x.process.Close()
 }
 
-// used converts a host's usage for the client.
 func used(now Now) agent.Used {
 	return agent.Used{
 		User: now.User, System: now.System, Memory: now.Memory, PeakMemory: now.PeakMemory,

@@ -28,7 +28,6 @@ type orphaned struct {
 	going bool  // being removed
 }
 
-// count adds one file and its disk use.
 func (o *orphaned) count(bytes int64) {
 	o.files++
 	o.bytes += bytes
@@ -54,7 +53,6 @@ func (all *orphans) add(o *orphaned) *orphaned {
 	return o
 }
 
-// grow counts a file that was added to o.
 func (all *orphans) grow(o *orphaned, bytes int64) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

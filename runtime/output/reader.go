@@ -175,7 +175,6 @@ func (r *Reader) fill(need int, size int64) (int, error) {
 	return n, err
 }
 
-// rewind returns to the first record.
 func (r *Reader) rewind() { r.position, r.buffer, r.size = 0, nil, 0 }
 
 // Close closes the file.

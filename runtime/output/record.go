@@ -41,7 +41,6 @@ const (
 	sizeBytes  = 2 + 2
 )
 
-// castagnoli is the table of CRC-32C, the checksum of records.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // errTorn says that bytes are no whole record: cut off, or damaged.

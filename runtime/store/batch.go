@@ -275,7 +275,6 @@ func (s *Store) BatchExecutionIDs(ctx context.Context, id runtime.BatchID) (map[
 	return all, err
 }
 
-// batchesOf returns the batches of executions.
 func batchesOf(tx *database.Tx, these string, ids []any) (all []runtime.BatchID, err error) {
 	err = tx.Each(func(scan func(...any) error) error {
 		var id runtime.BatchID

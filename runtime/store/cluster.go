@@ -149,7 +149,6 @@ func readClaim(text []byte, now time.Time) (claim runtime.Claim, safe bool, err 
 	return claim, true, nil
 }
 
-// putClaim replaces the claim of a stored runner.
 func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	value, err := json.Marshal(claim)
 	if err != nil {

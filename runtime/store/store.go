@@ -36,7 +36,6 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 	return opened(database.OpenShared(ctx, url))
 }
 
-// opened returns the store of an opened database.
 func opened(db *database.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err

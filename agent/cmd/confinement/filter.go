@@ -112,7 +112,6 @@ type program struct {
 	netlink uint32 // the result for a new netlink socket
 }
 
-// load loads 4 bytes of struct seccomp_data into the register.
 func (p *program) load(offset uint32) { p.code = append(p.code, load(offset)) }
 
 // unless ends the filter with result if the register doesn't hold value.
@@ -168,7 +167,6 @@ func (p *program) judge(j judgement) {
 	}
 }
 
-// load returns the instruction that loads 4 bytes of struct seccomp_data.
 func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// firstGroups is the first descriptor of [Options.Groups].
 const firstGroups = 4
 
 // Options configure an agent.

@@ -56,7 +56,6 @@ func thisImage(workspace string) *image {
 	return imageOf(os.Environ(), dir, workspace, "/tmp", "/alloc", "/local", "/secrets", "/proc", "/sys", "/dev")
 }
 
-// complete adds the image's environment and working directory to a start.
 func (i *image) complete(start agent.Start) agent.Start {
 	if i == nil {
 		return start

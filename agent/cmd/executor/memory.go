@@ -72,7 +72,6 @@ const (
 	laterWorth = 100
 )
 
-// newIdler returns an idler that compares with the memory in use now.
 func newIdler() *idler { return &idler{hints: make(chan struct{}, 1), least: inUse()} }
 
 // hint reports that some work has ended. It never blocks.
@@ -83,7 +82,6 @@ func (i *idler) hint() {
 	}
 }
 
-// run handles hints until the program ends.
 func (i *idler) run() {
 	const quiet = 250 * time.Millisecond
 	timer := time.NewTimer(quiet)

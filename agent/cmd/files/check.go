@@ -10,7 +10,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// maxPaths is the maximum number of paths in one update.
 const maxPaths = 10_000
 
 // A plan is a checked update. Its paths are absolute and clean.
@@ -21,14 +20,12 @@ type plan struct {
 	writes  []string   // paths of update.Write
 }
 
-// A deletion is a path to delete, or a directory to empty.
 type deletion struct {
 	text   string // the path as the client sent it
 	path   string // absolute and clean
 	inside bool   // only the directory's contents
 }
 
-// covers reports whether the deletion removes p.
 func (d deletion) covers(p string) bool {
 	return !d.inside && p == d.path || isBelow(p, d.path)
 }

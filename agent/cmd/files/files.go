@@ -243,7 +243,6 @@ func modified(stat *unix.Stat_t) time.Time {
 	return time.Unix(min(max(seconds, first), last), nanoseconds).UTC()
 }
 
-// pathError converts an errno about a path for the client.
 func pathError(p string, err error) *agent.Error {
 	e := &agent.Error{Path: p}
 	switch err {

@@ -19,7 +19,6 @@ const (
 	maxDepth   = 128
 )
 
-// A listing is one List in progress.
 type listing struct {
 	files     *Files
 	path      string // as the client sent it

@@ -10,7 +10,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// defaultPath is the PATH of a command whose environment has none.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // WorkingDirectory returns the absolute path of the directory in which a command starts.

@@ -103,7 +103,6 @@ func (f *Files) rename(from, to end) error {
 	return err
 }
 
-// moveError converts an errno of a rename for the client.
 func moveError(move agent.Move, err error) *agent.Error {
 	switch err {
 	case unix.EEXIST:

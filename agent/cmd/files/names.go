@@ -28,7 +28,6 @@ func (n *names) group(id uint32) string {
 	return named(n.groups, id)
 }
 
-// named returns the name of an id, or the id as text.
 func named(names map[uint32]string, id uint32) string {
 	if name, ok := names[id]; ok {
 		return name

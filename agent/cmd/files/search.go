@@ -73,7 +73,6 @@ func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, e
 	return s.found, nil
 }
 
-// over reports whether the search has reached a limit and must stop.
 func (s *search) over() bool {
 	switch s.found.Limit {
 	case agent.LimitMatches, agent.LimitBytes, agent.LimitTime:

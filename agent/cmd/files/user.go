@@ -27,7 +27,6 @@ func (f *Files) mayProtect(protected bool) *agent.Error {
 	return nil
 }
 
-// changeError converts an errno of a change for the client.
 func changeError(path string, protected bool, err error) *agent.Error {
 	e := pathError(path, err)
 	if !protected && (err == unix.EACCES || err == unix.EPERM) {

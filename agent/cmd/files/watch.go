@@ -231,7 +231,6 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	return int32(wd), nil
 }
 
-// tooMany is the error for a limit that the watched directory exceeds.
 func (w *watcher) tooMany(message string) *agent.Error {
 	return &agent.Error{Code: agent.ErrTooMany, Path: w.Path, Message: message}
 }
@@ -279,7 +278,6 @@ func (w *watcher) open(at string, flags uint64) (int, error) {
 	return fd, nil
 }
 
-// gone is the error for a watched directory that no longer is at its path.
 func (w *watcher) gone() error {
 	return &agent.Error{Code: agent.ErrNotFound, Path: w.Path, Message: "was deleted or moved away"}
 }
@@ -334,7 +332,6 @@ func (w *watcher) found(ctx context.Context, parent int, at, name string, tell b
 	return w.within(ctx, fd, path, tell, depth+1)
 }
 
-// join returns the path of a name in a watched directory.
 func join(at, name string) string {
 	if at == "" {
 		return name

@@ -35,7 +35,6 @@ type Counters struct {
 	together   *refusals    // version 2: shared by all groups of a runner
 }
 
-// counts are the values of the counters at one moment.
 type counts struct {
 	refused, oomKills  int64
 	refusedTogether    int64 // the forks refused by the limit of all commands that are charged to this group
@@ -53,7 +52,6 @@ type keptFiles struct {
 	open map[[2]string]int
 }
 
-// newKeptFiles returns a keptFiles without any file.
 func newKeptFiles() *keptFiles { return &keptFiles{open: map[[2]string]int{}} }
 
 // peakFile is the peak of memory in version 1. A write resets it.
@@ -103,7 +101,6 @@ func (c *Counters) memoryNow() int64 {
 	return c.number("memory", "memory.usage_in_bytes", "")
 }
 
-// isUnified reports whether the group is of cgroups version 2.
 func (c *Counters) isUnified() bool { _, ok := c.trees[unified]; return ok }
 
 func (c *Counters) has(controller string) bool {

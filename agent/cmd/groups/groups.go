@@ -109,7 +109,6 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 	return g, nil
 }
 
-// groupName returns the name of the i-th group for one command.
 func groupName(i int) string { return "x" + strconv.Itoa(i) }
 
 // Take reserves a group for a command, of root or of the user. If no group for a single command is free it returns

@@ -129,7 +129,6 @@ func (r *rootMaker) show(e fs.DirEntry) {
 	}
 }
 
-// devices makes the devices that every program may use.
 func (r *rootMaker) devices() {
 	r.do("/dev", unix.Mount("tmpfs", newRoot+"/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=64k"))
 	for _, device := range []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"} {

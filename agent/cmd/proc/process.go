@@ -40,7 +40,6 @@ func ReadStatus(pid int) (Status, error) {
 	return parseStatus(text), nil
 }
 
-// read reads the beginning of a file into buf.
 func read(path string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

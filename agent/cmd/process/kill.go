@@ -57,7 +57,6 @@ func (p *process) Kill(grace time.Duration) {
 	p.stderr.finish()
 }
 
-// waitGone waits until no member is left, for at most the given time.
 func (p *process) waitGone(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()

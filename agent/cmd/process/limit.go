@@ -112,7 +112,6 @@ func running(root bool) (n int) {
 	return n
 }
 
-// errArguments is for arguments that executeLimited doesn't produce.
 var errArguments = errors.New("limited: this command is internal: only the agent itself may start it")
 
 // BecomeLimited sets limits on this process and executes the command. It returns only on an error.

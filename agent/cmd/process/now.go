@@ -60,7 +60,6 @@ func (s *Starter) Now() (now serve.Now) {
 	return now
 }
 
-// addLiving adds the usage of a living process so far, and what it holds.
 func addLiving(now *serve.Now, pid int) {
 	s := proc.ReadStat(pid)
 	now.User += s.User

@@ -97,7 +97,6 @@ func (p *process) ownKernel() bool {
 	return p.starter.Guest != nil && !p.wasCrowded()
 }
 
-// wasCrowded reports whether another command has run since p began.
 func (p *process) wasCrowded() bool {
 	p.starter.reaper.mu.Lock()
 	defer p.starter.reaper.mu.Unlock()

@@ -228,7 +228,6 @@ func searchable(dir string) bool {
 	}
 }
 
-// execError converts an errno of a command's exec to an error for the client.
 func execError(name string, err error) *agent.Error {
 	e := &agent.Error{Field: "argv", Path: name}
 	switch err {

@@ -105,7 +105,6 @@ type outlet struct {
 	left     int // bytes that may still be read after finish; -1 before
 }
 
-// newOutlet returns an outlet of an open file, before finish.
 func newOutlet(file *os.File, terminal bool) *outlet {
 	return &outlet{file: file, terminal: terminal, left: -1}
 }

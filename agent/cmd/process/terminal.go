@@ -45,7 +45,6 @@ func (s *streams) openTerminals(size agent.Size, owner int) error {
 	return nil
 }
 
-// openTerminal opens both ends of a new terminal.
 func openTerminal() (master, slave int, err error) {
 	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
 	// The first path is the runner's own instance. Outside of a runner, most users may not open it.
@@ -105,7 +104,6 @@ func (s *streams) foreground() (group int) {
 	return max(group, 0)
 }
 
-// control calls f with a file's descriptor, and reports success.
 func control(file *os.File, f func(fd int) error) bool {
 	raw, err := file.SyscallConn()
 	if err != nil {

@@ -51,7 +51,6 @@ func read(pid int) (map[string][]byte, error) {
 	return parse(text[:n]), nil
 }
 
-// parse parses the lines of /proc/PID/status.
 func parse(text []byte) map[string][]byte {
 	fields := map[string][]byte{}
 	for line := range bytes.Lines(text) {

@@ -86,7 +86,6 @@ func form(start agent.Start) (form, script, cold string) {
 	return "file", argv[0], ""
 }
 
-// shorten returns the beginning of a text of the client's for a reason.
 func shorten(s string) string {
 	const most = 32
 	if len(s) > most {

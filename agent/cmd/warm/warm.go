@@ -141,7 +141,6 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 	return z, nil
 }
 
-// lastLine returns the last line of an interpreter's messages.
 func lastLine(fd int) string {
 	buf := make([]byte, 4<<10)
 	n, _ := unix.Pread(fd, buf, 0)
@@ -178,7 +177,6 @@ func (w *Warmer) Stock(group *groups.Group) error {
 	return nil
 }
 
-// waits reports whether a child waits at a place.
 func (w *Warmer) waits(at string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/roots"
 )
 
-// mountRoot mounts the sandbox's root directory at rootMount.
 func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	dir, err := openRoot(c, q)
 	if err != nil {

@@ -144,7 +144,6 @@ func (s *server) queue(id string) (turn <-chan struct{}, end func()) {
 	}
 }
 
-// closeFiles closes all files, and joins the errors.
 func closeFiles(files []*os.File) (failed error) {
 	for _, f := range files {
 		failed = errors.Join(failed, f.Close())

@@ -59,7 +59,6 @@ const (
 	Agent   = "agent"
 )
 
-// A daemon is a listening helper.
 type daemon struct {
 	config Config
 	log    *log.Logger

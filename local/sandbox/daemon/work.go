@@ -26,7 +26,6 @@ const (
 // errAnswered means that the request was answered already.
 var errAnswered = errors.New("it was answered")
 
-// checkDirectory returns an error unless a descriptor is a directory.
 func checkDirectory(fd int) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {

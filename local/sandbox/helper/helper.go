@@ -317,7 +317,6 @@ func (q Request) Check() error {
 	return fmt.Errorf("unknown command %q", q.Command)
 }
 
-// checkNetwork returns an error unless the slot and the network are within their ranges.
 func (q Request) checkNetwork() error {
 	if q.Slot < 0 || q.Slot >= spec.MaxSlots {
 		return fmt.Errorf("slot is %d, but must be 0 to %d", q.Slot, spec.MaxSlots-1)

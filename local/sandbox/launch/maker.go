@@ -31,7 +31,6 @@ type Maker struct {
 // and another one is started.
 const readsWithin = 10 * time.Second
 
-// errMakerClosed is the error of requests after Close.
 var errMakerClosed = errors.New("the maker of sandboxes was closed")
 
 // Close ends the process after the requests that it is serving, and waits for its end.
@@ -93,7 +92,6 @@ func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
 	return nil
 }
 
-// order performs a request through the maker.
 func (l Direct) order(ctx context.Context, parent string, q helper.Request, files []*os.File) (helper.Answer, error) {
 	q.Protocol = helper.Protocol
 	text, err := json.Marshal(helper.Order{Request: q, Parent: parent})

@@ -102,7 +102,6 @@ func (p *plan) write(s *script) error {
 	return nil
 }
 
-// has reports whether the sandbox gets a namespace of this kind.
 func (p *plan) has(kind specs.LinuxNamespaceType) bool {
 	return slices.ContainsFunc(p.spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
 }

@@ -129,7 +129,6 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	return pid, nil
 }
 
-// has reports whether this maker has made a sandbox and not ended it yet.
 func (m *Maker) has(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -403,7 +402,6 @@ func (m *Maker) End(id string) error {
 	return nil
 }
 
-// reap waits for the end of a child that was killed.
 func reap(pid int) {
 	for {
 		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != unix.EINTR {

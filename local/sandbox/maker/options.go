@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOptions are the parsed options of a spec's mount.
 type mountOptions struct {
 	flags     uintptr // of mount(2)
 	data      string  // for the file system

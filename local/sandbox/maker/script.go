@@ -40,7 +40,6 @@ func (s *script) add(name string, number uintptr, args ...uintptr) *call {
 	return &s.calls[len(s.calls)-1]
 }
 
-// unless makes a call accept errors.
 func (c *call) unless(errs ...syscall.Errno) { copy(c.accept[:], errs) }
 
 // text returns the address of a C string that the script keeps.

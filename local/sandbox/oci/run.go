@@ -221,7 +221,6 @@ func (b Box) write() error {
 	return os.WriteFile(filepath.Join(b.bundle(), "config.json"), text, 0o600)
 }
 
-// pid returns the process id that the runtime wrote.
 func (b Box) pid() (int, error) {
 	text, err := os.ReadFile(b.pidFile())
 	if err != nil {

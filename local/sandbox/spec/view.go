@@ -170,7 +170,6 @@ func (v View) MountMemory(trees cgroup.Hierarchies) error {
 	return unix.Mount(v.dir()+"/meminfo", "/proc/meminfo", "", unix.MS_BIND, "")
 }
 
-// meminfo returns a /proc/meminfo (proc_meminfo(5)).
 func (v View) meminfo() string {
 	var text strings.Builder
 	all := v.MemoryMiB << 10
@@ -210,7 +209,6 @@ func firstProcessors(text string, n int) string {
 	return strings.Join(kept, "\n")
 }
 
-// sysCPU is the directory of the processors.
 const sysCPU = "/sys/devices/system/cpu"
 
 // processors makes the files about processors, in one NUMA node and one package.

@@ -39,7 +39,6 @@ func (d *DB) Check(ctx context.Context) error {
 	return err
 }
 
-// tryWrite does the work of Check.
 func (d *DB) tryWrite() error {
 	return d.backend.check(func() error {
 		bytes := 1

@@ -29,13 +29,11 @@ const (
 	sqliteNoDatabase = 26
 )
 
-// hasCode reports whether err is an SQLite error with one of these codes.
 func hasCode(err error, codes ...int) bool {
 	var q *sqlite.Error
 	return errors.As(err, &q) && slices.Contains(codes, q.Code()&0xff)
 }
 
-// isSQLite reports whether err is an error of SQLite.
 func isSQLite(err error) bool {
 	var q *sqlite.Error
 	return errors.As(err, &q)
@@ -51,7 +49,6 @@ const (
 	stateIndexCorrupted = "XX002"
 )
 
-// hasState reports whether err is a PostgreSQL error with one of these codes.
 func hasState(err error, states ...string) bool {
 	var p *pgconn.PgError
 	return errors.As(err, &p) && slices.Contains(states, p.Code)

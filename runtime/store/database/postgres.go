@@ -267,7 +267,6 @@ func (d *postgresDB) stalls() string {
 	return text
 }
 
-// damaged says that PostgreSQL's data are damaged, and what to do.
 func (*postgresDB) damaged(err error) error {
 	return fmt.Errorf("PostgreSQL's files are damaged: stop the servers, see PostgreSQL's log, and restore the database from its backup: %w", err)
 }

@@ -50,7 +50,6 @@ func known(tables []string, version, newest int64) error {
 	return nil
 }
 
-// shorten returns at most five names.
 func shorten(names []string) string {
 	if len(names) > 5 {
 		names = append(names[:5:5], "…")
@@ -58,7 +57,6 @@ func shorten(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// newestOf returns the newest version that this program knows.
 func newestOf(provider *goose.Provider) int64 {
 	sources := provider.ListSources()
 	return sources[len(sources)-1].Version
@@ -121,7 +119,6 @@ func quickCheck(ctx context.Context, db *sql.DB) error {
 // errDamaged says that a check found damage.
 var errDamaged = errors.New("the check of the database failed")
 
-// isDamage reports whether an error says that the database is damaged.
 func isDamage(err error) bool {
 	return hasCode(err, sqliteCorrupt, sqliteNoDatabase) || hasState(err, stateDataCorrupted, stateIndexCorrupted) || errors.Is(err, errDamaged)
 }

@@ -12,7 +12,6 @@ const batch = 64
 // checkBytes is enough for a nearly full disk to refuse it.
 const checkBytes = 64 << 10
 
-// errClosed is the error of a write after Close.
 var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store is closed")
 
 // A write is some statements that modify, perhaps after some reads. They are stored together or not
