@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Limits of a server.
@@ -77,7 +78,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 				return context.Cause(ctx)
 			}
 			if temporary(err) {
-				pause(ctx, acceptPause)
+				_ = backoff.Sleep(ctx, acceptPause)
 				continue
 			}
 			return err
@@ -95,15 +96,6 @@ func temporary(err error) bool {
 		}
 	}
 	return false
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // Handle serves one stream and closes it. It returns when the stream or ctx has ended.

@@ -91,15 +91,9 @@ func (c *checker) end(p string) (end, *agent.Error) {
 
 // rename replaces no entry. It stays within a mount, so that both ends have the same rights.
 func (f *Files) rename(from, to end) error {
-	do := func() (int, error) {
+	_, err := f.at(from.dir, func() (int, error) {
 		return 0, unix.Renameat2(from.dir, from.name, to.dir, to.name, unix.RENAME_NOREPLACE)
-	}
-	var err error
-	if f.foreign.has(from.dir) {
-		_, err = asCommand(do)
-	} else {
-		_, err = do()
-	}
+	})
 	return err
 }
 

@@ -30,7 +30,6 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
-	"github.com/rockpool/rockpool/local/sandbox/roots"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
 )
@@ -106,14 +105,14 @@ func (d *daemon) open() (err error) {
 			return fmt.Errorf("the network settings: %w", err)
 		}
 	}
-	if err := roots.RootOnly(c.Dir); err != nil {
+	if err := oci.RootOnly(c.Dir); err != nil {
 		return err
 	}
 	// Each request makes its mounts here, in a namespace of its own.
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	if err := roots.RootOnly(runDir); err != nil {
+	if err := oci.RootOnly(runDir); err != nil {
 		return err
 	}
 	for _, sub := range []string{"state", "roots", "held"} {
@@ -231,7 +230,7 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := roots.RootOnly(dir); err != nil {
+	if err := oci.RootOnly(dir); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(d.config.Socket); err == nil {

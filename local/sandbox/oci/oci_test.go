@@ -1,4 +1,4 @@
-package roots_test
+package oci_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rockpool/rockpool/local/sandbox/roots"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -37,10 +37,10 @@ func TestRootOnly(t *testing.T) {
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(file, nil, 0o644), row.change(dir, file)); err != nil {
 			t.Fatal(err)
 		}
-		if err := roots.RootOnly(dir); (err == nil) != row.dir {
+		if err := oci.RootOnly(dir); (err == nil) != row.dir {
 			t.Errorf("%s: the directory: %v", name, err)
 		}
-		if err := roots.RootOnly(file); (err == nil) != row.file {
+		if err := oci.RootOnly(file); (err == nil) != row.file {
 			t.Errorf("%s: the file: %v", name, err)
 		}
 	}
