@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"agent/cmd/proc":         {},
 	"agent/cmd/process":      {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/proc", "agent/cmd/warm", "agent/serve", "runtime/backoff"},
 	"agent/cmd/task":         {"agent/bridge", "agent/cmd/confinement", "agent/cmd/executor", "agent/cmd/groups", "agent/cmd/namespaces"},
-	"agent/cmd/warm":         {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/launch"},
+	"agent/cmd/warm":         {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/launch", "agent/cmd/proc"},
 	"agent/embedded":         {},
 	"agent/serve":            {"agent", "runtime/backoff"},
 

@@ -187,11 +187,18 @@ func weakened(script string) string {
 	} else {
 		try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	}`},
-	{"agent/cmd/confinement/thread.go", `			ready <- dropBounding(thisThread)`, `			if isWithout("bounding") {
-				ready <- nil
-			} else {
-				ready <- dropBounding(thisThread)
-			}`},
+	{"agent/cmd/confinement/thread.go", `		return dropBounding(thisThread)
+	})
+}
+
+// startThread`, `		if isWithout("bounding") {
+			return nil
+		}
+		return dropBounding(thisThread)
+	})
+}
+
+// startThread`},
 	{"agent/cmd/process/starter.go", `	attr := &launch.Attr{`, `	if isWithout("user") {
 		who = 0
 	}

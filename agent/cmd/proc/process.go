@@ -33,15 +33,16 @@ type Status struct {
 // ReadStatus reads /proc/PID/status.
 func ReadStatus(pid int) (Status, error) {
 	var buf [4096]byte
-	text, err := read("/proc/"+strconv.Itoa(pid)+"/status", buf[:])
+	text, err := Read(pid, "status", buf[:])
 	if err != nil {
 		return Status{}, err
 	}
 	return parseStatus(text), nil
 }
 
-func read(path string, buf []byte) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// Read reads the beginning of a file of /proc/PID into buf, and returns that part of it.
+func Read(pid int, file string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -129,18 +130,18 @@ type Stat struct {
 
 // ReadStat reads /proc/PID/stat. It returns zeros if it can't.
 func ReadStat(pid int) Stat {
-	var buf [1024]byte
-	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
-	if err != nil {
-		return Stat{}
-	}
-	return parseStat(text)
+	return parseStat(statFields(pid))
 }
 
-// parseStat parses /proc/PID/stat. The process's name can contain anything; it ends at the last
-// parenthesis.
-func parseStat(text []byte) (s Stat) {
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+// statFields returns the fields of /proc/PID/stat after the process's name, none if it can't be read.
+// The name can contain anything; it ends at the last parenthesis.
+func statFields(pid int) [][]byte {
+	var buf [1024]byte
+	text, _ := Read(pid, "stat", buf[:])
+	return bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+}
+
+func parseStat(fields [][]byte) (s Stat) {
 	if len(fields) < 22 {
 		return Stat{}
 	}
@@ -160,12 +161,7 @@ func parseStat(text []byte) (s Stat) {
 // that can't be read.
 func Executed(pid int) bool {
 	const forkedOnly = 0x40 // PF_FORKNOEXEC
-	var buf [1024]byte
-	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
-	if err != nil {
-		return true
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	fields := statFields(pid)
 	if len(fields) < 7 {
 		return true
 	}
