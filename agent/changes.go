@@ -14,7 +14,7 @@ const maxChangePath = 4096 + 256
 
 // Watch requests reports of the changes in a directory.
 type Watch struct {
-	Path      string `json:"path"` // "": the workspace
+	Path      string `json:"path"` // "" means the workspace
 	Recursive bool   `json:"recursive,omitempty"`
 }
 

@@ -99,7 +99,7 @@
 //
 // With control groups the kernel counts for each execution. Then Exit.Own reports how the runner's
 // own limits affected this execution. An execution whose fork was refused is killed with the cause
-// processLimit. The server trusts these counts only up to the host's counters of the whole runner.
+// processLimit. The server trusts these counts only up to the machine's counters of the whole runner.
 //
 // A Privileged command is uid 0 of the runner's user namespace, with CAP_CHOWN, CAP_DAC_OVERRIDE,
 // CAP_FOWNER and CAP_KILL there. The bounding set, no_new_privs and the seccomp filter are the same

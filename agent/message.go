@@ -106,10 +106,10 @@ type Start struct {
 	ID          string        `json:"id"`
 	Argv        []string      `json:"argv"`                  // argv[0] is looked up in PATH of Env unless it has a slash
 	Env         []string      `json:"env,omitempty"`         // NAME=value; the command's whole environment, in addition to an image's
-	Dir         string        `json:"dir,omitempty"`         // relative to /workspace; "": the image's working directory if the agent knows one, else /workspace
-	Stdin       bool          `json:"stdin,omitempty"`       // false: stdin is empty
-	TimeLimit   time.Duration `json:"timeLimit,omitempty"`   // wall time; 0: unlimited
-	OutputLimit int64         `json:"outputLimit,omitempty"` // bytes of both outputs; 0: unlimited
+	Dir         string        `json:"dir,omitempty"`         // relative to /workspace; "" for the image's working directory if the agent knows one, else /workspace
+	Stdin       bool          `json:"stdin,omitempty"`       // without it stdin is empty
+	TimeLimit   time.Duration `json:"timeLimit,omitempty"`   // wall time, 0 for no limit
+	OutputLimit int64         `json:"outputLimit,omitempty"` // bytes of both outputs, 0 for no limit
 
 	Terminal   *Size   `json:"terminal,omitempty"`   // descriptors 0 and 1 are a terminal of this size, 2 is a second one; implies Stdin
 	Limits     *Limits `json:"limits,omitempty"`     // resource limits of this command
@@ -227,7 +227,7 @@ type Kill struct {
 // ListDir requests the entries of a directory, to any depth. It doesn't enter directories whose path
 // no request can name, because it is longer than 4095 bytes.
 type ListDir struct {
-	Path      string `json:"path"` // "": the workspace
+	Path      string `json:"path"` // "" means the workspace
 	Recursive bool   `json:"recursive,omitempty"`
 }
 
@@ -272,7 +272,7 @@ type Write struct {
 	Path      string `json:"path"`
 	Size      int64  `json:"size"` // bytes; -1 means that the content ends with a KindEnd
 	Directory bool   `json:"directory,omitempty"`
-	Mode      uint32 `json:"mode,omitempty"` // 0: 0644 for a file, 0755 for a directory
+	Mode      uint32 `json:"mode,omitempty"` // 0 means 0644 for a file, 0755 for a directory
 }
 
 // Move requests another path for a file, link or directory with its contents. Paths are as in an
@@ -326,7 +326,7 @@ type Error struct {
 	Path    string    `json:"path,omitempty"`  // the path that caused the error
 	Index   int       `json:"index,omitempty"` // of the path in Update.Empty, Update.Delete or Update.Write
 	Field   string    `json:"field,omitempty"` // "empty", "delete", "write", "from", "to", "argv", "dir" …
-	Message string    `json:"message"`         // for people; never reveals details of the host
+	Message string    `json:"message"`         // for people; never reveals details of the machine
 }
 
 func (e *Error) Error() string {

@@ -32,7 +32,7 @@ type execution struct {
 	news      *sync.Cond // signalled when there is something to send, or the stream was replaced
 	backlog   backlog
 	share     share   // guarded by budget.mu instead
-	stream    *stream // the client that follows it; nil: none
+	stream    *stream // the client that follows it, nil if there is none
 	windowNew bool    // the window of stdin moved and wasn't sent
 	terminals
 	outcome

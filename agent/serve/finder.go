@@ -27,7 +27,7 @@ func (t *transfer) search(search agent.Search) error {
 	return t.flush()
 }
 
-// checkSearch returns ErrInvalid for a search that the host can't run.
+// checkSearch returns ErrInvalid for a search that can't be run.
 func checkSearch(search agent.Search) error {
 	invalid := func(field, message string) error {
 		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
@@ -46,7 +46,7 @@ func checkSearch(search agent.Search) error {
 	return nil
 }
 
-// watch sends changes until the client closes the stream, or the host can't watch any longer.
+// watch sends changes until the client closes the stream, or the executor can't watch any longer.
 func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Watch, hello []byte) error {
 	select {
 	case s.watches <- struct{}{}:

@@ -29,7 +29,7 @@ const (
 // Config has the settings of a Server. The zero value is valid.
 type Config struct {
 	Version string      // the agent's build, for pings
-	Report  func(error) // called from any goroutine with errors of the host whose text clients don't see
+	Report  func(error) // called from any goroutine with errors of the executor whose text clients don't see
 	Idle    func()      // called from any goroutine when all streams and executions have ended, after work other than pings
 }
 
@@ -50,7 +50,7 @@ type Server struct {
 	closed     bool     // Close was called: no execution may start
 }
 
-// New returns a server that runs commands on host.
+// New returns a server that runs commands with an executor.
 func New(executor Executor, config Config) *Server {
 	return &Server{
 		executor: executor, config: config, budget: newBudget(),
@@ -380,7 +380,7 @@ func (s *Server) count(n int) {
 	}
 }
 
-// visible converts an error of the host to one that clients may see.
+// visible converts an error of the executor to one that clients may see.
 func (s *Server) visible(err error) error {
 	var e *agent.Error
 	if err == nil || errors.As(err, &e) || errors.Is(err, errStream) {

@@ -59,7 +59,7 @@ func (all *orphans) grow(o *orphaned, bytes int64) {
 	o.count(bytes)
 }
 
-// found describes the orphaned output; "": none, or it has been taken away.
+// found describes the orphaned output, "" if there is none or it has been taken away.
 func (all *orphans) found(fresh bool) string {
 	all.mu.Lock()
 	dirs := slices.Clone(all.dirs)

@@ -21,7 +21,7 @@ type Reader struct {
 	buffer   []byte // bytes from position on; part of backing
 	backing  []byte
 	peeked   Record // the record at position, decoded and checked
-	size     int    // its size on disk; 0: not decoded yet
+	size     int    // its size on disk, 0 before it was decoded
 	// limit returns how many bytes may be read, whether they are all of the log, and a channel that
 	// is closed when this changes.
 	limit func() (size int64, ended bool, changed <-chan struct{})

@@ -60,11 +60,11 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 
 // An AuditFilter selects rows; a zero field selects all.
 type AuditFilter struct {
-	Tenant      *runtime.TenantID // nil: all tenants
+	Tenant      *runtime.TenantID // nil for all
 	Actor       string
 	Action      string
 	Object      string
-	Failed      *bool     // nil: any outcome
+	Failed      *bool     // nil for any outcome
 	From, To    time.Time // by the time in the id, in milliseconds; To is exclusive
 	NewestFirst bool
 }

@@ -194,7 +194,7 @@ func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error
 type BatchFilter struct {
 	RunnerID      runtime.RunnerID
 	EnvironmentID runtime.EnvironmentID
-	Tenant        *runtime.TenantID // nil: all
+	Tenant        *runtime.TenantID // nil for all
 	NewestFirst   bool
 }
 

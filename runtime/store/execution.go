@@ -57,7 +57,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 }
 
 // PutExecution replaces an unfinished execution. A finished one stays unchanged. start replaces what
-// AddExecution stored, and inputEnd is what NoteInputEnd would store; nil: neither changes.
+// AddExecution stored, and inputEnd is what NoteInputEnd would store; with nil neither changes.
 func (s *Store) PutExecution(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error {
 	value, err := json.Marshal(x)
 	if err != nil {
@@ -142,10 +142,10 @@ func one[T any](ctx context.Context, s *Store, doing, statement string, arg any)
 type ExecutionFilter struct {
 	RunnerID      runtime.RunnerID
 	EnvironmentID runtime.EnvironmentID
-	Tenant        *runtime.TenantID // nil: all
+	Tenant        *runtime.TenantID // nil for all
 	States        []runtime.ExecutionState
 	Outcomes      []runtime.Outcome
-	Failed        *bool                 // true: Execution.Failed; false: Execution.Accepted; nil: all
+	Failed        *bool                 // whether Execution.Failed or Execution.Accepted, nil for all
 	Labels        []runtime.LabelFilter // all must match
 	Command       string                // in the first SearchedBytes of the command line; ignores case
 	Text          string                // there, or in a label as name=value, where only the case of ASCII is ignored

@@ -13,9 +13,9 @@ import (
 type Unfinished struct {
 	Execution runtime.Execution
 	Start     []byte             // from AddExecution
-	Killed    runtime.Outcome    // see NoteKilled; "": not killed
-	InputEnd  *int64             // see NoteInputEnd; nil: not closed
-	Gone      runtime.GoneReason // see NoteGone; "": not removed
+	Killed    runtime.Outcome    // see NoteKilled
+	InputEnd  *int64             // see NoteInputEnd
+	Gone      runtime.GoneReason // see NoteGone
 }
 
 // Unfinished returns all unfinished executions, oldest first, except unreadable ones: see Unreadable.

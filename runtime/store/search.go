@@ -26,7 +26,7 @@ type terms struct {
 	tenant      runtime.TenantID
 	queued      int64
 	outcome     runtime.Outcome
-	failed      any // nil: it hasn't ended, or was cancelled
+	failed      any // nil if it hasn't ended, or was cancelled
 	labels      string
 	command     string
 }
@@ -154,7 +154,7 @@ func (q ExecutionFilter) selections() (all, counted selection) {
 	return all, searched
 }
 
-// ended returns the condition on execution_search that the states imply; "": none. exact reports that the
+// ended returns the condition on execution_search that the states imply, "" if there is none. exact reports that the
 // condition also implies the states.
 func (q ExecutionFilter) ended() (condition string, exact bool) {
 	states := slices.Compact(slices.Sorted(slices.Values(q.States)))

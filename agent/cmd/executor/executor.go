@@ -33,7 +33,7 @@ type Options struct {
 	Version       string
 	Workspace     string
 	Groups        string // controllers whose groups of commands are inherited, as descriptors from firstGroups on; see groups.Open
-	OpenFiles     int    // limit for each process of a command; 0: the agent's own
+	OpenFiles     int    // limit for each process of a command, 0 for the agent's own
 	Degraded      bool   // serve even if parts of the confinement are unavailable
 	NoRoot        bool   // no command may run as root, since root is root of the machine
 	SharedNetwork bool   // the network is the machine's
@@ -42,16 +42,16 @@ type Options struct {
 	Task          bool   // a Nomad task: the confinement must be complete although the agent isn't PID 1
 	Image         bool   // commands get this process's environment and working directory, which an image set
 
-	Guest       *groups.GuestGroup  // the group in the runner's own kernel; nil: it has none
-	RunnerGroup *groups.RunnerGroup // the whole runner's group; nil: it isn't visible
-	Ready       func() error        // called when the agent can serve; nil: not called
+	Guest       *groups.GuestGroup  // the group in the runner's own kernel, nil if it has none
+	RunnerGroup *groups.RunnerGroup // the whole runner's group, nil if it isn't visible
+	Ready       func() error        // called when the agent can serve, unless it is nil
 }
 
 // An executor runs commands in the runner, or on the machine, that the agent is in. It implements [serve.Executor].
 type executor struct {
 	*files.Files
 	starter *process.Starter
-	image   *image   // nil: the server knows the image
+	image   *image   // nil if the server knows the image
 	threads []string // variables for the number of threads
 
 	lacksLocale func() bool // evaluated once

@@ -13,7 +13,7 @@ import (
 // agent is the container's command, so it was started with both.
 type image struct {
 	variables []string // NAME=value
-	dir       string   // "": none of its own
+	dir       string   // "" if it has none of its own
 }
 
 // notImages are variables that the image didn't set: Docker, podman or a shell before the agent

@@ -49,7 +49,7 @@ type checker struct {
 // A place is a directory that exists or will be created.
 type place struct {
 	exists bool
-	fails  *agent.Error // why no entry can be created there; nil: it is possible
+	fails  *agent.Error // why no entry can be created there, nil if that is possible
 }
 
 func (f *Files) check(update agent.Update) (*plan, error) {

@@ -31,7 +31,7 @@ type Files struct {
 	workspace string // absolute and clean
 	ownUser   bool   // commands have a user of their own
 	names     names
-	foreign   *foreign     // nil: all files are the runner's
+	foreign   *foreign     // nil if all files are the runner's
 	watched   atomic.Int64 // directories, by all watchers together
 }
 

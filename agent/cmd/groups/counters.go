@@ -22,7 +22,7 @@ type Counters struct {
 	kept  *keptFiles
 	start counts       // at the command's start
 	peak  atomic.Int64 // the largest number of processes that was sampled
-	keeps atomic.Int64 // the process id of a child of the zygote that waits in the group; 0: none
+	keeps atomic.Int64 // the process id of a child of the zygote that waits in the group, 0 if there is none
 
 	ofRunner bool  // the group is the whole runner's: see RunnerGroup
 	around   int64 // if ofRunner: the agent's threads in it before the command's start

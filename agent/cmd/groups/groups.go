@@ -59,8 +59,8 @@ type Group struct {
 	Launch launch.Func // starts a command in the group
 
 	mu        sync.Mutex // guards the fields below
-	processes int        // the limit of the present command; 0: none
-	usual     string     // the limit of processes without a command's own; "": not read yet
+	processes int        // the limit of the present command, 0 if there is none
+	usual     string     // the limit of processes without a command's own, "" before it was read
 }
 
 // Open takes ownership of the inherited descriptors from first on, in the order of names. Each is a

@@ -24,10 +24,10 @@ const (
 // Status has the fields of /proc/PID/status that a process can't forge.
 type Status struct {
 	Dead    bool // a zombie without running threads
-	Parent  int  // 0: outside of the PID namespace
+	Parent  int  // 0 if it is outside of the PID namespace
 	Threads int
 	Session int    // in the agent's PID namespace
-	Mark    uint32 // its execution's; 0: none
+	Mark    uint32 // its execution's, 0 if there is none
 }
 
 // ReadStatus reads /proc/PID/status.
@@ -124,7 +124,7 @@ const tick = 10 * time.Millisecond
 // Stat has fields of /proc/PID/stat.
 type Stat struct {
 	User, System time.Duration // including the children that it waited for
-	Threads      int           // 0: the process has ended
+	Threads      int           // 0 if the process has ended
 	Memory       int64         // resident bytes
 }
 

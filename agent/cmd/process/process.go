@@ -16,8 +16,8 @@ import (
 type process struct {
 	*streams
 	starter  *Starter
-	group    *groups.Group    // nil: the agent's own group
-	counters *groups.Counters // of the whole runner, if commands have no groups; nil: there are none
+	group    *groups.Group    // nil means the agent's own group
+	counters *groups.Counters // of the whole runner, or nil; only if commands have no groups
 	mark     uint32
 	pid      int // of the command itself
 
@@ -37,7 +37,7 @@ type process struct {
 // A startMode says whether a process was started by the zygote.
 type startMode struct {
 	warm bool   // by the zygote
-	cold string // why not; "": the runner has no zygote
+	cold string // why not; "" also if the runner has no zygote
 }
 
 // StartedWarm implements serve.WarmStarter.

@@ -25,12 +25,12 @@ type Config struct {
 	Thread      *confinement.Thread         // starts commands of the user if Groups is nil
 	Launch      launch.Func                 // starts commands if Groups is nil
 	Limits      bool                        // it, and the groups', sets limits of the kernel
-	Groups      *groups.Groups              // nil: commands are in the agent's own group
-	Guest       *groups.GuestGroup          // the group in the runner's own kernel; nil: it has no kernel of its own
-	RunnerGroup *groups.RunnerGroup         // the whole runner's group, if Groups is nil; nil: it isn't visible
+	Groups      *groups.Groups              // nil if commands are in the agent's own group
+	Guest       *groups.GuestGroup          // the group in the runner's own kernel, nil if it has no kernel of its own
+	RunnerGroup *groups.RunnerGroup         // the whole runner's group, set only without Groups and if it is visible
 	OwnIPC      bool                        // the namespace of System V objects is this runner's alone
 	NoRoot      bool                        // no command may run as root
-	Zygote      func() (launch.Func, error) // starts a zygote with its ambient capabilities; nil: none can be started
+	Zygote      func() (launch.Func, error) // starts a zygote with its ambient capabilities, nil if none can be started
 
 	// Connections of the runner's network and locks of its files, whose kernel memory is limited.
 	Connections interface{ Excessive() (bool, error) }

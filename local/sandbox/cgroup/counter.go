@@ -25,7 +25,7 @@ type Counter struct {
 	closed bool
 	kills  []*os.File
 	hits   []*os.File
-	used   *os.File // nil: CPU time isn't counted
+	used   *os.File // nil if CPU time isn't counted
 }
 
 // NewCounter returns a Counter. It opens the files at the first call that can. Close it.

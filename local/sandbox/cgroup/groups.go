@@ -22,7 +22,7 @@ type Groups struct {
 	Account   Group `json:"account,omitzero"` // version 1: counts CPU time; version 2 counts it in CPU
 }
 
-// Limits are what a process may use. 0: not set, because the machine can't and that was accepted.
+// Limits are what a process may use. One is 0 if it isn't set, because the machine can't and that was accepted.
 type Limits struct {
 	Memory    int64 // bytes; no swap
 	Processes int64 // number, including threads

@@ -36,12 +36,12 @@ import (
 
 // A Config is where a helper listens, for which user, and where it works.
 type Config struct {
-	Socket string `json:"socket"` // path of the socket; "": descriptor 3, made by systemd
+	Socket string `json:"socket"` // path of the socket, "" for descriptor 3, made by systemd
 	UID    int    `json:"uid"`    // user id of the server
 	Dir    string `json:"dir"`    // writable by root only; contains Agent and Program
 	Images string `json:"images"` // directory of the server's unpacked images
 	Parent string `json:"parent"` // parent cgroup of the sandboxes
-	// Network is what sandboxes may have of the network; nil: nothing.
+	// Network is what sandboxes may have of the network, nil for nothing.
 	Network *network.Offer `json:"network,omitempty"`
 	// Runtimes are the OCI runtimes that requests can name.
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"`

@@ -30,10 +30,10 @@ type Direct struct {
 
 	// Lock is a file that the server has locked. Each helper shares the lock until it ends. So a
 	// server that gets the lock after another one was killed knows that no helper of that one is
-	// still making a sandbox. nil: no lock.
+	// still making a sandbox. It is nil without a lock.
 	Lock *os.File
 
-	// Maker makes and removes sandboxes as root. nil: each request starts a process.
+	// Maker makes and removes sandboxes as root. If it is nil, each request starts a process.
 	Maker *Maker
 
 	// Without root only, with Config.Rootless:

@@ -69,7 +69,7 @@ var ErrUnborn = errors.New("no process starts in the sandbox's cgroup")
 type Sandbox struct {
 	ID       string
 	Spec     *specs.Spec
-	Image    *os.File   // its root: a detached mount with mapped owners; nil: the shared root
+	Image    *os.File   // its root: a detached mount with mapped owners, nil for the shared root
 	Files    []*os.File // the first process's descriptors, from 3 on
 	Join     []string   // version 1: directories of its cgroups, which the first process joins
 	Group    string     // version 2: directory of its cgroup, in which the first process starts
@@ -229,7 +229,7 @@ func openJoin(dir string) (*os.File, error) {
 	return f, err
 }
 
-// offsets returns the contents of timens_offsets for the spec; nil: it has no time namespace.
+// offsets returns the contents of timens_offsets for the spec, nil if it has no time namespace.
 func offsets(s *specs.Spec) []byte {
 	if len(s.Linux.TimeOffsets) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 type call struct {
 	number uintptr
 	args   [6]uintptr
-	accept [2]syscall.Errno // errors that count as success; 0: none
+	accept [2]syscall.Errno // errors that count as success, or 0
 	want   int64            // the result that counts as success, or anyResult, or inChild
 }
 

@@ -38,9 +38,9 @@ const (
 // While PostgreSQL is unreachable, writes wait, as they do for a stalled disk.
 type postgresDB struct {
 	reads, writes *sql.DB
-	led           atomic.Pointer[leadership] // nil: this server doesn't lead
+	led           atomic.Pointer[leadership] // nil if this server doesn't lead
 	taken         func()                     // called when another server leads
-	last          atomic.Pointer[error]      // why the writer waits; nil: it doesn't wait
+	last          atomic.Pointer[error]      // why the writer waits, nil if it doesn't
 
 	running context.Context // of transactions
 	stop    context.CancelFunc

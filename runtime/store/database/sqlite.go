@@ -36,8 +36,8 @@ type sqliteDB struct {
 	dirty  atomic.Bool    // something was committed since the last checkpoint
 
 	checkpoint func() (whole bool, err error) // writes the log's content into the file
-	began      atomic.Pointer[time.Time]      // start of the running checkpoint; nil: none
-	stays      atomic.Pointer[error]          // why the last checkpoint failed; nil: it didn't
+	began      atomic.Pointer[time.Time]      // start of the running checkpoint, nil if there is none
+	stays      atomic.Pointer[error]          // why the last checkpoint failed, nil if it didn't
 }
 
 // Open opens the SQLite database at path, creates it if necessary, and brings its schema up to
@@ -108,7 +108,7 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 type connector struct {
 	sqlite driver.Driver
 	source string
-	intact func() error // why the file at the path isn't the one that the store opened; nil: it is
+	intact func() error // why the file at the path isn't the one that the store opened, nil if it is
 }
 
 // openReads returns connections for reading. Each is opened by path when it is needed. If another

@@ -9,7 +9,7 @@ import (
 // because compiling takes as long as a short statement. Use [Tx.ExecOnce] for a varying text.
 type Tx struct {
 	tx         *sql.Tx
-	statements *statements // nil: the driver caches them
+	statements *statements // nil if the driver caches them
 	running    context.Context
 }
 

@@ -3,7 +3,7 @@
 // repeated between a start and KindSettled, however often streams break, and that its memory use is
 // bounded.
 //
-// It owns everything that doesn't depend on the host: ids, output and its offsets, stdin, limits of
+// It owns everything that doesn't depend on the executor: ids, output and its offsets, stdin, limits of
 // time and output, and which client follows which execution.
 package serve
 
@@ -36,12 +36,12 @@ type Warmer interface {
 }
 
 // A WarmStarter is a Process that reports whether it was started from a preloaded interpreter. If
-// it wasn't, cold is the reason; "" if the host has none loaded.
+// it wasn't, cold is the reason; "" if none is loaded.
 type WarmStarter interface {
 	StartedWarm() (warm bool, cold string)
 }
 
-// Files are a host's files.
+// Files are a runner's files.
 type Files interface {
 	// List calls each with every entry. It ends with each's error.
 	List(list agent.ListDir, each func(agent.FileInfo) error) error
@@ -57,7 +57,7 @@ type Files interface {
 	Update(update agent.Update) (apply func(content func(i int) io.Reader) (agent.Updated, error), err error)
 }
 
-// A Finder searches and watches a host's files. Its methods return early when ctx ends; their
+// A Finder searches and watches a runner's files. Its methods return early when ctx ends; their
 // result is then ignored.
 type Finder interface {
 	// Search returns the matches of a search, sorted by path.
