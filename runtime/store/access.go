@@ -98,16 +98,10 @@ func (s *Store) PutTenant(ctx context.Context, t runtime.Tenant) error {
 	if err != nil {
 		return err
 	}
-	return s.db.Write(ctx, "store a tenant", func(tx *database.Tx) error {
-		_, err := tx.Exec("INSERT INTO tenants (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", string(t.ID), value)
-		return err
-	})
+	return s.db.Exec(ctx, "store a tenant", "INSERT INTO tenants (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", string(t.ID), value)
 }
 
 // DeleteTenant deletes a tenant.
 func (s *Store) DeleteTenant(ctx context.Context, id runtime.TenantID) error {
-	return s.db.Write(ctx, "delete a tenant", func(tx *database.Tx) error {
-		_, err := tx.Exec("DELETE FROM tenants WHERE id = $1", string(id))
-		return err
-	})
+	return s.db.Exec(ctx, "delete a tenant", "DELETE FROM tenants WHERE id = $1", string(id))
 }

@@ -88,10 +88,7 @@ func (s *Store) ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offse
 
 // CancelBatch records that a batch is to end.
 func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
-	return s.db.Write(ctx, "cancel a batch", func(tx *database.Tx) error {
-		_, err := tx.Exec("UPDATE batches SET cancelled = 1 WHERE id = $1 AND finished IS NULL", id)
-		return err
-	})
+	return s.db.Exec(ctx, "cancel a batch", "UPDATE batches SET cancelled = 1 WHERE id = $1 AND finished IS NULL", id)
 }
 
 // FinishBatch stores the end of a batch.
@@ -168,10 +165,7 @@ type UnfinishedBatch struct {
 // Unreadable. It deletes finished batches without executions.
 func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
 	const doing = "list unfinished batches"
-	err := s.db.Write(ctx, doing, func(tx *database.Tx) error {
-		_, err := tx.Exec("DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
-		return err
-	})
+	err := s.db.Exec(ctx, doing, "DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
 	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // these rows do no harm
 		return nil, err
 	}

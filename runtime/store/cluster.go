@@ -83,10 +83,7 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 
 // DeleteEnvironment deletes an environment; a missing one is success.
 func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
-	return s.db.Write(ctx, "delete an environment", func(tx *database.Tx) error {
-		_, err := tx.Exec("DELETE FROM environments WHERE id = $1", id)
-		return err
-	})
+	return s.db.Exec(ctx, "delete an environment", "DELETE FROM environments WHERE id = $1", id)
 }
 
 // Runners calls each for every stored runner, with the cluster's private data about it. For an unreadable
@@ -154,10 +151,7 @@ func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime
 	if err != nil {
 		return err
 	}
-	return s.db.Write(ctx, "store a claim", func(tx *database.Tx) error {
-		_, err := tx.Exec("UPDATE runners SET claim = $1 WHERE id = $2", value, id)
-		return err
-	})
+	return s.db.Exec(ctx, "store a claim", "UPDATE runners SET claim = $1 WHERE id = $2", value, id)
 }
 
 // PutRunner inserts or replaces a runner. It doesn't change a stored claim; only MarkRunner does.
@@ -173,12 +167,9 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 	if err != nil {
 		return err
 	}
-	return s.db.Write(ctx, "store a runner", func(tx *database.Tx) error {
-		_, err := tx.Exec(`INSERT INTO runners (id, epoch, value, claim, private) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (id) DO UPDATE SET value = excluded.value, private = excluded.private`,
-			r.ID, epoch, value, claim, private)
-		return err
-	})
+	return s.db.Exec(ctx, "store a runner", `INSERT INTO runners (id, epoch, value, claim, private) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (id) DO UPDATE SET value = excluded.value, private = excluded.private`,
+		r.ID, epoch, value, claim, private)
 }
 
 // MarkRunner stores claim if the stored epoch is claim.Epoch-1. It does nothing if the stored claim
@@ -219,10 +210,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 
 // DeleteRunner deletes a runner; a missing one is success.
 func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
-	return s.db.Write(ctx, "delete a runner", func(tx *database.Tx) error {
-		_, err := tx.Exec("DELETE FROM runners WHERE id = $1", id)
-		return err
-	})
+	return s.db.Exec(ctx, "delete a runner", "DELETE FROM runners WHERE id = $1", id)
 }
 
 // Draining returns since when the machine has been draining. The zero time means that it isn't.
@@ -239,12 +227,9 @@ func (s *Store) Draining(ctx context.Context) (time.Time, error) {
 
 // SetDraining stores since when the machine has been draining. The zero time means that it isn't.
 func (s *Store) SetDraining(ctx context.Context, since time.Time) error {
-	return s.db.Write(ctx, "store whether the machine is drained", func(tx *database.Tx) error {
-		if since.IsZero() {
-			_, err := tx.Exec("DELETE FROM draining")
-			return err
-		}
-		_, err := tx.Exec("INSERT INTO draining (one, since) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET since = excluded.since", since.UnixMilli())
-		return err
-	})
+	const doing = "store whether the machine is drained"
+	if since.IsZero() {
+		return s.db.Exec(ctx, doing, "DELETE FROM draining")
+	}
+	return s.db.Exec(ctx, doing, "INSERT INTO draining (one, since) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET since = excluded.since", since.UnixMilli())
 }

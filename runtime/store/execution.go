@@ -266,10 +266,7 @@ func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) erro
 
 // ForgetSpentKeys deletes all keys with a prefix.
 func (s *Store) ForgetSpentKeys(ctx context.Context, prefix string) error {
-	return s.db.Write(ctx, "forget spent keys", func(tx *database.Tx) error {
-		_, err := tx.Exec("DELETE FROM spent_keys WHERE substr(key, 1, length($1)) = $1", prefix)
-		return err
-	})
+	return s.db.Exec(ctx, "forget spent keys", "DELETE FROM spent_keys WHERE substr(key, 1, length($1)) = $1", prefix)
 }
 
 // SpentKey returns what is stored about a key that hasn't expired at now, and whether anything is.

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // A shared database also stores the output of executions. Only one caller at a time may append to it.
@@ -15,10 +14,7 @@ import (
 // stored so far. It returns STORAGE_FULL if there is no room, and CLUSTER_UNAVAILABLE if another
 // server leads or the store is closed.
 func (s *Store) AppendOutput(ctx context.Context, id runtime.ExecutionID, position int64, data []byte) error {
-	return s.db.Write(ctx, "store output", func(tx *database.Tx) error {
-		_, err := tx.Exec("INSERT INTO output (execution, position, data) VALUES ($1, $2, $3)", id, position, data)
-		return err
-	})
+	return s.db.Exec(ctx, "store output", "INSERT INTO output (execution, position, data) VALUES ($1, $2, $3)", id, position, data)
 }
 
 // OutputSize returns how many bytes of an execution's output are stored.
@@ -68,8 +64,5 @@ func readOutput(ctx context.Context, from *sql.DB, id runtime.ExecutionID, posit
 
 // PutOutputAside keeps an execution's output for inspection, under its id with the suffix ".unreadable".
 func (s *Store) PutOutputAside(ctx context.Context, id runtime.ExecutionID) error {
-	return s.db.Write(ctx, "put output aside", func(tx *database.Tx) error {
-		_, err := tx.Exec("UPDATE output SET execution = execution || '.unreadable' WHERE execution = $1", id)
-		return err
-	})
+	return s.db.Exec(ctx, "put output aside", "UPDATE output SET execution = execution || '.unreadable' WHERE execution = $1", id)
 }

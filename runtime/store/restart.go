@@ -37,27 +37,18 @@ func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 
 // NoteKilled stores why an execution is being killed; the first reason stays.
 func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error {
-	return s.db.Write(ctx, "note a kill", func(tx *database.Tx) error {
-		_, err := tx.Exec("UPDATE restarts SET killed = coalesce(killed, $1) WHERE execution = $2", outcome, id)
-		return err
-	})
+	return s.db.Exec(ctx, "note a kill", "UPDATE restarts SET killed = coalesce(killed, $1) WHERE execution = $2", outcome, id)
 }
 
 // NoteGone stores why the runner of unfinished executions is about to be removed, because nothing
 // else will say it afterwards. The last reason counts.
 func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
-	return s.db.Write(ctx, "note the end of a runner", func(tx *database.Tx) error {
-		_, err := tx.Exec("UPDATE restarts SET gone = $1 WHERE execution IN (SELECT id FROM executions WHERE runner = $2 AND state <> 'FINISHED')", reason, id)
-		return err
-	})
+	return s.db.Exec(ctx, "note the end of a runner", "UPDATE restarts SET gone = $1 WHERE execution IN (SELECT id FROM executions WHERE runner = $2 AND state <> 'FINISHED')", reason, id)
 }
 
 // NoteInputEnd stores that an execution's stdin was closed at an offset.
 func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error {
-	return s.db.Write(ctx, "note the end of a stdin", func(tx *database.Tx) error {
-		_, err := tx.Exec("UPDATE restarts SET input_end = $1 WHERE execution = $2", offset, id)
-		return err
-	})
+	return s.db.Exec(ctx, "note the end of a stdin", "UPDATE restarts SET input_end = $1 WHERE execution = $2", offset, id)
 }
 
 // Released reports whether a runner should have been released with one of its executions, or its

@@ -46,6 +46,14 @@ func (d *DB) Rewrite(ctx context.Context, doing string, do func(*Tx) error) erro
 	}
 }
 
+// Exec is Write of one statement.
+func (d *DB) Exec(ctx context.Context, doing, text string, args ...any) error {
+	return d.Write(ctx, doing, func(tx *Tx) error {
+		_, err := tx.Exec(text, args...)
+		return err
+	})
+}
+
 // enqueue queues a write. Its result arrives at the channel result once its transaction has ended.
 // ctx ends only the wait for the queue.
 func (d *DB) enqueue(ctx context.Context, do func(*Tx) error) (write, error) {
