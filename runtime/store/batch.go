@@ -32,18 +32,11 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 		return b, false, err
 	}
 	err = s.db.Write(ctx, "store a batch", func(tx *database.Tx) error {
-		stored, added = b, true
-		if b.Key != "" {
-			var raw []byte
-			err := tx.QueryRow("SELECT value FROM batches WHERE key = $1", b.Key).Scan(&raw)
-			if err == nil {
-				stored, added = runtime.Batch{}, false
-				return json.Unmarshal(raw, &stored)
-			}
-			if !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
+		stored, added = runtime.Batch{}, false
+		if found, err := byKey(tx, "batches", b.Key, &stored); found || err != nil {
+			return err
 		}
+		stored, added = b, true
 		for i, step := range steps {
 			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES ($1, $2, $3)", b.ID, b.First()+i, step.Value); err != nil {
 				return err

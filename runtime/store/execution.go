@@ -27,18 +27,11 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	var stored runtime.Execution
 	var added bool
 	err = s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
-		stored, added = x, true
-		if x.Key != "" {
-			var raw []byte
-			err := tx.QueryRow("SELECT value FROM executions WHERE key = $1", x.Key).Scan(&raw)
-			if err == nil {
-				stored, added = runtime.Execution{}, false
-				return json.Unmarshal(raw, &stored)
-			}
-			if !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
+		stored, added = runtime.Execution{}, false
+		if found, err := byKey(tx, "executions", x.Key, &stored); found || err != nil {
+			return err
 		}
+		stored, added = x, true
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
 			return err
 		}
@@ -54,6 +47,22 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 		return err
 	})
 	return stored, added, err
+}
+
+// byKey reads the object with a key, if there is one; "" is no key.
+func byKey(tx *database.Tx, table, key string, into any) (found bool, err error) {
+	if key == "" {
+		return false, nil
+	}
+	var value []byte
+	err = tx.QueryRow("SELECT value FROM "+table+" WHERE key = $1", key).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(value, into)
+	}
+	return true, err
 }
 
 // PutExecution replaces an unfinished execution. A finished one stays unchanged. start replaces what
