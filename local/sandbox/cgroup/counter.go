@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,12 +21,14 @@ import (
 type Counter struct {
 	groups Groups
 
-	mu     sync.Mutex // guards the fields below
-	opened bool       // all files are open
+	mu     sync.Mutex     // guards the fields below; held while files are opened
+	files  *countingFiles // nil before they were opened
 	closed bool
-	kills  []*os.File
-	hits   []*os.File
-	used   *os.File // nil if CPU time isn't counted
+}
+
+type countingFiles struct {
+	kills, hits []*os.File
+	used        []*os.File // at most one; none if CPU time isn't counted
 }
 
 // NewCounter returns a Counter. It opens the files at the first call that can. Close it.
@@ -34,13 +37,12 @@ func NewCounter(g Groups) *Counter { return &Counter{groups: g} }
 // Counts returns how many processes the kernel killed for memory, and how many forks it refused.
 // Missing controllers count 0. After Close it fails.
 func (c *Counter) Counts() (oomKills, processLimitHits int64, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.open(); err != nil {
+	files, err := c.open()
+	if err != nil {
 		return 0, 0, err
 	}
-	if oomKills, err = sum(c.kills, "oom_kill"); err == nil {
-		processLimitHits, err = sum(c.hits, "max")
+	if oomKills, err = sum(files.kills, "oom_kill"); err == nil {
+		processLimitHits, err = sum(files.hits, "max")
 	}
 	return oomKills, processLimitHits, err
 }
@@ -54,44 +56,40 @@ func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
 
 // CPU returns the CPU time used; 0 if nothing counts it.
 func (c *Counter) CPU() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open() != nil || c.used == nil {
+	files, err := c.open()
+	if err != nil || len(files.used) == 0 {
 		return 0
 	}
 	var text [countSize]byte
-	n, _ := c.used.ReadAt(text[:], 0)
+	n, _ := files.used[0].ReadAt(text[:], 0)
 	return usedIn(text[:n])
 }
 
-// open opens all files or none. c.mu must be held.
-func (c *Counter) open() (err error) {
-	if c.closed {
-		return fs.ErrClosed
-	}
-	if c.opened {
-		return nil
+// open returns the open files. It opens all or none.
+func (c *Counter) open() (*countingFiles, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, fs.ErrClosed
+	case c.files != nil:
+		return c.files, nil
 	}
 	kills, hits, err := c.groups.counted()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
-	if c.kills, err = openAll(kills); err != nil {
-		return err
+	f := &countingFiles{}
+	if f.kills, err = openAll(kills); err == nil {
+		f.hits, err = openAll(hits)
 	}
-	if c.hits, err = openAll(hits); err != nil {
-		return err
+	if err != nil {
+		f.close()
+		return nil, err
 	}
-	if used, err := openAll(c.groups.used()); err == nil && len(used) > 0 {
-		c.used = used[0]
-	}
-	c.opened = true
-	return nil
+	f.used, _ = openAll(c.groups.used())
+	c.files = f
+	return f, nil
 }
 
 // openAll opens files for reading. After an error it returns those that it opened.
@@ -110,15 +108,16 @@ func openAll(paths []string) (files []*os.File, err error) {
 func (c *Counter) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
-	c.close()
+	if c.files != nil {
+		c.files.close()
+	}
+	c.files, c.closed = nil, true
 }
 
-func (c *Counter) close() {
-	for _, f := range append(append(c.kills, c.hits...), c.used) {
-		_ = f.Close() // for a nil file it only returns an error
+func (f *countingFiles) close() {
+	for _, file := range slices.Concat(f.kills, f.hits, f.used) {
+		_ = file.Close()
 	}
-	c.kills, c.hits, c.used = nil, nil, nil
 }
 
 // counted returns the files that count OOM kills and refused forks.
