@@ -130,14 +130,14 @@ type Stat struct {
 
 // ReadStat reads /proc/PID/stat. It returns zeros if it can't.
 func ReadStat(pid int) Stat {
-	return parseStat(statFields(pid))
+	var buf [1024]byte
+	return parseStat(statFields(pid, buf[:]))
 }
 
 // statFields returns the fields of /proc/PID/stat after the process's name, none if it can't be read.
-// The name can contain anything; it ends at the last parenthesis.
-func statFields(pid int) [][]byte {
-	var buf [1024]byte
-	text, _ := Read(pid, "stat", buf[:])
+// The name can contain anything; it ends at the last parenthesis. The fields are in buf.
+func statFields(pid int, buf []byte) [][]byte {
+	text, _ := Read(pid, "stat", buf)
 	return bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 }
 
@@ -161,7 +161,8 @@ func parseStat(fields [][]byte) (s Stat) {
 // that can't be read.
 func Executed(pid int) bool {
 	const forkedOnly = 0x40 // PF_FORKNOEXEC
-	fields := statFields(pid)
+	var buf [1024]byte
+	fields := statFields(pid, buf[:])
 	if len(fields) < 7 {
 		return true
 	}
