@@ -21,7 +21,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/sandbox/roots"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/server"
 )
@@ -157,7 +157,7 @@ func (c *helperCommand) install() error {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return err
 	}
-	if err := roots.RootOnly(c.State); err != nil { // these files will be executed
+	if err := oci.RootOnly(c.State); err != nil { // these files will be executed
 		return err
 	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {

@@ -14,7 +14,7 @@ const maxChangePath = 4096 + 256
 
 // Watch requests reports of the changes in a directory.
 type Watch struct {
-	Path      string `json:"path"` // "": the workspace
+	Path      string `json:"path"` // "" means the workspace
 	Recursive bool   `json:"recursive,omitempty"`
 }
 
@@ -48,8 +48,8 @@ type Watching struct{ x *exchange }
 
 // WatchFiles starts to watch a directory. All changes after its return are reported by Next. Ctx
 // bounds the whole watch: its end closes conn, and Next returns its cause. Conn is closed with the
-// Watching, or on an error. An [*Error] comes from the agent: ErrIncompatible means that the agent
-// is too old, ErrTooMany that the runner has too many watches or the directory too many entries.
+// Watching, or on an error. An [*Error] comes from the agent: ErrTooMany means that the
+// runner has too many watches or the directory too many entries.
 func WatchFiles(ctx context.Context, conn net.Conn, watch Watch) (*Watching, error) {
 	x, _, err := open(ctx, conn, Request{Watch: &watch})
 	if err != nil {
@@ -86,7 +86,6 @@ func (w *Watching) Next() (Changes, error) {
 // Close ends the watch and closes its stream.
 func (w *Watching) Close() { w.x.close() }
 
-// check returns ErrProtocol for changes that no agent may send.
 func (c Changes) check() error {
 	if len(c.Changes) > MaxChanges {
 		return fmt.Errorf("%w: %d changes", ErrProtocol, len(c.Changes))

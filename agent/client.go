@@ -16,25 +16,19 @@ import (
 // block a goroutine. A working agent always reads: clients send only as much as it has buffers for.
 const writeTimeout = 10 * time.Second
 
-// PingAgent returns the agent's protocol versions, build and executions. It closes conn. An
+// PingAgent returns the agent's build and executions. It closes conn. An
 // [*Error] is the agent's answer; every other error is the stream's, or ctx's cause.
 func PingAgent(ctx context.Context, conn net.Conn) (Response, error) {
-	x, response, err := open(ctx, conn, Request{Ping: &Ping{}})
-	if err != nil {
-		return Response{}, err
-	}
-	x.close()
-	return response, nil
+	return ask(ctx, conn, Request{Ping: &Ping{}})
 }
 
 // WarmAgent makes an agent load an interpreter, and returns when it is loaded. It closes conn. An
-// [*Error] is the agent's answer: ErrIncompatible means that the agent is too old.
+// [*Error] is the agent's answer.
 func WarmAgent(ctx context.Context, conn net.Conn, warm Warm) (Warmed, error) {
-	x, response, err := open(ctx, conn, Request{Warm: &warm})
+	response, err := ask(ctx, conn, Request{Warm: &warm})
 	if err != nil {
 		return Warmed{}, err
 	}
-	x.close()
 	if response.Warmed == nil {
 		return Warmed{}, fmt.Errorf("%w: the response doesn't describe the loaded interpreter", ErrProtocol)
 	}
@@ -52,7 +46,7 @@ func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, 
 			return nil, &Error{Code: ErrInvalid, Field: "argv", Message: "a command must be valid UTF-8"}
 		}
 	}
-	return openSession(ctx, conn, Request{Start: &start}, &Session{resizes: start.Resizes})
+	return openSession(ctx, conn, Request{Start: &start}, &Session{terminal: start.Terminal != nil})
 }
 
 // AttachExecution continues an execution that was started before, from output offset attach.Offset.
@@ -60,7 +54,7 @@ func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, 
 // and errors are as for [StartExecution]; ErrNotFound means that the agent doesn't know the
 // execution.
 func AttachExecution(ctx context.Context, conn net.Conn, attach Attach) (*Session, error) {
-	return openSession(ctx, conn, Request{Attach: &attach}, &Session{resizes: attach.Resizes, offset: attach.Offset, acked: attach.Offset, resized: attach.Resized})
+	return openSession(ctx, conn, Request{Attach: &attach}, &Session{terminal: attach.Terminal, offset: attach.Offset, acked: attach.Offset, resized: attach.Resized})
 }
 
 // An exchange is one request and its response on a stream. One goroutine uses it, apart from ctx's
@@ -70,6 +64,15 @@ type exchange struct {
 	conn   net.Conn
 	frames *FrameReader
 	stop   func() bool // stops ctx from closing conn
+}
+
+// ask sends a request, returns its response, and closes conn.
+func ask(ctx context.Context, conn net.Conn, request Request) (Response, error) {
+	x, response, err := open(ctx, conn, request)
+	if err == nil {
+		x.close()
+	}
+	return response, err
 }
 
 // open sends a request and reads its response. It closes conn on an error.
@@ -87,10 +90,9 @@ func open(ctx context.Context, conn net.Conn, request Request) (*exchange, Respo
 	return x, response, nil
 }
 
-// roundTrip sends a request in the oldest version that supports it, and returns its response. It
-// leaves conn open.
+// roundTrip sends a request and returns its response. It leaves conn open.
 func (x *exchange) roundTrip(request Request) (Response, error) {
-	request.Protocol = request.version()
+	request.Protocol = Protocol
 	frame, err := AppendJSON(nil, KindRequest, request)
 	if err != nil {
 		return Response{}, &Error{Code: ErrInvalid, Message: err.Error()}
@@ -105,35 +107,8 @@ func (x *exchange) roundTrip(request Request) (Response, error) {
 	return parseResponse(body)
 }
 
-// version returns the oldest version of the protocol that supports the request.
-func (r Request) version() int {
-	// In an older agent, a deleted path that ends in "/*" means all entries of the directory.
-	if u := r.Update; u != nil && len(u.Empty)+len(u.Delete) > 0 {
-		return 7
-	}
-	if r.Search != nil || r.Watch != nil {
-		return 6
-	}
-	if r.Usage != nil || r.Move != nil {
-		return 5
-	}
-	if r.Warm != nil {
-		return 4
-	}
-	if s := r.Start; s != nil && (s.Terminal != nil || s.Limits != nil || s.Privileged) {
-		return 2
-	}
-	if r.Read != nil && r.Read.Offset != 0 {
-		return 2
-	}
-	if r.Update != nil && slices.ContainsFunc(r.Update.Write, func(w Write) bool { return w.Size < 0 }) {
-		return 2
-	}
-	return Oldest
-}
-
 // parseResponse decodes a response. The error is the agent's own [*Error], ErrProtocol, or
-// ErrIncompatible if the server doesn't support the agent's version.
+// ErrIncompatible if the agent has another version.
 func parseResponse(body []byte) (Response, error) {
 	var response Response
 	if err := ParseJSON(body, &response); err != nil {
@@ -143,11 +118,9 @@ func parseResponse(body []byte) (Response, error) {
 		response.Error.Message = Shorten(response.Error.Message)
 		return Response{}, response.Error
 	}
-	if response.Protocol < Oldest || response.Protocol > Protocol {
-		return Response{}, &Error{Code: ErrIncompatible,
-			Message: fmt.Sprintf("the agent speaks protocol %d, but the server supports %d to %d", response.Protocol, Oldest, Protocol)}
+	if response.Protocol != Protocol {
+		return Response{}, &Error{Code: ErrIncompatible, Message: fmt.Sprintf("the agent has protocol %d, but the server has %d", response.Protocol, Protocol)}
 	}
-	response.Speaks = max(response.Speaks, response.Protocol)
 	return response, nil
 }
 
@@ -210,7 +183,6 @@ func (x *exchange) fail(err error) error {
 	return err
 }
 
-// close ends the exchange and closes its stream.
 func (x *exchange) close() {
 	x.stop()
 	_ = x.conn.Close()

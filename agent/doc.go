@@ -12,6 +12,7 @@
 // floods its output therefore can't stall another one. The client sends a [Request] frame with its
 // protocol version first. The agent answers with a [Response] frame. The frames after it depend on
 // the request. Either side may close the stream at any time; the execution continues without it.
+// The error is ErrIncompatible if the versions differ.
 //
 // # Frames
 //
@@ -35,26 +36,6 @@
 //	KindResizedAck   time (uint64): all sizes set up to this time are in the
 //	                 server's log
 //	KindData         bytes of a file
-//
-// # Versions
-//
-// An agent answers each request in the request's version of the protocol, and reports its newest
-// version in Response.Speaks. A client sends each request in the oldest version that supports it.
-// So clients work with older agents; a request that such an agent doesn't support fails with
-// ErrIncompatible. An agent works with clients of every version since Oldest. Frames of version 1
-// are recorded in testdata, and tests check that they are still accepted.
-//
-// Version 2 adds terminals, limits and root (members of Start), KindResize and KindSignal, files of
-// unknown size (Write.Size -1), the causes cpuLimit and processLimit, Response.Speaks and
-// Updated.File. In version 1 only the agent could send KindEnd.
-//
-// Version 3 adds KindResized and KindResizedAck. A client that accepts KindResized sets
-// Start.Resizes or Attach.Resizes. Older agents ignore these, as they ignore every unknown member.
-// An agent sends KindResized to no other client.
-//
-// Version 4 adds Warm and Started.Warm. Version 5 adds Move, UsageRequest and Usage. Version 6 adds
-// Search, Found, Watch and KindChanges. Version 7 adds Update.Empty; a deleted "*" is a name since
-// then. Clients that don't use these are unaffected.
 //
 // # Preloaded interpreters
 //
@@ -118,7 +99,7 @@
 //
 // With control groups the kernel counts for each execution. Then Exit.Own reports how the runner's
 // own limits affected this execution. An execution whose fork was refused is killed with the cause
-// processLimit. The server trusts these counts only up to the host's counters of the whole runner.
+// processLimit. The server trusts these counts only up to the machine's counters of the whole runner.
 //
 // A Privileged command is uid 0 of the runner's user namespace, with CAP_CHOWN, CAP_DAC_OVERRIDE,
 // CAP_FOWNER and CAP_KILL there. The bounding set, no_new_privs and the seccomp filter are the same

@@ -71,12 +71,16 @@ func parseEnd(body []byte) error {
 // StatFile describes an entry of any type, or with follow the target of a link. Ctx bounds the whole
 // call. It closes conn.
 func StatFile(ctx context.Context, conn net.Conn, path string, follow bool) (FileInfo, error) {
-	x, info, err := oneFile(ctx, conn, Request{Read: &ReadFile{Path: path, InfoOnly: true, Follow: follow}})
-	if err != nil {
-		return FileInfo{}, err
+	return describe(ctx, conn, Request{Read: &ReadFile{Path: path, InfoOnly: true, Follow: follow}})
+}
+
+// describe is oneFile for a request whose answer has no more than the description. It closes conn.
+func describe(ctx context.Context, conn net.Conn, request Request) (FileInfo, error) {
+	x, info, err := oneFile(ctx, conn, request)
+	if err == nil {
+		x.close()
 	}
-	x.close()
-	return info, nil
+	return info, err
 }
 
 // OpenFile returns a regular file's description and a reader of its bytes from offset on. The
@@ -111,15 +115,10 @@ func oneFile(ctx context.Context, conn net.Conn, request Request) (*exchange, Fi
 }
 
 // MoveFile moves an entry to another path and returns its new description. It never replaces an
-// entry. An [*Error] means that nothing was changed; ErrIncompatible means that the agent is too
-// old. After any other error the result is unknown. Ctx bounds the whole call. It closes conn.
+// entry. An [*Error] means that nothing was changed. After any other error the result is unknown.
+// Ctx bounds the whole call. It closes conn.
 func MoveFile(ctx context.Context, conn net.Conn, move Move) (FileInfo, error) {
-	x, info, err := oneFile(ctx, conn, Request{Move: &move})
-	if err != nil {
-		return FileInfo{}, err
-	}
-	x.close()
-	return info, nil
+	return describe(ctx, conn, Request{Move: &move})
 }
 
 // A fileReader reads the KindData frames of one file. Like most readers, it is for one goroutine.

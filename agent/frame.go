@@ -231,7 +231,6 @@ func AppendResizedAck(b []byte, at time.Duration) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(at.Microseconds()))
 }
 
-// appendHeader appends the header of a frame with a body of so many bytes.
 func appendHeader(b []byte, kind Kind, body int) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(body+1))
 	return append(b, byte(kind))

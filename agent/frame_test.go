@@ -92,10 +92,10 @@ func readAll(t *testing.T, frames *FrameReader) (all []byte) {
 
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"protocol":1,"start":{"id":"a","argv":["x"],"timeLimit":-1}}`))
-	f.Add([]byte(`{"protocol":2,"update":{"delete":["a"],"write":[{"path":"b","size":9223372036854775807}]}}`))
+	f.Add([]byte(`{"protocol":1,"update":{"delete":["a"],"write":[{"path":"b","size":9223372036854775807}]}}`))
 	f.Add([]byte(`{"ping":{},"list":null}`))
-	f.Add([]byte(`{"protocol":6,"search":{"path":"d","name":"*","text":"/w==","most":1}}`))
-	f.Add([]byte(`{"protocol":6,"watch":{"path":"d","recursive":true}}`))
+	f.Add([]byte(`{"protocol":1,"search":{"path":"d","name":"*","text":"/w==","most":1}}`))
+	f.Add([]byte(`{"protocol":1,"watch":{"path":"d","recursive":true}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var request Request
 		if err := ParseJSON(body, &request); err != nil {
@@ -124,7 +124,7 @@ func FuzzResponse(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		s := &Session{conn: &discard{}, frames: NewFrameReader(bytes.NewReader(stream), ClientSide), resizes: true}
+		s := &Session{conn: &discard{}, frames: NewFrameReader(bytes.NewReader(stream), ClientSide), terminal: true}
 		s.stdin.init()
 		offset, ended := int64(0), false
 		for {
@@ -158,11 +158,11 @@ func FuzzResponse(f *testing.F) {
 // FuzzFinderAnswers feeds a search and a watch arbitrary answers: all values that the caller sees
 // are within bounds.
 func FuzzFinderAnswers(f *testing.F) {
-	found, err := AppendJSON(nil, KindResponse, Response{Protocol: 6, Found: &Found{Matches: []Match{{File: FileInfo{Path: []byte("a")}, Line: 1}}, Limit: LimitTime}})
+	found, err := AppendJSON(nil, KindResponse, Response{Protocol: Protocol, Found: &Found{Matches: []Match{{File: FileInfo{Path: []byte("a")}, Line: 1}}, Limit: LimitTime}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	changes, err := AppendJSON(AppendFrame(nil, KindResponse, []byte(`{"protocol":6}`)), KindChanges, Changes{Changes: []Change{{Path: []byte("a"), Kind: ChangeRemoved}}})
+	changes, err := AppendJSON(AppendFrame(nil, KindResponse, []byte(`{"protocol":1}`)), KindChanges, Changes{Changes: []Change{{Path: []byte("a"), Kind: ChangeRemoved}}})
 	if err != nil {
 		f.Fatal(err)
 	}

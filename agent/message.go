@@ -2,13 +2,8 @@ package agent
 
 import "time"
 
-// Versions of the protocol. An agent supports every version from Oldest to Protocol and answers in
-// the request's version. A client sends each request in the oldest version that supports it, so
-// that older agents accept it.
-const (
-	Protocol = 7
-	Oldest   = 1
-)
+// Protocol is the version of the protocol. A server and its agents must have the same.
+const Protocol = 1
 
 // Bounds of the protocol.
 const (
@@ -42,13 +37,13 @@ const (
 	KindSettled     Kind = 11 // client → agent: empty
 	KindFile        Kind = 12 // agent → client: FileInfo
 	KindData        Kind = 13 // either way: bytes
-	KindEnd         Kind = 14 // agent → client: empty, or Response with an error; client → agent, since version 2: empty
+	KindEnd         Kind = 14 // agent → client: empty, or Response with an error; client → agent: empty
 	KindUpdated     Kind = 15 // agent → client: Updated
-	KindResize      Kind = 16 // client → agent: Size; since version 2
-	KindSignal      Kind = 17 // client → agent: Signal; since version 2
-	KindResized     Kind = 18 // agent → client: binary; since version 3, to a client that requested it
-	KindResizedAck  Kind = 19 // client → agent: binary; since version 3, after a KindResized
-	KindChanges     Kind = 20 // agent → client: Changes; since version 6, after a Watch
+	KindResize      Kind = 16 // client → agent: Size
+	KindSignal      Kind = 17 // client → agent: Signal
+	KindResized     Kind = 18 // agent → client: binary, if the execution has a terminal
+	KindResizedAck  Kind = 19 // client → agent: binary
+	KindChanges     Kind = 20 // agent → client: Changes
 )
 
 // A Request opens a stream. Exactly one of its pointers is set.
@@ -60,17 +55,16 @@ type Request struct {
 	List     *ListDir      `json:"list,omitempty"`
 	Read     *ReadFile     `json:"read,omitempty"`
 	Update   *Update       `json:"update,omitempty"`
-	Warm     *Warm         `json:"warm,omitempty"`   // since version 4
-	Usage    *UsageRequest `json:"usage,omitempty"`  // since version 5
-	Move     *Move         `json:"move,omitempty"`   // since version 5
-	Search   *Search       `json:"search,omitempty"` // since version 6
-	Watch    *Watch        `json:"watch,omitempty"`  // since version 6
+	Warm     *Warm         `json:"warm,omitempty"`
+	Usage    *UsageRequest `json:"usage,omitempty"`
+	Move     *Move         `json:"move,omitempty"`
+	Search   *Search       `json:"search,omitempty"`
+	Watch    *Watch        `json:"watch,omitempty"`
 }
 
 // A Response answers a Request.
 type Response struct {
-	Protocol   int         `json:"protocol"`             // the request's
-	Speaks     int         `json:"speaks,omitempty"`     // the newest version that the agent supports; version 1 doesn't send it
+	Protocol   int         `json:"protocol"`             // the agent's
 	Version    string      `json:"version,omitempty"`    // the agent's build, for the log
 	Executions []Execution `json:"executions,omitempty"` // answers a Ping
 	Warmed     *Warmed     `json:"warmed,omitempty"`     // answers a Warm, after the interpreter is loaded
@@ -79,7 +73,7 @@ type Response struct {
 	Error      *Error      `json:"error,omitempty"`
 }
 
-// Ping requests the agent's versions and executions. An agent that answers is ready.
+// Ping requests the agent's version and executions. An agent that answers is ready.
 type Ping struct{}
 
 // Warm requests a loaded interpreter with modules, from which commands start. It is answered when
@@ -104,7 +98,7 @@ type Warmed struct {
 type Execution struct {
 	ID     string `json:"id"`
 	Exited bool   `json:"exited"`
-	Held   int64  `json:"held,omitempty"` // the first output offset that the agent holds; old agents don't report it
+	Held   int64  `json:"held,omitempty"` // the first output offset that the agent holds
 }
 
 // Start requests the start of a command. It is idempotent by ID.
@@ -112,19 +106,14 @@ type Start struct {
 	ID          string        `json:"id"`
 	Argv        []string      `json:"argv"`                  // argv[0] is looked up in PATH of Env unless it has a slash
 	Env         []string      `json:"env,omitempty"`         // NAME=value; the command's whole environment, in addition to an image's
-	Dir         string        `json:"dir,omitempty"`         // relative to /workspace; "": the image's working directory if the agent knows one, else /workspace
-	Stdin       bool          `json:"stdin,omitempty"`       // false: stdin is empty
-	TimeLimit   time.Duration `json:"timeLimit,omitempty"`   // wall time; 0: unlimited
-	OutputLimit int64         `json:"outputLimit,omitempty"` // bytes of both outputs; 0: unlimited
+	Dir         string        `json:"dir,omitempty"`         // relative to /workspace; "" for the image's working directory if the agent knows one, else /workspace
+	Stdin       bool          `json:"stdin,omitempty"`       // without it stdin is empty
+	TimeLimit   time.Duration `json:"timeLimit,omitempty"`   // wall time, 0 for no limit
+	OutputLimit int64         `json:"outputLimit,omitempty"` // bytes of both outputs, 0 for no limit
 
-	// Since version 2.
 	Terminal   *Size   `json:"terminal,omitempty"`   // descriptors 0 and 1 are a terminal of this size, 2 is a second one; implies Stdin
 	Limits     *Limits `json:"limits,omitempty"`     // resource limits of this command
 	Privileged bool    `json:"privileged,omitempty"` // run as root of the runner
-
-	// Since version 3: the client accepts KindResized. Older agents ignore the member and send
-	// none.
-	Resizes bool `json:"resizes,omitempty"`
 
 	// Names of variables in Env that are only defaults. An agent that serves a container image
 	// replaces their values by the image's. An agent removes LANG if it is a default that names a
@@ -160,9 +149,8 @@ type Attach struct {
 	ID     string `json:"id"`
 	Offset int64  `json:"offset"` // the first output byte that the client doesn't have
 
-	// Since version 3, as Start.Resizes.
-	Resizes bool          `json:"resizes,omitempty"`
-	Resized time.Duration `json:"resized,omitempty"` // time of the last size that the client has; 0: it has none
+	Terminal bool          `json:"-"`                 // the execution has a terminal; otherwise a KindResized violates the protocol
+	Resized  time.Duration `json:"resized,omitempty"` // time of the last size that the client has; 0 if it has none
 }
 
 // Started reports that the command runs.
@@ -186,7 +174,7 @@ const (
 
 	CauseMemoryLimit Cause = "memoryLimit" // it held too much kernel memory of the kinds that no control group counts
 
-	// Since version 2. Except with Exit.Own, they occur only with Start.Limits.
+	// Except with Exit.Own, they occur only with Start.Limits.
 	CauseCPULimit     Cause = "cpuLimit"     // it used Limits.CPU
 	CauseProcessLimit Cause = "processLimit" // it exceeded Limits.Processes or, if Exit.Own.ForksRefused isn't 0, the runner's own limit
 )
@@ -239,7 +227,7 @@ type Kill struct {
 // ListDir requests the entries of a directory, to any depth. It doesn't enter directories whose path
 // no request can name, because it is longer than 4095 bytes.
 type ListDir struct {
-	Path      string `json:"path"` // "": the workspace
+	Path      string `json:"path"` // "" means the workspace
 	Recursive bool   `json:"recursive,omitempty"`
 }
 
@@ -249,7 +237,7 @@ type ReadFile struct {
 	Path     string `json:"path"`
 	InfoOnly bool   `json:"infoOnly,omitempty"`
 	Follow   bool   `json:"follow,omitempty"` // only with InfoOnly: describe a link's target. Reads always follow links.
-	Offset   int64  `json:"offset,omitempty"` // since version 2: bytes to skip; at most the file's size
+	Offset   int64  `json:"offset,omitempty"` // bytes to skip; at most the file's size
 }
 
 // FileInfo describes one entry. Path and LinkTarget are bytes (base64 in JSON), since file names
@@ -269,7 +257,7 @@ type FileInfo struct {
 // below /workspace, an absolute one is inside the runner. "." and ".." are resolved before any
 // lookup. Directories are deleted with their contents. A missing path isn't an error.
 type Update struct {
-	Empty  []string `json:"empty,omitempty"` // since version 7: directories whose contents are deleted, before Delete
+	Empty  []string `json:"empty,omitempty"` // directories whose contents are deleted, before Delete
 	Delete []string `json:"delete,omitempty"`
 	Write  []Write  `json:"write,omitempty"`
 	// Root does all of this instead of the user of commands, and owns what is written. After writes
@@ -282,9 +270,9 @@ type Update struct {
 // existing directory isn't changed, except that a Mode other than 0 is applied to it.
 type Write struct {
 	Path      string `json:"path"`
-	Size      int64  `json:"size"` // bytes; -1, since version 2: the content ends with a KindEnd
+	Size      int64  `json:"size"` // bytes; -1 means that the content ends with a KindEnd
 	Directory bool   `json:"directory,omitempty"`
-	Mode      uint32 `json:"mode,omitempty"` // 0: 0644 for a file, 0755 for a directory
+	Mode      uint32 `json:"mode,omitempty"` // 0 means 0644 for a file, 0755 for a directory
 }
 
 // Move requests another path for a file, link or directory with its contents. Paths are as in an
@@ -305,9 +293,8 @@ type Updated struct {
 	Deleted []string  `json:"deleted"`
 	Failed  []Failure `json:"failed,omitempty"`
 
-	// Since version 2, in answers to every version: the new file's description, if the Update
-	// writes one file and nothing else. The client needs no second request, which could fail
-	// although the file was written.
+	// The new file's description, if the Update writes one file and nothing else. The client needs
+	// no second request, which could fail although the file was written.
 	File *FileInfo `json:"file,omitempty"`
 }
 
@@ -329,7 +316,7 @@ const (
 	ErrDenied       ErrorCode = "denied"       // not allowed inside the runner, for example a write to a read-only file system
 	ErrFull         ErrorCode = "full"         // no space left
 	ErrTooMany      ErrorCode = "tooMany"      // the agent's limit on executions, transfers or entries was reached
-	ErrIncompatible ErrorCode = "incompatible" // the peer doesn't support this request's version
+	ErrIncompatible ErrorCode = "incompatible" // the peer has another version of the protocol
 	ErrInternal     ErrorCode = "internal"     // the agent failed
 )
 
@@ -339,7 +326,7 @@ type Error struct {
 	Path    string    `json:"path,omitempty"`  // the path that caused the error
 	Index   int       `json:"index,omitempty"` // of the path in Update.Empty, Update.Delete or Update.Write
 	Field   string    `json:"field,omitempty"` // "empty", "delete", "write", "from", "to", "argv", "dir" …
-	Message string    `json:"message"`         // for people; never reveals details of the host
+	Message string    `json:"message"`         // for people; never reveals details of the machine
 }
 
 func (e *Error) Error() string {

@@ -14,7 +14,7 @@ const MaxMatches = 1000
 // regular files that contain a text. At least one of Name and Text is set. With both, only files
 // whose names match are searched for the text.
 type Search struct {
-	Path string `json:"path"`           // "": the workspace
+	Path string `json:"path"`           // "" means the workspace
 	Name string `json:"name,omitempty"` // a pattern of path.Match for the last element of a path
 	Text []byte `json:"text,omitempty"` // must not contain a line feed or NUL
 	Most int    `json:"most"`           // the most matches to return, 1 to MaxMatches
@@ -23,14 +23,14 @@ type Search struct {
 // Found are the matches of a Search, sorted by path, element by element, then by line.
 type Found struct {
 	Matches []Match `json:"matches,omitempty"`
-	Limit   string  `json:"limit,omitempty"`   // the bound at which the search ended early; "": it is complete
+	Limit   string  `json:"limit,omitempty"`   // the bound at which the search ended early, "" if it is complete
 	Skipped int     `json:"skipped,omitempty"` // files and directories not read to their end: binary, unreadable, or file systems of the kernel
 }
 
 // A Match is an entry, or a line of a file. Its path is relative to the directory.
 type Match struct {
 	File FileInfo `json:"file"`
-	Line int      `json:"line,omitempty"` // line number, from 1; 0: the name matches
+	Line int      `json:"line,omitempty"` // line number from 1 on, 0 if only the name matches
 	Text []byte   `json:"text,omitempty"` // the line, or 512 bytes of it that contain the text
 }
 
@@ -47,14 +47,12 @@ const (
 const mostFound = maxJSON + headerSize
 
 // SearchFiles returns the matches of a search, never more than search.Most. An [*Error] is the
-// agent's answer: ErrIncompatible means that the agent is too old. Ctx bounds the whole call. It
-// closes conn.
+// agent's answer. Ctx bounds the whole call. It closes conn.
 func SearchFiles(ctx context.Context, conn net.Conn, search Search) (Found, error) {
-	x, response, err := open(ctx, atMost{conn, io.LimitReader(conn, mostFound)}, Request{Search: &search})
+	response, err := ask(ctx, atMost{conn, io.LimitReader(conn, mostFound)}, Request{Search: &search})
 	if err != nil {
 		return Found{}, err
 	}
-	x.close()
 	if response.Found == nil {
 		return Found{}, fmt.Errorf("%w: the response has no matches", ErrProtocol)
 	}

@@ -14,14 +14,15 @@ import (
 // the other methods are safe for concurrent use. Every error is final for the session. The
 // execution continues: attach again with [AttachExecution].
 type Session struct {
-	conn    net.Conn
-	frames  *FrameReader
-	speaks  int           // the newest version that the agent supports
-	resizes bool          // the client requested KindResized
-	offset  int64         // of the next output byte; only Next uses it
-	resized time.Duration // time of the last size; only Next uses it
-	started bool          // only Next uses it
-	exited  bool          // only Next uses it
+	conn     net.Conn
+	frames   *FrameReader
+	terminal bool // the execution has a terminal
+
+	// Only Next uses these.
+	offset  int64         // of the next output byte
+	resized time.Duration // time of the last size
+	started bool
+	exited  bool
 
 	writing  sync.Mutex  // held while a frame is written; guards the fields below it, up to stdin
 	acked    int64       // the last offset that was acknowledged
@@ -53,7 +54,7 @@ type Event struct {
 
 // openSession sends the request that opens s, and completes s. It closes conn on an error.
 func openSession(ctx context.Context, conn net.Conn, request Request, s *Session) (*Session, error) {
-	x, response, err := open(ctx, conn, request)
+	x, _, err := open(ctx, conn, request)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +62,13 @@ func openSession(ctx context.Context, conn net.Conn, request Request, s *Session
 		_ = conn.Close()
 		return nil, context.Cause(ctx)
 	}
-	s.conn, s.frames, s.speaks = conn, x.frames, response.Speaks
+	s.conn, s.frames = conn, x.frames
 	s.stdin.init()
 	return s, nil
 }
 
 // Next returns the next event: first KindStarted, then output without a gap from the requested
-// offset, then KindExited, then io.EOF. KindResized events, if requested, come in between. Each
+// offset, then KindExited, then io.EOF. With a terminal, KindResized events come in between. Each
 // event comes once. If the stream breaks earlier, the error is io.ErrUnexpectedEOF or the stream's
 // own; this doesn't mean that the execution ended. ErrProtocol means that the agent violated the
 // protocol.
@@ -122,7 +123,7 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 	case KindResized:
 		var err error
 		event.Offset, event.Time, event.Size, err = ParseResized(body)
-		if err == nil && (!s.resizes || event.Offset != s.offset || event.Time <= s.resized) {
+		if err == nil && (!s.terminal || event.Offset != s.offset || event.Time <= s.resized) {
 			err = fmt.Errorf("%w: a size at offset %d and time %v, expected offset %d and a time after %v", ErrProtocol, event.Offset, event.Time, s.offset, s.resized)
 		}
 		s.resized = event.Time
@@ -142,7 +143,6 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 	}
 }
 
-// window applies the body of a KindStdinWindow frame.
 func (s *Session) window(body []byte) error {
 	received, limit, err := ParseStdinWindow(body)
 	if err != nil {
@@ -199,24 +199,19 @@ func (s *Session) AckResized(at time.Duration) error { return s.write(AppendResi
 // Kill ends the execution and everything that it started, with SIGTERM and, after grace, SIGKILL.
 // It doesn't wait: the end is reported as KindExited.
 func (s *Session) Kill(grace time.Duration) error {
-	return s.sendControl(KindKill, Kill{Grace: grace}, 1)
+	return s.sendControl(KindKill, Kill{Grace: grace})
 }
 
 // Resize gives both terminals another size. Processes in the foreground get SIGWINCH. An execution
-// without a terminal, or that has ended, ignores it. For an agent of version 1 the error is
-// ErrIncompatible, and the session remains usable.
-func (s *Session) Resize(size Size) error { return s.sendControl(KindResize, size, 2) }
+// without a terminal, or that has ended, ignores it.
+func (s *Session) Resize(size Size) error { return s.sendControl(KindResize, size) }
 
 // Signal sends a signal ("SIGTERM") to the command's process group and, on a terminal, to its
-// foreground group. An execution that has ended ignores it. Errors are as for Resize. The agent
-// breaks the session if it doesn't know the name.
-func (s *Session) Signal(name string) error { return s.sendControl(KindSignal, Signal{Name: name}, 2) }
+// foreground group. An execution that has ended ignores it. The agent breaks the
+// session if it doesn't know the name.
+func (s *Session) Signal(name string) error { return s.sendControl(KindSignal, Signal{Name: name}) }
 
-// sendControl sends a control frame that agents support since a version.
-func (s *Session) sendControl(kind Kind, v any, since int) error {
-	if s.speaks < since {
-		return &Error{Code: ErrIncompatible, Message: "the runner's agent is older than the server and doesn't support this: release the runner and claim another one"}
-	}
+func (s *Session) sendControl(kind Kind, v any) error {
 	frame, err := AppendJSON(nil, kind, v)
 	if err != nil {
 		return err

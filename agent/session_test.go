@@ -75,7 +75,7 @@ func TestHostileAgent(t *testing.T) {
 		"window of the past": {started, AppendStdinWindow(nil, 0, 10), AppendStdinWindow(nil, 3, 20)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := StartExecution(t.Context(), play(t, append([][]byte{ok(t)}, answer...)...), Start{ID: "a", Resizes: true})
+			s, err := StartExecution(t.Context(), play(t, append([][]byte{ok(t)}, answer...)...), Start{ID: "a", Terminal: &Size{Columns: 80, Rows: 24}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,10 +90,10 @@ func TestHostileAgent(t *testing.T) {
 	}
 }
 
-// A KindResized frame that the client didn't request violates the protocol.
-func TestUnrequestedSizesViolateTheProtocol(t *testing.T) {
-	for _, asked := range []bool{true, false} {
-		s, err := StartExecution(t.Context(), play(t, ok(t), frame(t, KindStarted, Started{}), AppendResized(nil, 0, time.Millisecond, Size{Columns: 80, Rows: 24})), Start{ID: "a", Resizes: asked})
+// A KindResized frame for an execution without a terminal violates the protocol.
+func TestSizesWithoutATerminalViolateTheProtocol(t *testing.T) {
+	for _, terminal := range []*Size{{Columns: 80, Rows: 24}, nil} {
+		s, err := StartExecution(t.Context(), play(t, ok(t), frame(t, KindStarted, Started{}), AppendResized(nil, 0, time.Millisecond, Size{Columns: 80, Rows: 24})), Start{ID: "a", Terminal: terminal})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,8 +101,8 @@ func TestUnrequestedSizesViolateTheProtocol(t *testing.T) {
 			t.Fatal(err)
 		}
 		event, err := s.Next()
-		if asked && (err != nil || event.Kind != KindResized || event.Size.Columns != 80 || event.Time != time.Millisecond) || !asked && !errors.Is(err, ErrProtocol) {
-			t.Errorf("asked for: %t, %+v, %v", asked, event, err)
+		if terminal != nil && (err != nil || event.Kind != KindResized || event.Size.Columns != 80 || event.Time != time.Millisecond) || terminal == nil && !errors.Is(err, ErrProtocol) {
+			t.Errorf("terminal %v: got %+v, %v", terminal, event, err)
 		}
 		_ = s.Close()
 	}

@@ -48,7 +48,6 @@ func (w *stdinWindow) take(ctx context.Context) error {
 	return w.failed
 }
 
-// release ends the right to write stdin.
 func (w *stdinWindow) release() { <-w.turn }
 
 // wait returns the offset up to which stdin was sent and how many more bytes the agent accepts. It
@@ -76,7 +75,6 @@ func (w *stdinWindow) wait(ctx context.Context, wanted int64) (sent, room int64,
 	}
 }
 
-// open applies a window that the agent reported.
 func (w *stdinWindow) open(received, limit int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +97,6 @@ func (w *stdinWindow) advance(n int64) {
 	w.sent += n
 }
 
-// offset returns the offset up to which stdin was sent.
 func (w *stdinWindow) offset() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

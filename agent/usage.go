@@ -43,14 +43,12 @@ const (
 )
 
 // ReadUsage returns the resource usage in a runner. No value is negative, or so large that a sum of
-// two overflows. It reads at most 64 KiB. It closes conn. An [*Error] is the agent's answer:
-// ErrIncompatible means that the agent is too old.
+// two overflows. It reads at most 64 KiB. It closes conn. An [*Error] is the agent's answer.
 func ReadUsage(ctx context.Context, conn net.Conn) (Usage, error) {
-	x, response, err := open(ctx, atMost{conn, io.LimitReader(conn, mostUsage)}, Request{Usage: &UsageRequest{}})
+	response, err := ask(ctx, atMost{conn, io.LimitReader(conn, mostUsage)}, Request{Usage: &UsageRequest{}})
 	if err != nil {
 		return Usage{}, err
 	}
-	x.close()
 	if response.Usage == nil {
 		return Usage{}, fmt.Errorf("%w: the response has no usage", ErrProtocol)
 	}
@@ -63,7 +61,6 @@ type atMost struct {
 	from io.Reader
 }
 
-// Read implements io.Reader.
 func (c atMost) Read(b []byte) (int, error) { return c.from.Read(b) }
 
 // check returns ErrProtocol for values that no agent may send.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime/finding"
-	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/store/database"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -20,7 +20,7 @@ func examineNomad(ctx context.Context, settings config.Config, report func(...fi
 	if settings.Database == "" {
 		return
 	}
-	if version, err := store.Examine(ctx, settings.Database); err != nil {
+	if version, err := database.Examine(ctx, settings.Database); err != nil {
 		report(finding.Failure("database", "see docs/guides/nomad.md, \"Several servers\"", "%v", err))
 	} else {
 		report(finding.Fine("database", "PostgreSQL %s", version))

@@ -40,7 +40,6 @@ type patience struct {
 	first time.Duration
 }
 
-// usual are the timeouts outside of tests.
 var usual = patience{keepAlive: 15 * time.Second, silence: 30 * time.Second, first: 2 * time.Second}
 
 // backlog is the maximum number of streams that wait for the bridge's answer. Further calls of Dial

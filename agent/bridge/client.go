@@ -29,7 +29,6 @@ type Client struct {
 // client opened.
 func NewClient(stream io.ReadWriteCloser) (*Client, error) { return newClient(stream, usual) }
 
-// newClient is NewClient with other timeouts.
 func newClient(stream io.ReadWriteCloser, p patience) (*Client, error) {
 	g := &guard{stream: stream}
 	session, err := yamux.Client(joined{g, &joiner{to: stream}}, p.config(true))
@@ -102,7 +101,6 @@ type conn struct {
 	failure  error
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	if err := c.answer(); err != nil {
 		return 0, err
@@ -140,7 +138,6 @@ func (c *conn) answer() error {
 	return c.failure
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Stream.Write(b)
 	return n, c.translate(err)

@@ -38,7 +38,6 @@ type guard struct {
 // errHostile is in the chain of every rejection.
 var errHostile = errors.New("protocol violation")
 
-// Read implements io.Reader.
 func (g *guard) Read(b []byte) (int, error) {
 	n, err := g.stream.Read(b)
 	if hostile := g.inspect(b[:n]); hostile != nil {
@@ -59,7 +58,6 @@ func (g *guard) reason() error {
 	return g.err
 }
 
-// inspect checks the next bytes.
 func (g *guard) inspect(b []byte) error {
 	for len(b) > 0 {
 		if g.body > 0 {
@@ -112,7 +110,6 @@ type joiner struct {
 	data bool   // held is a header whose data comes with the next write
 }
 
-// Write implements io.Writer.
 func (j *joiner) Write(b []byte) (int, error) {
 	if !j.data && len(b) == frameHeader && b[1] == frameData && binary.BigEndian.Uint32(b[8:]) > 0 {
 		j.held, j.data = append(j.held[:0], b...), true
@@ -136,6 +133,5 @@ type joined struct {
 	joiner *joiner
 }
 
-// Write implements io.Writer.
 func (j joined) Write(b []byte) (int, error) { return j.joiner.Write(b) }
 func (j joined) Close() error                { return j.stream.Close() }

@@ -25,7 +25,6 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 	return serve(ctx, stream, dial, usual)
 }
 
-// serve is Serve with other timeouts.
 func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn, error), p patience) error {
 	watched := newWatched(stream, p.keepAlive+p.silence)
 	defer watched.stop()
@@ -141,7 +140,6 @@ type watched struct {
 	late   chan struct{} // closed by the timer, before it closes stream
 }
 
-// newWatched returns a watched stream that is closed after most without a byte.
 func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
 	w := &watched{stream: stream, most: most, late: make(chan struct{})}
 	w.timer = time.AfterFunc(most, func() {
@@ -161,7 +159,6 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// silent reports whether the timer closed the stream.
 func (w *watched) silent() bool {
 	select {
 	case <-w.late:

@@ -19,10 +19,9 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/executor"
 	"github.com/rockpool/rockpool/agent/cmd/groups"
-	"github.com/rockpool/rockpool/agent/cmd/host"
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
-	"github.com/rockpool/rockpool/agent/cmd/peer"
 	"github.com/rockpool/rockpool/agent/cmd/process"
 	"github.com/rockpool/rockpool/agent/cmd/task"
 )
@@ -62,7 +61,7 @@ func run(args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
 	case "serve":
-		o := host.Options{Version: version()}
+		o := executor.Options{Version: version()}
 		fd := flags.Int("fd", 3, "descriptor of the inherited listening socket")
 		socket := flags.String("socket", "", "create a listening socket at this path instead; its directory becomes private to the agent")
 		flags.StringVar(&o.Workspace, "workspace", namespaces.Workspace, "directory that relative paths start from; created with --socket")
@@ -104,7 +103,7 @@ func run(args []string) error {
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return task.ServeNested(*workspace, !*network, *mib, *processes, host.Options{Version: version()})
+		return task.ServeNested(*workspace, !*network, *mib, *processes, executor.Options{Version: version()})
 	case "bridge":
 		// Nomad puts variables of a task into its arguments, but not into an exec's.
 		socket := flags.String("socket", filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "agent.sock"), "path of the agent's socket")
@@ -141,7 +140,6 @@ func printDigest() error {
 	return nil
 }
 
-// version returns the commit of this build, if the build knew it.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
@@ -153,8 +151,7 @@ func version() string {
 	return "development"
 }
 
-// serveInherited serves on an inherited listening socket.
-func serveInherited(fd int, o host.Options) error {
+func serveInherited(fd int, o executor.Options) error {
 	file := os.NewFile(uintptr(fd), "listener")
 	listener, err := net.FileListener(file)
 	if err != nil {
@@ -164,7 +161,7 @@ func serveInherited(fd int, o host.Options) error {
 	if err := openToAll("/tmp", "/dev/shm"); err != nil {
 		return err
 	}
-	return host.Serve(listener, o)
+	return executor.Serve(listener, o)
 }
 
 // openToAll makes directories writable for every user. Older versions of runc give them the mode of
@@ -188,7 +185,7 @@ func openToAll(directories ...string) error {
 // its kernel, because a privileged command is root too and so can open that directory. It reports
 // errors on standard error until it listens. Then it writes agent.Ready to standard output, and
 // closes both.
-func serveOutside(path string, limits groups.Limits, o host.Options) error {
+func serveOutside(path string, limits groups.Limits, o executor.Options) error {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 	if err != nil {
 		return err
@@ -198,12 +195,12 @@ func serveOutside(path string, limits groups.Limits, o host.Options) error {
 		return &os.PathError{Op: "chmod", Path: path, Err: err}
 	}
 	if limits.Processes > 0 {
-		if o.Inner, err = groups.LimitInner(limits); err != nil {
+		if o.Guest, err = groups.LimitGuest(limits); err != nil {
 			return fmt.Errorf("set limits: %w", err)
 		}
 	}
 	o.Ready = letGo
-	return host.Serve(peer.OtherKernel(listener), o)
+	return executor.Serve(executor.OtherKernel(listener), o)
 }
 
 // letGo reports that the agent serves, and closes descriptors 0 to 2. The maker of the runner waits

@@ -24,7 +24,6 @@ func Binary(arch string) ([]byte, error) {
 	return binary, nil
 }
 
-// path returns the path of an architecture's agent in binaries.
 func path(arch string) string { return "bin/agent-linux-" + arch }
 
 // open returns the agent for an architecture without copying it.

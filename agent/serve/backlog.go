@@ -160,16 +160,3 @@ func frameAt(b []byte) (size, length int64, resized time.Duration) {
 	}
 	return size, 0, resized
 }
-
-// withoutSizes returns the frames without sizes, for a client that doesn't accept these.
-func withoutSizes(frames []byte) []byte {
-	var kept []byte
-	for rest := frames; len(rest) > 0; {
-		size, length, _ := frameAt(rest)
-		if length > 0 {
-			kept = append(kept, rest[:size]...)
-		}
-		rest = rest[size:]
-	}
-	return kept
-}

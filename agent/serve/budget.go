@@ -27,7 +27,6 @@ type share struct {
 	givenUp bool  // given up: further output is discarded
 }
 
-// newBudget returns a budget of which nothing is used.
 func newBudget() *budget {
 	b := &budget{}
 	b.freed = sync.NewCond(&b.mu)

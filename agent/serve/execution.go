@@ -15,11 +15,7 @@ const drain = 100 * time.Millisecond
 // An execution is one command, from its start until the server has stored its end.
 //
 //	starting → running → draining → exited → settled
-//	    │                   └─ lost → handed out
 //	    └─ (failed: forgotten)
-//
-// Lost means that the host doesn't know how the command ended. Then clients get the held output and
-// afterwards errLost.
 type execution struct {
 	start   agent.Start
 	budget  *budget
@@ -36,7 +32,7 @@ type execution struct {
 	news      *sync.Cond // signalled when there is something to send, or the stream was replaced
 	backlog   backlog
 	share     share   // guarded by budget.mu instead
-	stream    *stream // the client that follows it; nil: none
+	stream    *stream // the client that follows it, nil if there is none
 	windowNew bool    // the window of stdin moved and wasn't sent
 	terminals
 	outcome
@@ -58,10 +54,8 @@ type outcome struct {
 	hurry   chan struct{}  // closed to end the wait for the outputs
 	hurried bool           // hurry is closed
 	exit    *agent.Exit    // set when all output is in the backlog
-	lost    bool           // set instead of exit: the end is unknown
 }
 
-// newExecution returns an execution that hasn't begun.
 func newExecution(start agent.Start, budget *budget) *execution {
 	x := &execution{start: start, budget: budget, ready: make(chan struct{}), outcome: outcome{hurry: make(chan struct{})}}
 	x.news = sync.NewCond(&x.mu)
@@ -75,10 +69,10 @@ func newExecution(start agent.Start, budget *budget) *execution {
 }
 
 // begin starts the command. It must be called once. It closes x.ready.
-func (x *execution) begin(host Host) error {
+func (x *execution) begin(executor Executor) error {
 	defer close(x.ready)
 	x.at = time.Now()
-	x.process, x.err = host.Start(x.start)
+	x.process, x.err = executor.Start(x.start)
 	if t := x.start.Terminal; t != nil && x.err == nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -114,8 +108,7 @@ func (x *execution) noteSize() {
 	}
 }
 
-// run follows the command to its end. It returns when the exit is set, or the execution counts as
-// lost.
+// run follows the command to its end. It returns when the exit is set.
 func (x *execution) run() {
 	stdin, stdout, stderr := x.process.Pipes()
 	var copies, feeding sync.WaitGroup
@@ -158,11 +151,6 @@ func (x *execution) run() {
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if status.Lost {
-		x.lost = true
-		x.news.Broadcast()
-		return
-	}
 	if limit := x.start.Limits; limit != nil && limit.CPU > 0 && x.cause == agent.CauseSelf && usage.User+usage.System >= limit.CPU {
 		// It reached the limit between two ticks of the watch.
 		x.cause = agent.CauseCPULimit

@@ -44,7 +44,6 @@ type fakeProcess struct {
 	once           sync.Once
 	ended          chan struct{}
 	status         serve.Status
-	lost           bool
 	measured       int            // how often what it uses was; guarded by the host's mu
 	background     sync.WaitGroup // what outlives the command
 }
@@ -70,7 +69,6 @@ func (h *fakeHost) Start(start agent.Start) (serve.Process, error) {
 			p.status = serve.Status{Signal: "SIGKILL"}
 		default:
 		}
-		p.status.Lost = p.lost
 		close(p.ended)
 		p.background.Wait()
 		_ = p.stdout.Close()

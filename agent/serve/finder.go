@@ -11,27 +11,23 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// search runs a search and answers with its matches.
-func (t *transfer) search(request agent.Request) error {
-	search := *request.Search
+func (t *transfer) search(search agent.Search) error {
 	if err := checkSearch(search); err != nil {
 		return err
 	}
 	ctx, stop := untilClosed(t.conn, t.frames)
 	defer stop()
-	found, err := t.server.host.Search(ctx, search)
+	found, err := t.server.executor.Search(ctx, search)
 	if err != nil {
 		return err
 	}
-	response := t.server.response(request)
-	response.Found = &found
-	if t.out, err = agent.AppendJSON(nil, agent.KindResponse, response); err != nil {
+	if t.out, err = t.server.response(agent.Response{Found: &found}); err != nil {
 		return err
 	}
 	return t.flush()
 }
 
-// checkSearch returns ErrInvalid for a search that the host can't run.
+// checkSearch returns ErrInvalid for a search that can't be run.
 func checkSearch(search agent.Search) error {
 	invalid := func(field, message string) error {
 		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
@@ -50,7 +46,7 @@ func checkSearch(search agent.Search) error {
 	return nil
 }
 
-// watch sends changes until the client closes the stream, or the host can't watch any longer.
+// watch sends changes until the client closes the stream, or the executor can't watch any longer.
 func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Watch, hello []byte) error {
 	select {
 	case s.watches <- struct{}{}:
@@ -60,8 +56,8 @@ func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Wat
 	}
 	ctx, stop := untilClosed(conn, frames)
 	defer stop()
-	t := &transfer{server: s, conn: conn, out: hello, version: agent.Protocol}
-	err := s.host.Watch(ctx, watch, func(changes agent.Changes) (err error) {
+	t := &transfer{server: s, conn: conn, out: hello}
+	err := s.executor.Watch(ctx, watch, func(changes agent.Changes) (err error) {
 		if len(changes.Changes) > 0 || changes.Lost {
 			t.out, err = agent.AppendJSON(t.out, agent.KindChanges, changes)
 		}

@@ -118,18 +118,18 @@ func TestHostileAnswers(t *testing.T) {
 		return ours
 	}
 	for _, body := range []string{
-		`{"protocol":6}`,
-		`{"protocol":6,"found":{"matches":[{"file":{}},{"file":{}}]}}`,
-		`{"protocol":6,"found":{"matches":[{"file":{"size":-1}}]}}`,
-		`{"protocol":6,"found":{"matches":[{"file":{},"line":-1}]}}`,
-		`{"protocol":6,"found":{"limit":"x"}}`,
-		`{"protocol":6,"found":{"skipped":-1}}`,
+		`{"protocol":1}`,
+		`{"protocol":1,"found":{"matches":[{"file":{}},{"file":{}}]}}`,
+		`{"protocol":1,"found":{"matches":[{"file":{"size":-1}}]}}`,
+		`{"protocol":1,"found":{"matches":[{"file":{},"line":-1}]}}`,
+		`{"protocol":1,"found":{"limit":"x"}}`,
+		`{"protocol":1,"found":{"skipped":-1}}`,
 	} {
 		if found, err := agent.SearchFiles(t.Context(), answering(frame(agent.KindResponse, body)), agent.Search{Name: "*", Most: 1}); !errors.Is(err, agent.ErrProtocol) {
 			t.Errorf("%s: %+v, %v", body, found, err)
 		}
 	}
-	began := frame(agent.KindResponse, `{"protocol":6}`)
+	began := frame(agent.KindResponse, `{"protocol":1}`)
 	for name, then := range map[string][]byte{
 		"an unknown kind":      frame(agent.KindChanges, `{"changes":[{"path":"eA==","kind":"x"}]}`),
 		"no path":              frame(agent.KindChanges, `{"changes":[{"kind":"created"}]}`),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Limits of a server.
@@ -28,13 +29,13 @@ const (
 // Config has the settings of a Server. The zero value is valid.
 type Config struct {
 	Version string      // the agent's build, for pings
-	Report  func(error) // called from any goroutine with errors of the host whose text clients don't see
+	Report  func(error) // called from any goroutine with errors of the executor whose text clients don't see
 	Idle    func()      // called from any goroutine when all streams and executions have ended, after work other than pings
 }
 
 // A Server serves clients on streams. Its methods are safe for concurrent use.
 type Server struct {
-	host      Host
+	executor  Executor
 	config    Config
 	budget    *budget
 	transfers chan struct{}  // holds a token for each transfer
@@ -49,10 +50,10 @@ type Server struct {
 	closed     bool     // Close was called: no execution may start
 }
 
-// New returns a server that runs commands on host.
-func New(host Host, config Config) *Server {
+// New returns a server that runs commands with an executor.
+func New(executor Executor, config Config) *Server {
 	return &Server{
-		host: host, config: config, budget: newBudget(),
+		executor: executor, config: config, budget: newBudget(),
 		transfers:  make(chan struct{}, maxTransfers),
 		watches:    make(chan struct{}, maxWatches),
 		executions: map[string]*execution{},
@@ -77,7 +78,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 				return context.Cause(ctx)
 			}
 			if temporary(err) {
-				pause(ctx, acceptPause)
+				_ = backoff.Sleep(ctx, acceptPause)
 				continue
 			}
 			return err
@@ -97,16 +98,6 @@ func temporary(err error) bool {
 	return false
 }
 
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // Handle serves one stream and closes it. It returns when the stream or ctx has ended.
 func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	s.count(+1)
@@ -114,29 +105,25 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	version, err := s.handle(conn)
+	err := s.handle(conn)
 	var e *agent.Error
 	if errors.As(err, &e) {
-		response := agent.Response{Protocol: version, Speaks: agent.Protocol, Version: s.config.Version, Error: e}
-		if frame, err := agent.AppendJSON(nil, agent.KindResponse, response); err == nil {
-			_ = conn.SetWriteDeadline(time.Now().Add(transferTimeout))
-			_, _ = conn.Write(frame)
-		}
+		_ = conn.SetWriteDeadline(time.Now().Add(transferTimeout))
+		_ = s.respond(conn, agent.Response{Error: e}) // the stream may be broken
 	}
 }
 
-// handle serves one stream. An [*agent.Error] that it returns must be sent as the response, in the
-// returned version of the protocol.
-func (s *Server) handle(conn net.Conn) (version int, err error) {
+// handle serves one stream. An [*agent.Error] that it returns must be sent as the response.
+func (s *Server) handle(conn net.Conn) error {
 	frames := agent.NewFrameReader(conn, agent.AgentSide)
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	kind, body, err := frames.Next()
 	if err != nil || kind != agent.KindRequest {
-		return agent.Oldest, err
+		return err
 	}
 	var request agent.Request
 	if err := agent.ParseJSON(body, &request); err != nil {
-		return agent.Oldest, &agent.Error{Code: agent.ErrInvalid, Message: "the request is malformed"}
+		return &agent.Error{Code: agent.ErrInvalid, Message: "the request is malformed"}
 	}
 	// A stream that follows an execution may be silent for as long as its client likes.
 	_ = conn.SetReadDeadline(time.Time{})
@@ -145,30 +132,27 @@ func (s *Server) handle(conn net.Conn) (version int, err error) {
 		s.worked = true
 		s.mu.Unlock()
 	}
-	// The answer is in the closest version that the agent speaks.
-	version = min(max(request.Protocol, agent.Oldest), agent.Protocol)
-	if request.Protocol != version {
-		return version, &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't support this version of the protocol"}
+	if request.Protocol != agent.Protocol {
+		return &agent.Error{Code: agent.ErrIncompatible, Message: "the agent has another version of the protocol"}
 	}
-	return version, s.serve(conn, frames, request)
+	return s.serve(conn, frames, request)
 }
 
 // serve carries out a request. It returns errors that the client may see, and those of the stream.
 func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request) error {
-	hello, err := agent.AppendJSON(nil, agent.KindResponse, s.response(request))
+	hello, err := s.response(agent.Response{})
 	if err != nil {
 		return s.visible(err)
 	}
 	switch {
 	case request.Ping != nil:
-		_, err = conn.Write(hello)
-		return err
+		return s.visible(s.respond(conn, agent.Response{Executions: s.known()}))
 	case request.Start != nil:
 		x, err := s.start(*request.Start)
 		if err != nil {
 			return s.visible(err)
 		}
-		return s.follow(x, conn, frames, agent.Attach{Resizes: request.Start.Resizes}, hello)
+		return s.follow(x, conn, frames, agent.Attach{}, hello)
 	case request.Attach != nil:
 		x, err := s.find(request.Attach.ID)
 		if err != nil {
@@ -176,7 +160,7 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 		}
 		return s.follow(x, conn, frames, *request.Attach, hello)
 	case request.Usage != nil:
-		return s.visible(s.usage(conn, request))
+		return s.visible(s.respond(conn, agent.Response{Usage: s.usage()}))
 	case request.Warm != nil:
 		return s.visible(s.warm(conn, *request.Warm))
 	case request.Watch != nil:
@@ -186,16 +170,15 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("this runner already has %d file transfers, and none ended within %s: end one, or retry later", maxTransfers, transferPatience)}
 		}
 		defer func() { <-s.transfers }()
-		t := &transfer{server: s, conn: conn, frames: frames, version: request.Protocol, out: hello}
+		t := &transfer{server: s, conn: conn, frames: frames, out: hello}
 		return s.visible(t.run(request))
 	default:
 		return &agent.Error{Code: agent.ErrInvalid, Message: "the request has no operation"}
 	}
 }
 
-// warm makes the host load an interpreter, and answers.
 func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
-	host, ok := s.host.(Warmer)
+	warmer, ok := s.executor.(Warmer)
 	nul := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }
 	switch {
 	case !ok:
@@ -205,17 +188,11 @@ func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
 	case slices.ContainsFunc(warm.Modules, nul), slices.ContainsFunc(warm.Env, nul):
 		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Message: "must not contain NUL"}
 	}
-	warmed, err := host.Warm(warm)
+	warmed, err := warmer.Warm(warm)
 	if err != nil {
 		return err
 	}
-	frame, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{
-		Protocol: agent.Protocol, Speaks: agent.Protocol, Version: s.config.Version, Warmed: &warmed,
-	})
-	if err == nil {
-		_, err = conn.Write(frame)
-	}
-	return err
+	return s.respond(conn, agent.Response{Warmed: &warmed})
 }
 
 // admit waits for a free transfer slot. It returns false if none became free within
@@ -231,21 +208,30 @@ func (s *Server) admit() bool {
 	}
 }
 
-// response returns the response to a request; for a ping, with all executions.
-func (s *Server) response(request agent.Request) agent.Response {
-	response := agent.Response{Protocol: request.Protocol, Speaks: agent.Protocol, Version: s.config.Version}
-	if request.Ping == nil {
-		return response
+func (s *Server) response(response agent.Response) ([]byte, error) {
+	response.Protocol, response.Version = agent.Protocol, s.config.Version
+	return agent.AppendJSON(nil, agent.KindResponse, response)
+}
+
+func (s *Server) respond(conn net.Conn, response agent.Response) error {
+	frame, err := s.response(response)
+	if err == nil {
+		_, err = conn.Write(frame)
 	}
+	return err
+}
+
+// known returns all executions that weren't settled, by id.
+func (s *Server) known() (all []agent.Execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, x := range s.executions {
 		x.mu.Lock()
-		response.Executions = append(response.Executions, agent.Execution{ID: id, Exited: x.exit != nil || x.lost, Held: x.backlog.base})
+		all = append(all, agent.Execution{ID: id, Exited: x.exit != nil, Held: x.backlog.base})
 		x.mu.Unlock()
 	}
-	slices.SortFunc(response.Executions, func(a, b agent.Execution) int { return strings.Compare(a.ID, b.ID) })
-	return response
+	slices.SortFunc(all, func(a, b agent.Execution) int { return strings.Compare(a.ID, b.ID) })
+	return all
 }
 
 // start returns the execution with this id, and starts it if there is none.
@@ -264,7 +250,7 @@ func (s *Server) start(start agent.Start) (*execution, error) {
 	}
 	// The count of register ends after run's has begun, so that Close can't return in between.
 	defer s.running.Done()
-	if err := x.begin(s.host); err != nil {
+	if err := x.begin(s.executor); err != nil {
 		s.remove(x)
 		return nil, err
 	}
@@ -294,7 +280,6 @@ func (s *Server) register(start agent.Start) (x *execution, fresh bool, err erro
 	return x, true, nil
 }
 
-// check returns ErrInvalid for a command that can't be started.
 func check(start agent.Start) error {
 	invalid := func(field, message string) error {
 		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
@@ -342,10 +327,10 @@ func (s *Server) find(id string) (*execution, error) {
 }
 
 // follow sends an execution to a client until the stream ends. It forgets the execution if the
-// client settled it, or has all that is left of a lost one.
+// client settled it.
 func (s *Server) follow(x *execution, conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) error {
 	settled, err := x.follow(conn, frames, from, hello)
-	if settled || err == errLost {
+	if settled {
 		s.remove(x)
 	}
 	return err
@@ -395,7 +380,7 @@ func (s *Server) count(n int) {
 	}
 }
 
-// visible converts an error of the host to one that clients may see.
+// visible converts an error of the executor to one that clients may see.
 func (s *Server) visible(err error) error {
 	var e *agent.Error
 	if err == nil || errors.As(err, &e) || errors.Is(err, errStream) {

@@ -55,7 +55,7 @@ func TestSizesSurviveBrokenStreams(t *testing.T) {
 		}})
 		defer f.server.Close()
 		first := agent.Size{Columns: 80, Rows: 24}
-		s := f.start(agent.Start{Argv: []string{"print"}, Terminal: &first, Resizes: true})
+		s := f.start(agent.Start{Argv: []string{"print"}, Terminal: &first})
 		want := []agent.Size{first}
 		var now, kept taken // kept is what was acknowledged at least
 		printed := int64(0)
@@ -100,7 +100,7 @@ func TestSizesSurviveBrokenStreams(t *testing.T) {
 				_ = s.Close()
 				kept = now // an attach acknowledges
 				var err error
-				s, err = agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "print", Offset: now.output, Resizes: true, Resized: now.resized})
+				s, err = agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "print", Offset: now.output, Terminal: true, Resized: now.resized})
 				if err != nil {
 					r.Fatal(err)
 				}
@@ -128,19 +128,18 @@ func TestUnacknowledgedSizesAreBounded(t *testing.T) {
 			_, _ = io.ReadAll(p.stdin)
 			_, _ = io.WriteString(p.stdout, "at the last size")
 		}})
-		s := f.start(agent.Start{Argv: []string{"wait"}, Stdin: true, Terminal: &agent.Size{Columns: 1, Rows: 1}, Resizes: true})
-		resizer := f.start(agent.Start{ID: "wait", Argv: []string{"wait"}}) // displaces it, and takes no sizes
+		s := f.start(agent.Start{Argv: []string{"wait"}, Stdin: true, Terminal: &agent.Size{Columns: 1, Rows: 1}})
 		go func() {
 			for n := range 1000 {
-				_ = resizer.Resize(agent.Size{Columns: n + 2, Rows: 1})
+				_ = s.Resize(agent.Size{Columns: n + 2, Rows: 1})
 			}
-			_ = resizer.CloseStdin()
+			_ = s.CloseStdin()
 		}()
-		if output, events, _ := f.follow(resizer, false); output != "at the last size" || len(events) != 1 {
-			t.Errorf("%q in %d events", output, len(events))
+		if output, _, _ := f.follow(s, false); output != "at the last size" {
+			t.Errorf("got %q, want all output", output)
 		}
 		_ = s.Close()
-		s, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "wait", Resizes: true})
+		s, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "wait", Terminal: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +155,6 @@ func TestUnacknowledgedSizesAreBounded(t *testing.T) {
 			t.Errorf("%d sizes were held, the last is %v, after %d bytes", n, now.sizes[n-1], before)
 		}
 		_ = s.Close()
-		_ = resizer.Close()
 		f.server.Close()
 	})
 }
@@ -169,7 +167,7 @@ func TestOnlyTerminalsHaveSizes(t *testing.T) {
 		terminal *agent.Size
 		want     string
 	}{{nil, "[]"}, {&size, "[{100 30} {9 9} {100 30}]"}} {
-		s := f.start(agent.Start{ID: test.want, Argv: []string{"cat"}, Stdin: true, Terminal: test.terminal, Resizes: true})
+		s := f.start(agent.Start{ID: test.want, Argv: []string{"cat"}, Stdin: true, Terminal: test.terminal})
 		for _, size := range []agent.Size{size, {Columns: 9, Rows: 9}, {Columns: 9, Rows: 9}, size} {
 			if err := s.Resize(size); err != nil {
 				t.Fatal(err)

@@ -27,7 +27,6 @@ type stdin struct {
 	over       bool       // the program is being killed, or has ended: the window no longer moves
 }
 
-// newStdin returns an empty stdin with a whole window.
 func newStdin(moved func()) *stdin {
 	in := &stdin{moved: moved}
 	in.more = sync.NewCond(&in.mu)
@@ -52,7 +51,6 @@ func (in *stdin) feed(w io.WriteCloser) error {
 	}
 }
 
-// finished ends the program's stdin.
 func (in *stdin) finished(w io.WriteCloser) {
 	in.mu.Lock()
 	deaf := in.discarding
@@ -129,7 +127,6 @@ func (in *stdin) receive(offset int64, data []byte) error {
 	return nil
 }
 
-// finish records that the client ended stdin.
 func (in *stdin) finish() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -2,22 +2,17 @@ package serve
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
 )
 
-// errLost answers a client that has all output of a lost execution.
-var errLost = &agent.Error{Code: agent.ErrNotFound, Field: "id", Message: "the execution has ended, but its exit code is unknown"}
-
 // A stream is a client that follows an execution. One goroutine sends and one receives.
 type stream struct {
 	conn net.Conn
 	x    *execution
 	done chan struct{} // closed when neither goroutine uses the execution any longer
-	from agent.Attach  // the client's first offset, and whether it accepts sizes
 
 	closed bool  // guarded by x.mu
 	sent   int64 // guarded by x.mu: output offset up to which output was sent
@@ -35,9 +30,9 @@ func (st *stream) cut() {
 // follow sends x to a client, in place of an earlier client, and returns when the stream ends. It
 // reports whether the client settled x.
 func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.Attach, hello []byte) (settled bool, err error) {
-	st := &stream{conn: conn, x: x, done: make(chan struct{}), from: from}
+	st := &stream{conn: conn, x: x, done: make(chan struct{})}
 	defer close(st.done)
-	position, rest, err := st.attach(from.Offset)
+	position, rest, err := st.attach(from)
 	if err != nil {
 		return false, err
 	}
@@ -60,7 +55,6 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	return settled, err
 }
 
-// began reports when and how x was started.
 func (x *execution) began() agent.Started {
 	started := agent.Started{Ago: time.Since(x.at)}
 	if t, ok := x.process.(WarmStarter); ok {
@@ -71,8 +65,8 @@ func (x *execution) began() agent.Started {
 
 // attach replaces the current stream, waits for its end, and returns the position to send from.
 // Rest is a frame with the remaining bytes of a frame that offset splits.
-func (st *stream) attach(offset int64) (position int64, rest []byte, err error) {
-	x := st.x
+func (st *stream) attach(from agent.Attach) (position int64, rest []byte, err error) {
+	x, offset := st.x, from.Offset
 	x.mu.Lock()
 	// The old stream has stopped reading the backlog before this one changes it, since frames are
 	// read without the lock.
@@ -87,19 +81,13 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 	}
 	x.mu.Lock()
 	base, end := x.backlog.base, x.backlog.end
-	// The client has all output, and the exit will never be known.
-	if x.lost && offset == end {
-		x.stream = nil // the caller still answers this stream when x is forgotten
-		x.mu.Unlock()
-		return 0, nil, errLost
-	}
 	x.mu.Unlock()
 	if offset < base || offset > end {
 		return 0, nil, &agent.Error{Code: agent.ErrInvalid, Field: "offset",
 			Message: fmt.Sprintf("the agent holds output from offset %d to %d, but %d was requested", base, end, offset)}
 	}
 	// An attach acknowledges all output before its offset.
-	st.ack(offset, st.from.Resized)
+	x.ack(offset, from.Resized)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	position, rest = x.backlog.seek(offset)
@@ -112,15 +100,6 @@ func (st *stream) attach(offset int64) (position int64, rest []byte, err error) 
 		}
 	}
 	return position, rest, nil
-}
-
-// ack handles an acknowledgement. A client that doesn't accept sizes implicitly acknowledges all of
-// them.
-func (st *stream) ack(offset int64, resized time.Duration) {
-	if !st.from.Resizes {
-		resized = math.MaxInt64
-	}
-	st.x.ack(offset, resized)
 }
 
 // send writes hello, then everything new, until the stream is cut.
@@ -136,18 +115,12 @@ func (st *stream) send(hello []byte, position int64) {
 		// Everything before position was written, so these buffers may be reused.
 		x.backlog.quiet = position
 		frames, end := x.backlog.from(position)
-		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) && !x.lost {
+		for !st.closed && len(frames) == 0 && !x.windowNew && (x.exit == nil || exited) {
 			x.news.Wait()
 			frames, end = x.backlog.from(position)
 		}
 		if st.closed {
 			x.mu.Unlock()
-			return
-		}
-		if x.lost && len(frames) == 0 {
-			x.mu.Unlock()
-			// A client that attaches again gets errLost.
-			_ = st.conn.Close()
 			return
 		}
 		position += int64(len(frames))
@@ -158,9 +131,6 @@ func (st *stream) send(hello []byte, position int64) {
 		last := exit != nil && !exited && position == x.backlog.tail
 		x.mu.Unlock()
 
-		if x.start.Terminal != nil && !st.from.Resizes {
-			frames = withoutSizes(frames)
-		}
 		if window || last {
 			// Other frames than output are rare: they are worth a copy, not a second write.
 			scratch = append(scratch[:0], frames...)
@@ -216,7 +186,7 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 		case agent.KindResizedAck:
 			var at time.Duration
 			if at, err = agent.ParseResizedAck(body); err == nil {
-				st.ack(0, at)
+				x.ack(0, at)
 			}
 		case agent.KindKill:
 			var kill agent.Kill
@@ -265,6 +235,6 @@ func (st *stream) acknowledged(offset int64) error {
 	if offset > sent {
 		return fmt.Errorf("%w: %d bytes were acknowledged, but only %d were sent", agent.ErrProtocol, offset, sent)
 	}
-	st.ack(offset, 0)
+	st.x.ack(offset, 0)
 	return nil
 }

@@ -22,37 +22,34 @@ const transferPatience = 10 * time.Second
 // can't be sent to its client.
 var errStream = errors.New("stream of a transfer")
 
-// A transfer is one request about files on its stream.
 type transfer struct {
-	server  *Server
-	conn    net.Conn
-	frames  *agent.FrameReader
-	out     []byte // frames to write; at first the response
-	version int    // of the protocol, in which it is answered
-	opened  bool   // the response was written, or is about to be: errors come as KindEnd
+	server *Server
+	conn   net.Conn
+	frames *agent.FrameReader
+	out    []byte // frames to write; at first the response
+	opened bool   // the response was written, or is about to be: errors come as KindEnd
 }
 
 // run carries out the request. An error that it returns hasn't been sent to the client.
 func (t *transfer) run(request agent.Request) error {
 	switch {
 	case request.List != nil:
-		return t.end(t.server.host.List(*request.List, t.file))
+		return t.end(t.server.executor.List(*request.List, t.file))
 	case request.Read != nil:
 		return t.end(t.read(*request.Read))
 	case request.Move != nil:
-		info, err := t.server.host.Move(*request.Move)
+		info, err := t.server.executor.Move(*request.Move)
 		if err == nil {
 			err = t.file(info)
 		}
 		return t.end(err)
 	case request.Search != nil:
-		return t.search(request)
+		return t.search(*request.Search)
 	default:
 		return t.update(*request.Update)
 	}
 }
 
-// file adds a KindFile frame.
 func (t *transfer) file(info agent.FileInfo) (err error) {
 	t.opened = true
 	if t.out, err = agent.AppendJSON(t.out, agent.KindFile, info); err != nil {
@@ -74,7 +71,7 @@ func (t *transfer) end(err error) error {
 		t.out = agent.AppendFrame(t.out, agent.KindEnd, nil)
 		return t.flush()
 	}
-	response := agent.Response{Protocol: t.version}
+	response := agent.Response{Protocol: agent.Protocol}
 	if !errors.As(t.server.visible(err), &response.Error) {
 		return err
 	}
@@ -99,13 +96,13 @@ func (t *transfer) flush() error {
 func (t *transfer) read(read agent.ReadFile) error {
 	path := read.Path
 	if read.InfoOnly {
-		info, err := t.server.host.Stat(path, read.Follow)
+		info, err := t.server.executor.Stat(path, read.Follow)
 		if err != nil {
 			return err
 		}
 		return t.file(info)
 	}
-	info, content, err := t.server.host.Open(path)
+	info, content, err := t.server.executor.Open(path)
 	if err != nil {
 		return err
 	}
@@ -122,7 +119,6 @@ func (t *transfer) read(read agent.ReadFile) error {
 	return t.send(path, content, info.Size-read.Offset)
 }
 
-// send adds KindData frames of size bytes.
 func (t *transfer) send(path string, content io.Reader, size int64) error {
 	buf := make([]byte, min(size, agent.MaxData))
 	for left := size; left > 0; {
@@ -148,11 +144,11 @@ func (t *transfer) send(path string, content io.Reader, size int64) error {
 // after the answer ends the stream.
 func (t *transfer) update(update agent.Update) error {
 	for i, w := range update.Write {
-		if w.Size < -1 || w.Size < 0 && t.version < 2 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {
+		if w.Size < -1 || w.Directory && w.Size != 0 || w.Mode > 0o7777 {
 			return &agent.Error{Code: agent.ErrInvalid, Path: w.Path, Field: "write", Index: i, Message: "has an invalid size or mode"}
 		}
 	}
-	apply, err := t.server.host.Update(update)
+	apply, err := t.server.executor.Update(update)
 	if err != nil {
 		return err
 	}
@@ -244,7 +240,6 @@ func (in *incoming) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A failedReader has only an error.
 type failedReader struct{ err error }
 
 func (r *failedReader) Read([]byte) (int, error) { return 0, r.err }

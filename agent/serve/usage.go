@@ -1,30 +1,21 @@
 package serve
 
 import (
-	"net"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
 )
 
-// usage answers with the usage of the runner and its running executions.
-func (s *Server) usage(conn net.Conn, request agent.Request) error {
-	usage := agent.Usage{Runner: used(s.host.Now()), Executions: map[string]agent.ExecutionUsed{}}
+func (s *Server) usage() *agent.Usage {
+	usage := &agent.Usage{Runner: used(s.executor.Now()), Executions: map[string]agent.ExecutionUsed{}}
 	for _, x := range s.all() {
 		if now, ok := x.usage(); ok {
 			usage.Executions[x.start.ID] = now
 		}
 	}
-	response := s.response(request)
-	response.Usage = &usage
-	frame, err := agent.AppendJSON(nil, agent.KindResponse, response)
-	if err == nil {
-		_, err = conn.Write(frame)
-	}
-	return err
+	return usage
 }
 
-// all returns all known executions.
 func (s *Server) all() []*execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +52,6 @@ func (x *execution) close() Usage {
 	return x.process.Close()
 }
 
-// used converts a host's usage for the client.
 func used(now Now) agent.Used {
 	return agent.Used{
 		User: now.User, System: now.System, Memory: now.Memory, PeakMemory: now.PeakMemory,

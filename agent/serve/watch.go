@@ -56,7 +56,6 @@ func (x *execution) watch() (stop func()) {
 	}
 }
 
-// check is one tick of the watch.
 func (x *execution) check() {
 	if x.process.Refused() > agent.MostRefused {
 		x.kill(agent.CauseProcessLimit, 0)

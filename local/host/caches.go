@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/local/sandbox/roots"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
@@ -104,7 +104,7 @@ func (h *Host) cachesOf(id string) (*os.File, error) {
 	}
 	switch owner := info.Sys().(*syscall.Stat_t).Uid; {
 	case uids.Root():
-		err = roots.RootOnly(dir)
+		err = oci.RootOnly(dir)
 	case int(owner) != os.Geteuid() || info.Mode()&0o022 != 0:
 		err = fmt.Errorf("%s must belong to the server's user, and nobody else may write to it", dir)
 	}
@@ -119,7 +119,7 @@ func (h *Host) cachesOf(id string) (*os.File, error) {
 func cacheKey(c language.Cache, tool string) (string, error) {
 	tool, err := filepath.EvalSymlinks(tool)
 	if err == nil && uids.Root() {
-		err = roots.RootOnly(tool)
+		err = oci.RootOnly(tool)
 	}
 	if err != nil {
 		return "", err

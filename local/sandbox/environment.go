@@ -34,7 +34,7 @@ func Request(id string, env runtime.Environment, slot int) helper.Request {
 	}
 }
 
-// Runtime returns the name of the OCI runtime that makes an environment's sandboxes; "": Rockpool
+// Runtime returns the name of the OCI runtime that makes an environment's sandboxes, "" for Rockpool
 // itself.
 func Runtime(env runtime.Environment) string {
 	if env.Isolation == runtime.IsolationGVisor {
@@ -52,7 +52,7 @@ func Footprint(env runtime.Environment) runtime.Resources {
 	return runtime.Resources(spec.GVisorFootprint(spec.Resources(env.Resources)))
 }
 
-// NetworkRequest translates a validated network for the helper; nil: no network.
+// NetworkRequest translates a validated network for the helper, nil without a network.
 func NetworkRequest(n runtime.Network) *network.Request {
 	if !n.Used() {
 		return nil

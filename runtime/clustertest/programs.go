@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// programs is a serve.Host whose commands are Go functions: true, false, echo, pwd, cat, sleep
+// programs is a serve.Executor whose commands are Go functions: true, false, echo, pwd, cat, sleep
 // SECONDS, exit CODE, zeros BYTES, stderr TEXT, count LINES. Its files are a map.
 type programs struct {
 	running sync.WaitGroup // goroutines of commands; Fake.Remove waits for them
@@ -31,7 +31,7 @@ func newPrograms() *programs {
 	return &programs{files: map[string][]byte{}, protected: map[string]bool{}, news: make(chan struct{}), begun: map[string]int{}}
 }
 
-// Start implements serve.Host.
+// Start implements serve.Executor.
 func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	argv := start.Argv
 	if n := len(argv); (n == 3 || n == 5) && argv[1] == "-c" { // a command line, or a script with one as its argument
@@ -229,7 +229,7 @@ func (p *program) Now() (now serve.Now) {
 	return now
 }
 
-// Now implements serve.Host.
+// Now implements serve.Executor.
 func (h *programs) Now() (now serve.Now) {
 	now.User, now.Memory, now.Processes = time.Minute, 2<<20, 3
 	return now

@@ -13,7 +13,7 @@ import (
 func testSizes(t *testing.T, dial Dial) {
 	first, second, third := agent.Size{Columns: 80, Rows: 24}, agent.Size{Columns: 100, Rows: 30}, agent.Size{Columns: 90, Rows: 30}
 	id := string(runtime.NewExecutionID())
-	session := begun(t, dial.start(t, agent.Start{ID: id, Argv: []string{"cat"}, Stdin: true, Terminal: &first, Resizes: true}))
+	session := begun(t, dial.start(t, agent.Start{ID: id, Argv: []string{"cat"}, Stdin: true, Terminal: &first}))
 	at, _ := sized(t, session, first, 0)
 	for _, size := range []agent.Size{second, second, third} {
 		if err := session.Resize(size); err != nil {
@@ -34,7 +34,7 @@ func testSizes(t *testing.T, dial Dial) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := agent.AttachExecution(t.Context(), conn, agent.Attach{ID: id, Offset: offset, Resizes: true, Resized: at})
+	again, err := agent.AttachExecution(t.Context(), conn, agent.Attach{ID: id, Offset: offset, Terminal: true, Resized: at})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -291,7 +291,7 @@ func fileError(err *agent.Error) error {
 	case agent.ErrFull:
 		return runtime.Wrap(runtime.CodeStorageFull, err, "%s", err.Error())
 	case agent.ErrIncompatible:
-		return runtime.Wrap(runtime.CodeConflict, err, "this runner was started by an older server and can't do this: claim a new one")
+		return runtime.Wrap(runtime.CodeConflict, err, "this runner was started by another version of the server, and its agent has another protocol: claim a new one")
 	case agent.ErrTooMany:
 		return runtime.Wrap(runtime.CodeLimitExceeded, err, "%s", err.Error())
 	default:

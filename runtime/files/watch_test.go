@@ -33,7 +33,7 @@ func (a *answering) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 		defer theirs.Close()
 		defer close(a.answered)
 		_, _, _ = agent.NewFrameReader(theirs, agent.AgentSide).Next()
-		for _, f := range append([][]byte{agent.AppendFrame(nil, agent.KindResponse, []byte(`{"protocol":6}`))}, a.frames...) {
+		for _, f := range append([][]byte{agent.AppendFrame(nil, agent.KindResponse, []byte(`{"protocol":1}`))}, a.frames...) {
 			if _, err := theirs.Write(f); err != nil {
 				return
 			}
@@ -72,7 +72,7 @@ func TestWatch(t *testing.T) {
 	}
 	a := &answering{frames: [][]byte{
 		changesFrame(t, agent.Changes{Changes: []agent.Change{change("a", agent.ChangeCreated), change("b", agent.ChangeChanged)}}),
-		agent.AppendFrame(nil, agent.KindEnd, []byte(`{"protocol":6,"error":{"code":"notFound","message":"went"}}`)),
+		agent.AppendFrame(nil, agent.KindEnd, []byte(`{"protocol":1,"error":{"code":"notFound","message":"went"}}`)),
 	}}
 	w := a.watch(t, "d")
 	var got []string

@@ -21,8 +21,8 @@ import (
 type Options struct {
 	Store     *store.Store
 	Logger    *zap.Logger
-	Keep      time.Duration   // how long finished executions and their output are kept; 0: forever
-	KeepBytes int64           // limit for all output and all records of finished executions; 0: none
+	Keep      time.Duration   // how long finished executions and their output are kept, 0 for ever
+	KeepBytes int64           // limit for all output and all records of finished executions, 0 if there is none
 	Failing   func(err error) // called when retention fails, and with nil when it works again
 	Clock     timing.Clock    // of the times of executions; zero: a new one
 }
@@ -35,7 +35,7 @@ type Dir struct {
 	logger  *zap.Logger
 	keep    time.Duration // how long executions are kept after their end
 	clock   timing.Clock
-	quota   *output.Quota // nil: none
+	quota   *output.Quota // nil if there is none
 	failing func(err error)
 
 	room   chan roomRequest // to the collector
@@ -46,7 +46,7 @@ type Dir struct {
 	unremoved map[runtime.ExecutionID]int64
 	orphans   orphans
 
-	loss   atomic.Pointer[loss] // the present loss of output; nil: none
+	loss   atomic.Pointer[loss] // the present loss of output, nil if there is none
 	check  *probe.Probe
 	counts struct{ collected, written, lost atomic.Int64 }
 }
@@ -70,7 +70,7 @@ func New(path string, o Options) *Dir {
 // Close waits for a running check.
 func (d *Dir) Close() { d.check.Close() }
 
-// Quota returns the quota of all output; nil: unlimited.
+// Quota returns the quota of all output, nil if it is unlimited.
 func (d *Dir) Quota() *output.Quota { return d.quota }
 
 // Count adds the finished executions in the database to the quota. Call it before anything is written.
@@ -86,7 +86,7 @@ type Figures struct {
 	Written   int64 // bytes written to logs
 	Lost      int64 // bytes that could not be written
 	Kept      int64 // bytes that executions and their output use
-	Limit     int64 // limit of Kept; 0: none
+	Limit     int64 // limit of Kept, 0 if there is none
 }
 
 // Figures returns the present figures.

@@ -28,7 +28,6 @@ type orphaned struct {
 	going bool  // being removed
 }
 
-// count adds one file and its disk use.
 func (o *orphaned) count(bytes int64) {
 	o.files++
 	o.bytes += bytes
@@ -54,14 +53,13 @@ func (all *orphans) add(o *orphaned) *orphaned {
 	return o
 }
 
-// grow counts a file that was added to o.
 func (all *orphans) grow(o *orphaned, bytes int64) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	o.count(bytes)
 }
 
-// found describes the orphaned output; "": none, or it has been taken away.
+// found describes the orphaned output, "" if there is none or it has been taken away.
 func (all *orphans) found(fresh bool) string {
 	all.mu.Lock()
 	dirs := slices.Clone(all.dirs)

@@ -194,7 +194,7 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 	return fmt.Errorf("output of unknown executions could not be moved away and stays in place until the next start (%d errors); the first: %w", len(failed), failed[0])
 }
 
-// Orphaned describes the orphaned output; "": there is none.
+// Orphaned describes the orphaned output, "" if there is none.
 func (d *Dir) Orphaned() string { return d.orphans.found(d.store.Fresh()) }
 
 // moveUnknown moves the unknown files of one directory to o, or to a new directory. An error with

@@ -19,7 +19,6 @@ const (
 	collectAhead = 1 << 20 // additional bytes of room per request, so that not every write has to request some
 )
 
-// A roomRequest requests room from the collector.
 type roomRequest struct {
 	bytes int64
 	done  chan struct{} // closed when there is, or when nothing is left to remove
@@ -136,7 +135,6 @@ func (d *Dir) listRemovals(ctx context.Context) error {
 	return nil
 }
 
-// remove removes a log that is stored in a file.
 func (d *Dir) remove(id runtime.ExecutionID) error {
 	if d.store.Shared() {
 		return nil // Store.MarkOutputRemoved deletes it

@@ -31,7 +31,6 @@ type rows struct {
 	id    runtime.ExecutionID
 }
 
-// Size implements output.Place.
 func (r rows) Size() (int64, error) {
 	size, err := r.store.OutputSize(context.Background(), r.id)
 	if err == nil && size == 0 {
@@ -40,19 +39,15 @@ func (r rows) Size() (int64, error) {
 	return size, err
 }
 
-// Open implements output.Place.
 func (r rows) Open() (output.Bytes, error) { return r, nil }
 
-// Create implements output.Place.
 func (r rows) Create() (output.Written, error) { return r, nil }
 
-// Reopen implements output.Place.
 func (r rows) Reopen() (output.Written, error) {
 	_, err := r.Size()
 	return r, err
 }
 
-// PutAside implements output.Place.
 func (r rows) PutAside() error { return r.store.PutOutputAside(context.Background(), r.id) }
 
 // ReadAt implements io.ReaderAt.

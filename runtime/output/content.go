@@ -14,7 +14,7 @@ import (
 // more of it than a Reader. It is for one goroutine. Close it.
 type Content struct {
 	reader *Reader
-	stream runtime.Stream // 0: both
+	stream runtime.Stream // 0 for both
 	size   int64
 	end    int64 // the offset after the last record
 	lost   int64

@@ -20,7 +20,7 @@ import (
 // called concurrently.
 type Log struct {
 	place   Place
-	quota   *Quota        // nil: none
+	quota   *Quota        // nil if there is none
 	file    Written       // nil until the first record; owned by the writer
 	scratch []byte        // records to flush; owned by the writer
 	end     int64         // output offset after the last added record; owned by the writer

@@ -21,7 +21,7 @@ type Reader struct {
 	buffer   []byte // bytes from position on; part of backing
 	backing  []byte
 	peeked   Record // the record at position, decoded and checked
-	size     int    // its size on disk; 0: not decoded yet
+	size     int    // its size on disk, 0 before it was decoded
 	// limit returns how many bytes may be read, whether they are all of the log, and a channel that
 	// is closed when this changes.
 	limit func() (size int64, ended bool, changed <-chan struct{})
@@ -175,7 +175,6 @@ func (r *Reader) fill(need int, size int64) (int, error) {
 	return n, err
 }
 
-// rewind returns to the first record.
 func (r *Reader) rewind() { r.position, r.buffer, r.size = 0, nil, 0 }
 
 // Close closes the file.

@@ -41,7 +41,6 @@ const (
 	sizeBytes  = 2 + 2
 )
 
-// castagnoli is the table of CRC-32C, the checksum of records.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // errTorn says that bytes are no whole record: cut off, or damaged.
@@ -101,7 +100,6 @@ func decode(from []byte) (r Record, size int, err error) {
 	return r, size, nil
 }
 
-// possible reports whether a terminal may have this size.
 func possible(size runtime.TerminalSize) bool {
 	return size.Columns >= 1 && size.Columns <= runtime.MaxTerminalSize && size.Rows >= 1 && size.Rows <= runtime.MaxTerminalSize
 }

@@ -56,14 +56,14 @@ func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 	a.dialed.Store(max(1, int64(time.Since(a.began))))
 	x := a.Execution()
 	if a.attach {
-		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: a.record.received.Load(), Resizes: x.Terminal != nil, Resized: a.record.log.Resized()})
+		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: a.record.received.Load(), Terminal: x.Terminal != nil, Resized: a.record.log.Resized()})
 	}
 	start := agent.Start{
 		ID: string(x.ID), Argv: x.Command, Env: a.begin.Env, Defaults: a.begin.Defaults, Dir: a.begin.Dir, Stdin: x.Stdin,
 		TimeLimit: x.TimeLimit, OutputLimit: x.OutputLimit, Privileged: x.Privileged,
 	}
 	if x.Terminal != nil {
-		start.Terminal, start.Resizes = &agent.Size{Columns: x.Terminal.Columns, Rows: x.Terminal.Rows}, true
+		start.Terminal = &agent.Size{Columns: x.Terminal.Columns, Rows: x.Terminal.Rows}
 	}
 	if x.Limits != (runtime.Limits{}) {
 		limits := agent.Limits(x.Limits)

@@ -8,33 +8,27 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // Tokens returns all tokens, oldest first.
 func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
-	const doing = "list tokens"
-	rows, err := s.reads.QueryContext(ctx, "SELECT value, used FROM tokens ORDER BY id")
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
 	var all []access.Token
-	for rows.Next() {
+	err := s.db.Each(ctx, "list tokens", func(scan func(...any) error) error {
 		var value []byte
 		var used sql.NullInt64
 		var t access.Token
-		if err := rows.Scan(&value, &used); err != nil {
-			return nil, typed(err, doing)
-		}
-		if err := json.Unmarshal(value, &t); err != nil {
-			return nil, typed(err, doing)
+		if err := scan(&value, &used); err != nil {
+			return err
 		}
 		if used.Valid {
 			t.LastUsedAt = time.UnixMilli(used.Int64)
 		}
+		err := json.Unmarshal(value, &t)
 		all = append(all, t)
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, "SELECT value, used FROM tokens ORDER BY id")
+	return all, err
 }
 
 // PutTokens stores tokens. It replaces stored ones except for their last use. After an error, some may be
@@ -47,7 +41,7 @@ func (s *Store) PutTokens(ctx context.Context, tokens ...access.Token) error {
 			return err
 		}
 	}
-	return s.write(ctx, "store tokens", func(tx *transaction) error {
+	return s.db.Write(ctx, "store tokens", func(tx *database.Tx) error {
 		for i, t := range tokens {
 			if _, err := tx.Exec("INSERT INTO tokens (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", t.ID, values[i]); err != nil {
 				return err
@@ -60,7 +54,7 @@ func (s *Store) PutTokens(ctx context.Context, tokens ...access.Token) error {
 // UseTokens stores when tokens were last used. If ctx ends first, it returns; the times may be
 // stored or not.
 func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
-	return s.rewrite(ctx, "store the last use of tokens", func(tx *transaction) error {
+	return s.db.Rewrite(ctx, "store the last use of tokens", func(tx *database.Tx) error {
 		for id, at := range used {
 			if _, err := tx.Exec("UPDATE tokens SET used = $1 WHERE id = $2", at.UnixMilli(), id); err != nil {
 				return err
@@ -72,7 +66,7 @@ func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error 
 
 // DeleteTokens deletes tokens.
 func (s *Store) DeleteTokens(ctx context.Context, ids []string) error {
-	return s.write(ctx, "delete tokens", func(tx *transaction) error {
+	return s.db.Write(ctx, "delete tokens", func(tx *database.Tx) error {
 		for _, id := range ids {
 			if _, err := tx.Exec("DELETE FROM tokens WHERE id = $1", id); err != nil {
 				return err
@@ -84,25 +78,18 @@ func (s *Store) DeleteTokens(ctx context.Context, ids []string) error {
 
 // Tenants returns all stored tenants, ordered by id.
 func (s *Store) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
-	const doing = "list tenants"
-	rows, err := s.reads.QueryContext(ctx, "SELECT value FROM tenants ORDER BY id")
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
 	var all []runtime.Tenant
-	for rows.Next() {
+	err := s.db.Each(ctx, "list tenants", func(scan func(...any) error) error {
 		var value []byte
+		if err := scan(&value); err != nil {
+			return err
+		}
 		var t runtime.Tenant
-		if err := rows.Scan(&value); err != nil {
-			return nil, typed(err, doing)
-		}
-		if err := json.Unmarshal(value, &t); err != nil {
-			return nil, typed(err, doing)
-		}
+		err := json.Unmarshal(value, &t)
 		all = append(all, t)
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, "SELECT value FROM tenants ORDER BY id")
+	return all, err
 }
 
 // PutTenant stores or replaces a tenant.
@@ -111,16 +98,10 @@ func (s *Store) PutTenant(ctx context.Context, t runtime.Tenant) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a tenant", func(tx *transaction) error {
-		_, err := tx.Exec("INSERT INTO tenants (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", string(t.ID), value)
-		return err
-	})
+	return s.db.Exec(ctx, "store a tenant", "INSERT INTO tenants (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", string(t.ID), value)
 }
 
 // DeleteTenant deletes a tenant.
 func (s *Store) DeleteTenant(ctx context.Context, id runtime.TenantID) error {
-	return s.write(ctx, "delete a tenant", func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM tenants WHERE id = $1", string(id))
-		return err
-	})
+	return s.db.Exec(ctx, "delete a tenant", "DELETE FROM tenants WHERE id = $1", string(id))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // An AuditRow is an entry of the audit log, as package audit encodes it.
@@ -46,9 +47,8 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 		values[i] = "(" + parameters(len(args)+1, auditColumns) + ")"
 		args = append(args, r.ID, r.Tenant, r.Actor, r.Action, r.Object, r.At.UnixMilli(), bit(r.Failed), r.Value)
 	}
-	// One statement, so that a failed write stores nothing.
 	statement := insertAudit + strings.Join(values, ", ") + " ON CONFLICT (id) DO NOTHING"
-	return s.rewrite(ctx, "store the audit log", func(tx *transaction) error {
+	return s.db.Rewrite(ctx, "store the audit log", func(tx *database.Tx) error {
 		execute := tx.ExecOnce
 		if len(rows) == 1 {
 			execute = tx.Exec
@@ -58,18 +58,13 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	})
 }
 
-// passedText occurs in the value of every row whose outcome is OK. It classifies the rows of older
-// servers, which didn't store failed. It can't occur inside a string, because quotation marks there
-// are escaped.
-const passedText = `"outcome":"OK"`
-
 // An AuditFilter selects rows; a zero field selects all.
 type AuditFilter struct {
-	Tenant      *runtime.TenantID // nil: all tenants
+	Tenant      *runtime.TenantID // nil for all
 	Actor       string
 	Action      string
 	Object      string
-	Failed      *bool     // nil: any outcome
+	Failed      *bool     // nil for any outcome
 	From, To    time.Time // by the time in the id, in milliseconds; To is exclusive
 	NewestFirst bool
 }
@@ -98,14 +93,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		where("object <> '' AND object =", q.Object) // so that the index is used
 	}
 	if q.Failed != nil {
-		args = append(args, []byte(passedText))
-		condition := fmt.Sprintf("coalesce(failed = 1, instr(value, $%d) = 0)", len(args))
-		if *q.Failed {
-			condition += " AND coalesce(failed, 1) = 1" // so that the index is used
-		} else {
-			condition = "NOT " + condition
-		}
-		conditions = append(conditions, condition)
+		conditions = append(conditions, fmt.Sprintf("failed = %d", bit(*q.Failed))) // a literal, so that the index is used
 	}
 	if !q.From.IsZero() {
 		where("id >=", firstID(q.From))
@@ -122,21 +110,21 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 	if q.NewestFirst {
 		order = "id DESC"
 	}
-	args = append(args, first+1, []byte(passedText))
-	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, coalesce(failed = 1, instr(value, $%d) = 0), value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
-		len(args), strings.Join(conditions, " AND "), order, len(args)-1), args...)
-	if hasState(err, stateNoText) { // no column contains NUL
+	args = append(args, first+1)
+	rows, err := s.db.Query(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
+		strings.Join(conditions, " AND "), order, len(args)), args...)
+	if database.HasNUL(err) { // no column contains NUL
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, typed(err, doing)
+		return nil, false, database.Wrap(err, doing)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var r AuditRow
 		var at int64
 		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
-			return nil, false, typed(err, doing)
+			return nil, false, database.Wrap(err, doing)
 		}
 		if len(page) == first {
 			return page, true, nil
@@ -150,7 +138,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		r.At = time.UnixMilli(at)
 		page = append(page, r)
 	}
-	return page, false, typed(rows.Err(), doing)
+	return page, false, database.Wrap(rows.Err(), doing)
 }
 
 // DeleteAudit deletes at most most of the oldest rows whose id was made before a time, and returns their
@@ -158,7 +146,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 // returns ctx's cause.
 func (s *Store) DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error) {
 	var found int
-	err = s.rewrite(ctx, "shorten the audit log", func(tx *transaction) error {
+	err = s.db.Rewrite(ctx, "shorten the audit log", func(tx *database.Tx) error {
 		result, err := tx.Exec("DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)", firstID(before), most)
 		if err != nil {
 			return err
@@ -186,7 +174,6 @@ func firstID(t time.Time) string {
 	return text[:8] + "-" + text[8:]
 }
 
-// bit returns the stored form of a bool: 1 or 0.
 func bit(set bool) int {
 	if set {
 		return 1

@@ -2,18 +2,15 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/pressly/goose/v3"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
@@ -106,52 +103,6 @@ func TestAuditPages(t *testing.T) {
 	}
 }
 
-// TestAuditOfEarlierServersFailed checks that the value decides about rows that were stored before
-// the column failed existed.
-func TestAuditOfEarlierServersFailed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db")
-	s := open(t, path)
-	rows := auditRows(3)
-	for i, outcome := range []string{"OK", "FORBIDDEN", "OK"} {
-		rows[i].Failed, rows[i].Value = false, fmt.Appendf(nil, `{"actor":{"name":"\"outcome\":\"OK\""},"outcome":"%s","detail":{"a":"b"}}`, outcome)
-	}
-	appendRows(t, s, rows)
-	dialect, version, db := goose.DialectSQLite3, int64(9), s.reads.db
-	switch of := s.db.(type) {
-	case *sqliteDB:
-		db = of.writes
-	case *postgresDB:
-		dialect, version = goose.DialectPostgres, 4
-	}
-	provider, err := migrator(dialect, db)
-	if err == nil {
-		_, err = provider.DownTo(t.Context(), version)
-	}
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, path)
-	// Rows that are stored with the column keep its value, whatever it is.
-	rows = append(rows, auditRows(5)[3:]...)
-	appendRows(t, s, rows[3:])
-	for failed, want := range map[bool][]string{false: {rows[0].ID, rows[2].ID, rows[3].ID}, true: {rows[1].ID, rows[4].ID}} {
-		page, _, err := s.Audit(t.Context(), AuditFilter{Failed: &failed}, 9, "", free)
-		var got []string
-		for _, r := range page {
-			got = append(got, r.ID)
-			if r.Failed != failed {
-				t.Errorf("%s failed: %t", r.ID, r.Failed)
-			}
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("failed %t: %s, not %s, %v", failed, got, want, err)
-		}
-	}
-	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE audit SET failed = 0"); err == nil || !strings.Contains(err.Error(), "never change") {
-		t.Error("an update:", err)
-	}
-}
-
 func TestAuditRowsNeverChange(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	rows := auditRows(1)
@@ -159,7 +110,7 @@ func TestAuditRowsNeverChange(t *testing.T) {
 	other := rows[0]
 	other.Value = []byte("other")
 	appendRows(t, s, []AuditRow{other})
-	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
+	if err := change(t, s, "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
 		t.Error("an update:", err)
 	}
 	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, "", free); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
@@ -230,18 +181,9 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 			return s.UseTokens(ctx, map[string]time.Time{"x": time.Unix(0, 0)})
 		},
 	} {
-		s := open(t, filepath.Join(t.TempDir(), "db"))
-		var writes *sql.DB
-		switch db := s.db.(type) {
-		case *sqliteDB:
-			writes = db.writes
-		case *postgresDB:
-			writes = db.writes
-		}
-		other, err := writes.Begin() // it has the one connection that writes
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := filepath.Join(t.TempDir(), "db")
+		s := open(t, path)
+		unlock := locked(t, path)
 		rows := auditRows(1)
 		left := errors.New("the caller left")
 		ctx, leave := context.WithCancelCause(t.Context())
@@ -250,9 +192,7 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 		if err := wait.Receive(t, written, "the end of "+name); !errors.Is(err, left) {
 			t.Error(name, err)
 		}
-		if err := other.Rollback(); err != nil {
-			t.Fatal(err)
-		}
+		unlock()
 		if err := s.AppendAudit(t.Context(), rows); err != nil {
 			t.Error(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // A BatchStep is what a batch's owner needs for one of its executions.
@@ -30,21 +31,12 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 	if err != nil {
 		return b, false, err
 	}
-	err = s.write(ctx, "store a batch", func(tx *transaction) error {
-		stored, added = b, true
-		if b.Key != "" {
-			var raw []byte
-			err := tx.QueryRow("SELECT value FROM batches WHERE key = $1", b.Key).Scan(&raw)
-			if err == nil {
-				stored, added = runtime.Batch{}, false
-				return json.Unmarshal(raw, &stored)
-			}
-			if !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
+	err = s.db.Write(ctx, "store a batch", func(tx *database.Tx) error {
+		stored, added = runtime.Batch{}, false
+		if found, err := byKey(tx, "batches", b.Key, &stored); found || err != nil {
+			return err
 		}
-		// Before the batch: a write may be committed in part, and steps without a batch do no harm (see
-		// UnfinishedBatches).
+		stored, added = b, true
 		for i, step := range steps {
 			if _, err := tx.Exec("INSERT INTO batch_steps (batch, case_no, value) VALUES ($1, $2, $3)", b.ID, b.First()+i, step.Value); err != nil {
 				return err
@@ -71,28 +63,25 @@ func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, ste
 
 // BatchStep returns the step and the start that AddBatch stored for a case.
 func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (step, start []byte, err error) {
-	err = s.reads.QueryRowContext(ctx, "SELECT s.value, b.start FROM batch_steps s JOIN batches b ON b.id = s.batch WHERE s.batch = $1 AND s.case_no = $2", id, number).
+	err = s.db.QueryRow(ctx, "SELECT s.value, b.start FROM batch_steps s JOIN batches b ON b.id = s.batch WHERE s.batch = $1 AND s.case_no = $2", id, number).
 		Scan(&step, &start)
-	return step, start, typed(err, "read a case")
+	return step, start, database.Wrap(err, "read a case")
 }
 
 // ExpectedOutput reads a case's expected output from an offset into p. It returns how many bytes it
 // read: some, or 0 at the end.
 func (s *Store) ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error) {
 	var data []byte
-	err = s.reads.QueryRowContext(ctx, "SELECT data FROM expected_output WHERE batch = $1 AND case_no = $2 AND part = $3", at.ID, at.Case, offset/expectedPart).Scan(&data)
+	err = s.db.QueryRow(ctx, "SELECT data FROM expected_output WHERE batch = $1 AND case_no = $2 AND part = $3", at.ID, at.Case, offset/expectedPart).Scan(&data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return copy(p, data[min(offset%expectedPart, int64(len(data))):]), typed(err, "read an expected output")
+	return copy(p, data[min(offset%expectedPart, int64(len(data))):]), database.Wrap(err, "read an expected output")
 }
 
 // CancelBatch records that a batch is to end.
 func (s *Store) CancelBatch(ctx context.Context, id runtime.BatchID) error {
-	return s.write(ctx, "cancel a batch", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE batches SET cancelled = 1 WHERE id = $1 AND finished IS NULL", id)
-		return err
-	})
+	return s.db.Exec(ctx, "cancel a batch", "UPDATE batches SET cancelled = 1 WHERE id = $1 AND finished IS NULL", id)
 }
 
 // FinishBatch stores the end of a batch.
@@ -101,7 +90,7 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a batch", func(tx *transaction) error {
+	return s.db.Write(ctx, "store a batch", func(tx *database.Tx) error {
 		_, err := tx.Exec("UPDATE batches SET value = $1, start = NULL, finished = $2 WHERE id = $3 AND finished IS NULL", value, b.FinishedAt.UnixMilli(), b.ID)
 		if err == nil {
 			err = deleteSteps(tx, "", b.ID) // needed only to continue the batch
@@ -112,7 +101,7 @@ func (s *Store) FinishBatch(ctx context.Context, b runtime.Batch) error {
 
 // DropBatch deletes a batch of which no execution has begun, and its key.
 func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
-	return s.write(ctx, "drop a batch", func(tx *transaction) error {
+	return s.db.Write(ctx, "drop a batch", func(tx *database.Tx) error {
 		const unbegun = " AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = $2)"
 		if b.Key != "" {
 			if _, err := tx.Exec("DELETE FROM spent_keys WHERE key = $1"+unbegun, b.Key, b.ID); err != nil {
@@ -127,7 +116,7 @@ func (s *Store) DropBatch(ctx context.Context, b runtime.Batch) error {
 }
 
 // deleteSteps deletes what is stored about the cases of a batch, if also more is true.
-func deleteSteps(tx *transaction, more string, ids ...any) error {
+func deleteSteps(tx *database.Tx, more string, ids ...any) error {
 	_, err := tx.Exec("DELETE FROM batch_steps WHERE batch = $1"+more, ids...)
 	if err == nil {
 		_, err = tx.Exec("DELETE FROM expected_output WHERE batch = $1"+more, ids...)
@@ -154,7 +143,6 @@ func (s *Store) BatchByKey(ctx context.Context, key string) (runtime.Batch, bool
 	return s.batch(ctx, "SELECT value FROM batches WHERE key = $1", key)
 }
 
-// batch returns the first batch that a statement selects, and whether there is one.
 func (s *Store) batch(ctx context.Context, statement string, arg any) (runtime.Batch, bool, error) {
 	return one[runtime.Batch](ctx, s, "read a batch", statement, arg)
 }
@@ -167,102 +155,77 @@ type UnfinishedBatch struct {
 }
 
 // UnfinishedBatches returns all unfinished batches, oldest first, except unreadable ones: see
-// Unreadable. It deletes leftovers of other batches, and finished batches without executions.
+// Unreadable. It deletes finished batches without executions.
 func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
 	const doing = "list unfinished batches"
-	err := s.write(ctx, doing, func(tx *transaction) error {
-		const finished = " WHERE batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)"
-		_, err := tx.Exec("DELETE FROM batch_steps" + finished)
-		if err == nil {
-			_, err = tx.Exec("DELETE FROM expected_output" + finished)
-		}
-		if err == nil {
-			_, err = tx.Exec("DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
-		}
-		return err
-	})
-	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // leftover rows do no harm
+	err := s.db.Exec(ctx, doing, "DELETE FROM batches WHERE finished IS NOT NULL AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)")
+	if err != nil && runtime.CodeOf(err) != runtime.CodeStorageFull { // these rows do no harm
 		return nil, err
 	}
-	rows, err := s.reads.QueryContext(ctx, `SELECT id, value, cancelled, coalesce(length(start), 0) + coalesce((SELECT max(length(s.value)) FROM batch_steps s WHERE s.batch = batches.id), 0)
-		FROM batches WHERE finished IS NULL ORDER BY id`)
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
 	var all []UnfinishedBatch
-	for rows.Next() {
+	err = s.db.Each(ctx, doing, func(scan func(...any) error) error {
 		var id runtime.ExecutionID
 		var value []byte
 		var u UnfinishedBatch
-		if err := rows.Scan(&id, &value, &u.Cancelled, &u.Bytes); err != nil {
-			return nil, typed(err, doing)
+		err := scan(&id, &value, &u.Cancelled, &u.Bytes)
+		if err == nil && s.unreadable.decode(id, value, &u.Batch) {
+			all = append(all, u)
 		}
-		if err := json.Unmarshal(value, &u.Batch); err != nil {
-			s.unreadable.note(id, err)
-			continue
-		}
-		all = append(all, u)
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, `SELECT id, value, cancelled, coalesce(length(start), 0) + coalesce((SELECT max(length(s.value)) FROM batch_steps s WHERE s.batch = batches.id), 0)
+		FROM batches WHERE finished IS NULL ORDER BY id`)
+	return all, err
 }
 
 // A BatchFilter selects batches; a zero field selects all.
 type BatchFilter struct {
 	RunnerID      runtime.RunnerID
 	EnvironmentID runtime.EnvironmentID
-	Tenant        *runtime.TenantID // nil: all
+	Tenant        *runtime.TenantID // nil for all
 	NewestFirst   bool
 }
 
 // Batches returns at most first+1 batches after an id, and the number of all that match.
 func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
-	where, args := "true", []any{}
+	var selected selection
 	if q.RunnerID != "" {
-		where, args = where+" AND runner = "+parameters(len(args)+1, 1), append(args, q.RunnerID)
+		selected.add("runner = %s", q.RunnerID)
 	}
 	if q.EnvironmentID != "" {
-		where, args = where+" AND environment = "+parameters(len(args)+1, 1), append(args, q.EnvironmentID)
+		selected.add("environment = %s", q.EnvironmentID)
 	}
 	if q.Tenant != nil {
-		where, args = where+" AND tenant = "+parameters(len(args)+1, 1), append(args, string(*q.Tenant))
+		selected.add("tenant = %s", string(*q.Tenant))
 	}
-	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM batches WHERE "+where, args...).Scan(&total); err != nil {
-		return nil, 0, typed(err, "count batches")
+	where, args := selected.where(), selected.args
+	if err := s.db.QueryRow(ctx, "SELECT count(*) FROM batches WHERE "+where, args...).Scan(&total); err != nil {
+		return nil, 0, database.Wrap(err, "count batches")
 	}
 	order := fmt.Sprintf(" AND id > $%d ORDER BY id LIMIT $%d", len(args)+1, len(args)+2)
 	if q.NewestFirst {
 		order = fmt.Sprintf(" AND id < $%d ORDER BY id DESC LIMIT $%d", len(args)+1, len(args)+2)
 		after = cmp.Or(after, "\U0010FFFF") // above all ids
 	}
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, value FROM batches WHERE "+where+order, slices.Concat(args, []any{after, first + 1})...)
-	if err != nil {
-		return nil, 0, typed(err, "list batches")
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = s.db.Each(ctx, "list batches", func(scan func(...any) error) error {
 		var id runtime.ExecutionID
 		var value []byte
 		var b runtime.Batch
-		if err := rows.Scan(&id, &value); err != nil {
-			return nil, 0, typed(err, "list batches")
+		err := scan(&id, &value)
+		if err == nil && s.unreadable.decode(id, value, &b) {
+			all = append(all, b)
 		}
-		if err := json.Unmarshal(value, &b); err != nil {
-			s.unreadable.note(id, err)
-			continue
-		}
-		all = append(all, b)
-	}
-	return all, total, typed(rows.Err(), "list batches")
+		return err
+	}, "SELECT id, value FROM batches WHERE "+where+order, slices.Concat(args, []any{after, first + 1})...)
+	return all, total, err
 }
 
 // BatchExecutions returns the executions of a batch's cases first to end-1, by case number. It
 // calls charge with the size of each record in bytes, and returns charge's error.
 func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
 	const doing = "list the executions of a batch"
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3", id, first, end)
+	rows, err := s.db.Query(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3", id, first, end)
 	if err != nil {
-		return nil, typed(err, doing)
+		return nil, database.Wrap(err, doing)
 	}
 	defer rows.Close()
 	all := map[int]runtime.Execution{}
@@ -272,7 +235,7 @@ func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, 
 		var value []byte
 		var x runtime.Execution
 		if err := rows.Scan(&execution, &number, &value); err != nil {
-			return nil, typed(err, doing)
+			return nil, database.Wrap(err, doing)
 		}
 		if err := charge(len(value)); err != nil {
 			return nil, err
@@ -283,49 +246,35 @@ func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, 
 		}
 		all[number] = x
 	}
-	return all, typed(rows.Err(), doing)
+	return all, database.Wrap(rows.Err(), doing)
 }
 
 // BatchExecutionIDs returns the ids of a batch's executions, by case number.
 func (s *Store) BatchExecutionIDs(ctx context.Context, id runtime.BatchID) (map[int]runtime.ExecutionID, error) {
-	const doing = "list the executions of a batch"
-	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no FROM executions WHERE batch = $1", id)
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
 	all := map[int]runtime.ExecutionID{}
-	for rows.Next() {
+	err := s.db.Each(ctx, "list the executions of a batch", func(scan func(...any) error) error {
 		var execution runtime.ExecutionID
 		var number int
-		if err := rows.Scan(&execution, &number); err != nil {
-			return nil, typed(err, doing)
-		}
+		err := scan(&execution, &number)
 		all[number] = execution
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, "SELECT id, case_no FROM executions WHERE batch = $1", id)
+	return all, err
 }
 
-// batchesOf returns the batches of executions.
-func batchesOf(tx *transaction, these string, ids []any) (all []runtime.BatchID, err error) {
-	rows, err := tx.Query("SELECT DISTINCT batch FROM executions WHERE batch IS NOT NULL AND id"+these, ids...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+func batchesOf(tx *database.Tx, these string, ids []any) (all []runtime.BatchID, err error) {
+	err = tx.Each(func(scan func(...any) error) error {
 		var id runtime.BatchID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
+		err := scan(&id)
 		all = append(all, id)
-	}
-	return all, rows.Err()
+		return err
+	}, "SELECT DISTINCT batch FROM executions WHERE batch IS NOT NULL AND id"+these, ids...)
+	return all, err
 }
 
 // deleteEmpty deletes those of the batches that have finished and have no executions left. Their
 // keys stay spent until keysExpire.
-func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Time) error {
+func deleteEmpty(tx *database.Tx, batches []runtime.BatchID, keysExpire time.Time) error {
 	for _, id := range batches {
 		var value []byte
 		err := tx.QueryRow("SELECT value FROM batches WHERE finished IS NOT NULL AND id = $1 AND NOT EXISTS (SELECT 1 FROM executions WHERE batch = batches.id)", id).Scan(&value)
@@ -349,7 +298,7 @@ func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Tim
 }
 
 // spend records that a batch's key was used.
-func spend(tx *transaction, b runtime.Batch, expires time.Time) error {
+func spend(tx *database.Tx, b runtime.Batch, expires time.Time) error {
 	_, err := tx.Exec(putSpentKey, b.Key, b.Input, b.RunnerID, expires.Unix())
 	return err
 }

@@ -5,16 +5,16 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // Environments calls each for every stored environment, ordered by id. For an unreadable one, only
 // the id is known, and unreadable says why.
 func (s *Store) Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error {
-	return s.rows(ctx, "list environments", "SELECT id, value FROM environments ORDER BY id", func(scan func(...any) error) error {
+	return s.db.Each(ctx, "list environments", func(scan func(...any) error) error {
 		var id runtime.EnvironmentID
 		var value []byte
 		if err := scan(&id, &value); err != nil {
@@ -25,7 +25,7 @@ func (s *Store) Environments(ctx context.Context, each func(env runtime.Environm
 			return each(runtime.Environment{ID: id}, err)
 		}
 		return each(env, nil)
-	})
+	}, "SELECT id, value FROM environments ORDER BY id")
 }
 
 // PutEnvironment stores env if the stored revision is env.Revision-1 (a missing environment counts
@@ -35,7 +35,7 @@ func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) err
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store an environment", func(tx *transaction) error {
+	return s.db.Write(ctx, "store an environment", func(tx *database.Tx) error {
 		var revision int
 		var stored []byte
 		err := tx.QueryRow("SELECT revision, value FROM environments WHERE id = $1", env.ID).Scan(&revision, &stored)
@@ -59,35 +59,31 @@ func (s *Store) PutFirst(ctx context.Context, environments []runtime.Environment
 	if len(environments) == 0 {
 		return false, nil
 	}
-	var args []any
-	var rows []string
-	for _, env := range environments {
-		value, err := json.Marshal(env)
-		if err != nil {
+	values := make([][]byte, len(environments))
+	for i, env := range environments {
+		var err error
+		if values[i], err = json.Marshal(env); err != nil {
 			return false, err
 		}
-		rows = append(rows, "("+parameters(len(args)+1, 3)+")")
-		args = append(args, env.ID, env.Revision, value)
 	}
-	// One statement, so that a failed write stores nothing.
-	insert := "INSERT INTO environments (id, revision, value) VALUES " + strings.Join(rows, ", ")
 	var first bool
-	err := s.write(ctx, "store the first environments", func(tx *transaction) error {
+	err := s.db.Write(ctx, "store the first environments", func(tx *database.Tx) error {
 		if err := tx.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM environments)").Scan(&first); err != nil || !first {
 			return err
 		}
-		_, err := tx.ExecOnce(insert, args...)
-		return err
+		for i, env := range environments {
+			if _, err := tx.Exec("INSERT INTO environments (id, revision, value) VALUES ($1, $2, $3)", env.ID, env.Revision, values[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return first && err == nil, err
 }
 
 // DeleteEnvironment deletes an environment; a missing one is success.
 func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error {
-	return s.write(ctx, "delete an environment", func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM environments WHERE id = $1", id)
-		return err
-	})
+	return s.db.Exec(ctx, "delete an environment", "DELETE FROM environments WHERE id = $1", id)
 }
 
 // Runners calls each for every stored runner, with the cluster's private data about it. For an unreadable
@@ -95,7 +91,7 @@ func (s *Store) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID)
 // gets safe times, which are then stored.
 func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error {
 	mended := map[runtime.RunnerID]runtime.Claim{}
-	err := s.rows(ctx, "list runners", "SELECT id, value, claim, private FROM runners ORDER BY id", func(scan func(...any) error) error {
+	err := s.db.Each(ctx, "list runners", func(scan func(...any) error) error {
 		var id runtime.RunnerID
 		var value, text, private []byte
 		if err := scan(&id, &value, &text, &private); err != nil {
@@ -114,7 +110,7 @@ func (s *Store) Runners(ctx context.Context, each func(r runtime.Runner, private
 			r.State = runtime.RunnerClaimed
 		}
 		return each(r, private, nil)
-	})
+	}, "SELECT id, value, claim, private FROM runners ORDER BY id")
 	for id, claim := range mended {
 		// If the disk is full, the next call replaces them again.
 		if put := s.putClaim(ctx, id, claim); runtime.CodeOf(put) != runtime.CodeStorageFull {
@@ -150,16 +146,12 @@ func readClaim(text []byte, now time.Time) (claim runtime.Claim, safe bool, err 
 	return claim, true, nil
 }
 
-// putClaim replaces the claim of a stored runner.
 func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	value, err := json.Marshal(claim)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a claim", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE runners SET claim = $1 WHERE id = $2", value, id)
-		return err
-	})
+	return s.db.Exec(ctx, "store a claim", "UPDATE runners SET claim = $1 WHERE id = $2", value, id)
 }
 
 // PutRunner inserts or replaces a runner. It doesn't change a stored claim; only MarkRunner does.
@@ -175,12 +167,9 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a runner", func(tx *transaction) error {
-		_, err := tx.Exec(`INSERT INTO runners (id, epoch, value, claim, private) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (id) DO UPDATE SET value = excluded.value, private = excluded.private`,
-			r.ID, epoch, value, claim, private)
-		return err
-	})
+	return s.db.Exec(ctx, "store a runner", `INSERT INTO runners (id, epoch, value, claim, private) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (id) DO UPDATE SET value = excluded.value, private = excluded.private`,
+		r.ID, epoch, value, claim, private)
 }
 
 // MarkRunner stores claim if the stored epoch is claim.Epoch-1. It does nothing if the stored claim
@@ -191,7 +180,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store a claim", func(tx *transaction) error {
+	return s.db.Write(ctx, "store a claim", func(tx *database.Tx) error {
 		// The epoch decides between concurrent claims: only one of them finds the previous epoch.
 		result, err := tx.Exec(`UPDATE runners SET epoch = $1, claim = $2 WHERE id = $3 AND epoch = $1 - 1`,
 			claim.Epoch, value, id)
@@ -221,23 +210,26 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 
 // DeleteRunner deletes a runner; a missing one is success.
 func (s *Store) DeleteRunner(ctx context.Context, id runtime.RunnerID) error {
-	return s.write(ctx, "delete a runner", func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM runners WHERE id = $1", id)
-		return err
-	})
+	return s.db.Exec(ctx, "delete a runner", "DELETE FROM runners WHERE id = $1", id)
 }
 
-// rows calls each for every row of a statement's result, until each returns an error.
-func (s *Store) rows(ctx context.Context, doing, statement string, each func(scan func(...any) error) error) error {
-	rows, err := s.reads.QueryContext(ctx, statement)
-	if err != nil {
-		return typed(err, doing)
+// Draining returns since when the machine has been draining. The zero time means that it isn't.
+func (s *Store) Draining(ctx context.Context) (time.Time, error) {
+	var since int64
+	switch err := s.db.QueryRow(ctx, "SELECT since FROM draining").Scan(&since); {
+	case errors.Is(err, sql.ErrNoRows):
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, database.Wrap(err, "read whether the machine is drained")
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return typed(err, doing)
-		}
+	return time.UnixMilli(since).UTC(), nil
+}
+
+// SetDraining stores since when the machine has been draining. The zero time means that it isn't.
+func (s *Store) SetDraining(ctx context.Context, since time.Time) error {
+	const doing = "store whether the machine is drained"
+	if since.IsZero() {
+		return s.db.Exec(ctx, doing, "DELETE FROM draining")
 	}
-	return typed(rows.Err(), doing)
+	return s.db.Exec(ctx, doing, "INSERT INTO draining (one, since) VALUES (1, $1) ON CONFLICT (one) DO UPDATE SET since = excluded.since", since.UnixMilli())
 }

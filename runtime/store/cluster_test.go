@@ -22,7 +22,7 @@ func TestUnreadableTimesOfAClaim(t *testing.T) {
 		if err := s.MarkRunner(t.Context(), id, good); err != nil {
 			t.Fatal(err)
 		}
-		set, path, value := "json_set", "$.inactivityTimeout", any("ten minutes")
+		path, value := "$.inactivityTimeout", any("ten minutes")
 		switch id {
 		case "negative":
 			value = -1
@@ -33,7 +33,7 @@ func TestUnreadableTimesOfAClaim(t *testing.T) {
 		case "good":
 			path, value = "$.key", "k"
 		}
-		if _, err := s.db.(*sqliteDB).writes.Exec("UPDATE runners SET claim = CAST("+set+"(CAST(claim AS TEXT), ?, ?) AS BLOB) WHERE id = ?", path, value, id); err != nil {
+		if err := change(t, s, "UPDATE runners SET claim = CAST(json_set(CAST(claim AS TEXT), $1, $2) AS BLOB) WHERE id = $3", path, value, id); err != nil {
 			t.Fatal(err)
 		}
 		var first runtime.Claim
@@ -60,5 +60,26 @@ func TestUnreadableTimesOfAClaim(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+func TestDrainingIsStored(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rockpool.db")
+	first, second := time.UnixMilli(1_000).UTC(), time.UnixMilli(2_000).UTC()
+	s := open(t, path)
+	for _, since := range []time.Time{{}, first, second, {}, {}, second} {
+		if err := s.SetDraining(t.Context(), since); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Draining(t.Context()); err != nil || !got.Equal(since) {
+			t.Errorf("%v %v, want %v", got, err, since)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	if got, err := s.Draining(t.Context()); err != nil || !got.Equal(second) {
+		t.Errorf("afterwards %v %v", got, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // AddExecution stores a new execution with what its owner needs to continue it after a restart (see
@@ -25,21 +26,12 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	t := termsOf(x)
 	var stored runtime.Execution
 	var added bool
-	err = s.write(ctx, "store an execution", func(tx *transaction) error {
-		stored, added = x, true
-		if x.Key != "" {
-			var raw []byte
-			err := tx.QueryRow("SELECT value FROM executions WHERE key = $1", x.Key).Scan(&raw)
-			if err == nil {
-				stored, added = runtime.Execution{}, false
-				return json.Unmarshal(raw, &stored)
-			}
-			if !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
+	err = s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
+		stored, added = runtime.Execution{}, false
+		if found, err := byKey(tx, "executions", x.Key, &stored); found || err != nil {
+			return err
 		}
-		// Before the execution: a write may be committed in part. Rows without their execution are
-		// deleted at the next start: see Unfinished and mendSearch.
+		stored, added = x, true
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
 			return err
 		}
@@ -57,14 +49,30 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	return stored, added, err
 }
 
+// byKey reads the object with a key, if there is one; "" is no key.
+func byKey(tx *database.Tx, table, key string, into any) (found bool, err error) {
+	if key == "" {
+		return false, nil
+	}
+	var value []byte
+	err = tx.QueryRow("SELECT value FROM "+table+" WHERE key = $1", key).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(value, into)
+	}
+	return true, err
+}
+
 // PutExecution replaces an unfinished execution. A finished one stays unchanged. start replaces what
-// AddExecution stored, and inputEnd is what NoteInputEnd would store; nil: neither changes.
+// AddExecution stored, and inputEnd is what NoteInputEnd would store; with nil neither changes.
 func (s *Store) PutExecution(ctx context.Context, x runtime.Execution, start []byte, inputEnd *int64) error {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "store an execution", func(tx *transaction) error {
+	return s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
 		_, err := tx.Exec("UPDATE executions SET state = $1, value = $2 WHERE id = $3 AND finished IS NULL", x.State, value, x.ID)
 		if err == nil && start != nil {
 			_, err = tx.Exec("UPDATE restarts SET start = $1, input_end = coalesce(input_end, $2) WHERE execution = $3", start, inputEnd, x.ID)
@@ -83,7 +91,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	}
 	outcome, failed := endOf(x)
 	kept = bytes + int64(len(value)) + termBytes(x)
-	return kept, s.write(ctx, "store an execution", func(tx *transaction) error {
+	return kept, s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
 		result, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
 			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
 		if err == nil {
@@ -122,7 +130,6 @@ func (s *Store) ExecutionByKey(ctx context.Context, key string) (runtime.Executi
 	return s.execution(ctx, "SELECT value FROM executions WHERE key = $1", key)
 }
 
-// execution returns the first execution that a statement selects, and whether there is one.
 func (s *Store) execution(ctx context.Context, statement string, arg any) (runtime.Execution, bool, error) {
 	return one[runtime.Execution](ctx, s, "read an execution", statement, arg)
 }
@@ -130,24 +137,24 @@ func (s *Store) execution(ctx context.Context, statement string, arg any) (runti
 // one decodes the only column of a statement's first row from JSON, and returns whether there is a row.
 func one[T any](ctx context.Context, s *Store, doing, statement string, arg any) (value T, found bool, err error) {
 	var text []byte
-	err = s.reads.QueryRowContext(ctx, statement, arg).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) || hasState(err, stateNoText) { // no id or key contains NUL
+	err = s.db.QueryRow(ctx, statement, arg).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) || database.HasNUL(err) { // no id or key contains NUL
 		return value, false, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &value)
 	}
-	return value, err == nil, typed(err, doing)
+	return value, err == nil, database.Wrap(err, doing)
 }
 
 // An ExecutionFilter selects executions; a zero field selects all.
 type ExecutionFilter struct {
 	RunnerID      runtime.RunnerID
 	EnvironmentID runtime.EnvironmentID
-	Tenant        *runtime.TenantID // nil: all
+	Tenant        *runtime.TenantID // nil for all
 	States        []runtime.ExecutionState
 	Outcomes      []runtime.Outcome
-	Failed        *bool                 // true: Execution.Failed; false: Execution.Accepted; nil: all
+	Failed        *bool                 // whether Execution.Failed or Execution.Accepted, nil for all
 	Labels        []runtime.LabelFilter // all must match
 	Command       string                // in the first SearchedBytes of the command line; ignores case
 	Text          string                // there, or in a label as name=value, where only the case of ASCII is ignored
@@ -191,9 +198,9 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	// Each round reads one row more than the page has room for, to learn whether others follow.
 	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
 		wanted = first - len(page.Executions) + 1 // another round if some were unreadable
-		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
+		rows, err := s.db.Query(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
 		if err != nil {
-			return ExecutionPage{}, typed(err, "list executions")
+			return ExecutionPage{}, database.Wrap(err, "list executions")
 		}
 		seen, from, err = s.readPage(rows, &page, first, charge)
 		if err != nil {
@@ -203,22 +210,22 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	if after == "" && !page.More {
 		return page, nil // the page has all
 	}
-	err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
+	err := s.db.QueryRow(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
 	if err != nil {
-		return ExecutionPage{}, typed(err, "count executions")
+		return ExecutionPage{}, database.Wrap(err, "count executions")
 	}
 	return page, nil
 }
 
 // readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
 // the id of the last.
-func (s *Store) readPage(rows *rowSet, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
+func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var value []byte
 		var x runtime.Execution
 		if err := rows.Scan(&last, &value); err != nil {
-			return 0, "", typed(err, "list executions")
+			return 0, "", database.Wrap(err, "list executions")
 		}
 		seen++
 		if page.More = len(page.Executions) == first; page.More {
@@ -237,7 +244,7 @@ func (s *Store) readPage(rows *rowSet, page *ExecutionPage, first int, charge fu
 		}
 		page.Executions = append(page.Executions, x)
 	}
-	return seen, last, typed(rows.Err(), "list executions")
+	return seen, last, database.Wrap(rows.Err(), "list executions")
 }
 
 // SpentKeyLife is how long a key stays spent after its object is gone.
@@ -257,7 +264,7 @@ const putSpentKey = `INSERT INTO spent_keys (key, input, runner, expires) VALUES
 
 // PutSpentKey stores a key and deletes expired ones.
 func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) error {
-	return s.write(ctx, "store a spent key", func(tx *transaction) error {
+	return s.db.Write(ctx, "store a spent key", func(tx *database.Tx) error {
 		if _, err := tx.Exec("DELETE FROM spent_keys WHERE expires < $1", now.Unix()); err != nil {
 			return err
 		}
@@ -268,21 +275,18 @@ func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) erro
 
 // ForgetSpentKeys deletes all keys with a prefix.
 func (s *Store) ForgetSpentKeys(ctx context.Context, prefix string) error {
-	return s.write(ctx, "forget spent keys", func(tx *transaction) error {
-		_, err := tx.Exec("DELETE FROM spent_keys WHERE substr(key, 1, length($1)) = $1", prefix)
-		return err
-	})
+	return s.db.Exec(ctx, "forget spent keys", "DELETE FROM spent_keys WHERE substr(key, 1, length($1)) = $1", prefix)
 }
 
 // SpentKey returns what is stored about a key that hasn't expired at now, and whether anything is.
 func (s *Store) SpentKey(ctx context.Context, key string, now time.Time) (SpentKey, bool, error) {
 	k := SpentKey{Key: key}
 	var expires int64
-	err := s.reads.QueryRowContext(ctx, "SELECT input, runner, expires FROM spent_keys WHERE key = $1 AND expires >= $2", key, now.Unix()).
+	err := s.db.QueryRow(ctx, "SELECT input, runner, expires FROM spent_keys WHERE key = $1 AND expires >= $2", key, now.Unix()).
 		Scan(&k.Input, &k.Runner, &expires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return SpentKey{}, false, nil
 	}
 	k.Expires = time.Unix(expires, 0)
-	return k, err == nil, typed(err, "read a spent key")
+	return k, err == nil, database.Wrap(err, "read a spent key")
 }

@@ -14,39 +14,34 @@ import (
 // stored so far. It returns STORAGE_FULL if there is no room, and CLUSTER_UNAVAILABLE if another
 // server leads or the store is closed.
 func (s *Store) AppendOutput(ctx context.Context, id runtime.ExecutionID, position int64, data []byte) error {
-	return s.write(ctx, "store output", func(tx *transaction) error {
-		_, err := tx.Exec("INSERT INTO output (execution, position, data) VALUES ($1, $2, $3)", id, position, data)
-		return err
-	})
+	return s.db.Exec(ctx, "store output", "INSERT INTO output (execution, position, data) VALUES ($1, $2, $3)", id, position, data)
 }
 
 // OutputSize returns how many bytes of an execution's output are stored.
 func (s *Store) OutputSize(ctx context.Context, id runtime.ExecutionID) (size int64, err error) {
-	err = s.bounded(ctx, func(ctx context.Context) error {
-		return s.reads.QueryRowContext(ctx, "SELECT position + length(data) FROM output WHERE execution = $1 ORDER BY position DESC LIMIT 1", id).Scan(&size)
+	err = s.db.Read(ctx, "read output", func(ctx context.Context, from *sql.DB) error {
+		return from.QueryRowContext(ctx, "SELECT position + length(data) FROM output WHERE execution = $1 ORDER BY position DESC LIMIT 1", id).Scan(&size)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return size, typed(err, "read output")
+	return size, err
 }
 
 // ReadOutput reads an execution's output from a position into p. It returns how many bytes it read:
 // as many as fit or exist.
 func (s *Store) ReadOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
-	err = s.bounded(ctx, func(ctx context.Context) error {
-		return s.reads.retry(ctx, func() error {
-			n, err = s.readOutput(ctx, id, position, p)
-			return err
-		})
+	err = s.db.Read(ctx, "read output", func(ctx context.Context, from *sql.DB) (err error) {
+		n, err = readOutput(ctx, from, id, position, p)
+		return err
 	})
-	return n, typed(err, "read output")
+	return n, err
 }
 
 // readOutput reads stored output from a position into p. It stops at the first missing byte.
-func (s *Store) readOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
+func readOutput(ctx context.Context, from *sql.DB, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
 	// The first row is the last one that begins at or before the position.
-	rows, err := s.reads.db.QueryContext(ctx, `SELECT position, data FROM output WHERE execution = $1 AND position < $3
+	rows, err := from.QueryContext(ctx, `SELECT position, data FROM output WHERE execution = $1 AND position < $3
 		AND position >= (SELECT coalesce(max(position), 0) FROM output WHERE execution = $1 AND position <= $2) ORDER BY position`, id, position, position+int64(len(p)))
 	if err != nil {
 		return 0, err
@@ -67,21 +62,7 @@ func (s *Store) readOutput(ctx context.Context, id runtime.ExecutionID, position
 	return n, rows.Err()
 }
 
-// bounded ends a read from a PostgreSQL that doesn't respond.
-func (*Store) bounded(ctx context.Context, read func(context.Context) error) error {
-	within, cancel := context.WithTimeout(ctx, 2*readWithin)
-	defer cancel()
-	err := read(within)
-	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return broke(err)
-	}
-	return err
-}
-
 // PutOutputAside keeps an execution's output for inspection, under its id with the suffix ".unreadable".
 func (s *Store) PutOutputAside(ctx context.Context, id runtime.ExecutionID) error {
-	return s.write(ctx, "put output aside", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE output SET execution = execution || '.unreadable' WHERE execution = $1", id)
-		return err
-	})
+	return s.db.Exec(ctx, "put output aside", "UPDATE output SET execution = execution || '.unreadable' WHERE execution = $1", id)
 }

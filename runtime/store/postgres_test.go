@@ -2,8 +2,8 @@ package store
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +24,34 @@ import (
 
 // onPostgres names the variable with the URL of the PostgreSQL on which the tests run.
 const onPostgres = "ROCKPOOL_TEST_POSTGRES"
+
+// locked keeps others from writing to the database that openEither opened, until unlock is called.
+func locked(t testing.TB, path string) (unlock func()) {
+	t.Helper()
+	kind, source, statement := "sqlite", "file:"+path+"?_txlock=immediate", "SELECT 1"
+	if at := os.Getenv(onPostgres); at != "" {
+		kind, source, statement = "pgx", at+"?search_path="+url.QueryEscape(schemaOf(path)), "SELECT epoch FROM leader FOR UPDATE"
+	}
+	db, err := sql.Open(kind, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin()
+	if err == nil {
+		_, err = tx.Exec(statement)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// schemaOf returns the name of a schema for a path.
+func schemaOf(path string) string { return fmt.Sprintf("s%x", sha256.Sum256([]byte(path)))[:20] }
 
 // openEither opens the database under test: a file, or a schema of its own in a PostgreSQL.
 func openEither(t testing.TB, path string) *Store {
@@ -41,7 +68,7 @@ func openEither(t testing.TB, path string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := fmt.Sprintf("s%x", sha256.Sum256([]byte(path)))[:20]
+	schema := schemaOf(path)
 	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +94,7 @@ func lead(t testing.TB, url string) *Store {
 func TestStoreOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=20m",
-		"-test.skip=PostgreSQL|TestCheck|TestFullDisk|TestOldDatabase|TestSecondProcess|TestUnreadableTimes|Damage|TestFileShrinks|DatabaseIs|TestOthers")
+		"-test.skip=PostgreSQL|TestFullDisk|TestUnreadableTimes|TestFileShrinks")
 	cmd.Env = append(os.Environ(), onPostgres+"="+p.URL, "ROCKPOOL_TEST=")
 	text, err := cmd.CombinedOutput()
 	if ran := bytes.Count(text, []byte("--- PASS")); err != nil || ran < 10 {
@@ -77,70 +104,6 @@ func TestStoreOnPostgreSQL(t *testing.T) {
 
 func execution(i int) runtime.Execution {
 	return runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("x%04d", i)), RunnerID: "r", State: runtime.ExecutionPending, Key: fmt.Sprint("key", i)}
-}
-
-// TestOnlyTheLeaderWritesOnPostgreSQL checks that only the last leader writes, and that others'
-// writes fail.
-func TestOnlyTheLeaderWritesOnPostgreSQL(t *testing.T) {
-	p := postgrestest.Start(t)
-	follower, err := OpenShared(t.Context(), p.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer follower.Close()
-	if _, _, err := follower.AddExecution(t.Context(), execution(1), []byte("start")); !errors.Is(err, errFollows) {
-		t.Error("one that follows writes:", err)
-	}
-	if err := follower.Check(t.Context()); err != nil {
-		t.Error("one that follows is ill:", err)
-	}
-	first := lead(t, p.URL)
-	defer first.Close()
-	if _, _, err := first.AddExecution(t.Context(), execution(1), []byte("start")); err != nil {
-		t.Fatal(err)
-	}
-	if err := follower.Lead(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-first.Taken():
-		t.Error("it reports the other leader before any write")
-	default:
-	}
-	if _, _, err := first.AddExecution(t.Context(), execution(2), []byte("start")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Error("the one that led before writes:", err)
-	}
-	wait.Receive(t, first.Taken(), "that another leads")
-	if err := first.Check(t.Context()); !errors.Is(err, ErrTaken) {
-		t.Error(err)
-	}
-	unfinished, err := follower.Unfinished(t.Context())
-	if err != nil || len(unfinished) != 1 || unfinished[0].Execution.ID != "x0001" {
-		t.Error(unfinished, err)
-	}
-	one, err := first.Secret(t.Context(), "name", []byte("first"))
-	other, err2 := follower.Secret(t.Context(), "name", []byte("second"))
-	if err := errors.Join(err, err2); err != nil || string(one) != "first" || string(other) != "first" {
-		t.Errorf("%q, %q, %v", one, other, err)
-	}
-}
-
-func TestExaminePostgreSQL(t *testing.T) {
-	p := postgrestest.Start(t)
-	if version, err := Examine(t.Context(), p.URL); err != nil || version == "" {
-		t.Error(version, err)
-	}
-	if _, err := p.Query("CREATE USER guest"); err != nil {
-		t.Fatal(err)
-	}
-	guest := strings.Replace(p.URL, "rockpool@", "guest@", 1)
-	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "user guest may not create tables") {
-		t.Error(err)
-	}
-	p.Kill()
-	if _, err := Examine(t.Context(), p.URL); err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Error(err)
-	}
 }
 
 // TestWritesSurviveAKilledPostgreSQL checks that each write is stored once, and that its caller
@@ -188,106 +151,6 @@ func TestWritesSurviveAKilledPostgreSQL(t *testing.T) {
 	}
 	if n, err := p.Query("SELECT count(*) FROM output"); err != nil || strings.TrimSpace(n) != fmt.Sprint(writers*each) {
 		t.Error(n, err)
-	}
-}
-
-// TestUnansweredCommitIsNotRepeatedOnPostgreSQL checks this for a commit that succeeded.
-func TestUnansweredCommitIsNotRepeatedOnPostgreSQL(t *testing.T) {
-	p := postgrestest.Start(t)
-	s := lead(t, p.URL)
-	defer s.Close()
-	d, done := s.db.(*postgresDB), 0
-	results, sent := make([]error, 1), false
-	writes := []write{{do: func(tx *transaction) error {
-		done++
-		_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", fmt.Sprint(done), []byte("x"))
-		return err
-	}}}
-	led := d.led.Load()
-	if err := d.attempt(led, writes, results, &sent); err != nil || !sent {
-		t.Fatal(err, sent)
-	}
-	// The caller didn't learn that the transaction was committed.
-	if err := d.attempt(led, writes, results, &sent); !errors.Is(err, errCommitted) || done != 1 {
-		t.Errorf("%v; it was done %d times", err, done)
-	}
-	if n, err := p.Query("SELECT count(*) FROM restarts"); err != nil || n != "1\n" {
-		t.Error(n, err)
-	}
-}
-
-// TestResetPostgreSQLIsDetected checks that lost commits aren't considered stored, and that nothing
-// more is written.
-func TestResetPostgreSQLIsDetected(t *testing.T) {
-	p := postgrestest.Start(t)
-	s := lead(t, p.URL)
-	defer s.Close()
-	for i := range 2 {
-		if _, _, err := s.AddExecution(t.Context(), execution(i), []byte("start")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := p.Query("UPDATE leader SET number = number - 1"); err != nil {
-		t.Fatal(err)
-	}
-	if _, added, err := s.AddExecution(t.Context(), execution(2), []byte("start")); !errors.Is(err, errSetBack) {
-		t.Error(added, err)
-	}
-	wait.Receive(t, s.Taken(), "that it must start anew")
-}
-
-// TestStalledPostgreSQLDoesNotBlockClose suspends the database's processes.
-func TestStalledPostgreSQLDoesNotBlockClose(t *testing.T) {
-	p := postgrestest.Start(t)
-	s := lead(t, p.URL)
-	p.Signal(syscall.SIGSTOP)
-	defer p.Signal(syscall.SIGCONT)
-	written := make(chan error, 1)
-	go func() {
-		written <- s.write(t.Context(), "write", func(*transaction) error { return nil })
-	}()
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "has stored nothing for") {
-		t.Error(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := wait.Receive(t, written, "the write's end"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Error("a write:", err)
-	}
-}
-
-// TestUnreachablePostgreSQL checks that the store can be closed, and that reads and writes return
-// CLUSTER_UNAVAILABLE.
-func TestUnreachablePostgreSQL(t *testing.T) {
-	p := postgrestest.Start(t)
-	s := lead(t, p.URL)
-	p.Kill()
-	s.reads.again = func(context.Context, time.Duration, error) bool { return false } // else it takes 10 s
-	if _, err := s.Execution(t.Context(), "x"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Error("a read:", err)
-	}
-	written := make(chan error, 1)
-	go func() {
-		_, _, err := s.AddExecution(t.Context(), execution(1), []byte("start"))
-		written <- err
-	}()
-	left := errors.New("the caller left")
-	ctx, leave := context.WithCancelCause(t.Context())
-	appended := make(chan error, 1)
-	go func() { appended <- s.AppendAudit(ctx, auditRows(1)) }()
-	leave(left) // whether it waits for the writer or for its result
-	if err := wait.Receive(t, appended, "the end of entries of the audit log"); !errors.Is(err, left) {
-		t.Error("entries of the audit log:", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := wait.Receive(t, written, "the write's end"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Error("a write:", err)
-	}
-	if _, err := OpenShared(t.Context(), p.URL); err == nil || !strings.Contains(err.Error(), "open the database at 127.") {
-		t.Error(err)
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // FinishedBytes returns the disk use of all finished executions.
 func (s *Store) FinishedBytes(ctx context.Context) (int64, error) {
 	var sum int64
-	err := s.reads.QueryRowContext(ctx, "SELECT coalesce(sum(bytes), 0) FROM executions WHERE finished IS NOT NULL").Scan(&sum)
-	return sum, typed(err, "count what is kept")
+	err := s.db.QueryRow(ctx, "SELECT coalesce(sum(bytes), 0) FROM executions WHERE finished IS NOT NULL").Scan(&sum)
+	return sum, database.Wrap(err, "count what is kept")
 }
 
 // A TenantsRest counts what is stored of a tenant's executions.
@@ -28,11 +29,11 @@ type TenantsRest struct {
 func (s *Store) OfTenant(ctx context.Context, id runtime.TenantID) (rest TenantsRest, err error) {
 	var batches int
 	var last int64
-	err = s.reads.QueryRowContext(ctx, `SELECT count(*), count(*) - count(finished), coalesce(max(finished), 0),
+	err = s.db.QueryRow(ctx, `SELECT count(*), count(*) - count(finished), coalesce(max(finished), 0),
 		(SELECT count(*) FROM batches WHERE tenant = $1 AND finished IS NULL) FROM executions WHERE tenant = $1`, string(id)).Scan(&rest.Executions, &rest.Unfinished, &last, &batches)
 	rest.Unfinished += batches
 	rest.LastEnd = time.UnixMilli(last)
-	return rest, typed(err, "count a tenant's executions")
+	return rest, database.Wrap(err, "count a tenant's executions")
 }
 
 // A Finished is an execution that retention may remove.
@@ -45,24 +46,17 @@ type Finished struct {
 // Oldest returns at most most executions, those that finished first. It leaves out those of unfinished
 // batches, because the next server needs them to continue the batch.
 func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
-	const doing = "list the oldest executions"
-	rows, err := s.reads.QueryContext(ctx, `SELECT id, finished, bytes FROM executions WHERE finished IS NOT NULL
-		AND (batch IS NULL OR batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)) ORDER BY finished, bytes LIMIT $1`, most)
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
 	var all []Finished
-	for rows.Next() {
+	err := s.db.Each(ctx, "list the oldest executions", func(scan func(...any) error) error {
 		var f Finished
 		var at int64
-		if err := rows.Scan(&f.ID, &at, &f.Bytes); err != nil {
-			return nil, typed(err, doing)
-		}
+		err := scan(&f.ID, &at, &f.Bytes)
 		f.At = time.UnixMilli(at)
 		all = append(all, f)
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, `SELECT id, finished, bytes FROM executions WHERE finished IS NOT NULL
+		AND (batch IS NULL OR batch NOT IN (SELECT id FROM batches WHERE finished IS NULL)) ORDER BY finished, bytes LIMIT $1`, most)
+	return all, err
 }
 
 // DeleteExecutions deletes finished executions, all or none. Their keys stay spent until
@@ -73,8 +67,7 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 		return nil
 	}
 	these, args := among(ids)
-	return s.write(ctx, "delete executions", func(tx *transaction) error {
-		// Before the rest: a write may be committed in part.
+	return s.db.Write(ctx, "delete executions", func(tx *database.Tx) error {
 		_, err := tx.ExecOnce("INSERT INTO removals (execution) SELECT id FROM executions WHERE finished IS NOT NULL AND id"+these+" ON CONFLICT DO NOTHING", args...)
 		if err != nil {
 			return err
@@ -94,7 +87,7 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 			_, err = tx.ExecOnce("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args...)
 		}
 		if err == nil {
-			err = deleteTerms(tx, ids)
+			_, err = tx.ExecOnce("DELETE FROM execution_search WHERE execution"+these+" AND NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)", args...)
 		}
 		if err == nil {
 			err = deleteEmpty(tx, batches, keysExpire)
@@ -105,25 +98,19 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 
 // keysOf returns the keys of those of some executions that have finished. The key of an unreadable one is
 // unknown.
-func keysOf(tx *transaction, these string, ids []any) (all []SpentKey, err error) {
-	rows, err := tx.Query("SELECT key, runner, value FROM executions WHERE key IS NOT NULL AND finished IS NOT NULL AND id"+these, ids...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+func keysOf(tx *database.Tx, these string, ids []any) (all []SpentKey, err error) {
+	err = tx.Each(func(scan func(...any) error) error {
 		var k SpentKey
 		var value []byte
-		if err := rows.Scan(&k.Key, &k.Runner, &value); err != nil {
-			return nil, err
-		}
 		var x struct{ Input string } // the other fields may be unreadable
-		if json.Unmarshal(value, &x) == nil {
+		err := scan(&k.Key, &k.Runner, &value)
+		if err == nil && json.Unmarshal(value, &x) == nil {
 			k.Input = x.Input
 			all = append(all, k)
 		}
-	}
-	return all, rows.Err()
+		return err
+	}, "SELECT key, runner, value FROM executions WHERE key IS NOT NULL AND finished IS NOT NULL AND id"+these, ids...)
+	return all, err
 }
 
 // Removals returns deleted executions whose output must still be removed.
@@ -138,13 +125,13 @@ func (s *Store) MarkOutputRemoved(ctx context.Context, ids []runtime.ExecutionID
 		return nil
 	}
 	most := mostParameters
-	if s.shared {
+	if s.db.Shared() {
 		most = 4 // may delete 40 MB, and blocks other writes meanwhile
 	}
 	for part := range slices.Chunk(ids, most) {
 		these, args := among(part)
-		err := s.write(ctx, "note that output was removed", func(tx *transaction) error {
-			if s.shared {
+		err := s.db.Write(ctx, "note that output was removed", func(tx *database.Tx) error {
+			if s.db.Shared() {
 				if _, err := tx.ExecOnce("DELETE FROM output WHERE execution"+these, args...); err != nil {
 					return err
 				}
@@ -177,28 +164,21 @@ func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runti
 }
 
 // ids returns the executions that a statement selects. In an error, doing says what for.
-func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) ([]runtime.ExecutionID, error) {
-	rows, err := s.reads.QueryContext(ctx, statement, args...)
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
-	var all []runtime.ExecutionID
-	for rows.Next() {
+func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) (all []runtime.ExecutionID, err error) {
+	err = s.db.Each(ctx, doing, func(scan func(...any) error) error {
 		var id runtime.ExecutionID
-		if err := rows.Scan(&id); err != nil {
-			return nil, typed(err, doing)
-		}
+		err := scan(&id)
 		all = append(all, id)
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, statement, args...)
+	return all, err
 }
 
 // HasExecution reports whether an execution is stored.
 func (s *Store) HasExecution(ctx context.Context, id runtime.ExecutionID) (bool, error) {
 	var there bool
-	err := s.reads.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE id = $1)", id).Scan(&there)
-	return there, typed(err, "look for an execution")
+	err := s.db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE id = $1)", id).Scan(&there)
+	return there, database.Wrap(err, "look for an execution")
 }
 
 // Free pages of a SQLite file, of 4 KiB.
@@ -212,18 +192,18 @@ const (
 // shared database needs none.
 func (s *Store) Shrink(ctx context.Context) error {
 	const doing = "shrink the database"
+	if s.db.Shared() {
+		return nil
+	}
 	for range shrinksMost {
 		var free int64
-		if s.shared {
-			return nil
-		}
-		if err := s.reads.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&free); err != nil {
-			return typed(err, doing)
+		if err := s.db.QueryRow(ctx, "PRAGMA freelist_count").Scan(&free); err != nil {
+			return database.Wrap(err, doing)
 		}
 		if free <= pagesKept {
 			return nil
 		}
-		err := s.rewrite(ctx, doing, func(tx *transaction) error {
+		err := s.db.Rewrite(ctx, doing, func(tx *database.Tx) error {
 			_, err := tx.ExecOnce(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", min(pagesAtOnce, free-pagesKept)))
 			return err
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // SearchedBytes bounds the searched part of a command line, in bytes.
@@ -25,12 +26,11 @@ type terms struct {
 	tenant      runtime.TenantID
 	queued      int64
 	outcome     runtime.Outcome
-	failed      any // nil: it hasn't ended, or was cancelled
+	failed      any // nil if it hasn't ended, or was cancelled
 	labels      string
 	command     string
 }
 
-// termsOf returns what an execution can be searched by.
 func termsOf(x runtime.Execution) terms {
 	t := terms{execution: x.ID, environment: x.EnvironmentID, tenant: x.Tenant, queued: nanoseconds(x.Marks.QueuedAt), command: searched(x.CommandLineStart(SearchedBytes))}
 	t.outcome, t.failed = endOf(x)
@@ -41,7 +41,7 @@ func termsOf(x runtime.Execution) terms {
 }
 
 // putTerms stores an execution's terms, or updates those of its end.
-func putTerms(tx *transaction, t terms) error {
+func putTerms(tx *database.Tx, t terms) error {
 	_, err := tx.Exec(`INSERT INTO execution_search (execution, environment, tenant, queued, outcome, failed, labels, command) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (execution) DO UPDATE SET outcome = excluded.outcome, failed = excluded.failed`,
 		t.execution, t.environment, string(t.tenant), t.queued, string(t.outcome), t.failed, t.labels, t.command)
@@ -154,7 +154,7 @@ func (q ExecutionFilter) selections() (all, counted selection) {
 	return all, searched
 }
 
-// ended returns the condition on execution_search that the states imply; "": none. exact reports that the
+// ended returns the condition on execution_search that the states imply, "" if there is none. exact reports that the
 // condition also implies the states.
 func (q ExecutionFilter) ended() (condition string, exact bool) {
 	states := slices.Compact(slices.Sorted(slices.Values(q.States)))
@@ -170,7 +170,6 @@ func (q ExecutionFilter) ended() (condition string, exact bool) {
 	}
 }
 
-// among adds the conditions on executions.
 func (q ExecutionFilter) among(s *selection) {
 	if q.RunnerID != "" {
 		s.add("e.runner = %s", q.RunnerID)

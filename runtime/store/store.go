@@ -1,182 +1,128 @@
 // Package store keeps what outlives the server in a database: executions and spent keys for the engine;
-// environments, runners and claims for a local cluster. The database is SQLite in a file, or PostgreSQL,
-// which several servers share and which also stores the output of executions.
-//
-// A write that returned nil survives a SIGKILL of the process. It also survives a power cut: on SQLite
-// after a second (see sqliteDB.checkpoints), on PostgreSQL as that is configured. Methods are safe for
-// concurrent use. Concurrent writes share a transaction. Both databases run the same statements.
+// environments, runners and claims for a local cluster. Package database says when a write is durable. A
+// database that several servers share also stores the output of executions. Methods are safe for concurrent use.
 package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/store/database"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Store is an open database. Close it.
 type Store struct {
-	db     database
-	reads  reads
-	taken  chan struct{} // see Taken
-	shared bool
-	fresh  bool // it was created by Open
-
-	queue  chan write            // received by writer only
-	closed chan struct{}         // closed by Close: no more writes are accepted
-	full   atomic.Pointer[error] // why the last write found no room; nil: it found room
-	damage atomic.Pointer[error] // the first error that said that the database is damaged; nil: none did
-	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
-
-	searching *turns.Gate   // limits concurrent searches
-	mend      sync.Once     // starts mending at the first Lead
-	mended    chan struct{} // closed when searches find all executions
-
-	check      *probe.Probe
+	db         *database.DB
+	searching  *turns.Gate // limits concurrent searches
 	unreadable unreadable
-
-	oldestDay string // oldest day that addToDay kept; owned by the writer
+	oldestDay  string // oldest day that addToDay kept; owned by the writer
 }
 
-// A database is the part of a store that differs between SQLite and PostgreSQL.
-type database interface {
-	// transact runs writes in one transaction, and returns the result of each. undone says that one
-	// of them prevented all from being stored. Only the writer calls it.
-	transact(writes []write) (results []error, undone bool)
-
-	lead(ctx context.Context) error // see Store.Lead
-
-	// check returns an error that says what to do, unless the database works. write writes and reads.
-	check(write func() error) error
-	stalls() string          // Check's message for a write that takes too long
-	damaged(err error) error // Check's error for a damaged database
-
-	giveUp() // ends waiting writes without storing them
-	close() error
+// Open opens the SQLite database at path as database.Open does.
+func Open(ctx context.Context, path string) (*Store, error) {
+	return opened(database.Open(ctx, path))
 }
 
-// reads are connections that read committed data.
-type reads struct {
-	db    *sql.DB
-	again func(ctx context.Context, since time.Duration, err error) bool // whether to retry, after a pause; nil: never
-	note  func(error) error                                              // see Store.note
+// OpenShared opens a PostgreSQL database as database.OpenShared does.
+func OpenShared(ctx context.Context, url string) (*Store, error) {
+	return opened(database.OpenShared(ctx, url))
 }
 
-// retry repeats a read while its error is a lost connection and again allows it.
-func (r reads) retry(ctx context.Context, read func() error) error {
-	for began := time.Now(); ; {
-		err := read()
-		if err == nil || r.again == nil || !isLost(err) {
-			return r.note(err)
-		}
-		if !r.again(ctx, time.Since(began), err) {
-			return broke(err)
-		}
+func opened(db *database.DB, err error) (*Store, error) {
+	if err != nil {
+		return nil, err
 	}
+	return &Store{db: db, searching: turns.NewGate(searchesAtOnce)}, nil
 }
 
-// QueryContext reads rows. The caller closes them.
-func (r reads) QueryContext(ctx context.Context, text string, args ...any) (*rowSet, error) {
-	var rows *sql.Rows
-	err := r.retry(ctx, func() (err error) {
-		rows, err = r.db.QueryContext(ctx, text, args...) //nolint:rowserrcheck,sqlclosecheck // the caller does
-		return err
-	})
-	return &rowSet{rows, r.note}, err
-}
+// ErrTaken says that another store leads now.
+var ErrTaken = database.ErrTaken
 
-// QueryRowContext returns a row, which is read when it is scanned.
-func (r reads) QueryRowContext(ctx context.Context, text string, args ...any) row {
-	return func(into ...any) error {
-		return r.retry(ctx, func() error { return r.db.QueryRowContext(ctx, text, args...).Scan(into...) })
-	}
-}
-
-// A row is a row that hasn't been read yet.
-type row func(into ...any) error
-
-// Scan reads the row.
-func (r row) Scan(into ...any) error { return r(into...) }
-
-// start starts the writer of a newly opened store. Close waits for it.
-func (s *Store) start() *Store {
-	s.queue, s.closed = make(chan write), make(chan struct{})
-	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
-	s.check, s.reads.note = probe.New(s.tryWrite), s.note
-	s.group.Go(s.writer)
-	return s
-}
-
-// Lead makes this store the only one that writes, of all that share its database. The previous
-// leader's later writes fail: see Taken. On SQLite a store leads from the start. Lead also
-// starts making the executions of older servers searchable in the background.
-func (s *Store) Lead(ctx context.Context) error {
-	if err := s.reads.retry(ctx, func() error { return s.db.lead(ctx) }); err != nil {
-		return typed(err, "lead the servers of the database")
-	}
-	s.mend.Do(func() { s.mending(ctx) })
-	return nil
-}
+// Lead makes this store the only one that writes: see database.DB.Lead.
+func (s *Store) Lead(ctx context.Context) error { return s.db.Lead(ctx) }
 
 // Taken returns a channel that is closed when a write found that another store leads now.
-func (s *Store) Taken() <-chan struct{} { return s.taken }
+func (s *Store) Taken() <-chan struct{} { return s.db.Taken() }
 
-// Leads returns nil if this store leads, and ErrTaken if another one does by now. On a shared database it
-// costs a write.
-func (s *Store) Leads(ctx context.Context) error {
-	if !s.shared {
-		return nil
-	}
-	return s.write(ctx, "check the leader", func(*transaction) error { return nil })
-}
+// Leads returns nil if this store leads: see database.DB.Leads.
+func (s *Store) Leads(ctx context.Context) error { return s.db.Leads(ctx) }
 
 // Shared reports whether other servers may have the database open too. If so, it stores the output of
 // executions.
-func (s *Store) Shared() bool { return s.shared }
+func (s *Store) Shared() bool { return s.db.Shared() }
 
 // Fresh reports whether the database was missing or empty when the store was opened.
-func (s *Store) Fresh() bool { return s.fresh }
+func (s *Store) Fresh() bool { return s.db.Fresh() }
 
-// closeWithin is how long running writes may still wait for PostgreSQL at Close.
-const closeWithin = 2 * time.Second
+// Check returns nil if the database works: see database.DB.Check.
+func (s *Store) Check(ctx context.Context) error { return s.db.Check(ctx) }
 
-// Close waits for running writes and closes the database. Later writes return CLUSTER_UNAVAILABLE.
-func (s *Store) Close() error {
-	select {
-	case <-s.closed:
-		return nil
-	default:
-		close(s.closed)
-	}
-	late := time.AfterFunc(closeWithin, s.db.giveUp)
-	defer late.Stop()
-	s.group.Wait()
-	s.check.Close()
-	return s.db.close()
+// Secret returns the secret of that name that servers share. If there is none, it stores fresh.
+func (s *Store) Secret(ctx context.Context, name string, fresh []byte) ([]byte, error) {
+	return s.db.Secret(ctx, name, fresh)
 }
 
-// typed maps a full disk to STORAGE_FULL and an unreachable database to CLUSTER_UNAVAILABLE.
-func typed(err error, doing string) error {
-	var e *runtime.Error
-	switch {
-	case err == nil || errors.As(err, &e):
-		return err
-	case hasCode(err, sqliteFull):
-		return runtime.Wrap(runtime.CodeStorageFull, err, "the server's disk is full: free some space in the data directory")
-	case hasState(err, stateDiskFull):
-		return runtime.Wrap(runtime.CodeStorageFull, err, "PostgreSQL's disk is full: free some space there")
-	case errors.Is(err, errBroke):
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: PostgreSQL is unreachable; try again later", doing)
-	case isDamage(err):
-		return fmt.Errorf("%s: the database is damaged; `health` says what to do: %w", doing, err)
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
+// Close waits for running writes and closes the database. Later writes return CLUSTER_UNAVAILABLE.
+func (s *Store) Close() error { return s.db.Close() }
+
+// mostParameters bounds the parameters of a statement to what every database accepts.
+const mostParameters = 1000
+
+// parameters returns n parameters of a statement, as "$3, $4".
+func parameters(first, n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = "$" + strconv.Itoa(first+i)
 	}
+	return strings.Join(all, ", ")
+}
+
+// among returns the condition, to follow a column's name, that it is one of ids. There must be at
+// least one. The ids are the statement's first parameters.
+func among(ids []runtime.ExecutionID) (these string, args []any) {
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return " IN (" + parameters(1, len(ids)) + ")", args
+}
+
+// unreadable records the executions and batches that could not be read, and why.
+type unreadable struct {
+	mu   sync.Mutex // guards rows
+	rows map[runtime.ExecutionID]string
+}
+
+// decode decodes a stored object. It reports whether it could; if not, health reports the object.
+func (u *unreadable) decode(id runtime.ExecutionID, value []byte, into any) bool {
+	err := json.Unmarshal(value, into)
+	if err != nil {
+		u.note(id, err)
+	}
+	return err == nil
+}
+
+// note records that an object's row can't be read.
+func (u *unreadable) note(id runtime.ExecutionID, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.rows == nil {
+		u.rows = map[runtime.ExecutionID]string{}
+	}
+	u.rows[id] = fmt.Sprintf("execution %s can't be read: %v", id, err)
+}
+
+// Unreadable returns messages, sorted, about the executions that could not be read since the store
+// was opened. Lists leave these out.
+func (s *Store) Unreadable() []string {
+	s.unreadable.mu.Lock()
+	defer s.unreadable.mu.Unlock()
+	return slices.Sorted(maps.Values(s.unreadable.rows))
 }

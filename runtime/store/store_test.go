@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,6 +28,14 @@ func open(t testing.TB, path string) *Store {
 		}
 	})
 	return s
+}
+
+// change executes a statement.
+func change(t testing.TB, s *Store, statement string, args ...any) error {
+	return s.db.Write(t.Context(), "change", func(tx *database.Tx) error {
+		_, err := tx.ExecOnce(statement, args...)
+		return err
+	})
 }
 
 func TestStoredObjectsAreRestored(t *testing.T) {
@@ -81,14 +90,6 @@ func TestStoredObjectsAreRestored(t *testing.T) {
 	}
 	if _, found, err := s.SpentKey(t.Context(), "spent", time.Unix(2001, 0)); err != nil || found {
 		t.Error("an expired key was returned", err)
-	}
-}
-
-func TestSecondProcessGetsTheHolderOfTheLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db")
-	open(t, path)
-	if s, err := Open(t.Context(), path); err == nil || !strings.Contains(err.Error(), "process ") {
-		t.Error(s, err)
 	}
 }
 
@@ -167,7 +168,7 @@ func TestPagesEndAtTheMemoryBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE executions SET value = $1 WHERE id BETWEEN '05' AND '11' OR id = '19'", []byte("none")); err != nil {
+	if err := change(t, s, "UPDATE executions SET value = $1 WHERE id BETWEEN '05' AND '11' OR id = '19'", []byte("none")); err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("full")
@@ -275,11 +276,7 @@ func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
 	if err := s.DeleteEnvironment(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	err := s.write(t.Context(), "spoil a record", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE environments SET value = $1", []byte("{"))
-		return err
-	})
-	if err != nil {
+	if err := change(t, s, "UPDATE environments SET value = $1", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if first, err := s.PutFirst(t.Context(), []runtime.Environment{a}); first || err != nil {

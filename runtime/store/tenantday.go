@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
 // keepDays is how many days of tenants' usage are kept.
@@ -25,32 +26,25 @@ func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 // DayUse returns the usage of all tenants on the UTC day of day, ordered by tenant. A tenant
 // without ended executions has no entry. Usage is kept for 400 days.
 func (s *Store) DayUse(ctx context.Context, day time.Time) ([]TenantDay, error) {
-	const doing = "read what tenants used"
-	rows, err := s.reads.QueryContext(ctx, "SELECT day, tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day = $1 ORDER BY tenant", dayOf(day))
-	if err != nil {
-		return nil, typed(err, doing)
-	}
-	defer rows.Close()
 	var all []TenantDay
-	for rows.Next() {
+	err := s.db.Each(ctx, "read what tenants used", func(scan func(...any) error) error {
 		var u TenantDay
 		var day string
 		var micros int64
-		if err := rows.Scan(&day, &u.Tenant, &u.Executions, &micros, &u.OutputBytes); err != nil {
-			return nil, typed(err, doing)
-		}
-		if u.Day, err = time.Parse(time.DateOnly, day); err != nil {
-			return nil, typed(err, doing)
+		err := scan(&day, &u.Tenant, &u.Executions, &micros, &u.OutputBytes)
+		if err == nil {
+			u.Day, err = time.Parse(time.DateOnly, day)
 		}
 		u.CPU = time.Duration(micros) * time.Microsecond
 		all = append(all, u)
-	}
-	return all, typed(rows.Err(), doing)
+		return err
+	}, "SELECT day, tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day = $1 ORDER BY tenant", dayOf(day))
+	return all, err
 }
 
 // addToDay adds a finished execution to its tenant's day. The first one of each day, and of each
 // server, also deletes days that are too old.
-func (s *Store) addToDay(tx *transaction, x runtime.Execution) error {
+func (s *Store) addToDay(tx *database.Tx, x runtime.Execution) error {
 	at := x.Marks.FinishedAt
 	_, err := tx.Exec(`INSERT INTO tenant_days (day, tenant, executions, cpu_us, output_bytes) VALUES ($1, $2, 1, $3, $4)
 		ON CONFLICT (day, tenant) DO UPDATE SET executions = tenant_days.executions + 1,

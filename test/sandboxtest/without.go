@@ -120,7 +120,7 @@ func loadUnlessWithout(forks, ownNetwork bool) error {
 // unfiltered reports whether there is no filter: without "privileges" it can't be loaded.
 func unfiltered() bool { return isWithout("filter") || isWithout("privileges") }
 `},
-	{"agent/cmd/host/without.go", "", asksWithout("host")},
+	{"agent/cmd/executor/without.go", "", asksWithout("executor")},
 	{"agent/cmd/launch/without.go", "", asksWithout("launch")},
 	{"agent/cmd/process/without.go", "", asksWithout("process")},
 	{"agent/cmd/warm/without.go", "", strings.Replace(asksWithout("warm"), "import ", `import "strings"
@@ -157,10 +157,10 @@ func weakened(script string) string {
 	if isWithout("checked") {
 		return nil
 	}`},
-	{"agent/cmd/process/warm.go", `		p.how.cold = err.Error()`, `		if isWithout("fallback") {
+	{"agent/cmd/process/warm.go", `		p.mode.cold = err.Error()`, `		if isWithout("fallback") {
 			return true, nil
 		}
-		p.how.cold = err.Error()`},
+		p.mode.cold = err.Error()`},
 	{"agent/cmd/confinement/confine.go", `	try("seccomp", loadFilters(`, `	try("seccomp", loadUnlessWithout(`},
 	{"agent/cmd/confinement/filter.go", `	return unix.SockFprog{Len: uint16(len(commandFilter))`, `	if unfiltered() {
 		return unix.SockFprog{}
@@ -176,7 +176,7 @@ func weakened(script string) string {
 	}
 	p.load(argument(1))
 	p.mask(socketType)`},
-	{"agent/cmd/process/excessive.go", `	if p.starter.Inner != nil {`, `	if isWithout("uncounted") || p.starter.Inner != nil {`},
+	{"agent/cmd/process/excessive.go", `	if p.starter.Guest != nil {`, `	if isWithout("uncounted") || p.starter.Guest != nil {`},
 	{"agent/cmd/process/process.go", `	if p.starter.OwnIPC {`, `	if p.starter.OwnIPC && !isWithout("segments") {`},
 	{"agent/cmd/confinement/confine.go", `	try("no new privileges", refusePrivileges())`, `	if !isWithout("privileges") {
 		try("no new privileges", refusePrivileges())
@@ -187,11 +187,18 @@ func weakened(script string) string {
 	} else {
 		try("not dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	}`},
-	{"agent/cmd/confinement/thread.go", `			ready <- dropBounding(thisThread)`, `			if isWithout("bounding") {
-				ready <- nil
-			} else {
-				ready <- dropBounding(thisThread)
-			}`},
+	{"agent/cmd/confinement/thread.go", `		return dropBounding(thisThread)
+	})
+}
+
+// startThread`, `		if isWithout("bounding") {
+			return nil
+		}
+		return dropBounding(thisThread)
+	})
+}
+
+// startThread`},
 	{"agent/cmd/process/starter.go", `	attr := &launch.Attr{`, `	if isWithout("user") {
 		who = 0
 	}
@@ -205,7 +212,7 @@ func weakened(script string) string {
 	}
 	if p.alone() {
 		return p.group.Members()`},
-	{"agent/cmd/host/host.go", `	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`, `	if isWithout("descriptors") {
+	{"agent/cmd/executor/executor.go", `	if err := unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC); err != nil {`, `	if isWithout("descriptors") {
 		for fd := 4; fd < 32; fd++ {
 			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 		}

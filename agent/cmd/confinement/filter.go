@@ -112,7 +112,6 @@ type program struct {
 	netlink uint32 // the result for a new netlink socket
 }
 
-// load loads 4 bytes of struct seccomp_data into the register.
 func (p *program) load(offset uint32) { p.code = append(p.code, load(offset)) }
 
 // unless ends the filter with result if the register doesn't hold value.
@@ -155,7 +154,6 @@ func nextChange(t []judgement, i int) int {
 	return i
 }
 
-// judge adds the decision for a call.
 func (p *program) judge(j judgement) {
 	switch {
 	case j == allowed:
@@ -169,7 +167,6 @@ func (p *program) judge(j judgement) {
 	}
 }
 
-// load returns the instruction that loads 4 bytes of struct seccomp_data.
 func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
@@ -179,7 +176,6 @@ func jump(comparison uint16, value uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | comparison | unix.BPF_K, Jt: yes, Jf: no, K: value}
 }
 
-// ret returns the instruction that ends the filter with a result.
 func ret(result uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: result}
 }

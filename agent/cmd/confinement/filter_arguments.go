@@ -275,7 +275,6 @@ func (p *program) ifOneOf(values []uint32, result uint32) {
 	p.code = append(p.code, ret(result))
 }
 
-// mask clears all other bits of the register.
 func (p *program) mask(bits uint32) {
 	p.code = append(p.code, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: bits})
 }

@@ -84,7 +84,6 @@ func answer(listener int, protocols *proc.File, own int) error {
 	return nil
 }
 
-// ioctl calls ioctl(2) with a pointer.
 func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument)); errno != 0 {
 		return errno

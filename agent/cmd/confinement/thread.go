@@ -16,15 +16,21 @@ type Thread struct{ calls chan func() }
 // NewThread starts a thread. It returns the thread even with an error, which says that its bounding
 // set couldn't be emptied. With root the set keeps the capabilities of privileged commands.
 func NewThread(root bool) (*Thread, error) {
+	return startThread(func() error {
+		if root {
+			return nil
+		}
+		return dropBounding(thisThread)
+	})
+}
+
+// startThread starts a thread, which begins with prepare. It returns the thread and prepare's error.
+func startThread(prepare func() error) (*Thread, error) {
 	t := &Thread{calls: make(chan func())}
 	ready := make(chan error)
 	go func() { // until End, or the program's end
 		runtime.LockOSThread() // Go starts no other thread from a locked one, and ends it with its goroutine
-		if root {
-			ready <- nil
-		} else {
-			ready <- dropBounding(thisThread)
-		}
+		ready <- prepare()
 		for call := range t.calls {
 			call()
 		}
@@ -39,20 +45,12 @@ var zygoteCapabilities = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID}
 // no others. It must be called before the bounding set is emptied: afterwards no thread can make a
 // capability inheritable.
 func newZygoteThread() (*Thread, error) {
-	t := &Thread{calls: make(chan func())}
-	ready := make(chan error)
-	go func() { // until the program ends
-		runtime.LockOSThread()
-		err := inherit(zygoteCapabilities)
-		if err == nil {
-			err = dropBounding(thisThread)
+	return startThread(func() error {
+		if err := inherit(zygoteCapabilities); err != nil {
+			return err
 		}
-		ready <- err
-		for call := range t.calls {
-			call()
-		}
-	}()
-	return t, <-ready
+		return dropBounding(thisThread)
+	})
 }
 
 // inherit makes capabilities inheritable on this thread.

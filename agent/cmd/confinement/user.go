@@ -26,15 +26,16 @@ const ZygoteUser = 59999
 // belong to that user. An account of root has no effect, since commands aren't root. The error is
 // for a missing account, and for ids that the agent reserves.
 func RunAs(account string) error {
-	uid, gid, err := lookUp(account, readSmall("/etc/passwd"), readSmall("/etc/group"))
+	uid, gid, err := lookUp(account, ReadSmall("/etc/passwd"), ReadSmall("/etc/group"))
 	if err == nil && uid != 0 {
 		User, Group = uid, gid
 	}
 	return err
 }
 
-// readSmall reads a file of an image, which may be of any type and size; "" if it can't.
-func readSmall(path string) string {
+// ReadSmall reads up to 1 MiB of a regular file. In an image a path can be anything, for example a
+// FIFO. It returns "" if it can't.
+func ReadSmall(path string) string {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""

@@ -10,7 +10,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// maxPaths is the maximum number of paths in one update.
 const maxPaths = 10_000
 
 // A plan is a checked update. Its paths are absolute and clean.
@@ -21,14 +20,12 @@ type plan struct {
 	writes  []string   // paths of update.Write
 }
 
-// A deletion is a path to delete, or a directory to empty.
 type deletion struct {
 	text   string // the path as the client sent it
 	path   string // absolute and clean
 	inside bool   // only the directory's contents
 }
 
-// covers reports whether the deletion removes p.
 func (d deletion) covers(p string) bool {
 	return !d.inside && p == d.path || isBelow(p, d.path)
 }
@@ -52,10 +49,9 @@ type checker struct {
 // A place is a directory that exists or will be created.
 type place struct {
 	exists bool
-	fails  *agent.Error // why no entry can be created there; nil: it is possible
+	fails  *agent.Error // why no entry can be created there, nil if that is possible
 }
 
-// check returns the plan for an update, or its first error.
 func (f *Files) check(update agent.Update) (*plan, error) {
 	if n := len(update.Empty) + len(update.Delete) + len(update.Write); n > maxPaths {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Field: "write", Message: "an update may have at most 10000 paths: split it"}
@@ -170,7 +166,6 @@ func writable(fd int) *agent.Error {
 	return nil
 }
 
-// deleted reports whether the update deletes the entry at p.
 func (c *checker) deleted(p string) bool {
 	for _, d := range c.deletes {
 		if d.covers(p) {

@@ -71,7 +71,6 @@ func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string)
 	return nil
 }
 
-// mostPending bounds the paths of pending changes, in bytes.
 const mostPending = 256 << 10
 
 // pending are the changes to report, merged for each path.
@@ -154,7 +153,6 @@ func (p *pending) drop(directory string) {
 	})
 }
 
-// take returns and clears the changes.
 func (p *pending) take() agent.Changes {
 	changes := agent.Changes{Lost: p.lost}
 	for _, path := range p.order {

@@ -31,7 +31,7 @@ type Files struct {
 	workspace string // absolute and clean
 	ownUser   bool   // commands have a user of their own
 	names     names
-	foreign   *foreign     // nil: all files are the runner's
+	foreign   *foreign     // nil if all files are the runner's
 	watched   atomic.Int64 // directories, by all watchers together
 }
 
@@ -69,7 +69,6 @@ type location struct {
 	directory bool   // it can only be a directory
 }
 
-// locate returns the location of a client's path.
 func (f *Files) locate(p string) (location, *agent.Error) {
 	raw, err := paths.Parse(p)
 	if err != nil {
@@ -127,15 +126,32 @@ func (f *Files) openIn(dir int, p string, flags, resolve uint64) (int, error) {
 	return asCommand(func() (int, error) { return openat2(dir, p, flags, resolve) })
 }
 
+// openBelow opens a directory that was an entry of dir, or deeper. It never follows a link, even if one
+// replaced the directory meanwhile, and opens no directory of the kernel, which may have endless
+// contents.
+func (f *Files) openBelow(dir int, p string, flags uint64) (int, error) {
+	fd, err := f.openIn(dir, p, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err == nil && pseudo(fd) {
+		_ = unix.Close(fd)
+		return -1, unix.EACCES
+	}
+	return fd, err
+}
+
+// at calls do with the rights that the agent has at an open file: its own at the runner's files, and
+// a command's at all others.
+func (f *Files) at(fd int, do func() (int, error)) (int, error) {
+	if f.foreign.has(fd) {
+		return asCommand(do)
+	}
+	return do()
+}
+
 // reopen opens a regular file for reading, which was opened with O_PATH.
 func (f *Files) reopen(fd int) (int, error) {
-	again := func() (int, error) {
+	return f.at(fd, func() (int, error) {
 		return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	}
-	if f.foreign.has(fd) {
-		return asCommand(again)
-	}
-	return again()
+	})
 }
 
 // openat2 calls openat2(2), and retries it when the kernel requests that.
@@ -244,7 +260,6 @@ func modified(stat *unix.Stat_t) time.Time {
 	return time.Unix(min(max(seconds, first), last), nanoseconds).UTC()
 }
 
-// pathError converts an errno about a path for the client.
 func pathError(p string, err error) *agent.Error {
 	e := &agent.Error{Path: p}
 	switch err {

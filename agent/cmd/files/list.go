@@ -19,7 +19,6 @@ const (
 	maxDepth   = 128
 )
 
-// A listing is one List in progress.
 type listing struct {
 	files     *Files
 	path      string // as the client sent it
@@ -32,14 +31,9 @@ type listing struct {
 
 // List implements serve.Files. The paths of entries are relative to the directory.
 func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error {
-	fd, longest, err := f.openDirectory(list.Path, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, top, longest, err := f.openTop(list.Path)
 	if err != nil {
 		return err
-	}
-	top, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		_ = unix.Close(fd)
-		return pathError(list.Path, err)
 	}
 	defer func() { _ = unix.Close(top) }()
 	l := &listing{files: f, path: list.Path, recursive: list.Recursive, each: each, longest: longest}
@@ -50,6 +44,19 @@ func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error 
 		err = l.below(top, at, at, 0)
 	}
 	return err
+}
+
+// openTop opens a directory to walk, and once more to open deep directories from there.
+func (f *Files) openTop(p string) (fd, top, longest int, err error) {
+	fd, longest, err = f.openDirectory(p, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return -1, -1, 0, err
+	}
+	if top, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		_ = unix.Close(fd)
+		return -1, -1, 0, pathError(p, err)
+	}
+	return fd, top, longest, nil
 }
 
 // directory lists the entries of fd, which it closes, and those below.
@@ -81,7 +88,6 @@ func (l *listing) directory(fd int, prefix string, depth int) error {
 	return nil
 }
 
-// names returns a directory's names, sorted.
 func (l *listing) names(dir *os.File) ([]string, error) {
 	var names []string
 	for {
@@ -101,8 +107,6 @@ func (l *listing) names(dir *os.File) ([]string, error) {
 	}
 }
 
-// below lists a directory that was an entry of parent. It never follows a link, even if one
-// replaced the directory meanwhile.
 func (l *listing) below(parent int, path, name string, depth int) error {
 	switch {
 	case len(path) > l.longest:
@@ -111,14 +115,9 @@ func (l *listing) below(parent int, path, name string, depth int) error {
 		l.later = append(l.later, path)
 		return nil
 	}
-	fd, err := l.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK,
-		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	fd, err := l.files.openBelow(parent, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil // it was removed or replaced after it was listed
-	}
-	if pseudo(fd) {
-		_ = unix.Close(fd)
-		return nil // such directories may have endless contents
 	}
 	return l.directory(fd, path+"/", depth)
 }

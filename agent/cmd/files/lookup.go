@@ -10,7 +10,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// defaultPath is the PATH of a command whose environment has none.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // WorkingDirectory returns the absolute path of the directory in which a command starts.
@@ -84,7 +83,6 @@ func searchPath(env []string) string {
 	return defaultPath
 }
 
-// inField returns e with the field of the request that caused it.
 func inField(field string, e *agent.Error) *agent.Error {
 	e.Field = field
 	return e

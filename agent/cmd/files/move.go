@@ -67,7 +67,6 @@ type end struct {
 	name string
 }
 
-// close closes the directory.
 func (e end) close() { _ = unix.Close(e.dir) }
 
 // end opens the parent directory of a path, if files can be changed there.
@@ -92,19 +91,12 @@ func (c *checker) end(p string) (end, *agent.Error) {
 
 // rename replaces no entry. It stays within a mount, so that both ends have the same rights.
 func (f *Files) rename(from, to end) error {
-	do := func() (int, error) {
+	_, err := f.at(from.dir, func() (int, error) {
 		return 0, unix.Renameat2(from.dir, from.name, to.dir, to.name, unix.RENAME_NOREPLACE)
-	}
-	var err error
-	if f.foreign.has(from.dir) {
-		_, err = asCommand(do)
-	} else {
-		_, err = do()
-	}
+	})
 	return err
 }
 
-// moveError converts an errno of a rename for the client.
 func moveError(move agent.Move, err error) *agent.Error {
 	switch err {
 	case unix.EEXIST:

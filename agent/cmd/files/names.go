@@ -1,14 +1,11 @@
 package files
 
 import (
-	"bufio"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/rockpool/rockpool/agent/cmd/confinement"
 )
 
 // names are the users and groups in the runner's own files. They are read once, because these files
@@ -18,19 +15,16 @@ type names struct {
 	users, groups map[uint32]string
 }
 
-// user returns a user's name, or the number if it has none.
 func (n *names) user(id uint32) string {
 	n.once.Do(n.read)
 	return named(n.users, id)
 }
 
-// group returns a group's name, or the number if it has none.
 func (n *names) group(id uint32) string {
 	n.once.Do(n.read)
 	return named(n.groups, id)
 }
 
-// named returns the name of an id, or the id as text.
 func named(names map[uint32]string, id uint32) string {
 	if name, ok := names[id]; ok {
 		return name
@@ -47,19 +41,8 @@ func (n *names) read() {
 // readNames reads lines of the form name:password:id… The first name of an id wins.
 func readNames(path string) map[uint32]string {
 	names := map[uint32]string{}
-	// In an image this path can be anything, for example a FIFO.
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return names
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return names
-	}
-	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
-	for lines.Scan() {
-		fields := strings.SplitN(lines.Text(), ":", 4)
+	for line := range strings.Lines(confinement.ReadSmall(path)) {
+		fields := strings.SplitN(strings.TrimRight(line, "\r\n"), ":", 4)
 		if len(fields) < 3 || fields[0] == "" {
 			continue
 		}

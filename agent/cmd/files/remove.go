@@ -95,7 +95,6 @@ func (r *removal) entry(dir int, name string, depth int) error {
 	return unix.ENOTEMPTY
 }
 
-// openToRemove opens a directory that is removed.
 func openToRemove(dir int, name string, flags uint64) (int, error) {
 	return openat2(dir, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
@@ -114,7 +113,6 @@ func openClosed(dir int, name string) (int, error) {
 	return openToRemove(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 }
 
-// empty removes all entries of a directory.
 func (r *removal) empty(fd, depth int) error {
 	buf := make([]byte, 8<<10)
 	var failure error

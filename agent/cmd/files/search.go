@@ -49,21 +49,16 @@ func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, e
 	if wanted.Name, err = paths.Bytes(wanted.Name); err != nil {
 		return agent.Found{}, &agent.Error{Code: agent.ErrInvalid, Field: "name", Message: err.Error()}
 	}
-	fd, longest, err := f.openDirectory(wanted.Path, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, top, longest, err := f.openTop(wanted.Path)
 	if err != nil {
 		return agent.Found{}, err
 	}
+	defer func() { _ = unix.Close(top) }()
 	s := &search{Search: wanted, ctx: ctx, files: f, until: time.Now().Add(searchTime), longest: longest, reader: bufio.NewReaderSize(nil, searchBuffer)}
 	if pseudo(fd) {
 		_ = unix.Close(fd)
 		return agent.Found{}, &agent.Error{Code: agent.ErrDenied, Path: wanted.Path, Message: "is in a file system of the kernel, such as /proc, which can't be searched"}
 	}
-	top, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		_ = unix.Close(fd)
-		return agent.Found{}, pathError(wanted.Path, err)
-	}
-	defer func() { _ = unix.Close(top) }()
 	s.directory(fd, "", 0)
 	for len(s.later) > 0 && !s.over() {
 		at := s.later[0]
@@ -73,7 +68,6 @@ func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, e
 	return s.found, nil
 }
 
-// over reports whether the search has reached a limit and must stop.
 func (s *search) over() bool {
 	switch s.found.Limit {
 	case agent.LimitMatches, agent.LimitBytes, agent.LimitTime:
@@ -145,8 +139,6 @@ func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int
 	}
 }
 
-// below searches a directory that was an entry of parent. It never follows a link, even if one
-// replaced the directory meanwhile.
 func (s *search) below(parent int, at, name string, depth int) {
 	switch {
 	case len(at) > s.longest:
@@ -156,13 +148,8 @@ func (s *search) below(parent int, at, name string, depth int) {
 		s.later = append(s.later, at)
 		return
 	}
-	fd, err := s.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	fd, err := s.files.openBelow(parent, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
-		s.found.Skipped++
-		return
-	}
-	if pseudo(fd) {
-		_ = unix.Close(fd)
 		s.found.Skipped++
 		return
 	}
@@ -183,28 +170,29 @@ func (s *search) add(match agent.Match) {
 // file searches a regular file. It opens the file for reading only after it knows that it is
 // regular, because user code can put a FIFO in its place.
 func (s *search) file(parent int, name string, info agent.FileInfo) {
+	whole := false
+	defer func() {
+		if !whole {
+			s.found.Skipped++
+		}
+	}()
 	at, err := s.files.openIn(parent, name, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
-		s.found.Skipped++
 		return
 	}
 	defer func() { _ = unix.Close(at) }()
 	var stat unix.Stat_t
 	if unix.Fstat(at, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG || pseudo(at) {
-		s.found.Skipped++
 		return
 	}
 	fd, err := s.files.reopen(at)
 	if err != nil {
-		s.found.Skipped++
 		return
 	}
 	content := os.NewFile(uintptr(fd), "file")
 	defer func() { _ = content.Close() }()
 	s.reader.Reset(counted{content, &s.read})
-	if !s.lines(info) {
-		s.found.Skipped++
-	}
+	whole = s.lines(info)
 }
 
 // lines searches the lines of a file. It reports whether it reached the file's end or a limit of
@@ -245,7 +233,6 @@ type counted struct {
 	n    *int64
 }
 
-// Read implements io.Reader.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	*c.n += int64(n)

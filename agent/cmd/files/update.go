@@ -166,7 +166,6 @@ func protectIn(above int, name string, created bool) (int, error) {
 	return -1, unix.EACCES
 }
 
-// openDirectoryIn opens a directory and follows no link.
 func openDirectoryIn(above int, name string, flags uint64) (int, error) {
 	return openat2(above, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 }
@@ -262,7 +261,6 @@ func awaitWriters(dir int, name string) {
 	}
 }
 
-// fill writes the content.
 func fill(fd int, w agent.Write, content io.Reader) error {
 	left := w.Size
 	if left < 0 {

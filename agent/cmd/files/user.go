@@ -20,7 +20,6 @@ func (f *Files) withRights(protected bool, do func() error) error {
 	return err
 }
 
-// mayProtect returns an error if files can't be protected from commands.
 func (f *Files) mayProtect(protected bool) *agent.Error {
 	if protected && !f.ownUser {
 		return &agent.Error{Code: agent.ErrInvalid, Field: "protected", Message: "files can't be protected in this runner, because its programs have no user of their own"}
@@ -28,7 +27,6 @@ func (f *Files) mayProtect(protected bool) *agent.Error {
 	return nil
 }
 
-// changeError converts an errno of a change for the client.
 func changeError(path string, protected bool, err error) *agent.Error {
 	e := pathError(path, err)
 	if !protected && (err == unix.EACCES || err == unix.EPERM) {

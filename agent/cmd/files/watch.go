@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Limits of watches. The runner's root may have 8192 watches of inotify.
@@ -59,22 +60,10 @@ func (f *Files) Watch(ctx context.Context, wanted agent.Watch, each func(agent.C
 		if err != errOverflow {
 			return err
 		}
-		if !pause(ctx, recovery) {
+		if backoff.Sleep(ctx, recovery) != nil {
 			return nil
 		}
 		first.Lost = true
-	}
-}
-
-// pause returns true after d, or false when ctx ends earlier.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -121,7 +110,7 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	for {
 		n, err := w.events.Read(buf)
 		// The pause lets the changes of a moment arrive, so that they are merged.
-		if err != nil || !pause(ctx, gathering) {
+		if err != nil || backoff.Sleep(ctx, gathering) != nil {
 			return ctx.Err()
 		}
 		ended := w.gather(ctx, buf, n)
@@ -134,7 +123,6 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	}
 }
 
-// send reports the pending changes, if any.
 func (w *watcher) send(each func(agent.Changes) error) error {
 	if changes := w.pending.take(); len(changes.Changes) > 0 || changes.Lost {
 		return each(changes)
@@ -207,14 +195,9 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	if at == "" {
 		mask |= unix.IN_MOVE_SELF
 	}
-	watchIt := func() (int, error) {
+	wd, err := w.files.at(fd, func() (int, error) {
 		return unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
-	}
-	do := watchIt
-	if w.files.foreign.has(fd) {
-		do = func() (int, error) { return asCommand(watchIt) }
-	}
-	wd, err := do()
+	})
 	if err == unix.ENOSPC || err == unix.ENOMEM {
 		return -1, w.tooMany("the kernel has no inotify watches left for this runner: end another watch")
 	}
@@ -232,7 +215,6 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	return int32(wd), nil
 }
 
-// tooMany is the error for a limit that the watched directory exceeds.
 func (w *watcher) tooMany(message string) *agent.Error {
 	return &agent.Error{Code: agent.ErrTooMany, Path: w.Path, Message: message}
 }
@@ -266,21 +248,12 @@ func (w *watcher) open(at string, flags uint64) (int, error) {
 	if unix.Fstat(root, &stat) != nil || stat.Dev != w.root.Dev || stat.Ino != w.root.Ino {
 		return -1, w.gone()
 	}
-	if at == "" {
-		at = "."
+	if fd, err := w.files.openBelow(root, cmp.Or(at, "."), flags); err == nil {
+		return fd, nil
 	}
-	fd, err := w.files.openIn(root, at, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
-	if err != nil {
-		return -1, nil
-	}
-	if pseudo(fd) {
-		_ = unix.Close(fd)
-		return -1, nil
-	}
-	return fd, nil
+	return -1, nil
 }
 
-// gone is the error for a watched directory that no longer is at its path.
 func (w *watcher) gone() error {
 	return &agent.Error{Code: agent.ErrNotFound, Path: w.Path, Message: "was deleted or moved away"}
 }
@@ -335,7 +308,6 @@ func (w *watcher) found(ctx context.Context, parent int, at, name string, tell b
 	return w.within(ctx, fd, path, tell, depth+1)
 }
 
-// join returns the path of a name in a watched directory.
 func join(at, name string) string {
 	if at == "" {
 		return name

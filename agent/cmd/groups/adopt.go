@@ -27,7 +27,7 @@ func (g *Group) Adopt(pid int) error {
 	return nil
 }
 
-// Keep sets the process that waits in the group for its commands; 0: none. It isn't counted for a
+// Keep sets the process that waits in the group for its commands; 0 means that none does. It isn't counted for a
 // command while it has no mark.
 func (g *Group) Keep(pid int) {
 	g.mu.Lock()

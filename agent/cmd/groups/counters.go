@@ -22,11 +22,11 @@ type Counters struct {
 	kept  *keptFiles
 	start counts       // at the command's start
 	peak  atomic.Int64 // the largest number of processes that was sampled
-	keeps atomic.Int64 // the process id of a child of the zygote that waits in the group; 0: none
+	keeps atomic.Int64 // the process id of a child of the zygote that waits in the group, 0 if there is none
 
-	whole  bool  // the group is the whole runner's: see Whole
-	around int64 // if whole: the agent's threads in it before the command's start
-	resets bool  // the kernel's peak of memory was reset for this command
+	ofRunner bool  // the group is the whole runner's: see RunnerGroup
+	around   int64 // if ofRunner: the agent's threads in it before the command's start
+	resets   bool  // the kernel's peak of memory was reset for this command
 
 	// Version 2 resets a peak of memory only for the open file that was written to.
 	memoryPeak *os.File
@@ -35,7 +35,6 @@ type Counters struct {
 	together   *refusals    // version 2: shared by all groups of a runner
 }
 
-// counts are the values of the counters at one moment.
 type counts struct {
 	refused, oomKills  int64
 	refusedTogether    int64 // the forks refused by the limit of all commands that are charged to this group
@@ -53,7 +52,6 @@ type keptFiles struct {
 	open map[[2]string]int
 }
 
-// newKeptFiles returns a keptFiles without any file.
 func newKeptFiles() *keptFiles { return &keptFiles{open: map[[2]string]int{}} }
 
 // peakFile is the peak of memory in version 1. A write resets it.
@@ -96,7 +94,6 @@ func (c *Counters) now() (n counts) {
 	return n
 }
 
-// memoryNow returns the bytes of memory that are charged to the group now.
 func (c *Counters) memoryNow() int64 {
 	if c.isUnified() {
 		return c.number("memory", "memory.current", "")
@@ -104,10 +101,8 @@ func (c *Counters) memoryNow() int64 {
 	return c.number("memory", "memory.usage_in_bytes", "")
 }
 
-// isUnified reports whether the group is of cgroups version 2.
 func (c *Counters) isUnified() bool { _, ok := c.trees[unified]; return ok }
 
-// has reports whether a controller counts for the group.
 func (c *Counters) has(controller string) bool {
 	if c.isUnified() && controller == "blkio" {
 		return c.devices
@@ -130,7 +125,7 @@ func (c *Counters) tree(controller string) int {
 // agent, and a waiting child of the zygote.
 func (c *Counters) launchers() int64 {
 	switch {
-	case c.whole:
+	case c.ofRunner:
 		return c.around
 	case c.isUnified():
 		return 0
@@ -160,7 +155,7 @@ func (c *Counters) Refused() int64 {
 		c.seen.Store(max(c.seen.Load(), c.memoryNow()))
 	}
 	own := c.number("pids", "pids.events", "max") - c.start.refused
-	if c.isUnified() && !c.whole {
+	if c.isUnified() && !c.ofRunner {
 		own += c.together.of(c) - c.start.refusedTogether
 	}
 	return own
@@ -169,7 +164,7 @@ func (c *Counters) Refused() int64 {
 // End adds the counts since Begin to the usage that wait(2) reported.
 func (c *Counters) End(u *serve.Usage) {
 	c.add(u, c.now())
-	if c.whole && c.memoryPeak != nil { // opened for each command, whereas a group keeps its own
+	if c.ofRunner && c.memoryPeak != nil { // opened for each command, whereas a group keeps its own
 		_ = c.memoryPeak.Close()
 		c.memoryPeak = nil
 	}
@@ -184,10 +179,8 @@ func (c *Counters) Now(now *serve.Now) {
 	now.PeakMemory, now.PeakProcesses = max(now.PeakMemory, now.Memory), max(now.PeakProcesses, now.Processes)
 }
 
-// processes returns the number of the commands' processes and threads in the group.
 func (c *Counters) processes() int64 { return c.number("pids", "pids.current", "") - c.launchers() }
 
-// add adds the counts from Begin to end.
 func (c *Counters) add(u *serve.Usage, end counts) {
 	u.Refused, u.OOMKills = end.refused-c.start.refused+end.refusedTogether-c.start.refusedTogether, end.oomKills-c.start.oomKills
 	// The rest is of processes that weren't waited for. Its division into user and system time is a guess.
@@ -262,7 +255,6 @@ func sum(text []byte, key string) (all int64) {
 	return all
 }
 
-// text reads a file of the group into buf.
 func (c *Counters) text(buf []byte, controller, file string) []byte {
 	fd := c.file(controller, file)
 	if fd < 0 {

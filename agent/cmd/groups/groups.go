@@ -59,8 +59,8 @@ type Group struct {
 	Launch launch.Func // starts a command in the group
 
 	mu        sync.Mutex // guards the fields below
-	processes int        // the limit of the present command; 0: none
-	usual     string     // the limit of processes without a command's own; "": not read yet
+	processes int        // the limit of the present command, 0 if there is none
+	usual     string     // the limit of processes without a command's own, "" before it was read
 }
 
 // Open takes ownership of the inherited descriptors from first on, in the order of names. Each is a
@@ -109,7 +109,6 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 	return g, nil
 }
 
-// groupName returns the name of the i-th group for one command.
 func groupName(i int) string { return "x" + strconv.Itoa(i) }
 
 // Take reserves a group for a command, of root or of the user. If no group for a single command is free it returns
@@ -298,7 +297,6 @@ func joinThread(trees map[string]int, name string, root bool, t *confinement.Thr
 	return &Group{Launch: start.On(t), Counters: Counters{trees: trees, name: name, kept: newKeptFiles()}}, nil
 }
 
-// join moves a thread into a group.
 func join(t *confinement.Thread, trees map[string]int, name string) (err error) {
 	t.Do(func() {
 		for controller, tree := range trees {
@@ -311,7 +309,6 @@ func join(t *confinement.Thread, trees map[string]int, name string) (err error) 
 	return err
 }
 
-// write writes text to a file of a group.
 func write(tree int, file, text string) error {
 	fd, err := openIn(tree, file, unix.O_WRONLY)
 	if err != nil {
@@ -322,7 +319,6 @@ func write(tree int, file, text string) error {
 	return err
 }
 
-// openIn opens a file or directory below a tree's directory.
 func openIn(tree int, file string, flags int) (int, error) {
 	return unix.Openat(tree, file, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }

@@ -30,17 +30,16 @@ func openUnified(run int, name string, root bool, t *confinement.Thread, fork fu
 	return one, nil
 }
 
-// nowUnified is now for version 2.
 func (c *Counters) nowUnified() (n counts) {
 	n.refused = c.number("pids", "pids.events", "max")
-	if !c.whole {
+	if !c.ofRunner {
 		n.refusedTogether = c.together.of(c)
 	}
 	n.mostProcesses = c.number("pids", "pids.peak", "")
 	n.oomKills = c.number("memory", "memory.events", "oom_kill")
 	n.memory = c.memoryNow()
 	n.mostMemory = c.readPeak()
-	if !c.whole { // the whole runner's group includes the agent
+	if !c.ofRunner { // the whole runner's group includes the agent
 		n.cpu, n.user, n.system = c.processorTime()
 	}
 	n.read, n.written = c.bytes()
@@ -112,7 +111,6 @@ func (c *Counters) processorTime() (all, user, system int64) {
 	return all, user, system
 }
 
-// bytes returns the bytes that were read from devices and written to them.
 func (c *Counters) bytes() (read, written int64) {
 	var buf [2048]byte
 	for line := range bytes.Lines(c.text(buf[:], "blkio", "io.stat")) { // device rbytes=1 wbytes=2 …

@@ -73,7 +73,6 @@ type tally struct {
 	size    int64 // bytes of the unaccepted ones among the first [proc.MaxLines]
 }
 
-// add adds one socket.
 func (t *tally) add(size int64) {
 	if t.sockets++; t.sockets <= proc.MaxLines {
 		t.size += size

@@ -31,7 +31,6 @@ type kindOfIPC struct {
 	command    uintptr // index of the command argument, from 0; the buffer is the next one
 }
 
-// kindsOfIPC are all kinds.
 var kindsOfIPC = []kindOfIPC{
 	{call: unix.SYS_SHMCTL, info: 14, stat: 15, count: 0, command: 1},  // SHM_INFO: used_ids
 	{call: unix.SYS_SEMCTL, info: 19, stat: 20, count: 28, command: 2}, // SEM_INFO: semusz
@@ -49,7 +48,6 @@ type permissions struct {
 // removeIPC is the command that removes an object, for every kind.
 const removeIPC = 0 // IPC_RMID
 
-// control calls shmctl, semctl or msgctl.
 func (k kindOfIPC) control(id int, command uintptr, buffer unsafe.Pointer) (int, error) {
 	a := [4]uintptr{0: uintptr(id)}
 	a[k.command], a[k.command+1] = command, uintptr(buffer)

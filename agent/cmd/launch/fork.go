@@ -150,7 +150,6 @@ func reap(pid int) {
 	}
 }
 
-// newChild allocates everything for a child.
 func newChild(group, files int, file string, argv []string, attr *Attr) (*child, error) {
 	c := &child{
 		clone:    cloneArgs{flags: childFlags, exitSignal: uint64(unix.SIGCHLD)},
@@ -212,7 +211,6 @@ func newChild(group, files int, file string, argv []string, attr *Attr) (*child,
 // usualFiles is the soft limit of open files that the kernel gives to processes by default.
 const usualFiles = 1024
 
-// run forks with all signals blocked.
 func (c *child) run() (pid, errno uintptr) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

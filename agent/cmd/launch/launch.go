@@ -31,7 +31,6 @@ type rlimit struct {
 	value    unix.Rlimit
 }
 
-// lowered returns the limits of this process, lowered to l.
 func (l Limits) lowered() (all []rlimit, err error) {
 	for i, limit := range l {
 		if limit == 0 {

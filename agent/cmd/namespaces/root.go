@@ -92,7 +92,6 @@ func enter(shown func(name string) bool, more func(r *rootMaker)) error {
 // A rootMaker makes mounts. It continues after an error and collects all of them.
 type rootMaker struct{ errs []error }
 
-// do records the error of a step, if it has one.
 func (r *rootMaker) do(what string, err error) {
 	if err != nil {
 		r.errs = append(r.errs, fmt.Errorf("%s: %w", what, err))
@@ -130,7 +129,6 @@ func (r *rootMaker) show(e fs.DirEntry) {
 	}
 }
 
-// devices makes the devices that every program may use.
 func (r *rootMaker) devices() {
 	r.do("/dev", unix.Mount("tmpfs", newRoot+"/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=64k"))
 	for _, device := range []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"} {

@@ -24,25 +24,25 @@ const (
 // Status has the fields of /proc/PID/status that a process can't forge.
 type Status struct {
 	Dead    bool // a zombie without running threads
-	Parent  int  // 0: outside of the PID namespace
+	Parent  int  // 0 if it is outside of the PID namespace
 	Threads int
 	Session int    // in the agent's PID namespace
-	Mark    uint32 // its execution's; 0: none
+	Mark    uint32 // its execution's, 0 if there is none
 }
 
 // ReadStatus reads /proc/PID/status.
 func ReadStatus(pid int) (Status, error) {
 	var buf [4096]byte
-	text, err := read("/proc/"+strconv.Itoa(pid)+"/status", buf[:])
+	text, err := Read(pid, "status", buf[:])
 	if err != nil {
 		return Status{}, err
 	}
 	return parseStatus(text), nil
 }
 
-// read reads the beginning of a file into buf.
-func read(path string, buf []byte) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// Read reads the beginning of a file of /proc/PID into buf, and returns that part of it.
+func Read(pid int, file string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -124,24 +124,24 @@ const tick = 10 * time.Millisecond
 // Stat has fields of /proc/PID/stat.
 type Stat struct {
 	User, System time.Duration // including the children that it waited for
-	Threads      int           // 0: the process has ended
+	Threads      int           // 0 if the process has ended
 	Memory       int64         // resident bytes
 }
 
 // ReadStat reads /proc/PID/stat. It returns zeros if it can't.
 func ReadStat(pid int) Stat {
 	var buf [1024]byte
-	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
-	if err != nil {
-		return Stat{}
-	}
-	return parseStat(text)
+	return parseStat(statFields(pid, buf[:]))
 }
 
-// parseStat parses /proc/PID/stat. The process's name can contain anything; it ends at the last
-// parenthesis.
-func parseStat(text []byte) (s Stat) {
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+// statFields returns the fields of /proc/PID/stat after the process's name, none if it can't be read.
+// The name can contain anything; it ends at the last parenthesis. The fields are in buf.
+func statFields(pid int, buf []byte) [][]byte {
+	text, _ := Read(pid, "stat", buf)
+	return bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+}
+
+func parseStat(fields [][]byte) (s Stat) {
 	if len(fields) < 22 {
 		return Stat{}
 	}
@@ -162,11 +162,7 @@ func parseStat(text []byte) (s Stat) {
 func Executed(pid int) bool {
 	const forkedOnly = 0x40 // PF_FORKNOEXEC
 	var buf [1024]byte
-	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
-	if err != nil {
-		return true
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	fields := statFields(pid, buf[:])
 	if len(fields) < 7 {
 		return true
 	}

@@ -21,7 +21,7 @@ const (
 // Excessive implements serve.Process. Connections are counted for the whole runner, so every
 // command that is measured then ends.
 func (p *process) Excessive() bool {
-	if p.starter.Inner != nil {
+	if p.starter.Guest != nil {
 		return false
 	}
 	if p.group != nil && p.group.BuffersBeyondLimit() {
@@ -49,7 +49,7 @@ type measurement struct {
 func (p *process) measurementDue() (now measurement, due bool) {
 	now = measurement{cpu: someTime + p.measured.cpu, after: time.Since(p.began)} // if processor time isn't counted
 	if p.group != nil && p.group.CountsCPU() {
-		if cpu := p.group.CPU(); cpu > 0 { // 0: it can't be read
+		if cpu := p.group.CPU(); cpu > 0 { // it is 0 if it can't be read
 			now.cpu = cpu
 		}
 	}

@@ -42,11 +42,10 @@ func (p *process) signalAll(signals ...unix.Signal) {
 	}
 }
 
-// Kill implements serve.Process.
 func (p *process) Kill(grace time.Duration) {
 	if grace > 0 {
 		signals := []unix.Signal{unix.SIGTERM, unix.SIGCONT}
-		if p.HasTerminal() {
+		if p.hasTerminal() {
 			// Like a hang-up: interactive shells ignore SIGTERM.
 			signals = []unix.Signal{unix.SIGHUP, unix.SIGTERM, unix.SIGCONT}
 		}
@@ -54,11 +53,10 @@ func (p *process) Kill(grace time.Duration) {
 		p.waitGone(grace)
 	}
 	p.killAll()
-	p.Stdout.Finish()
-	p.Stderr.Finish()
+	p.stdout.finish()
+	p.stderr.finish()
 }
 
-// waitGone waits until no member is left, for at most the given time.
 func (p *process) waitGone(most time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -80,8 +78,8 @@ func (p *process) killAll() {
 		}
 	}
 	// The runner is full, so the command may fork faster than this kernel lists processes.
-	if p.starter.Inner != nil && p.refusedInside() > 0 {
-		defer p.starter.Inner.Hold()()
+	if p.starter.Guest != nil && p.refusedInside() > 0 {
+		defer p.starter.Guest.Hold()()
 	}
 	pauses := dying()
 	for {
@@ -113,7 +111,6 @@ func dying() backoff.Backoff {
 	return backoff.Backoff{First: 100 * time.Microsecond, Last: 10 * time.Millisecond}
 }
 
-// Signal implements serve.Process.
 func (p *process) Signal(name string) bool {
 	signal := unix.SignalNum(name)
 	if signal == 0 {
@@ -121,7 +118,7 @@ func (p *process) Signal(name string) bool {
 	}
 	// After the leader was reaped, its process group id may be reused.
 	p.starter.reaper.ifUnreaped(p, func() { _ = unix.Kill(-p.pid, signal) })
-	group := p.Foreground()
+	group := p.foreground()
 	if group == 0 || group == p.pid {
 		return true
 	}

@@ -30,7 +30,6 @@ const Limited = "limited"
 // and an errno if that fails. If it succeeds, the exec closes the descriptor.
 const reportDescriptor = 3
 
-// executeLimited starts a command with its limits.
 func (s *Starter) executeLimited(p *process, f launch.Func, start agent.Start, candidates []string, attr *launch.Attr) error {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -113,7 +112,6 @@ func running(root bool) (n int) {
 	return n
 }
 
-// errArguments is for arguments that executeLimited doesn't produce.
 var errArguments = errors.New("limited: this command is internal: only the agent itself may start it")
 
 // BecomeLimited sets limits on this process and executes the command. It returns only on an error.

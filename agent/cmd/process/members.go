@@ -131,15 +131,14 @@ func (p *process) each(do func(pid int)) {
 	}
 }
 
-// Refused implements serve.Process.
 func (p *process) Refused() int64 {
 	switch {
 	case p.alone():
 		return p.group.Refused()
 	case p.ownKernel():
 		return p.refusedInside()
-	case p.whole != nil:
-		if refused := p.whole.Refused(); !p.wasCrowded() {
+	case p.counters != nil:
+		if refused := p.counters.Refused(); !p.wasCrowded() {
 			return refused
 		}
 		return 0

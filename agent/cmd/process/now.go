@@ -20,8 +20,8 @@ func (p *process) Now() (now serve.Now) {
 	switch {
 	case p.alone():
 		p.group.Now(&now)
-	case p.whole != nil && !p.wasCrowded():
-		p.whole.Now(&now)
+	case p.counters != nil && !p.wasCrowded():
+		p.counters.Now(&now)
 	}
 	return now
 }
@@ -33,8 +33,8 @@ func (s *Starter) Now() (now serve.Now) {
 	switch {
 	case s.Groups != nil:
 		countsCPU = s.Groups.Now(&now)
-	case s.Whole != nil:
-		countsCPU = s.Whole.Now(&now)
+	case s.RunnerGroup != nil:
+		countsCPU = s.RunnerGroup.Now(&now)
 	}
 	if countsCPU {
 		return now
@@ -54,13 +54,12 @@ func (s *Starter) Now() (now serve.Now) {
 		}
 	}
 	// The group has counted what these processes hold.
-	if s.Groups != nil || s.Whole != nil {
+	if s.Groups != nil || s.RunnerGroup != nil {
 		now.Memory, now.Processes = counted.Memory, counted.Processes
 	}
 	return now
 }
 
-// addLiving adds the usage of a living process so far, and what it holds.
 func addLiving(now *serve.Now, pid int) {
 	s := proc.ReadStat(pid)
 	now.User += s.User

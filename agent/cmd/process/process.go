@@ -1,6 +1,6 @@
 // Package process starts commands, feeds and measures them, and ends each together with everything
 // that it started. It guarantees that user code gets none of the agent's privileges, and that no
-// process of an execution is left behind.
+// process of an execution is left behind. All output printed before the end of an execution can be read.
 package process
 
 import (
@@ -9,18 +9,17 @@ import (
 
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
-	"github.com/rockpool/rockpool/agent/cmd/streams"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
 // A process is one command and everything that it started. It implements serve.Process.
 type process struct {
-	*streams.Streams
-	starter *Starter
-	group   *groups.Group    // nil: the agent's own group
-	whole   *groups.Counters // of the whole runner, if commands have no groups; nil: there are none
-	mark    uint32
-	pid     int // of the command itself
+	*streams
+	starter  *Starter
+	group    *groups.Group    // nil means the agent's own group
+	counters *groups.Counters // of the whole runner, or nil; only if commands have no groups
+	mark     uint32
+	pid      int // of the command itself
 
 	began         time.Time
 	measured      measurement // when Excessive measured last; only the watch uses it
@@ -28,55 +27,52 @@ type process struct {
 	crowded       bool        // another command ran at the same time; guarded by the reaper's mutex
 	exact         bool        // its group enforces its limit of processes
 	heldUp        bool        // its start took so long that it was killed
-	how           temperature
+	mode          startMode
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status
 	usage  serve.Usage // guarded by the reaper's mutex
 }
 
-// A temperature says whether a process was started by the zygote.
-type temperature struct {
+// A startMode says whether a process was started by the zygote.
+type startMode struct {
 	warm bool   // by the zygote
-	cold string // why not; "": the runner has no zygote
+	cold string // why not; "" also if the runner has no zygote
 }
 
 // StartedWarm implements serve.WarmStarter.
-func (p *process) StartedWarm() (warm bool, cold string) { return p.how.warm, p.how.cold }
+func (p *process) StartedWarm() (warm bool, cold string) { return p.mode.warm, p.mode.cold }
 
-// Pipes implements serve.Process.
 func (p *process) Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader) {
-	return p.Stdin, p.Stdout, p.Stderr
+	return p.stdin, p.stdout, p.stderr
 }
 
-// Wait implements serve.Process.
 func (p *process) Wait() serve.Status {
 	<-p.exited
 	return p.status
 }
 
-// Close implements serve.Process.
 func (p *process) Close() serve.Usage {
 	p.starter.reaper.reap() // include the processes that were killed last
-	p.Streams.Close()
+	p.streams.close()
 	usage := p.starter.reaper.forget(p)
 	switch {
 	case p.alone():
 		usage.Own = true
 		resident := usage.PeakMemory
 		p.group.End(&usage)
-		if p.how.warm { // the zygote's group was charged for the pages that it shares
+		if p.mode.warm { // the zygote's group was charged for the pages that it shares
 			usage.PeakMemory = max(usage.PeakMemory, resident)
 		}
 	case p.ownKernel():
 		usage.Own, usage.Refused = true, p.refusedInside()
-	case p.whole != nil && p.wasCrowded():
+	case p.counters != nil && p.wasCrowded():
 		var together serve.Usage
-		p.whole.End(&together) // memory and processes can't be attributed to one command
+		p.counters.End(&together) // memory and processes can't be attributed to one command
 		usage.Together, usage.OOMKills, usage.Refused = true, together.OOMKills, together.Refused
-	case p.whole != nil:
+	case p.counters != nil:
 		usage.Own = true
-		p.whole.End(&usage)
+		p.counters.End(&usage)
 	}
 	p.leaveGroup()
 	// No process has the mark any longer, so another execution may get it.
@@ -87,10 +83,8 @@ func (p *process) Close() serve.Usage {
 	return usage
 }
 
-// alone reports whether p has a group of its own.
 func (p *process) alone() bool { return p.group != nil && p.group.Own() }
 
-// leaveGroup returns p's group.
 func (p *process) leaveGroup() {
 	if p.group != nil {
 		p.starter.Groups.Give(p.group)
@@ -100,10 +94,9 @@ func (p *process) leaveGroup() {
 // ownKernel reports whether all counts of the runner's own kernel belong to p, because no other
 // command ran.
 func (p *process) ownKernel() bool {
-	return p.starter.Inner != nil && !p.wasCrowded()
+	return p.starter.Guest != nil && !p.wasCrowded()
 }
 
-// wasCrowded reports whether another command has run since p began.
 func (p *process) wasCrowded() bool {
 	p.starter.reaper.mu.Lock()
 	defer p.starter.reaper.mu.Unlock()
@@ -111,4 +104,4 @@ func (p *process) wasCrowded() bool {
 }
 
 // refusedInside returns how many forks the runner's own kernel refused since p's start.
-func (p *process) refusedInside() int64 { return p.starter.Inner.Refused() - p.refusedBefore }
+func (p *process) refusedInside() int64 { return p.starter.Guest.Refused() - p.refusedBefore }

@@ -22,7 +22,6 @@ type reaper struct {
 	marked  map[uint32]*process // by mark
 }
 
-// newReaper returns a reaper that knows no command.
 func newReaper() *reaper {
 	return &reaper{leaders: map[int]*process{}, marked: map[uint32]*process{}}
 }
@@ -60,7 +59,6 @@ func (r *reaper) start(p *process, f launch.Func, file string, argv []string, at
 	return nil
 }
 
-// reap reaps all children that have ended.
 func (r *reaper) reap() {
 	for r.reapOne() {
 	}
@@ -121,7 +119,6 @@ func (r *reaper) ifIdle(do func()) {
 	}
 }
 
-// alone reports whether p is the only command that runs.
 func (r *reaper) alone(p *process) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

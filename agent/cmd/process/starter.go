@@ -16,22 +16,21 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
-	"github.com/rockpool/rockpool/agent/cmd/streams"
 	"github.com/rockpool/rockpool/agent/cmd/warm"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
 // Config says where and how a [Starter] starts commands.
 type Config struct {
-	Thread *confinement.Thread         // starts commands of the user if Groups is nil
-	Launch launch.Func                 // starts commands if Groups is nil
-	Limits bool                        // it, and the groups', sets limits of the kernel
-	Groups *groups.Groups              // nil: commands are in the agent's own group
-	Inner  *groups.Inner               // the group in the runner's own kernel; nil: it has no kernel of its own
-	Whole  *groups.Whole               // the whole runner's group, if Groups is nil; nil: it isn't visible
-	OwnIPC bool                        // the namespace of System V objects is this runner's alone
-	NoRoot bool                        // no command may run as root
-	Zygote func() (launch.Func, error) // starts a zygote with its ambient capabilities; nil: none can be started
+	Thread      *confinement.Thread         // starts commands of the user if Groups is nil
+	Launch      launch.Func                 // starts commands if Groups is nil
+	Limits      bool                        // it, and the groups', sets limits of the kernel
+	Groups      *groups.Groups              // nil if commands are in the agent's own group
+	Guest       *groups.GuestGroup          // the group in the runner's own kernel, nil if it has no kernel of its own
+	RunnerGroup *groups.RunnerGroup         // the whole runner's group, set only without Groups and if it is visible
+	OwnIPC      bool                        // the namespace of System V objects is this runner's alone
+	NoRoot      bool                        // no command may run as root
+	Zygote      func() (launch.Func, error) // starts a zygote with its ambient capabilities, nil if none can be started
 
 	// Connections of the runner's network and locks of its files, whose kernel memory is limited.
 	Connections interface{ Excessive() (bool, error) }
@@ -101,16 +100,16 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	if s.marking {
 		owner = int(who)
 	}
-	ends, err := streams.Open(start, s.null, owner)
+	ends, err := openStreams(start, s.null, owner)
 	if err != nil {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Message: "the runner can't create more pipes or terminals: " + err.Error()}
 	}
 	// While the agent holds the command's ends, the outputs can't end.
-	defer ends.HandedOver()
-	p := &process{Streams: ends, starter: s, mark: mark, began: time.Now(), exited: make(chan struct{})}
+	defer ends.handedOver()
+	p := &process{streams: ends, starter: s, mark: mark, began: time.Now(), exited: make(chan struct{})}
 	if s.Groups != nil {
 		if p.group, err = s.Groups.Take(start.Privileged); err != nil {
-			ends.Close()
+			ends.close()
 			return nil, err
 		}
 		if p.alone() {
@@ -118,14 +117,14 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 			p.exact = start.Limits != nil && p.group.LimitProcesses(start.Limits.Processes)
 		}
 	}
-	if s.Inner != nil {
-		p.refusedBefore = s.Inner.Refused()
+	if s.Guest != nil {
+		p.refusedBefore = s.Guest.Refused()
 	}
-	if s.Whole != nil {
-		p.whole = s.Whole.Begin()
+	if s.RunnerGroup != nil {
+		p.counters = s.RunnerGroup.Begin()
 	}
 	attr := &launch.Attr{Limits: s.kernelLimits(p, start), ProcAttr: syscall.ProcAttr{
-		Dir: dir, Env: start.Env, Files: ends.Files,
+		Dir: dir, Env: start.Env, Files: ends.files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: start.Terminal != nil},
 	}}
 	if s.marking {
@@ -140,7 +139,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 		return p, nil
 	}
 	p.leaveGroup()
-	ends.Close()
+	ends.close()
 	var known *agent.Error
 	if errors.As(err, &known) {
 		return nil, known
@@ -177,7 +176,6 @@ func misreadScript(dir, file string) string {
 	return ""
 }
 
-// execute starts the first of candidates that the kernel executes.
 func (s *Starter) execute(p *process, start agent.Start, candidates []string, attr *launch.Attr) (err error) {
 	f := s.Launch
 	switch {
@@ -230,7 +228,6 @@ func searchable(dir string) bool {
 	}
 }
 
-// execError converts an errno of a command's exec to an error for the client.
 func execError(name string, err error) *agent.Error {
 	e := &agent.Error{Field: "argv", Path: name}
 	switch err {

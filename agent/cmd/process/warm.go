@@ -14,19 +14,18 @@ import (
 // reason.
 func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candidates []string, attr *launch.Attr) (done bool, err error) {
 	command, cold, loaded := s.warm.Command(start, dir, candidates)
-	if p.how.cold = cold; cold != "" || !loaded {
+	if p.mode.cold = cold; cold != "" || !loaded {
 		return false, nil
 	}
 	defer s.stock(p)
 	if err := s.becomes(p, command, start, attr); err != nil {
-		p.how.cold = err.Error()
+		p.mode.cold = err.Error()
 		return false, nil
 	}
-	p.how = temperature{warm: true}
+	p.mode = startMode{warm: true}
 	return true, s.ifHeldUp(p)
 }
 
-// becomes turns a child of the zygote into a command.
 func (s *Starter) becomes(p *process, command warm.Command, start agent.Start, attr *launch.Attr) error {
 	spare, err := s.warm.Take(p.group)
 	if err != nil {

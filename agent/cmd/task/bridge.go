@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/bridge"
-	"github.com/rockpool/rockpool/agent/cmd/memory"
+	"github.com/rockpool/rockpool/agent/cmd/executor"
 )
 
 // Bridge carries streams between this process's standard input and output and the agent's socket at
 // path. It returns when the input ends.
 func Bridge(path string) error {
-	memory.Tune()
+	executor.TuneMemory()
 	// Only the agent's user can connect to its socket.
 	if err := becomeRoot(); err != nil {
 		return err

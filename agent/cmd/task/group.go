@@ -13,7 +13,7 @@ import (
 // returns nil if the group can't be mounted. The limit works in version 1 of cgroups; in version 2
 // only the maker of a group can set it. The mounts are below /tmp, which the mount namespace covers
 // afterwards.
-func limitOwnGroup(processes int) *groups.Whole {
+func limitOwnGroup(processes int) *groups.RunnerGroup {
 	const dir, hidden = "/tmp", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if unix.Mount("tmpfs", dir, "tmpfs", hidden, "size=64k,mode=700") != nil {
 		return nil
@@ -27,5 +27,5 @@ func limitOwnGroup(processes int) *groups.Whole {
 		}
 	}
 	_ = os.WriteFile(dir+"/pids/pids.max", []byte(strconv.Itoa(processes)), 0)
-	return groups.FindWhole()
+	return groups.FindRunnerGroup()
 }

@@ -11,10 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
-	"github.com/rockpool/rockpool/agent/cmd/host"
-	"github.com/rockpool/rockpool/agent/cmd/memory"
+	"github.com/rockpool/rockpool/agent/cmd/executor"
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
-	"github.com/rockpool/rockpool/agent/cmd/peer"
 )
 
 // Nested is the argument that makes this program call [ServeNested]. A task of Nomad's driver
@@ -52,7 +50,7 @@ func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args .
 			_ = unix.Kill(pid, unix.SIGTERM)
 		}
 	}()
-	memory.Tune()
+	executor.TuneMemory()
 	var status unix.WaitStatus
 	for {
 		if _, err := unix.Wait4(pid, &status, 0, nil); err == unix.EINTR {
@@ -70,12 +68,12 @@ func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args .
 // ServeNested serves as the nested agent. With mib it enters [namespaces.Directories], whose
 // workspace is in memory; otherwise it enters [namespaces.Machine], whose workspace is a directory
 // of the machine. It always returns an error.
-func ServeNested(workspace string, network bool, mib, processes int, o host.Options) error {
+func ServeNested(workspace string, network bool, mib, processes int, o executor.Options) error {
 	var err error
 	switch {
 	case mib > 0:
 		// This comes before the new root, which covers the mounts of the groups.
-		o.Whole = limitOwnGroup(processes)
+		o.RunnerGroup = limitOwnGroup(processes)
 		err = namespaces.EnterDirectories(mib)
 		o.Task = true
 	case os.Getpid() != 1:
@@ -94,5 +92,5 @@ func ServeNested(workspace string, network bool, mib, processes int, o host.Opti
 	}
 	_ = file.Close()
 	o.Workspace = namespaces.Workspace
-	return host.Serve(peer.OwnUser(listener.(*net.UnixListener)), o)
+	return executor.Serve(executor.OwnUser(listener.(*net.UnixListener)), o)
 }

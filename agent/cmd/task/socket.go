@@ -56,7 +56,6 @@ func nearby(path string, f func(*net.UnixAddr) error) error {
 	return f(&net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))})
 }
 
-// own changes a path's owner to the agent's user, and its mode.
 func own(path string, mode uint32) error {
 	if os.Geteuid() == 0 {
 		if err := unix.Chown(path, 0, 0); err != nil {

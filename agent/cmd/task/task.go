@@ -17,10 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/executor"
 	"github.com/rockpool/rockpool/agent/cmd/groups"
-	"github.com/rockpool/rockpool/agent/cmd/host"
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
-	"github.com/rockpool/rockpool/agent/cmd/peer"
 )
 
 // ErrNotRoot says that this process isn't root of its task, and can't become root. Then commands
@@ -40,7 +39,7 @@ type Bounds struct {
 
 // Serve serves on a socket that it creates. It always returns an error. [ErrNotRoot] and
 // [ErrNoNamespaces] mean that it couldn't start.
-func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
+func Serve(socket string, network bool, bounds Bounds, o executor.Options) error {
 	workspace, err := filepath.Abs(o.Workspace)
 	if err != nil {
 		return err
@@ -78,12 +77,12 @@ func Serve(socket string, network bool, bounds Bounds, o host.Options) error {
 		return err
 	}
 	if o.Image {
-		o.Whole = groups.FindWhole()
+		o.RunnerGroup = groups.FindRunnerGroup()
 	}
 	if !network {
 		return errors.New("--no-network needs root of the machine, as in the driver raw_exec, to create a network namespace; with other drivers use the driver's own setting")
 	}
-	return host.Serve(peer.OwnUser(listener), o)
+	return executor.Serve(executor.OwnUser(listener), o)
 }
 
 // becomeRoot makes a task of Nomad's driver exec root. Such a task runs as nobody by default, with

@@ -3,11 +3,12 @@ package warm
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
 // check compares a child's /proc/PID/status with the agent's and with the attributes that a command
@@ -37,22 +38,11 @@ func check(mine, is map[string][]byte, pid int, who *syscall.Credential) error {
 	return nil
 }
 
-// read returns the fields of /proc/PID/status.
 func read(pid int) (map[string][]byte, error) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: "status", Err: err}
-	}
-	defer func() { _ = unix.Close(fd) }()
-	text := make([]byte, 4096) // more than it has
-	n, err := unix.Read(fd, text)
-	if err != nil {
-		return nil, err
-	}
-	return parse(text[:n]), nil
+	text, err := proc.Read(pid, "status", make([]byte, 4096)) // more than it has
+	return parse(text), err
 }
 
-// parse parses the lines of /proc/PID/status.
 func parse(text []byte) map[string][]byte {
 	fields := map[string][]byte{}
 	for line := range bytes.Lines(text) {

@@ -28,7 +28,6 @@ func (w *Warmer) Command(start agent.Start, dir string, candidates []string) (c 
 	return c, cold, true
 }
 
-// command is Command for a loaded zygote.
 func (z *zygote) command(start agent.Start, dir string, candidates []string) (c Command, cold string) {
 	if len(candidates) == 0 || !sameFile(candidates[0], z.path) {
 		return c, "a program other than the interpreter"
@@ -87,7 +86,6 @@ func form(start agent.Start) (form, script, cold string) {
 	return "file", argv[0], ""
 }
 
-// shorten returns the beginning of a text of the client's for a reason.
 func shorten(s string) string {
 	const most = 32
 	if len(s) > most {

@@ -26,13 +26,11 @@ const maxMessage = 1 << 20
 // A link is the agent's end of the socket to a zygote, or to a child of it.
 type link int
 
-// newLink returns both ends.
 func newLink() (ours link, theirs int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	return link(fds[0]), fds[1], err
 }
 
-// close closes the agent's end.
 func (l link) close() { _ = unix.Close(int(l)) }
 
 // request sends a message and returns the fields of the answer after the first, which must be want. If
@@ -61,7 +59,6 @@ func (l link) hear(want string, until time.Time) ([]string, error) {
 // A failure is an error that the other end reported.
 type failure struct{ fields []string }
 
-// Error implements error.
 func (f *failure) Error() string { return strings.Join(f.fields, ": ") }
 
 // send sends a message. Descriptors are sent with its first byte.
@@ -108,7 +105,6 @@ func (l link) receive(until time.Time) ([]string, error) {
 	return strings.Split(string(bytes.ToValidUTF8(body, []byte("�"))), "\x00"), nil
 }
 
-// read fills b, or fails at until.
 func (l link) read(b []byte, until time.Time) error {
 	for len(b) > 0 {
 		if err := l.limit(unix.SO_RCVTIMEO, until); err != nil {

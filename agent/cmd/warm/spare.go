@@ -55,7 +55,6 @@ func (s *Spare) Become(c Command, argv []string, attr *launch.Attr, group *group
 	return err
 }
 
-// enter moves the child into a group.
 func (s *Spare) enter(group *groups.Group) error {
 	if !s.lives() { // its process id may belong to another process
 		return errGone

@@ -43,16 +43,16 @@ const takesWithin = 3 * time.Second
 // takes longer than all other steps. A zygote that has ended isn't replaced: commands start cold
 // afterwards. Its methods are safe for concurrent use.
 type Warmer struct {
-	launcher func() (launch.Func, error) // nil: no zygote can be started here
+	launcher func() (launch.Func, error) // nil if no zygote can be started here
 	unreaped func(do func())             // calls do; no child of the agent is reaped before do returns
 
 	loading sync.Mutex             // held while a zygote loads
-	zygote  atomic.Pointer[zygote] // nil: none was loaded
+	zygote  atomic.Pointer[zygote] // nil before one was loaded
 
 	stocking sync.Mutex // held while a child that will wait is forked and moved
 
 	mu     sync.Mutex        // guards spares
-	spares map[string]*Spare // waiting children by group: see place
+	spares map[string]*Spare // waiting children by groupKey
 }
 
 // New returns a Warmer without a zygote. Launcher returns a Func that starts one with its ambient
@@ -91,7 +91,6 @@ func (w *Warmer) Prepare(want agent.Warm, path string) (agent.Warmed, error) {
 	return agent.Warmed{Version: z.version, Memory: z.memory}, nil
 }
 
-// start starts a zygote, and returns it when its modules are loaded.
 func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 	f, err := w.launcher()
 	if err != nil {
@@ -142,7 +141,6 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 	return z, nil
 }
 
-// lastLine returns the last line of an interpreter's messages.
 func lastLine(fd int) string {
 	buf := make([]byte, 4<<10)
 	n, _ := unix.Pread(fd, buf, 0)
@@ -155,17 +153,17 @@ func lastLine(fd int) string {
 
 // Stock makes a child of the zygote wait for the next command in group, unless one waits already.
 func (w *Warmer) Stock(group *groups.Group) error {
-	z, at := w.zygote.Load(), place(group)
+	z, key := w.zygote.Load(), groupKey(group)
 	w.stocking.Lock()
 	defer w.stocking.Unlock()
-	if z == nil || w.waits(at) {
+	if z == nil || w.waits(key) {
 		return nil
 	}
 	s, err := z.fork(forksWithin)
 	if err != nil {
 		return err
 	}
-	if at != shared {
+	if key != sharedGroup {
 		group.Keep(s.pid) // before the move, so that it never counts for a command
 		if err := s.enter(group); err != nil {
 			s.End()
@@ -175,15 +173,14 @@ func (w *Warmer) Stock(group *groups.Group) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spares[at] = s
+	w.spares[key] = s
 	return nil
 }
 
-// waits reports whether a child waits at a place.
-func (w *Warmer) waits(at string) bool {
+func (w *Warmer) waits(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.spares[at] != nil
+	return w.spares[key] != nil
 }
 
 // Take returns a waiting child, in the group if the kernel allows that. The caller owns it.
@@ -196,27 +193,27 @@ func (w *Warmer) Take(group *groups.Group) (*Spare, error) {
 
 // waiting removes and returns the child that waits for a command in group; nil if there is none.
 func (w *Warmer) waiting(group *groups.Group) *Spare {
-	at := place(group)
+	key := groupKey(group)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.spares[at]
-	delete(w.spares, at)
-	if s != nil && at != shared {
+	s := w.spares[key]
+	delete(w.spares, key)
+	if s != nil && key != sharedGroup {
 		group.Keep(0)
 	}
 	return s
 }
 
-// shared is the place of children that wait next to the zygote, in the shared group or without a
+// sharedGroup is the key of children that wait next to the zygote, in the shared group or without a
 // group.
-const shared = ""
+const sharedGroup = ""
 
-// place returns where a child waits for a command in group. In version 1 of cgroups that is the
+// groupKey names the group in which a child waits for a command in group. In version 1 of cgroups that is the
 // group itself, since a move takes up to 12 ms. In version 2 the end of a command freezes all
 // processes of its group, so the child waits elsewhere.
-func place(group *groups.Group) string {
+func groupKey(group *groups.Group) string {
 	if group == nil || !group.Own() || !group.CanHold() {
-		return shared
+		return sharedGroup
 	}
 	return group.Name()
 }

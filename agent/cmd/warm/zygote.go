@@ -33,7 +33,6 @@ type zygote struct {
 // forksWithin is how long a zygote may take to fork. A slower one is given up.
 const forksWithin = 30 * time.Second
 
-// load makes the zygote load its modules.
 func (z *zygote) load() error {
 	answer, err := z.request("ready", append([]string{z.path}, z.wanted.Modules...), nil, time.Now().Add(loadsWithin))
 	var f *failure

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// limiting are the controllers that limit sandboxes.
 var limiting = []string{"memory", "pids", "cpu"}
 
 // readable is the mode that lets every user read a cgroup. The kernel's root cgroup has it, too.

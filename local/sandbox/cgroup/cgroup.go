@@ -100,7 +100,7 @@ func (h Hierarchy) enables(name string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), name)
 }
 
-// dir returns the directory of a cgroup, given the path that the kernel reports; false: the mount
+// dir returns the directory of a cgroup, given the path that the kernel reports, or false if the mount
 // doesn't show it.
 func (h Hierarchy) dir(path string) (string, bool) {
 	if path == "" || strings.HasPrefix(path, "/..") {

@@ -78,7 +78,6 @@ func ownUnified() (Hierarchy, string, error) {
 	return Hierarchy{}, "", errors.New("the machine has no cgroup tree of version 2 that shows this process")
 }
 
-// mayControl reports whether this process may make cgroups and move processes in a cgroup.
 func mayControl(dir string) bool {
 	for _, file := range []string{"", "cgroup.procs", "cgroup.subtree_control"} {
 		if unix.Access(filepath.Join(dir, file), unix.W_OK) != nil {

@@ -37,7 +37,7 @@ const Unified = "unified"
 // partControllers count for commands; the first two are required.
 var partControllers = []string{"pids", "memory", "cpuacct", "blkio"}
 
-// Divisible returns why sandboxes' cgroups can't be divided here; nil: they can.
+// Divisible returns why sandboxes' cgroups can't be divided here, nil if they can.
 func (all Hierarchies) Divisible() error {
 	versions := map[bool]bool{}
 	for _, name := range partControllers[:2] {

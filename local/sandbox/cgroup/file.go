@@ -43,7 +43,6 @@ func open(at string, flags int) (int, error) {
 	return fd, nil
 }
 
-// readAll reads a file from its start.
 func readAll(fd int, at string) (all []byte, err error) {
 	all = make([]byte, 0, 512)
 	for {

@@ -1,15 +1,11 @@
 package cgroup
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A Group is a cgroup's directory in one tree.
@@ -26,7 +22,7 @@ type Groups struct {
 	Account   Group `json:"account,omitzero"` // version 1: counts CPU time; version 2 counts it in CPU
 }
 
-// Limits are what a process may use. 0: not set, because the machine can't and that was accepted.
+// Limits are what a process may use. One is 0 if it isn't set, because the machine can't and that was accepted.
 type Limits struct {
 	Memory    int64 // bytes; no swap
 	Processes int64 // number, including threads
@@ -82,17 +78,13 @@ func (all Hierarchies) of(pid int, text string) (g Groups, err error) {
 		}
 		return Group{Dir: dir, V2: true}, nil
 	}
-	if g.Memory, err = find("memory"); err != nil {
-		return Groups{}, err
-	}
-	if g.Processes, err = find("pids"); err != nil {
-		return Groups{}, err
-	}
-	if g.CPU, err = find("cpu"); err != nil {
-		return Groups{}, err
-	}
-	if g.Account, err = find("cpuacct"); err != nil {
-		return Groups{}, err
+	for _, c := range []struct {
+		controller string
+		group      *Group
+	}{{"memory", &g.Memory}, {"pids", &g.Processes}, {"cpu", &g.CPU}, {"cpuacct", &g.Account}} {
+		if *c.group, err = find(c.controller); err != nil {
+			return Groups{}, err
+		}
 	}
 	return g, nil
 }
@@ -141,7 +133,6 @@ func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) 
 	return g, nil
 }
 
-// A check is the value that a cgroup's file must have.
 type check struct {
 	group    Group
 	file     string
@@ -176,119 +167,4 @@ func (g Groups) checks(want Limits) (checks []check) {
 	return append(checks,
 		check{group: g.CPU, file: "cpu.cfs_quota_us", want: strconv.FormatInt(want.CPUQuota, 10)},
 		check{group: g.CPU, file: "cpu.cfs_period_us", want: strconv.FormatInt(want.CPUPeriod, 10)})
-}
-
-// Counts returns how many processes the kernel killed for memory in these cgroups and those of
-// commands below, and how many forks it refused, since they were made. Missing controllers count 0.
-func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
-	kills, hits, err := g.counted()
-	if err != nil {
-		return 0, 0, err
-	}
-	if oomKills, err = sum(kills, killKey); err == nil {
-		processLimitHits, err = sum(hits, hitKey)
-	}
-	return oomKills, processLimitHits, err
-}
-
-// used returns the file that counts the CPU time of the cgroup and those below; "": there is none.
-func (g Groups) used() string {
-	switch {
-	case g.Account.Dir != "":
-		return filepath.Join(g.Account.Dir, "cpuacct.usage")
-	case g.CPU.V2:
-		return filepath.Join(g.CPU.Dir, "cpu.stat")
-	}
-	return ""
-}
-
-// usedIn returns the CPU time in the text of that file; 0: there is none.
-func usedIn(text []byte) time.Duration {
-	if rest, ok := bytes.CutPrefix(text, []byte("usage_usec ")); ok { // cpu.stat begins with it
-		line, _, _ := bytes.Cut(rest, []byte("\n"))
-		n, _ := strconv.ParseInt(string(line), 10, 64)
-		return time.Duration(n) * time.Microsecond
-	}
-	n, _ := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
-	return time.Duration(n)
-}
-
-// Keys of lines in the counting files.
-const (
-	killKey = "oom_kill"
-	hitKey  = "max"
-)
-
-// counted returns the files that count OOM kills and refused forks.
-func (g Groups) counted() (kills, hits []string, err error) {
-	memory, err := g.Memory.parts()
-	if err != nil {
-		return nil, nil, err
-	}
-	processes, err := g.Processes.parts()
-	if err != nil {
-		return nil, nil, err
-	}
-	file := "memory.oom_control" // counts kills in this cgroup only
-	if g.Memory.V2 {
-		file, memory = "memory.events", memory[:1] // includes the cgroups below
-	}
-	inherited, err := exists(filepath.Join(g.Processes.Dir, "pids.events.local"))
-	if err != nil {
-		return nil, nil, err
-	}
-	if inherited {
-		processes = processes[:1] // from Linux 6.11 on it includes the cgroups below
-	}
-	return filesIn(memory, file), filesIn(processes, "pids.events"), nil
-}
-
-// filesIn returns the paths of a file in each of the directories.
-func filesIn(dirs []string, file string) (paths []string) {
-	for _, dir := range dirs {
-		if dir != "" { // "": the controller is missing
-			paths = append(paths, filepath.Join(dir, file))
-		}
-	}
-	return paths
-}
-
-// sum returns the sum of the numbers after key in files.
-func sum(paths []string, key string) (all int64, err error) {
-	for _, path := range paths {
-		n, err := value(path, key)
-		if err != nil {
-			return 0, err
-		}
-		all += n
-	}
-	return all, nil
-}
-
-// countSize is larger than any counting file.
-const countSize = 512
-
-// value returns the number after key in a file of "key number" lines.
-func value(file, key string) (int64, error) {
-	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, &os.PathError{Op: "open", Path: file, Err: err}
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var text [countSize]byte
-	n, err := unix.Read(fd, text[:])
-	if err != nil {
-		return 0, &os.PathError{Op: "read", Path: file, Err: err}
-	}
-	return lineOf(file, text[:n], key)
-}
-
-// lineOf returns the number after key in the text of such a file.
-func lineOf(file string, text []byte, key string) (int64, error) {
-	for line := range strings.Lines(string(text)) {
-		if name, number, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && name == key {
-			return strconv.ParseInt(number, 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s has no line %q", file, key)
 }

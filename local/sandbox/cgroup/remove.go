@@ -138,7 +138,6 @@ func killOnce(dir string) ([]unix.PollFd, error) {
 	return ends, err
 }
 
-// closeAll closes pidfds.
 func closeAll(fds []unix.PollFd) {
 	for _, p := range fds {
 		_ = unix.Close(int(p.Fd))

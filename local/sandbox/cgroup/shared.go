@@ -17,7 +17,7 @@ import (
 type Shared struct {
 	Buffers int64    // bytes of TCP and UDP buffers in the kernel; version 2 counts them as memory
 	Disks   []string // whole disks that can be read from, as "major:minor"
-	Read    int64    // bytes per second from each disk; 0: no limit
+	Read    int64    // bytes per second from each disk, 0 for no limit
 	Reads   int64    // reads per second from each disk
 }
 
@@ -128,7 +128,8 @@ func Disks(paths ...string) (disks []string, err error) {
 // disk's.
 const devices = "/sys/dev/block"
 
-// wholeDisk returns the disk of a partition; any other device is returned as it is; "": no device.
+// wholeDisk returns the disk of a partition; any other device is returned as it is. It returns "" for
+// a file system without a device.
 func wholeDisk(devices, device string) (string, error) {
 	at, err := filepath.EvalSymlinks(filepath.Join(devices, device))
 	if errors.Is(err, os.ErrNotExist) {

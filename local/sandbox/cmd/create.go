@@ -91,7 +91,6 @@ func newDraft(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *l
 	return &draft{config: c, q: q, trees: trees, link: l, spec: s, limits: limits}, nil
 }
 
-// makeView makes what the sandbox's programs see of the machine's hardware.
 func (d *draft) makeView() error {
 	if err := spec.ViewOf(*d.q.Resources, d.config.Machine).Make(d.trees); err != nil {
 		return fmt.Errorf("make what programs see of the machine: %w", err)

@@ -120,7 +120,7 @@ func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string
 }
 
 // openImage returns the root of the requested image as a detached mount with the sandbox's users as
-// owners; nil: the request has no image.
+// owners, or nil if the request has no image.
 func openImage(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, error) {
 	if q.Image == "" {
 		return nil, nil //nolint:nilnil // no image

@@ -23,7 +23,6 @@ func mapOwnersOf(tree int, s *specs.Spec, owners int) error {
 	return mapOwners(tree, users)
 }
 
-// mapOwners maps the owners of an open tree to the users of a user namespace.
 func mapOwners(tree int, users *os.File) error {
 	err := restrictMount(tree, users)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -46,7 +45,6 @@ func restrictMount(tree int, users *os.File) error {
 	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr)
 }
 
-// shiftMapping returns a mapping with its container ids shifted by first.
 func shiftMapping(mapping []specs.LinuxIDMapping, first int) []specs.LinuxIDMapping {
 	all := slices.Clone(mapping)
 	for i := range all {

@@ -18,7 +18,7 @@ import (
 // only: the sandbox's root user often can't reach its original place.
 const resolverMount = "/run/rockpool/resolv.conf"
 
-// A link is a sandbox's network; nil: none.
+// A link is a sandbox's network, nil if there is none.
 type link struct{ policy network.Policy }
 
 // linkOf returns the requested network, checked against what is offered.
@@ -33,7 +33,7 @@ func linkOf(c helper.Config, q *helper.Request) (*link, error) {
 	return &link{policy}, nil
 }
 
-// resolver returns the file to mount as /etc/resolv.conf; "": an empty one.
+// resolver returns the file to mount as /etc/resolv.conf, "" for an empty one.
 func (l *link) resolver() string {
 	if l == nil {
 		return ""
@@ -72,7 +72,6 @@ func (l *link) make(c helper.Config, q *helper.Request, pid int) error {
 	return err
 }
 
-// setAddress sets the sandbox's address in the answer.
 func (l *link) setAddress(q *helper.Request, answer *helper.Answer) (err error) {
 	if l != nil {
 		answer.Address, _, err = l.policy.Pool.Addresses(q.Slot)

@@ -204,7 +204,6 @@ func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.F
 	return answered(pid, groups)
 }
 
-// ofRuntime adds the runtime's name to its refusal.
 func ofRuntime(name string, err error) error {
 	var refusal *oci.Refusal
 	if !errors.As(err, &refusal) {

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/sandbox/roots"
+	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
-// mountRoot mounts the sandbox's root directory at rootMount.
 func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	dir, err := openRoot(c, q)
 	if err != nil {
@@ -62,7 +61,7 @@ func openRun(alone bool) error {
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		return err
 	}
-	if alone && roots.RootOnly(run) != nil { // the returned error must name no path: users see it
+	if alone && oci.RootOnly(run) != nil { // the returned error must name no path: users see it
 		return finalError{errors.New("users other than root can write to the machine's directory run or run/rockpool, where sandboxes are mounted: make root their owner, with mode 755")}
 	}
 	// The sandbox's root user passes through it and isn't the machine's root; the server's umask

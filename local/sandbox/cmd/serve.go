@@ -144,7 +144,6 @@ func (s *server) queue(id string) (turn <-chan struct{}, end func()) {
 	}
 }
 
-// closeFiles closes all files, and joins the errors.
 func closeFiles(files []*os.File) (failed error) {
 	for _, f := range files {
 		failed = errors.Join(failed, f.Close())
@@ -176,7 +175,6 @@ func reply(files []*os.File, answer helper.Answer) bool {
 	return err == nil && len(files) > 0 && unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL) == nil
 }
 
-// failed returns the answer for an error.
 func failed(err error) helper.Answer {
 	var final finalError
 	return helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, firewall.ErrChanged)}

@@ -30,19 +30,18 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
-	"github.com/rockpool/rockpool/local/sandbox/roots"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
 )
 
 // A Config is where a helper listens, for which user, and where it works.
 type Config struct {
-	Socket string `json:"socket"` // path of the socket; "": descriptor 3, made by systemd
+	Socket string `json:"socket"` // path of the socket, "" for descriptor 3, made by systemd
 	UID    int    `json:"uid"`    // user id of the server
 	Dir    string `json:"dir"`    // writable by root only; contains Agent and Program
 	Images string `json:"images"` // directory of the server's unpacked images
 	Parent string `json:"parent"` // parent cgroup of the sandboxes
-	// Network is what sandboxes may have of the network; nil: nothing.
+	// Network is what sandboxes may have of the network, nil for nothing.
 	Network *network.Offer `json:"network,omitempty"`
 	// Runtimes are the OCI runtimes that requests can name.
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"`
@@ -59,7 +58,6 @@ const (
 	Agent   = "agent"
 )
 
-// A daemon is a listening helper.
 type daemon struct {
 	config Config
 	log    *log.Logger
@@ -107,14 +105,14 @@ func (d *daemon) open() (err error) {
 			return fmt.Errorf("the network settings: %w", err)
 		}
 	}
-	if err := roots.RootOnly(c.Dir); err != nil {
+	if err := oci.RootOnly(c.Dir); err != nil {
 		return err
 	}
 	// Each request makes its mounts here, in a namespace of its own.
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	if err := roots.RootOnly(runDir); err != nil {
+	if err := oci.RootOnly(runDir); err != nil {
 		return err
 	}
 	for _, sub := range []string{"state", "roots", "held"} {
@@ -232,7 +230,7 @@ func (d *daemon) listen() (*net.UnixListener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := roots.RootOnly(dir); err != nil {
+	if err := oci.RootOnly(dir); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(d.config.Socket); err == nil {

@@ -50,7 +50,6 @@ func (h holds) has(id string) (bool, error) {
 	return err == nil, err
 }
 
-// slot returns the number of a sandbox's range.
 func (h holds) slot(id string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(h.dir, id, slotName))
 	if err != nil {

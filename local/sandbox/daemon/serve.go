@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Bounds of a request.
@@ -44,7 +45,7 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
 			<-slots
 			if ctx.Err() == nil {
 				d.log.Printf("accept: %v", err)
-				pause(ctx, 100*time.Millisecond) // for example, no descriptors are left
+				_ = backoff.Sleep(ctx, 100*time.Millisecond) // for example, no descriptors are left
 			}
 			continue
 		}
@@ -57,16 +58,6 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) {
 	late := time.AfterFunc(goneWithin, giveUp)
 	defer late.Stop()
 	requests.Wait()
-}
-
-// pause returns after a time, or when ctx ends.
-func pause(ctx context.Context, how time.Duration) {
-	timer := time.NewTimer(how)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // answer serves one connection, which carries one request.
@@ -291,5 +282,4 @@ func (d *daemon) owned(command, id string) (held bool, err error) {
 	return false, err
 }
 
-// group returns the path of a sandbox's cgroup.
 func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -26,7 +26,6 @@ const (
 // errAnswered means that the request was answered already.
 var errAnswered = errors.New("it was answered")
 
-// checkDirectory returns an error unless a descriptor is a directory.
 func checkDirectory(fd int) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {
@@ -59,19 +58,10 @@ func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) err
 		return err
 	}
 	defer peer.Close()
-	cmd := exec.CommandContext(ctx, d.config.Worker, helper.WorkerArgument)
-	cmd.Env = []string{"GOMEMLIMIT=256MiB"}
-	cmd.Dir = "/"
-	cmd.Stdin = peer
-	cmd.Stderr = os.Stderr
-	cmd.ExtraFiles = []*os.File{dir}
+	cmd := launch.WorkerCommand(ctx, d.config.Worker, peer, dir)
 	users := []syscall.SysProcIDMap{{ContainerID: 0, HostID: spec.ImageOwners, Size: spec.UIDs}}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		UidMappings: users, GidMappings: users, GidMappingsEnableSetgroups: true,
-		Credential: &syscall.Credential{Uid: 0, Gid: 0}, // ids of the namespace; no supplementary groups
-		Setsid:     true,
-	}
+	cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.GidMappingsEnableSetgroups = users, users, true
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // ids of the namespace; no supplementary groups
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start a process to work on images: %w", err)
 	}

@@ -74,17 +74,17 @@ type Config struct {
 	Machine spec.Machine `json:"machine"`
 
 	Runtimes oci.Runtimes `json:"runtimes,omitempty"` // available besides libcontainer
-	DiskRead int64        `json:"diskRead,omitempty"` // bytes/s that a sandbox may read from each disk; 0: no limit
-	// Network is what sandboxes may have of the network; nil: nothing.
+	DiskRead int64        `json:"diskRead,omitempty"` // bytes/s that a sandbox may read from each disk, 0 for no limit
+	// Network is what sandboxes may have of the network, nil for nothing.
 	Network       *network.Offer `json:"network,omitempty"`
-	Rootless      *Rootless      `json:"rootless,omitempty"`      // nil: the helper runs as root
+	Rootless      *Rootless      `json:"rootless,omitempty"`      // nil if the helper runs as root
 	AcceptMissing bool           `json:"acceptMissing,omitempty"` // make sandboxes without limits that can't be set
 }
 
 // Rootless is what a helper without root has for sandboxes.
 type Rootless struct {
-	Base  string `json:"base,omitempty"`  // path of the delegated cgroup; "": none
-	Users int    `json:"users,omitempty"` // number of subordinate ids; 0: none
+	Base  string `json:"base,omitempty"`  // path of the delegated cgroup, "" if there is none
+	Users int    `json:"users,omitempty"` // number of subordinate ids, 0 if there is none
 }
 
 // Slots returns how many sandboxes can have users of their own.
@@ -107,7 +107,7 @@ func (c Config) Users(q *Request) *spec.Users {
 	}
 }
 
-// KernelGroup returns the kernel's path of a sandbox's cgroup; "": it has none.
+// KernelGroup returns the kernel's path of a sandbox's cgroup, "" if it has none.
 func (c Config) KernelGroup(id string) string {
 	switch r := c.Rootless; {
 	case r == nil:
@@ -128,12 +128,12 @@ type Request struct {
 	// For Create only. With the request comes a listening socket, which the sandbox's first process
 	// gets as descriptor 3.
 	Slot      int             `json:"slot,omitempty"`  // number of its range of user ids; a listening helper requires 0
-	Image     string          `json:"image,omitempty"` // digest of its image; "": the image "host"
+	Image     string          `json:"image,omitempty"` // digest of its image, "" for the image "host"
 	Resources *spec.Resources `json:"resources,omitempty"`
 
 	Zygote bool `json:"zygote,omitempty"` // its agent can preload an interpreter
 
-	// Runtime is the name of a configured runtime; "": libcontainer. With oci.GVisor an empty
+	// Runtime is the name of a configured runtime, "" for libcontainer. With oci.GVisor an empty
 	// directory comes instead of the socket, and the first process makes its socket there.
 	Runtime string `json:"runtime,omitempty"`
 
@@ -250,7 +250,6 @@ func decode(r io.Reader, into any) error {
 	return nil
 }
 
-// check returns an error for the first invalid field.
 func (c Config) check() error {
 	for name, dir := range map[string]string{"state": c.State, "root": c.Root, "images": c.Images} {
 		optional := name == "images" && dir == ""
@@ -318,7 +317,6 @@ func (q Request) Check() error {
 	return fmt.Errorf("unknown command %q", q.Command)
 }
 
-// checkNetwork returns an error unless the slot and the network are within their ranges.
 func (q Request) checkNetwork() error {
 	if q.Slot < 0 || q.Slot >= spec.MaxSlots {
 		return fmt.Errorf("slot is %d, but must be 0 to %d", q.Slot, spec.MaxSlots-1)
@@ -336,7 +334,6 @@ func (c Config) Policy(q *Request) (network.Policy, error) {
 	return p, p.Check()
 }
 
-// checkCreate checks the fields of a create request.
 func (q Request) checkCreate() error {
 	if q.Image != "" && !validDigest(q.Image) {
 		return fmt.Errorf("image %q must be a digest", q.Image)

@@ -30,10 +30,10 @@ type Direct struct {
 
 	// Lock is a file that the server has locked. Each helper shares the lock until it ends. So a
 	// server that gets the lock after another one was killed knows that no helper of that one is
-	// still making a sandbox. nil: no lock.
+	// still making a sandbox. It is nil without a lock.
 	Lock *os.File
 
-	// Maker makes and removes sandboxes as root. nil: each request starts a process.
+	// Maker makes and removes sandboxes as root. If it is nil, each request starts a process.
 	Maker *Maker
 
 	// Without root only, with Config.Rootless:
@@ -82,19 +82,29 @@ func (l Direct) Do(ctx context.Context, group string, q helper.Request) error {
 
 // run performs a request with a maker if possible, else with a process of its own. files become its
 // descriptors from 3 on.
-func (l Direct) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (helper.Answer, error) {
-	if path.Base(group) != q.ID {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its cgroup", q.Command, q.ID, group)
+func (l Direct) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (answer helper.Answer, err error) {
+	q.Protocol = helper.Protocol
+	switch {
+	case path.Base(group) != q.ID:
+		err = fmt.Errorf("%s isn't its cgroup", group)
+	case l.Maker != nil && (q.ByMaker() || q.Command == helper.Remove):
+		answer, err = l.order(ctx, path.Dir(group), q, files)
+	default:
+		answer, err = l.runOnce(ctx, group, q, files)
 	}
-	if l.Maker != nil && (q.ByMaker() || q.Command == helper.Remove) {
-		return l.order(ctx, path.Dir(group), q, files)
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, err)
 	}
+	return answer, nil
+}
+
+// runOnce performs a request with a process of its own.
+func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, files []*os.File) (helper.Answer, error) {
 	l.Config.Parent = path.Dir(group)
 	config, err := json.Marshal(l.Config)
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	q.Protocol = helper.Protocol
 	request, err := json.Marshal(q)
 	if err != nil {
 		return helper.Answer{}, err
@@ -129,20 +139,17 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 		ran = cmd.Run()
 	}
 	if ctx.Err() != nil {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, context.Cause(ctx))
+		return helper.Answer{}, context.Cause(ctx)
 	}
-	var answer helper.Answer
-	if err := json.Unmarshal(answers.kept.Bytes(), &answer); err != nil {
+	answer, err := parse(answers.kept.Bytes())
+	var refusal *RefusalError
+	if err != nil && !errors.As(err, &refusal) {
 		if said := strings.TrimSpace(complaints.kept.String()); said != "" {
 			ran = errors.Join(ran, errors.New(said))
 		}
-		err = cmp.Or(ran, err)
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: rockpool-sandbox gave no answer: %w", q.Command, q.ID, err)
+		return helper.Answer{}, fmt.Errorf("rockpool-sandbox gave no answer: %w", cmp.Or(ran, err))
 	}
-	if answer.Error != "" {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, refused(answer))
-	}
-	return answer, ran
+	return answer, cmp.Or(err, ran)
 }
 
 // A RefusalError is an error that rockpool-sandbox answered.
@@ -153,8 +160,16 @@ type RefusalError struct {
 	Changed bool
 }
 
-// refused returns the error in an answer.
-func refused(a helper.Answer) *RefusalError { return &RefusalError{a.Error, a.Final, a.Changed} }
+// parse returns an answer. If that is a refusal, the error is a [*RefusalError].
+func parse(text []byte) (answer helper.Answer, err error) {
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return helper.Answer{}, err
+	}
+	if answer.Error != "" {
+		return helper.Answer{}, &RefusalError{answer.Error, answer.Final, answer.Changed}
+	}
+	return answer, nil
+}
 
 func (e *RefusalError) Error() string { return e.Line }
 

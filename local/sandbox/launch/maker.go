@@ -31,7 +31,6 @@ type Maker struct {
 // and another one is started.
 const readsWithin = 10 * time.Second
 
-// errMakerClosed is the error of requests after Close.
 var errMakerClosed = errors.New("the maker of sandboxes was closed")
 
 // Close ends the process after the requests that it is serving, and waits for its end.
@@ -74,33 +73,26 @@ func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
 	if err != nil {
 		return err
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	conn, its, err := socketPair()
 	if err != nil {
 		return err
 	}
-	own, its := os.NewFile(uintptr(pair[0]), "maker"), os.NewFile(uintptr(pair[1]), "server")
 	defer its.Close()
-	conn, err := net.FileConn(own)
-	if err := errors.Join(err, own.Close()); err != nil {
-		return err
-	}
 	cmd.ExtraFiles = append([]*os.File{its}, cmd.ExtraFiles...)
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	m.ending.Go(func() { _ = cmd.Wait() }) // it logs its errors itself
-	m.conn = conn.(*net.UnixConn)
+	m.conn = conn
 	return nil
 }
 
-// order performs a request through the maker.
 func (l Direct) order(ctx context.Context, parent string, q helper.Request, files []*os.File) (helper.Answer, error) {
-	q.Protocol = helper.Protocol
 	text, err := json.Marshal(helper.Order{Request: q, Parent: parent})
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	own, its, err := replyPair()
+	own, its, err := socketPair()
 	if err != nil {
 		return helper.Answer{}, err
 	}
@@ -114,7 +106,7 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 	// ended.
 	_ = its.Close()
 	if err != nil {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, err)
+		return helper.Answer{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = own.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -122,33 +114,26 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 	n, err := own.Read(packet)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, context.Cause(ctx))
+		return helper.Answer{}, context.Cause(ctx)
 	case err != nil || n == 0:
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: the maker of sandboxes ended without an answer: %w", q.Command, q.ID, err)
+		return helper.Answer{}, fmt.Errorf("the maker of sandboxes ended without an answer: %w", err)
 	}
-	var answer helper.Answer
-	if err := json.Unmarshal(packet[:n], &answer); err != nil {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, err)
-	}
-	if answer.Error != "" {
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, refused(answer))
-	}
-	return answer, nil
+	return parse(packet[:n])
 }
 
-// replyPair returns both ends of a socket for one answer.
-func replyPair() (own *net.UnixConn, its *os.File, err error) {
+// socketPair returns both ends of a socket for packets: this process's, and one to pass on.
+func socketPair() (own *net.UnixConn, its *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	file := os.NewFile(uintptr(pair[0]), "reply")
+	file := os.NewFile(uintptr(pair[0]), "socket")
 	conn, err := net.FileConn(file)
 	if err := errors.Join(err, file.Close()); err != nil {
 		_ = unix.Close(pair[1])
 		return nil, nil, err
 	}
-	return conn.(*net.UnixConn), os.NewFile(uintptr(pair[1]), "reply"), nil
+	return conn.(*net.UnixConn), os.NewFile(uintptr(pair[1]), "socket"), nil
 }
 
 // makerCommand returns the command of a maker. Like a helper for one request, it has its own mount

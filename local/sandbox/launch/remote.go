@@ -47,15 +47,7 @@ func (r Remote) Probe(ctx context.Context, name string) (version string, noTime 
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
 	answer, err := r.exchange(ctx, helper.Request{Command: helper.Probe, Runtime: name}, nil)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return "", false, context.Cause(ctx)
-	case err != nil:
-		return "", false, &UnreachableError{r.Socket, err}
-	case answer.Error != "":
-		return "", false, refused(answer)
-	}
-	return answer.Version, answer.NoTime, nil
+	return answer.Version, answer.NoTime, err
 }
 
 // Create works as Direct.Create. The helper chooses the sandbox's users.
@@ -94,31 +86,33 @@ func (r Remote) owns(group, id string) error {
 	return nil
 }
 
-// request sends a request, and returns the answer or its error. An UnreachableError: there was no
-// answer.
+// request is exchange for a request about a sandbox, which the error names.
 func (r Remote) request(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
 	answer, err := r.exchange(ctx, q, file)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, context.Cause(ctx))
-	case err != nil:
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, &UnreachableError{r.Socket, err})
-	case answer.Error != "":
-		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, refused(answer))
+	if err != nil {
+		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %w", q.Command, q.ID, err)
 	}
 	return answer, nil
 }
 
 // exchange sends one packet and waits for one. If ctx ends first, closing the connection makes the
-// helper give up.
-func (r Remote) exchange(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
+// helper give up. The error is a [*RefusalError], ctx's cause, or an [*UnreachableError] if there was
+// no answer.
+func (r Remote) exchange(ctx context.Context, q helper.Request, file *os.File) (answer helper.Answer, err error) {
 	dialed, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", r.Socket)
-	if err != nil {
-		return helper.Answer{}, err
+	if err == nil {
+		conn := dialed.(*net.UnixConn)
+		answer, err = roundTrip(ctx, conn, q, file)
+		_ = conn.Close()
 	}
-	conn := dialed.(*net.UnixConn)
-	defer conn.Close()
-	return roundTrip(ctx, conn, q, file)
+	var refusal *RefusalError
+	switch {
+	case err == nil || errors.As(err, &refusal):
+		return answer, err
+	case ctx.Err() != nil:
+		return helper.Answer{}, context.Cause(ctx)
+	}
+	return helper.Answer{}, &UnreachableError{r.Socket, err}
 }
 
 // Work lets the helper start a process that works on a directory (see image.Work). The process is
@@ -130,17 +124,12 @@ func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
 		return nil, &UnreachableError{r.Socket, err}
 	}
 	conn := dialed.(*net.UnixConn)
-	answer, err := roundTrip(ctx, conn, helper.Request{Command: helper.Work}, dir)
-	if err == nil && answer.Error != "" {
-		err = refused(answer)
-	}
-	if err != nil {
+	if _, err := roundTrip(ctx, conn, helper.Request{Command: helper.Work}, dir); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-// roundTrip sends a request, and returns the answer.
 func roundTrip(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.File) (helper.Answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -164,9 +153,7 @@ func roundTrip(ctx context.Context, conn *net.UnixConn, q helper.Request, file *
 	if err != nil {
 		return helper.Answer{}, err
 	}
-	var answer helper.Answer
-	err = json.Unmarshal(packet[:n], &answer)
-	return answer, err
+	return parse(packet[:n])
 }
 
 // checkRoot returns an error unless the other side runs as root: it gets sockets through which

@@ -23,30 +23,17 @@ var ownersCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.C
 // made from images, which are this user's first range, and has no other ids. Without subordinate
 // ids it is root of this user only. It also ends with ctx. Working waits for its end.
 func (l Direct) Work(ctx context.Context, dir *os.File) (_ *net.UnixConn, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	conn, its, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
-	own, its := os.NewFile(uintptr(pair[0]), "worker"), os.NewFile(uintptr(pair[1]), "server")
 	defer its.Close()
-	dialed, err := net.FileConn(own)
-	if err := errors.Join(err, own.Close()); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
-			_ = dialed.Close()
+			_ = conn.Close()
 		}
 	}()
-	cmd := exec.CommandContext(ctx, l.Worker, helper.WorkerArgument)
-	cmd.Env = []string{"GOMEMLIMIT=256MiB"}
-	cmd.Dir = "/"
-	cmd.Stdin, cmd.Stderr = its, os.Stderr
-	cmd.ExtraFiles = []*os.File{dir}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		Setsid:     true,
-	}
+	cmd := WorkerCommand(ctx, l.Worker, its, dir)
 	begin := func() error { return nil }
 	if l.Users.Count == 0 {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
@@ -83,7 +70,22 @@ func (l Direct) Work(ctx context.Context, dir *os.File) (_ *net.UnixConn, err er
 	if err != nil {
 		return nil, fmt.Errorf("map the users of a process that works on images: %w", err)
 	}
-	return dialed.(*net.UnixConn), nil
+	return conn, nil
+}
+
+// WorkerCommand returns the command of a process that works on a directory, with a connection as its
+// stdin. It has namespaces of its own, for which the caller sets the users.
+func WorkerCommand(ctx context.Context, program string, conn, dir *os.File) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, helper.WorkerArgument)
+	cmd.Env = []string{"GOMEMLIMIT=256MiB"}
+	cmd.Dir = "/"
+	cmd.Stdin, cmd.Stderr = conn, os.Stderr
+	cmd.ExtraFiles = []*os.File{dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		Setsid:     true,
+	}
+	return cmd
 }
 
 // mapOwners maps the users of the first range into a process's user namespace.

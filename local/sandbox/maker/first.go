@@ -102,12 +102,10 @@ func (p *plan) write(s *script) error {
 	return nil
 }
 
-// has reports whether the sandbox gets a namespace of this kind.
 func (p *plan) has(kind specs.LinuxNamespaceType) bool {
 	return slices.ContainsFunc(p.spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == kind })
 }
 
-// send adds a step that sends a word to the maker.
 func (p *plan) send(s *script, word string) {
 	s.add("report "+word, unix.SYS_WRITE, p.channel, s.text(word), 1).want = 1
 }
@@ -178,7 +176,6 @@ func (p *plan) spread(s *script) {
 // timerSlack is the kernel's default, in nanoseconds.
 const timerSlack = 50_000
 
-// next returns the number of the next new descriptor, after descriptors.
 func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
 
 // mounts makes the root directory with its mounts, and leaves all other mounts.
@@ -226,7 +223,6 @@ func (p *plan) mounts(s *script) error {
 	return nil
 }
 
-// covered reports whether a later mount replaces m.
 func covered(m specs.Mount, later []specs.Mount) bool {
 	return slices.ContainsFunc(later, func(l specs.Mount) bool { return l.Destination == m.Destination })
 }
@@ -301,7 +297,6 @@ func (p *plan) raiseLoopback(s *script) {
 	s.add("raise the loopback interface", unix.SYS_CLOSE, p.next())
 }
 
-// limits adds the process's rlimits to the script.
 func (p *plan) limits(s *script) error {
 	for _, limit := range p.spec.Process.Rlimits {
 		number, known := spec.RlimitNumbers[limit.Type]
@@ -320,7 +315,6 @@ var capabilityNumbers = map[string]uint{
 	"CAP_SETGID": unix.CAP_SETGID, "CAP_SETUID": unix.CAP_SETUID, "CAP_SETPCAP": unix.CAP_SETPCAP,
 }
 
-// capabilityBits returns a set of capabilities as bits.
 func capabilityBits(names []string) (bits uint64, err error) {
 	for _, name := range names {
 		number, known := capabilityNumbers[name]
@@ -335,7 +329,6 @@ func capabilityBits(names []string) (bits uint64, err error) {
 // lastCapability is above all capabilities that kernels know; the kernel refuses unknown ones.
 const lastCapability = 63
 
-// drop drops all privileges except the agent's.
 func (p *plan) drop(s *script) error {
 	of := p.spec.Process.Capabilities
 	bounding, err := capabilityBits(of.Bounding)

@@ -69,7 +69,7 @@ var ErrUnborn = errors.New("no process starts in the sandbox's cgroup")
 type Sandbox struct {
 	ID       string
 	Spec     *specs.Spec
-	Image    *os.File   // its root: a detached mount with mapped owners; nil: the shared root
+	Image    *os.File   // its root: a detached mount with mapped owners, nil for the shared root
 	Files    []*os.File // the first process's descriptors, from 3 on
 	Join     []string   // version 1: directories of its cgroups, which the first process joins
 	Group    string     // version 2: directory of its cgroup, in which the first process starts
@@ -129,7 +129,6 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	return pid, nil
 }
 
-// has reports whether this maker has made a sandbox and not ended it yet.
 func (m *Maker) has(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,7 +229,7 @@ func openJoin(dir string) (*os.File, error) {
 	return f, err
 }
 
-// offsets returns the contents of timens_offsets for the spec; nil: it has no time namespace.
+// offsets returns the contents of timens_offsets for the spec, nil if it has no time namespace.
 func offsets(s *specs.Spec) []byte {
 	if len(s.Linux.TimeOffsets) == 0 {
 		return nil
@@ -403,7 +402,6 @@ func (m *Maker) End(id string) error {
 	return nil
 }
 
-// reap waits for the end of a child that was killed.
 func reap(pid int) {
 	for {
 		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != unix.EINTR {

@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOptions are the parsed options of a spec's mount.
 type mountOptions struct {
 	flags     uintptr // of mount(2)
 	data      string  // for the file system
@@ -29,7 +28,6 @@ var options = map[string]mountOptions{
 	"rw":      {},
 }
 
-// parseOptions parses the options of a spec's mount.
 func parseOptions(all []string) (o mountOptions) {
 	var data []string
 	for _, name := range all {

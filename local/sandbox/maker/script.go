@@ -13,7 +13,7 @@ import (
 type call struct {
 	number uintptr
 	args   [6]uintptr
-	accept [2]syscall.Errno // errors that count as success; 0: none
+	accept [2]syscall.Errno // errors that count as success, or 0
 	want   int64            // the result that counts as success, or anyResult, or inChild
 }
 
@@ -40,7 +40,6 @@ func (s *script) add(name string, number uintptr, args ...uintptr) *call {
 	return &s.calls[len(s.calls)-1]
 }
 
-// unless makes a call accept errors.
 func (c *call) unless(errs ...syscall.Errno) { copy(c.accept[:], errs) }
 
 // text returns the address of a C string that the script keeps.

@@ -33,7 +33,7 @@ type stage struct {
 
 // A job is a stage's work for one sandbox.
 type job struct {
-	root  *os.File // an image's root: a detached mount; nil: the shared root
+	root  *os.File // an image's root: a detached mount, nil for the shared root
 	extra []bind   // further mounts for this sandbox
 	clone func(root string) (pid int, err error)
 	free  func() // called once, also after an error
@@ -43,7 +43,7 @@ type job struct {
 // cloned is a process that has executed the agent, made another process, or ended. The maker must
 // reap it.
 type cloned struct {
-	pid int // 0: none was made
+	pid int // 0 if none was made
 	err error
 }
 

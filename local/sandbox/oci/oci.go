@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rockpool/rockpool/local/sandbox/roots"
+	"golang.org/x/sys/unix"
 )
 
 // GVisor is the name of the runtime whose sandboxes have their own kernel.
@@ -115,7 +115,7 @@ func (all Runtimes) Find(name string) (Runtime, error) {
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return Runtime{}, fmt.Errorf("the runtime %s can't be executed: it must be a program", name)
 	}
-	if roots.RootOnly(r.Path) != nil {
+	if RootOnly(r.Path) != nil {
 		return Runtime{}, fmt.Errorf("the runtime %s isn't used because users other than root can replace it or a directory above it: make root its owner, with mode 755, in a directory that only root can write to", name)
 	}
 	return r, nil
@@ -127,7 +127,6 @@ var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/b
 // UsesKVM reports whether gVisor is configured to use the machine's /dev/kvm.
 func (r Runtime) UsesKVM() bool { return slices.Contains(r.Flags, "--platform=kvm") }
 
-// flags returns the flags of every command for a box.
 func (r Runtime) flags(name string, box Box) []string {
 	all := append([]string{}, r.Flags...)
 	if name == GVisor {
@@ -154,4 +153,23 @@ func shorten(text string) string {
 		return r
 	}, strings.ToValidUTF8(strings.TrimSpace(text), "?"))
 	return text[:min(len(text), 500)]
+}
+
+// RootOnly returns an error unless only root can change a file or directory, put something into the
+// directory, or replace it. The path must be absolute. A path with a symbolic link is refused.
+func RootOnly(path string) error {
+	for at := path; ; at = filepath.Dir(at) {
+		var info unix.Stat_t
+		if err := unix.Lstat(at, &info); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		// In a sticky directory, others can't replace root's files.
+		others := info.Mode&0o022 != 0 && (at == path || info.Mode&unix.S_ISVTX == 0)
+		if info.Mode&unix.S_IFMT == unix.S_IFLNK || info.Uid != 0 || others {
+			return fmt.Errorf("%s must belong to root, must not be a link, and nobody else may write to it", at)
+		}
+		if at == "/" {
+			return nil
+		}
+	}
 }

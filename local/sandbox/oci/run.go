@@ -208,7 +208,6 @@ func (b Box) state() string   { return filepath.Join(b.Dir, "state") }
 func (b Box) bundle() string  { return filepath.Join(b.Dir, "bundle") }
 func (b Box) pidFile() string { return filepath.Join(b.Dir, "pid") }
 
-// write makes the box's directory, and the bundle in it.
 func (b Box) write() error {
 	text, err := json.Marshal(b.Spec)
 	if err != nil {
@@ -222,7 +221,6 @@ func (b Box) write() error {
 	return os.WriteFile(filepath.Join(b.bundle(), "config.json"), text, 0o600)
 }
 
-// pid returns the process id that the runtime wrote.
 func (b Box) pid() (int, error) {
 	text, err := os.ReadFile(b.pidFile())
 	if err != nil {

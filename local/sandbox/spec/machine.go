@@ -18,7 +18,7 @@ type Machine struct {
 	Lacks   []string `json:"lacks,omitempty"` // limits that can't be set here and are left out
 	Views   string   `json:"views,omitempty"` // a part of the names of views
 
-	// Undivided is why commands can't have their own cgroups in a sandbox; nil: they can.
+	// Undivided is why commands can't have their own cgroups in a sandbox, nil if they can.
 	Undivided   error `json:"-"`
 	Launchers   int64 `json:"-"` // if divided: the agent's threads that count against the commands' limit
 	SeparateCPU bool  `json:"-"` // if divided: the commands' CPU time is limited separately from the agent's

@@ -153,7 +153,6 @@ func (b *builder) link(at string) {
 	}
 }
 
-// symlink makes a symbolic link at a path, and the directories above it.
 func (b *builder) symlink(to, at string) {
 	b.directory(filepath.Dir(at))
 	b.keep(os.Symlink(to, filepath.Join(b.dir, at)))

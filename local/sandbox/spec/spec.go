@@ -46,12 +46,12 @@ const cpuPeriod = 100_000
 type Sandbox struct {
 	Group     string // its cgroup's path
 	Slot      int    // number of its range of user ids: 0 to MaxSlots-1
-	Users     *Users // nil: the range of the slot
+	Users     *Users // nil means the range of the slot
 	Resources Resources
 	Root      Root
 	Zygote    bool   // its agent can preload an interpreter
 	GVisor    bool   // it has a kernel of its own
-	Resolver  string // the machine's file to mount as /etc/resolv.conf; "": an empty one
+	Resolver  string // the machine's file to mount as /etc/resolv.conf, "" for an empty one
 }
 
 // Users is the range of the machine's ids for a sandbox's users 0 to Count-1.
@@ -94,7 +94,6 @@ func New(s Sandbox, m Machine) *specs.Spec {
 	return made
 }
 
-// newSpec returns the spec of a sandbox that uses the machine's kernel.
 func newSpec(s Sandbox, m Machine) *specs.Spec {
 	if s.Users == nil {
 		s.Users = &Users{First: FirstUID + s.Slot*UIDs, Count: UIDs}
@@ -176,7 +175,6 @@ func StackLimit(r Resources) uint64 {
 	return max(uint64(r.MemoryMiB)<<20/16*15, fewestStack)
 }
 
-// withStack returns the rlimits of a sandbox.
 func withStack(r Resources) []specs.POSIXRlimit {
 	all := slices.Clone(rlimits)
 	all[slices.IndexFunc(all, isStack)].Soft = StackLimit(r)
@@ -195,7 +193,7 @@ var RlimitNumbers = map[string]int{
 }
 
 // Inherited describes what programs of a server inherit from the process that started it, since only root could
-// undo it: lower hard limits, and a lower priority. "": nothing.
+// undo it: lower hard limits, and a lower priority. It is "" if there is nothing.
 func Inherited() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -55,12 +55,10 @@ func ViewOf(r Resources, m Machine) View {
 	return View{Origin: m.Views, MemoryMiB: r.MemoryMiB, CPUs: min(int(cpus), len(processors()))}
 }
 
-// dir returns the directory of the view.
 func (v View) dir() string {
 	return filepath.Join(Views, fmt.Sprintf("%s-%d-%d", v.Origin, v.MemoryMiB, v.CPUs))
 }
 
-// mounts returns the mounts of the view.
 func (v View) mounts() []specs.Mount {
 	options := []string{"bind", "ro", "nosuid", "nodev", "noexec"}
 	return []specs.Mount{
@@ -172,7 +170,6 @@ func (v View) MountMemory(trees cgroup.Hierarchies) error {
 	return unix.Mount(v.dir()+"/meminfo", "/proc/meminfo", "", unix.MS_BIND, "")
 }
 
-// meminfo returns a /proc/meminfo (proc_meminfo(5)).
 func (v View) meminfo() string {
 	var text strings.Builder
 	all := v.MemoryMiB << 10
@@ -212,7 +209,6 @@ func firstProcessors(text string, n int) string {
 	return strings.Join(kept, "\n")
 }
 
-// sysCPU is the directory of the processors.
 const sysCPU = "/sys/devices/system/cpu"
 
 // processors makes the files about processors, in one NUMA node and one package.
