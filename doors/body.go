@@ -6,20 +6,19 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// A holdKey is the key of a *peers.Hold in a request's context.
+// A holdKey is the key of a *clients.Hold in a request's context.
 type holdKey struct{}
 
 // holding returns a context with a Hold: the resources that the request takes of its caller's
 // limits.
-func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
+func (h Host) holding(ctx context.Context) (context.Context, *clients.Hold) {
 	p := access.FromContext(ctx)
-	shown := peers.Credential{Token: p.ID}
+	shown := clients.Credential{Token: p.ID}
 	if p.Grant != nil {
 		shown.Grant = p.Grant.ID
 	}
@@ -29,11 +28,11 @@ func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
 
 // HoldOf returns what an authenticated request has taken of its caller's limits: it counts as an
 // operation. It is released when the handler returns.
-func HoldOf(r *http.Request) *peers.Hold {
-	if hold, ok := r.Context().Value(holdKey{}).(*peers.Hold); ok {
+func HoldOf(r *http.Request) *clients.Hold {
+	if hold, ok := r.Context().Value(holdKey{}).(*clients.Hold); ok {
 		return hold
 	}
-	return new(peers.Hold)
+	return new(clients.Hold)
 }
 
 // A BodyError is the status and the reason with which a body is refused.
@@ -53,7 +52,7 @@ func (e *BodyError) Error() string { return e.Message }
 // read an answer before they have sent everything. It doesn't if the announced length is too long,
 // the body was late or broke off, or the client waits for permission to send it.
 func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, hold := arriving.New(w, r, arriving.DefaultSilence), HoldOf(r)
+	body, hold := clients.NewBody(w, r, clients.DefaultSilence), HoldOf(r)
 	text, err := body.ReadAll(hold, h.MaxBody)
 	if err == nil {
 		return text, nil
@@ -61,7 +60,7 @@ func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	hold.ReleaseMemory()
 	body.Drain()
 	switch code := runtime.CodeOf(err); {
-	case errors.Is(err, peers.ErrTooLong):
+	case errors.Is(err, clients.ErrTooLong):
 		return nil, &BodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", h.MaxBody)}
 	case code == runtime.CodeQuotaExceeded:
 		return nil, err

@@ -6,12 +6,12 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
 // callers names the caller of each request. Callers whose claims wait take turns. A WebSocket is a
-// caller. All plain HTTP requests of one peer (see peers.Peers) are one caller, also over several
+// caller. All plain HTTP requests of one peer (see clients.Limiter) are one caller, also over several
 // connections, since a client opens a connection for each waiting request. The server's one token
 // doesn't distinguish callers.
 type callers struct{ webSockets atomic.Uint64 }
@@ -21,7 +21,7 @@ type callerKey struct{}
 
 // named returns r's context with its caller's name, for callerOf.
 func (c *callers) named(r *http.Request) context.Context {
-	name := peers.Name(r.Context())
+	name := clients.PeerName(r.Context())
 	if (transport.WebSocket{}).Supports(r) {
 		name = "websocket " + strconv.FormatUint(c.webSockets.Add(1), 10)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/vektah/gqlparser/v2/lexer"
 	"github.com/vektah/gqlparser/v2/parser"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -70,7 +70,7 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 // halfPair returns the line of the first string with half of a surrogate pair, or 0. The parser replaces
 // that half with U+FFFD.
 func halfPair(text string) (line int) {
-	if !peers.HasHalfPair(text) {
+	if !clients.HasHalfPair(text) {
 		return 0
 	}
 	for tokens := lexer.New(&ast.Source{Input: text}); ; {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -36,7 +36,7 @@ func (h holder) follows(shown string) string {
 // A platform with one token gives a grant to each of its users. Each grant has separate limits. The
 // tenant's quota counts all of them.
 func TestEachGrantHasSeparateLimits(t *testing.T) {
-	h := newBoundedHolder(t, testToken, peers.Bounds{TokenSubscriptions: 1})
+	h := newBoundedHolder(t, testToken, clients.Bounds{TokenSubscriptions: 1})
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	one := h.granted(token, time.Hour)
 	for what, shown := range map[string]string{"a grant": one, "another one": h.granted(token, time.Hour), "its token": token} {

@@ -21,14 +21,14 @@ import (
 	"github.com/rs/cors"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/clients/smuggling"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/gate"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/framing"
-	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -72,10 +72,10 @@ type Settings = transport.Settings
 // ConnContext is for http.Server: with it the server detects vanished peers sooner.
 var ConnContext = socket.ConnContext
 
-// RefuseFraming refuses requests with two lengths, or with too many header fields. A framing.Reader
+// RefuseFraming refuses requests with two lengths, or with too many header fields. A smuggling.Reader
 // has marked them.
 func RefuseFraming(next http.Handler) http.Handler {
-	return framing.Refuse(presenter.RefuseTyped, next)
+	return smuggling.Refuse(presenter.RefuseTyped, next)
 }
 
 // RefuseProxied refuses requests that a proxy passed on, while book requires no token. It logs the first.

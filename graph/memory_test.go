@@ -9,7 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -18,7 +18,7 @@ import (
 // makes it longer.
 func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 	fake := clustertest.NewFake()
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	const bytes = 300_000
@@ -52,7 +52,7 @@ func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 // Lines are charged like output. Lines that don't fit are on the next page.
 func TestOperationsAreChargedForTheirLines(t *testing.T) {
 	fake := clustertest.NewFake()
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"count", "3000", "0"}})

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // welcome responds to requests for the server's address with where the API is.
@@ -12,7 +12,7 @@ func welcome(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	scheme := "http"
-	if peers.Encrypted(r) {
+	if clients.Encrypted(r) {
 		scheme = "https"
 	}
 	_, _ = fmt.Fprintf(w, `Rockpool runs other people's programs, each in an isolated runner. In a browser,

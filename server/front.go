@@ -10,11 +10,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph"
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/server/accesslog"
 	"github.com/rockpool/rockpool/server/metrics"
 	"github.com/rockpool/rockpool/server/secure"
@@ -51,14 +50,14 @@ func (s *Server) encrypt(of net.Listener) net.Listener {
 }
 
 // knownPeers returns the limits of peers.
-func (s *Server) knownPeers() (*peers.Peers, error) {
+func (s *Server) knownPeers() (*clients.Limiter, error) {
 	proxies, err := s.config.Proxies.Networks()
 	memory, _, _ := serverMemory() // limitMemory has logged it
-	return peers.New(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()), proxies...), err
+	return clients.New(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()), proxies...), err
 }
 
 // newHTTP returns the HTTP server of the API and the dashboard. When streams ends, requests end.
-func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests requests) *http.Server {
+func (s *Server) newHTTP(streams context.Context, known *clients.Limiter, requests requests) *http.Server {
 	c := s.config
 	options := graph.Options{
 		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Book: s.book,
@@ -87,7 +86,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	options.SignIn, options.Session = people, people.Secret
 	api := graph.RefuseFraming(graph.RefuseProxied(s.book, options.Logger, web.Handler(graph.Handler(s.Engine, options))))
 	server := &http.Server{
-		Handler:           s.wrap(known, arriving.BoundUnread(requests.count(requests.lasting(streams, api)))),
+		Handler:           s.wrap(known, clients.BoundUnread(requests.count(requests.lasting(streams, api)))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, // includes the TLS handshake
@@ -103,7 +102,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 
 // wrap returns a handler that serves with next. It adds the client's address and the TLS state to
 // requests, adds headers that restrict browsers to responses, and logs requests.
-func (s *Server) wrap(known *peers.Peers, next http.Handler) http.Handler {
-	client := func(r *http.Request) netip.Addr { return peers.ClientAddress(r.Context()) }
-	return secure.Handler(known.Handler(s.access.Handler(client, secure.Headers(peers.Encrypted, next))))
+func (s *Server) wrap(known *clients.Limiter, next http.Handler) http.Handler {
+	client := func(r *http.Request) netip.Addr { return clients.ClientAddress(r.Context()) }
+	return secure.Handler(known.Handler(s.access.Handler(client, secure.Headers(clients.Encrypted, next))))
 }

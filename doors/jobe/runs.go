@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
@@ -158,7 +158,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 
 // filesOf returns the files of a run, the source first. A file of the cache with the same name
 // replaces the source.
-func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peers.Hold) ([]runtime.FileWrite, error) {
+func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *clients.Hold) ([]runtime.FileWrite, error) {
 	files := []runtime.FileWrite{{Path: directory + "/" + source, Data: []byte(s.source)}}
 	bytes := int64(0)
 	for _, f := range s.files {
@@ -195,7 +195,7 @@ func attempt(until time.Time, begin func(waitFor int) error) (err error) {
 
 // follow waits for a batch's end and collects its output. The engine bounds the output; its memory
 // is taken from hold.
-func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) (build, run phase, err error) {
+func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *clients.Hold) (build, run phase, err error) {
 	reader, err := a.Guard.BatchEvents(ctx, id, "")
 	if err != nil {
 		return build, run, err
@@ -230,7 +230,7 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) 
 func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
 
 // take adds an event to the phase. The memory of output is taken from hold.
-func (p *phase) take(event batch.Event, hold *peers.Hold) error {
+func (p *phase) take(event batch.Event, hold *clients.Hold) error {
 	switch event.Event.Kind {
 	case events.Output:
 		stream := &p.stdout

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"

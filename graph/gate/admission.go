@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -28,7 +28,7 @@ type Admission struct {
 // failed reports an unknown credential to Failed.
 func (a *Admission) failed(ctx context.Context, err error) {
 	if a.Failed != nil {
-		a.Failed(peers.ClientAddress(ctx), err)
+		a.Failed(clients.ClientAddress(ctx), err)
 	}
 }
 
@@ -95,7 +95,7 @@ func (a *Admission) Known(r *http.Request, shown string) (identity.Caller, error
 	if err != nil && shown != "" {
 		a.failed(r.Context(), err)
 	}
-	return caller.At(peers.ClientAddress(r.Context())), err
+	return caller.At(clients.ClientAddress(r.Context())), err
 }
 
 // Shown returns the caller of a request with a credential; shown is false if it has none.
@@ -141,7 +141,7 @@ func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ contex
 		a.failed(ctx, err)
 		return nil, err.Error()
 	}
-	bound, release := caller.At(peers.ClientAddress(ctx)).Bind(ctx)
+	bound, release := caller.At(clients.ClientAddress(ctx)).Bind(ctx)
 	context.AfterFunc(ctx, release)
 	return bound, ""
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"net"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // textFrame returns a frame. Frames are made here, not by the library, so that a payload that many

@@ -10,14 +10,14 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/lexer"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // The memory of requests and answers. The numbers are measured: see TestDecodingTakesTheCountedMemory.
 const (
-	freeBody   = peers.FreeBody
+	freeBody   = clients.FreeBody
 	fieldBytes = 512 // of memory for each field while an operation runs: 40,000 fields of runners took 515 each
 	tokenBytes = 256 // of memory for each token of a document: numbers in a list take 216 each
 
@@ -27,13 +27,10 @@ const (
 	freeTokens = 128
 )
 
-// LeastBodies returns the smallest budget that fits one body of at most maxBody bytes.
-func LeastBodies(maxBody int64) int64 { return maxBody + peers.MaxValues*peers.ValueBytes }
-
 // A hold is what one request or message has taken from the bounds. Use it in one goroutine at a
 // time; resolvers take turns through charges. The zero value holds nothing, and has no bounds.
 type hold struct {
-	peers.Hold
+	clients.Hold
 	working int64    // bytes for the running operation
 	waiting int64    // bytes of a subscription's answer that isn't written yet
 	largest int64    // bytes of the buffer of a subscription's largest answer
@@ -47,11 +44,11 @@ func (s Settings) holdOf(ctx context.Context) *hold {
 }
 
 // credentialOf returns a caller's credential.
-func credentialOf(p access.Principal) peers.Credential {
+func credentialOf(p access.Principal) clients.Credential {
 	if p.Grant != nil {
-		return peers.Credential{Token: p.ID, Grant: p.Grant.ID}
+		return clients.Credential{Token: p.ID, Grant: p.Grant.ID}
 	}
-	return peers.Credential{Token: p.ID}
+	return clients.Credential{Token: p.ID}
 }
 
 // subscribe counts an operation as a subscription from now on. It returns QUOTA_EXCEEDED if there
@@ -156,7 +153,7 @@ func (h *hold) charging(ctx context.Context) context.Context {
 	return context.WithValue(ctx, chargesKey{}, h.charges)
 }
 
-// Charge takes bytes of [peers.Bounds].Bodies for the operation of ctx, until it has its answer. If
+// Charge takes bytes of [clients.Bounds].Bodies for the operation of ctx, until it has its answer. If
 // too few are left, it returns QUOTA_EXCEEDED, for a mutation LIMIT_EXCEEDED. It is safe for
 // concurrent use.
 func Charge(ctx context.Context, bytes int64) error {
@@ -239,6 +236,6 @@ func statusOf(w http.ResponseWriter, err error, bounded, status int) int {
 	if runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		return status
 	}
-	w.Header().Set("Retry-After", peers.RetryAfter)
+	w.Header().Set("Retry-After", clients.RetryAfter)
 	return bounded
 }

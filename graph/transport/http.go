@@ -12,8 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -64,12 +63,12 @@ func wantsEvents(r *http.Request) bool {
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
 // readBody reads a body of at most MaxBody bytes. With an error it returns the status.
-func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) ([]byte, int, error) {
+func (s Settings) readBody(w http.ResponseWriter, body *clients.Body, h *hold) ([]byte, int, error) {
 	text, err := body.ReadAll(&h.Hold, s.MaxBody)
 	switch {
 	case err == nil:
 		return text, 0, nil
-	case errors.Is(err, peers.ErrTooLong):
+	case errors.Is(err, clients.ErrTooLong):
 		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", s.MaxBody)
 	case runtime.CodeOf(err) == runtime.CodeLimitExceeded:
 		return nil, http.StatusRequestTimeout, err
@@ -78,7 +77,7 @@ func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) 
 }
 
 // readParams reads an operation from a POST's body or a GET's address.
-func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriving.Body, h *hold) (*graphql.RawParams, int, error) {
+func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *clients.Body, h *hold) (*graphql.RawParams, int, error) {
 	if r.Method == http.MethodGet {
 		params, err := addressParams(r, h)
 		return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
@@ -104,7 +103,7 @@ func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: add ?query={…}, or send a POST")
 	}
 	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
-	if _, err := peers.Values([]byte(params.Query)); err != nil {
+	if _, err := clients.Values([]byte(params.Query)); err != nil {
 		return nil, err
 	}
 	variables, extensions := []byte(values.Get("variables")), []byte(values.Get("extensions"))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // POST serves queries and mutations in a JSON body; see Multipart for files. It refuses other types
@@ -19,6 +19,6 @@ func (POST) Supports(r *http.Request) bool {
 
 // Do serves a request.
 func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := arriving.New(w, r, t.Silence)
+	body := clients.NewBody(w, r, t.Silence)
 	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/graph/transport/response"
-	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -30,7 +30,7 @@ func (SSE) Supports(r *http.Request) bool {
 
 // Do serves one operation.
 func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := arriving.New(w, r, t.Silence)
+	body := clients.NewBody(w, r, t.Silence)
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
 		body.Drain() // otherwise its deadline would end the events
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/graph/transport/response"
-	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 

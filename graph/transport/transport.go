@@ -20,8 +20,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -65,7 +64,7 @@ type Settings struct {
 	Operation func(ctx context.Context, kind, name string)
 	// Peers limits what each peer, and all together, may use. Nil: only the limits of one request
 	// and one WebSocket apply.
-	Peers *peers.Peers
+	Peers *clients.Limiter
 	// Fields returns how many fields an operation's answer may have. Nil: they aren't counted.
 	Fields func(op *graphql.OperationContext) int
 
@@ -82,7 +81,7 @@ type Settings struct {
 
 // The defaults of Settings.
 const (
-	DefaultMaxBody       = peers.DefaultBody // several times the files of an exercise
+	DefaultMaxBody       = clients.DefaultBody // several times the files of an exercise
 	DefaultMaxOperations = 100
 	DefaultBudget        = 64 << 10
 	DefaultSlowAfter     = 30 * time.Second
@@ -101,7 +100,7 @@ func (s Settings) WithDefaults() Settings {
 	s.Patience = cmp.Or(s.Patience, DefaultPatience)
 	s.InitTimeout = cmp.Or(s.InitTimeout, DefaultInitTimeout)
 	s.Keepalive = cmp.Or(s.Keepalive, DefaultKeepalive)
-	s.Silence = cmp.Or(s.Silence, arriving.DefaultSilence)
+	s.Silence = cmp.Or(s.Silence, clients.DefaultSilence)
 	return s
 }
 

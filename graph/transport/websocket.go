@@ -14,8 +14,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -167,7 +167,7 @@ func (c *connection) sendClose(cause error, read <-chan struct{}) {
 func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) error {
 	reading := context.WithoutCancel(ctx) // otherwise the library would close immediately
 	left := closing{code: closeAbnormally, reason: "the peer left"}
-	late := time.AfterFunc(arriving.MaxTime, func() { end(left) }) // runs while a message arrives
+	late := time.AfterFunc(clients.MaxBodyTime, func() { end(left) }) // runs while a message arrives
 	defer late.Stop()
 	for {
 		late.Stop()
@@ -183,7 +183,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			continue
 		}
 		h := c.holdOf(c.operating(ctx))
-		late.Reset(arriving.MaxTime)
+		late.Reset(clients.MaxBodyTime)
 		text, err := h.Read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, with the reason
 		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
 		switch {

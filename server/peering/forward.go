@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // A Leader is the address at which the leading server receives forwarded connections. The zero

@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 )
 
-// Limits of an HTTP/2 connection. HTTP/1 has one request per connection at a time; peers.Peers
+// Limits of an HTTP/2 connection. HTTP/1 has one request per connection at a time; clients.Limiter
 // counts further ones. net/http keeps up to four times as many started and cancelled requests as
 // streams, which nothing counts. With 20 streams, 1,000 such connections took more memory than a
 // server with 512 MiB has.

@@ -18,9 +18,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/graph/transport/framing"
-	"github.com/rockpool/rockpool/graph/transport/peers"
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/clients/smuggling"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/server/peering"
 	"github.com/rockpool/rockpool/test/tlstest"
@@ -31,19 +31,19 @@ import (
 type bed struct {
 	authority *tlstest.Authority
 	address   string
-	peers     *peers.Peers
+	peers     *clients.Limiter
 }
 
 // A setup has a test's changes to a bed.
 type setup struct {
 	files         Files
-	bounds        peers.Bounds
+	bounds        clients.Bounds
 	headerTimeout time.Duration
 }
 
 func serve(t *testing.T, s setup, handler http.Handler) bed {
 	t.Helper()
-	b := bed{authority: tlstest.New(t), peers: peers.New(s.bounds)}
+	b := bed{authority: tlstest.New(t), peers: clients.New(s.bounds)}
 	s.files.Cert, s.files.Key = b.authority.Write(t, t.TempDir(), "pool.example.org")
 	if s.files.MinVersion == 0 {
 		s.files.MinVersion = tls.VersionTLS13
@@ -58,7 +58,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 	}
 	refuse := func(w http.ResponseWriter, status int, err *runtime.Error) { http.Error(w, err.Message, status) }
 	server := &http.Server{
-		Handler: Handler(b.peers.Handler(framing.Refuse(refuse, handler))), ConnContext: socket.ConnContext,
+		Handler: Handler(b.peers.Handler(smuggling.Refuse(refuse, handler))), ConnContext: socket.ConnContext,
 		ReadHeaderTimeout: max(s.headerTimeout, 100*time.Millisecond), MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(zap.NewNop()),
 	}
 	if s.headerTimeout == 0 {
@@ -125,7 +125,7 @@ func get(t *testing.T, c *http.Client, address string) (*http.Response, string) 
 func TestBothProtocolsAreSpoken(t *testing.T) {
 	b := serve(t, setup{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %t %s %s %s", r.Proto, r.TLS != nil && r.TLS.HandshakeComplete, r.Host, peers.ClientAddress(r.Context()), body)
+		fmt.Fprintf(w, "%s %t %s %s %s", r.Proto, r.TLS != nil && r.TLS.HandshakeComplete, r.Host, clients.ClientAddress(r.Context()), body)
 	}))
 	for http2, want := range map[bool]string{true: "HTTP/2.0", false: "HTTP/1.1"} {
 		c := b.client(t, http2, nil)
@@ -296,7 +296,7 @@ func TestSilentHandshakesEnd(t *testing.T) {
 
 // TestRefusedConnectionsGetTheReasonOverTLS, also those that would use HTTP/2.
 func TestRefusedConnectionsGetTheReasonOverTLS(t *testing.T) {
-	b := serve(t, setup{bounds: peers.Bounds{Connections: 1}}, http.NotFoundHandler())
+	b := serve(t, setup{bounds: clients.Bounds{Connections: 1}}, http.NotFoundHandler())
 	first := b.dial(t, "")
 	if response, _ := get(t, b.client(t, true, nil), "https://"+b.address); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" {
 		t.Errorf("%s", response.Status)
@@ -311,7 +311,7 @@ func TestRefusedConnectionsGetTheReasonOverTLS(t *testing.T) {
 // TestConcurrentRequestsCountAsConnections of their peer, also on the same connection.
 func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 	started, end := make(chan struct{}), make(chan struct{})
-	b := serve(t, setup{bounds: peers.Bounds{Connections: 3}}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	b := serve(t, setup{bounds: clients.Bounds{Connections: 3}}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		started <- struct{}{}
 		<-end
 	}))
@@ -442,7 +442,7 @@ func TestOtherServersForwardTLS(t *testing.T) {
 	leader := peering.Leader{Address: back.Addr().String(), Secret: "between-servers"}
 	passing := peering.Forward(front, 10, func() peering.Leader { return leader })
 	defer passing.Close()
-	known := peers.New(peers.Bounds{})
+	known := clients.New(clients.Bounds{})
 	server := &http.Server{ConnContext: socket.ConnContext, Handler: Handler(known.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %t %s", r.Proto, r.TLS != nil, r.RemoteAddr)
 	})))}

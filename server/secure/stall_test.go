@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/test/pipes"
 	"github.com/rockpool/rockpool/test/tlstest"
 )

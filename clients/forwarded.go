@@ -1,4 +1,4 @@
-package peers
+package clients
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // A client is the origin of a request: the peer of its connection, or the client that a trusted
@@ -35,7 +35,7 @@ func clientOf(ctx context.Context) (client, bool) {
 //
 // Each concurrent request of an HTTP/2 connection after the first counts as a connection. A request
 // beyond the limit gets 429 without a body.
-func (p *Peers) Handler(next http.Handler) http.Handler {
+func (p *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		of, ok := socket.Of(r.Context()).(*conn)
 		if !ok {
@@ -65,7 +65,7 @@ func (p *Peers) Handler(next http.Handler) http.Handler {
 }
 
 // forwarded returns the client of a request that a trusted proxy passes on.
-func (p *Peers) forwarded(proxy netip.Addr, headers []string) netip.Addr {
+func (p *Limiter) forwarded(proxy netip.Addr, headers []string) netip.Addr {
 	from := proxy
 	for rest := strings.Join(headers, ","); rest != ""; {
 		var text string
@@ -114,7 +114,7 @@ func addressOf(address net.Addr) netip.Addr {
 }
 
 // trusts reports whether an address is a trusted proxy's.
-func (p *Peers) trusts(address netip.Addr) bool {
+func (p *Limiter) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.proxies, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 

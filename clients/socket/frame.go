@@ -1,6 +1,8 @@
 package socket
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+)
 
 // The first byte of a WebSocket's frames from a server (RFC 6455, section 5.2): whole messages,
 // without a mask.

@@ -1,4 +1,4 @@
-package arriving
+package clients
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/pipes"
 )
@@ -96,7 +95,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestSlowBodiesAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endless{ResponseWriter: httptest.NewRecorder()}
-		a := New(e, httptest.NewRequest("POST", "/", e), 101*time.Millisecond)
+		a := NewBody(e, httptest.NewRequest("POST", "/", e), 101*time.Millisecond)
 		for range 1000 {
 			if n, err := a.Read(make([]byte, 1)); n != 1 || err != nil {
 				t.Fatalf("after %d pieces: %v", e.reads, err)
@@ -117,7 +116,7 @@ func TestRestIsReadForALimitedTime(t *testing.T) {
 	for silence, pieces := range map[time.Duration]int{time.Second: 10, time.Minute: 50} {
 		synctest.Test(t, func(t *testing.T) {
 			e := &endless{ResponseWriter: httptest.NewRecorder()}
-			New(e, httptest.NewRequest("POST", "/", e), silence).Drain()
+			NewBody(e, httptest.NewRequest("POST", "/", e), silence).Drain()
 			if e.reads != pieces || e.Header().Get("Connection") != "close" {
 				t.Errorf("%d pieces were read, %v", e.reads, e.Header())
 			}
@@ -131,8 +130,8 @@ func TestRefusedBodiesKeepHTTP2Connections(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "/", nil)
 		r.ProtoMajor, r.ContentLength = major, 10
-		b := New(w, r, time.Minute)
-		if _, err := b.ReadAll(new(peers.Hold), 1); err == nil {
+		b := NewBody(w, r, time.Minute)
+		if _, err := b.ReadAll(new(Hold), 1); err == nil {
 			t.Error("it is read")
 		}
 		b.Drain()

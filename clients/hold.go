@@ -1,4 +1,4 @@
-package peers
+package clients
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -21,6 +21,9 @@ const (
 // DefaultBody is the default limit of a body, in bytes.
 const DefaultBody = 32 << 20
 
+// LeastMemory returns the smallest Bounds.Bodies that fits one body of at most maxBody bytes.
+func LeastMemory(maxBody int64) int64 { return maxBody + MaxValues*ValueBytes }
+
 // FreeBody is the number of bytes of each request and answer that aren't counted. The limit of
 // concurrent operations covers them.
 const FreeBody = 16 << 10
@@ -31,7 +34,7 @@ var ErrTooLong = errors.New("too long")
 // A Hold is what one request or message has taken from the bounds. Use it in one goroutine at a
 // time. The zero value holds nothing, and has no bounds.
 type Hold struct {
-	peers      *Peers
+	peers      *Limiter
 	peer       *caller
 	credential Credential
 	token      *token // for its operation; nil: not taken yet
@@ -55,7 +58,7 @@ type Credential struct {
 
 // Hold returns a Hold for the peer of a request or WebSocket, whose context is ctx, and for its
 // credential.
-func (p *Peers) Hold(ctx context.Context, credential Credential) Hold {
+func (p *Limiter) Hold(ctx context.Context, credential Credential) Hold {
 	if p == nil {
 		return Hold{}
 	}
@@ -70,7 +73,7 @@ func (p *Peers) Hold(ctx context.Context, credential Credential) Hold {
 
 // Keep keeps the peer of a WebSocket, whose context is ctx, known until forget is called.
 // Operations may end later than their connection.
-func (p *Peers) Keep(ctx context.Context) (forget func()) {
+func (p *Limiter) Keep(ctx context.Context) (forget func()) {
 	of := p.Hold(ctx, Credential{}).peer
 	if of == nil {
 		return func() {}

@@ -1,4 +1,4 @@
-package peers
+package clients
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/pipes"
 )
@@ -26,7 +26,7 @@ func (r remote) RemoteAddr() net.Addr {
 func (remote) Close() error { return nil }
 
 // accept returns a connection that p has accepted from an address.
-func accept(t *testing.T, p *Peers, address string) net.Conn {
+func accept(t *testing.T, p *Limiter, address string) net.Conn {
 	t.Helper()
 	from := make(pipes.Listener, 1)
 	from <- remote{address: address}
@@ -38,7 +38,7 @@ func accept(t *testing.T, p *Peers, address string) net.Conn {
 }
 
 // serve serves a request on a connection.
-func serve(p *Peers, conn net.Conn, header http.Header, handle func(r *http.Request)) *httptest.ResponseRecorder {
+func serve(p *Limiter, conn net.Conn, header http.Header, handle func(r *http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header = header
 	w := httptest.NewRecorder()
@@ -83,7 +83,7 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 			if got := ClientAddress(r.Context()).String(); got != test.client {
 				t.Errorf("%s %v: the client is %s", test.from, test.header, got)
 			}
-			if got := Name(r.Context()); got != "peer "+test.peer {
+			if got := PeerName(r.Context()); got != "peer "+test.peer {
 				t.Errorf("%s %v: the peer is %s", test.from, test.header, got)
 			}
 			if Encrypted(r) != test.encrypted {

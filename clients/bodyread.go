@@ -1,7 +1,7 @@
 // Package arriving reads the bodies of requests while they arrive. It limits how long a client may
 // send nothing, and how long a whole body may take. The rest of a refused body is read for a while,
 // so that the client gets the response and the connection ends.
-package arriving
+package clients
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -19,8 +18,8 @@ const (
 	// DefaultSilence is how long a client may send nothing of a body. It is below the agent's 60
 	// s.
 	DefaultSilence = 30 * time.Second
-	// MaxTime is the longest time that a body, or a message of a WebSocket, may take to arrive.
-	MaxTime = 5 * time.Minute
+	// MaxBodyTime is the longest time that a body, or a message of a WebSocket, may take to arrive.
+	MaxBodyTime = 5 * time.Minute
 	// restTime is how long the rest of an unneeded body is read. A client that is still sending
 	// doesn't read: if the connection closed then, the response would be lost.
 	restTime = 5 * time.Second
@@ -42,8 +41,8 @@ type Body struct {
 	asks    bool // the peer sends nothing before the first read (Expect: 100-continue)
 }
 
-// New returns the body of the request that w responds to.
-func New(w http.ResponseWriter, r *http.Request, silence time.Duration) *Body {
+// NewBody returns the body of the request that w responds to.
+func NewBody(w http.ResponseWriter, r *http.Request, silence time.Duration) *Body {
 	return &Body{body: r.Body, size: r.ContentLength, control: http.NewResponseController(w), header: w.Header(), silence: silence, http1: r.ProtoMajor < 2, asks: r.Header.Get("Expect") != ""}
 }
 
@@ -63,23 +62,23 @@ func (b *Body) Buffered() *bufio.Reader {
 // SetEnd sets a limit for all later reads. Zero: no limit.
 func (b *Body) SetEnd(end time.Time) { b.end = end }
 
-// ReadAll reads the whole body, at most limit bytes, within MaxTime. It takes memory from h as bytes
-// arrive; see [peers.Hold.Read].
+// ReadAll reads the whole body, at most limit bytes, within MaxBodyTime. It takes memory from h as bytes
+// arrive; see [Hold.Read].
 //
-// Errors: peers.ErrTooLong, without reading if the announced length is over limit; QUOTA_EXCEEDED;
+// Errors: ErrTooLong, without reading if the announced length is over limit; QUOTA_EXCEEDED;
 // LIMIT_EXCEEDED for a late body; INVALID_INPUT for an incomplete one.
-func (b *Body) ReadAll(h *peers.Hold, limit int64) ([]byte, error) {
+func (b *Body) ReadAll(h *Hold, limit int64) ([]byte, error) {
 	if b.size > limit {
-		b.err = peers.ErrTooLong // the rest would have to be read
+		b.err = ErrTooLong // the rest would have to be read
 		return nil, b.err
 	}
-	b.SetEnd(time.Now().Add(MaxTime))
+	b.SetEnd(time.Now().Add(MaxBodyTime))
 	text, err := h.Read(b, b.size, limit)
 	switch {
 	case err == nil:
 		b.pause()
 		return text, nil
-	case errors.Is(err, peers.ErrTooLong):
+	case errors.Is(err, ErrTooLong):
 		return nil, err
 	}
 	return nil, b.broken(err, "the body broke off")
@@ -101,7 +100,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = runtime.Errorf(runtime.CodeLimitExceeded, "the request stalled: no data of it arrived for %s. Send it again", b.silence)
 		if !b.end.IsZero() && !time.Now().Before(b.end) {
-			err = runtime.Errorf(runtime.CodeLimitExceeded, "the request (with files: the part before them) took longer than %s: send it again over a faster connection, or in parts", MaxTime)
+			err = runtime.Errorf(runtime.CodeLimitExceeded, "the request (with files: the part before them) took longer than %s: send it again over a faster connection, or in parts", MaxBodyTime)
 		}
 	}
 	b.err = err

@@ -1,6 +1,6 @@
-// Package framing ends connections at requests that a proxy may delimit differently from net/http,
+// Package smuggling ends connections at requests that a proxy may delimit differently from net/http,
 // and at requests with too many header fields.
-package framing
+package smuggling
 
 import (
 	"bytes"

@@ -1,6 +1,7 @@
-package peers
+package clients
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -8,25 +9,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/99designs/gqlgen/graphql"
-	"github.com/vektah/gqlparser/v2/gqlerror"
-
-	"github.com/rockpool/rockpool/graph/transport/framing"
-	"github.com/rockpool/rockpool/graph/transport/response"
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/smuggling"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Listen returns a listener with these Peers' bounds for its connections. The connections never
-// carry a request with two lengths or too many fields; see [framing.Reader].
-func (p *Peers) Listen(of net.Listener) *Listener {
+// Listen returns a listener with the limiter's bounds for its connections. The connections never
+// carry a request with two lengths or too many fields; see [smuggling.Reader].
+func (p *Limiter) Listen(of net.Listener) *Listener {
 	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing), RefuseTime: refuseTime}
 }
 
-// A Listener bounds its connections; see [Peers.Listen]. Call Wait after the last Accept.
+// A Listener bounds its connections; see [Limiter.Listen]. Call Wait after the last Accept.
 type Listener struct {
 	net.Listener
-	peers    *Peers
+	peers    *Limiter
 	turns    chan struct{} // one for each connection that is being refused
 	refusing sync.WaitGroup
 
@@ -50,9 +47,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 		refused := l.peers.acquireConnection(of)
 		if refused == nil {
 			c := &conn{Conn: accepted, peers: l.peers, peer: of}
-			c.framing.Refused = func(why framing.Reason) {
+			c.framing.Refused = func(why smuggling.Reason) {
 				refused := Framing
-				if why == framing.Fields {
+				if why == smuggling.Fields {
 					refused = Fields
 				}
 				l.peers.refused[refused].Add(1)
@@ -77,8 +74,8 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 		encrypted.OnlyHTTP1() // the response is HTTP/1
 	}
 	code := runtime.CodeOf(err)
-	body := response.Append(nil, &graphql.Response{Errors: gqlerror.List{{
-		Message: err.Error(), Extensions: map[string]any{"code": code, "retryable": code.Retryable()},
+	body, _ := json.Marshal(map[string]any{"errors": []any{map[string]any{ // it can always be marshalled
+		"message": err.Error(), "extensions": map[string]any{"code": code, "retryable": code.Retryable()},
 	}}})
 	l.refusing.Go(func() {
 		defer func() { <-l.turns }()
@@ -100,9 +97,9 @@ func (l *Listener) Wait() { l.refusing.Wait() }
 // A conn is a connection that counts for its peer until it is closed.
 type conn struct {
 	net.Conn
-	peers   *Peers
+	peers   *Limiter
 	peer    *caller
-	framing framing.Reader
+	framing smuggling.Reader
 	begun   bool         // something was read
 	streams atomic.Int64 // concurrent requests
 	closed  atomic.Bool

@@ -1,7 +1,11 @@
-// Package peers limits what each peer, each token and all peers together use concurrently:
-// connections, operations, subscriptions and memory. It refuses what exceeds a limit; nothing
-// waits.
-package peers
+// Package clients limits what clients may use at the server's edge. It counts connections, requests,
+// operations, subscriptions and memory of each peer, of each token and of all together, and refuses
+// what exceeds a limit; nothing waits. It finds the client behind a trusted proxy, and reads bodies
+// within limits of size and time.
+//
+// Only the edge (this package, graph/transport and the doors) counts the memory of requests. Packages
+// below it return pages of bounded size; see docs/decisions/0063.
+package clients
 
 import (
 	"context"
@@ -12,7 +16,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -96,11 +100,11 @@ func (b *budget) acquire(n int64) bool {
 // release gives back n, which acquire has taken.
 func (b *budget) release(n int64) { b.used.Add(-n) }
 
-// Peers counts what each peer has, and limits it. A peer is an IPv4 address, or an IPv6 network of
+// A Limiter counts what each peer has, and limits it. A peer is an IPv4 address, or an IPv6 network of
 // 64 bits, which one machine can have entirely. All callers of a Unix socket are one peer. So are
-// all callers through one proxy that isn't trusted; see [Peers.Handler]. A nil Peers has no limits.
+// all callers through one proxy that isn't trusted; see [Limiter.Handler]. A nil Limiter has no limits.
 // It is safe for concurrent use.
-type Peers struct {
+type Limiter struct {
 	bounds  Bounds
 	proxies []netip.Prefix
 	all     counters // of all, which have no common limit
@@ -131,7 +135,7 @@ type token struct {
 }
 
 // holdToken returns the token with a credential, and holds it until releaseToken is called.
-func (p *Peers) holdToken(name Credential) *token {
+func (p *Limiter) holdToken(name Credential) *token {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.tokens[name]
@@ -149,7 +153,7 @@ func (p *Peers) holdToken(name Credential) *token {
 }
 
 // releaseToken ends a hold of holdToken. The last one forgets the token.
-func (p *Peers) releaseToken(of *token) {
+func (p *Limiter) releaseToken(of *token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if of.holders--; of.holders == 0 {
@@ -164,16 +168,16 @@ type counters struct{ operations, subscriptions budget }
 type caller struct {
 	counters
 	address     netip.Addr
-	name        string // see Name
+	name        string // see PeerName
 	trusted     bool   // it is a proxy, whose connections aren't limited
 	connections budget
 	bodies      budget
 	holders     int // connections, and Keep
 }
 
-// New returns Peers that trust proxies at these addresses.
-func New(b Bounds, proxies ...netip.Prefix) *Peers {
-	p := &Peers{bounds: b, proxies: proxies, bodies: budget{limit: b.Bodies}, connections: budget{limit: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Credential]*token{}}
+// New returns a Limiter that trusts proxies at these addresses.
+func New(b Bounds, proxies ...netip.Prefix) *Limiter {
+	p := &Limiter{bounds: b, proxies: proxies, bodies: budget{limit: b.Bodies}, connections: budget{limit: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Credential]*token{}}
 	p.most = max(b.Bodies/decodeShare, DefaultBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p
@@ -181,7 +185,7 @@ func New(b Bounds, proxies ...netip.Prefix) *Peers {
 
 // holdPeer returns the peer of an address, and holds it until releasePeer is called. A trusted IPv6 proxy
 // isn't the same peer as others in its network.
-func (p *Peers) holdPeer(address netip.Addr) *caller {
+func (p *Limiter) holdPeer(address netip.Addr) *caller {
 	key, trusted := identity(address), p.trusts(address)
 	if trusted {
 		key = address
@@ -202,7 +206,7 @@ func (p *Peers) holdPeer(address netip.Addr) *caller {
 }
 
 // releasePeer ends a hold of holdPeer. The last one forgets the peer.
-func (p *Peers) releasePeer(of *caller) {
+func (p *Limiter) releasePeer(of *caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if of.holders--; of.holders == 0 {
@@ -211,7 +215,7 @@ func (p *Peers) releasePeer(of *caller) {
 }
 
 // acquireConnection counts a connection of a peer, or what counts as one.
-func (p *Peers) acquireConnection(of *caller) error {
+func (p *Limiter) acquireConnection(of *caller) error {
 	switch {
 	case !of.connections.acquire(1):
 		return p.refuse(PeerConnections)
@@ -223,7 +227,7 @@ func (p *Peers) acquireConnection(of *caller) error {
 }
 
 // releaseConnection ends what acquireConnection has counted.
-func (p *Peers) releaseConnection(of *caller) {
+func (p *Limiter) releaseConnection(of *caller) {
 	of.connections.release(1)
 	p.connections.release(1)
 }
@@ -240,9 +244,9 @@ func identity(ip netip.Addr) netip.Addr {
 	return network.Addr()
 }
 
-// Name returns a name that identifies the peer of a request; "" if the server lacks
+// PeerName returns a name that identifies the peer of a request; "" if the server lacks
 // [socket.ConnContext].
-func Name(ctx context.Context) string {
+func PeerName(ctx context.Context) string {
 	if from, ok := clientOf(ctx); ok {
 		return from.peer.name
 	}
@@ -255,7 +259,7 @@ func Name(ctx context.Context) string {
 	return ""
 }
 
-// peerName returns the name of the peer with an identity; see Name.
+// peerName returns the name of the peer with an identity; see PeerName.
 func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 
 // A Usage is what all peers use now, and how often each limit refused one.
@@ -270,7 +274,7 @@ type Usage struct {
 }
 
 // Usage returns the present usage. It is safe for concurrent use, and never blocks for long.
-func (p *Peers) Usage() Usage {
+func (p *Limiter) Usage() Usage {
 	p.mu.Lock()
 	known := len(p.peers)
 	p.mu.Unlock()
@@ -282,7 +286,7 @@ func (p *Peers) Usage() Usage {
 }
 
 // refuse counts a refusal, and returns its error.
-func (p *Peers) refuse(b Bound) error {
+func (p *Limiter) refuse(b Bound) error {
 	p.refused[b].Add(1)
 	return b.refusal()
 }
