@@ -8,7 +8,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
-	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
 )
@@ -27,8 +26,10 @@ func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *stri
 	filter := audit.Filter{
 		Tenant: only, Actor: orZero(actor), Action: orZero(action), Object: orZero(object), Failed: failed, From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
 	}
-	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
-	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After, charge)
+	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After)
+	if err == nil {
+		found.Entries, found.More, err = withinMemory(ctx, found.Entries, found.More)
+	}
 	if err == nil && found.Waiting > 0 {
 		graphql.AddError(ctx, runtime.Errorf(runtime.CodeClusterUnavailable, "%d entries are missing here, because they can't be stored now: see health", found.Waiting))
 	}

@@ -105,7 +105,11 @@ func (r batchFields) FailedCount(_ context.Context, of *runtime.Batch) (int, err
 }
 
 func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Execution, error) {
-	return r.guard.BatchBuild(ctx, of.ID, chargeRecords(ctx))
+	build, err := r.guard.BatchBuild(ctx, *of)
+	if err == nil && build != nil {
+		err = transport.Charge(ctx, memoryOf(build))
+	}
+	return build, err
 }
 
 // Cases returns a page of the cases. The cursor of a case is its index.
@@ -123,13 +127,12 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 		from = at + 1
 	}
 	end := min(from+page.First, of.CaseCount)
-	found, err := r.guard.BatchCases(ctx, *of, from, end, chargeRecords(ctx))
-	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, end < of.CaseCount, of.CaseCount), err
-}
-
-// chargeRecords returns a function that charges the memory for the records of executions.
-func chargeRecords(ctx context.Context) func(bytes int) error {
-	return func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
+	found, err := r.guard.BatchCases(ctx, *of, from, end)
+	more := from+len(found) < of.CaseCount
+	if err == nil {
+		found, more, err = withinMemory(ctx, found, more)
+	}
+	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, more, of.CaseCount), err
 }
 
 // BatchEvents sends a batch's events. BatchFinished is missing if reading fails before the end.

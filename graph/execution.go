@@ -3,7 +3,9 @@ package graph
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -24,9 +26,30 @@ const (
 	maxOutputBytes     = 8 << 20
 )
 
-// recordMemory is the memory for each byte of an execution's record. The record is read and
-// decoded, and its command written as JSON in a buffer that grows.
+// recordMemory is the memory for each byte of a record, for example of an execution. The record is
+// read and decoded, and its command written as JSON in a buffer that grows.
 const recordMemory = 5
+
+// memoryOf returns the memory that a record takes in an answer, in bytes.
+func memoryOf(record any) int64 {
+	text, _ := json.Marshal(record) // it was decoded from JSON
+	return recordMemory * int64(len(text))
+}
+
+// withinMemory takes the memory for the records of a page. It returns those that it got memory for, and
+// whether others follow. It returns an error if there is none for the first.
+func withinMemory[T any](ctx context.Context, page []T, more bool) ([]T, bool, error) {
+	for i, record := range page {
+		if err := transport.Charge(ctx, memoryOf(record)); err != nil {
+			if i == 0 {
+				return nil, false, err
+			}
+			clear(page[i:]) // otherwise they would stay in memory
+			return page[:i], true, nil
+		}
+	}
+	return page, more, nil
+}
 
 func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
 	labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
@@ -36,8 +59,10 @@ func (r query) Executions(ctx context.Context, runner, env *string, states []run
 	}
 	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst),
 		Outcomes: outcomes, Failed: failed, Labels: labels, Command: orZero(command), Text: orZero(text), From: orZero(from), To: orZero(to)}
-	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
-	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After), charge)
+	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After))
+	if err == nil {
+		found.Executions, found.More, err = withinMemory(ctx, found.Executions, found.More)
+	}
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
 	return pagination.Of(found.Executions, key, found.More, found.Total), err
 }
@@ -257,7 +282,8 @@ func (c pageCost) of(data []byte) int64 {
 	return bytes + c.base64s*4*int64(base64.StdEncoding.EncodedLen(len(data)))
 }
 
-// Output returns a page of output. Its memory is charged to the operation while it is read.
+// Output returns a page of output. The operation takes the memory of each event when it is read. If
+// there is no memory for more, the page ends.
 func (r execution) Output(ctx context.Context, of *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error) {
 	if maxBytes != nil {
 		if err := runtime.Between("maxBytes", int64(*maxBytes), 1, maxOutputBytes, "bytes"); err != nil {
@@ -265,15 +291,37 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 		}
 	}
 	cost := costOfPage(ctx)
-	charge := func(data []byte) error { return transport.Charge(ctx, cost.of(data)) }
-	chunks, cursor, end, err := r.guard.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes), charge)
-	return model.NewOutputPage(chunks, cursor, end), err
+	page, err := r.guard.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes))
+	if err != nil {
+		return model.OutputPage{}, err
+	}
+	defer page.Close()
+	var chunks []events.Event
+	for {
+		before := page.Cursor()
+		event, err := page.Next()
+		if errors.Is(err, io.EOF) {
+			return model.NewOutputPage(chunks, page.Cursor(), page.End()), nil
+		}
+		if err != nil {
+			return model.OutputPage{}, err
+		}
+		if event.Kind == events.Output {
+			if err := transport.Charge(ctx, cost.of(event.Data)); err != nil {
+				if len(chunks) == 0 {
+					return model.OutputPage{}, err
+				}
+				return model.NewOutputPage(chunks, before, false), nil
+			}
+		}
+		chunks = append(chunks, event)
+	}
 }
 
 // defaultLines is the default number of lines in a page.
 const defaultLines = 100
 
-// Lines returns a page of lines. Their memory is charged to the operation while they are read.
+// Lines returns a page of lines. If there is no memory for all of them, the rest is on the next page.
 func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {
 	query := engine.LineQuery{
 		From: from, Skip: skip, MaxLines: defaultLines, Last: orZero(last), Stream: orZero(stream), Containing: containing, MatchCase: orZero(matchCase),
@@ -282,6 +330,16 @@ func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip 
 		query.MaxLines = *maxLines
 	}
 	cost := costOfPage(ctx)
-	page, err := r.guard.Lines(ctx, of.ID, query, func(text []byte) error { return transport.Charge(ctx, cost.of(text)) })
+	page, err := r.guard.Lines(ctx, of.ID, query)
+	for i, line := range page.Lines {
+		if err := transport.Charge(ctx, cost.of(line.Data)); err != nil {
+			if i == 0 {
+				return model.OutputLinePage{}, err
+			}
+			clear(page.Lines[i:])
+			page.Lines, page.Next, page.More = page.Lines[:i], line.Number, true
+			break
+		}
+	}
 	return model.OutputLinePage{LinePage: page}, err
 }

@@ -80,7 +80,7 @@ func TestRunProgramReturnsTheResult(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	b.freed()
-	if entries, err := b.door.host.Guard.AuditLog(access.With(t.Context(), access.Server()), audit.Filter{}, 100, "", func(int) error { return nil }); err != nil || !strings.Contains(entriesText(entries), "startExecution mcp\n") {
+	if entries, err := b.door.host.Guard.AuditLog(access.With(t.Context(), access.Server()), audit.Filter{}, 100, ""); err != nil || !strings.Contains(entriesText(entries), "startExecution mcp\n") {
 		t.Errorf("%v %s", err, entriesText(entries))
 	}
 	counted := ""

@@ -397,7 +397,7 @@ func TestClosedWebSocketEndsItsExecution(t *testing.T) {
 
 func (b bed) execution() runtime.ExecutionID {
 	b.t.Helper()
-	page, err := b.engine.Executions(b.t.Context(), engine.ExecutionFilter{}, 1, "", func(int) error { return nil })
+	page, err := b.engine.Executions(b.t.Context(), engine.ExecutionFilter{}, 1, "")
 	if err != nil || len(page.Executions) != 1 {
 		b.t.Fatalf("%+v, %v", page, err)
 	}
@@ -448,7 +448,7 @@ func TestFloodOfExecutions(t *testing.T) {
 		}
 	}
 	wait.For(t, "all to end", func() bool {
-		page, err := b.engine.Executions(context.WithoutCancel(t.Context()), engine.ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "", func(int) error { return nil })
+		page, err := b.engine.Executions(context.WithoutCancel(t.Context()), engine.ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "")
 		return err == nil && len(page.Executions) == pendingRunner
 	})
 }

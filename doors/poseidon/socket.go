@@ -88,7 +88,7 @@ func (d *door) endInactive(ctx context.Context, x runtime.Execution) {
 	if err != nil || now.End.Outcome != runtime.OutcomeTimeLimit || d.pending.any(x.RunnerID) {
 		return
 	}
-	others, err := d.Guard.Executions(ctx, engine.ExecutionFilter{RunnerID: x.RunnerID, States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}, 1, "", func(int) error { return nil })
+	others, err := d.Guard.Executions(ctx, engine.ExecutionFilter{RunnerID: x.RunnerID, States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}, 1, "")
 	if err != nil || len(others.Executions) > 0 {
 		return // the last one releases it, or the claim's own timeout
 	}

@@ -32,8 +32,6 @@ func auditRows(n int) (rows []AuditRow) {
 	return rows
 }
 
-func free(int) error { return nil }
-
 func appendRows(t *testing.T, s *Store, rows []AuditRow) {
 	t.Helper()
 	if err := s.AppendAudit(t.Context(), rows); err != nil {
@@ -54,7 +52,7 @@ func TestAuditPages(t *testing.T) {
 		filter AuditFilter
 		first  int
 		after  int // -1: none
-		memory int
+		most   int
 		want   string
 		more   bool
 	}{
@@ -75,19 +73,14 @@ func TestAuditPages(t *testing.T) {
 		{"to a time", AuditFilter{To: rows[2].At}, 100, -1, 100, "0 1", false},
 		{"all of that", AuditFilter{Tenant: &tenant, Actor: "actor1", Object: "r1", Action: "claimRunner", Failed: new(false), From: rows[1].At, To: rows[7].At, NewestFirst: true}, 100, -1, 100, "1", false},
 		{"of nobody", AuditFilter{Actor: "\x00"}, 100, -1, 100, "", false},
-		{"memory for two", AuditFilter{}, 100, -1, 2, "0 1", true},
+		{"size of two", AuditFilter{}, 100, -1, 2, "0 1", true},
 	} {
 		after := ""
 		if test.after >= 0 {
 			after = rows[test.after].ID
 		}
-		left := test.memory
-		page, more, err := s.Audit(t.Context(), test.filter, test.first, after, func(bytes int) error {
-			if left -= bytes; left < 0 {
-				return errors.New("full")
-			}
-			return nil
-		})
+		s.pageBytes = test.most
+		page, more, err := s.Audit(t.Context(), test.filter, test.first, after)
 		var got []string
 		for _, r := range page {
 			got = append(got, string(r.Value))
@@ -96,11 +89,12 @@ func TestAuditPages(t *testing.T) {
 			t.Errorf("%s: %s, more %t, %v", test.name, text, more, err)
 		}
 	}
-	full := errors.New("full")
-	if _, _, err := s.Audit(t.Context(), AuditFilter{}, 1, "", func(int) error { return full }); !errors.Is(err, full) {
-		t.Error("memory for none:", err)
+	s.pageBytes = 0
+	if page, more, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 || !more {
+		t.Errorf("a row that is larger than a page: %d, more %t, %v", len(page), more, err)
 	}
-	page, _, err := s.Audit(t.Context(), AuditFilter{}, 1, rows[6].ID, free)
+	s.pageBytes = PageBytes
+	page, _, err := s.Audit(t.Context(), AuditFilter{}, 1, rows[6].ID)
 	if err != nil || len(page) != 1 || cmp.Diff(rows[7], page[0]) != "" {
 		t.Error(err, cmp.Diff(rows[7:8], page))
 	}
@@ -135,7 +129,7 @@ func TestAuditOfEarlierServersFailed(t *testing.T) {
 	rows = append(rows, auditRows(5)[3:]...)
 	appendRows(t, s, rows[3:])
 	for failed, want := range map[bool][]string{false: {rows[0].ID, rows[2].ID, rows[3].ID}, true: {rows[1].ID, rows[4].ID}} {
-		page, _, err := s.Audit(t.Context(), AuditFilter{Failed: &failed}, 9, "", free)
+		page, _, err := s.Audit(t.Context(), AuditFilter{Failed: &failed}, 9, "")
 		var got []string
 		for _, r := range page {
 			got = append(got, r.ID)
@@ -162,7 +156,7 @@ func TestAuditRowsNeverChange(t *testing.T) {
 	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
 		t.Error("an update:", err)
 	}
-	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, "", free); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
+	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
 		t.Error(page, err)
 	}
 }
@@ -182,7 +176,7 @@ func TestAuditIsDeletedInPieces(t *testing.T) {
 	if fmt.Sprint(deleted) != "[40 40 20 0]" {
 		t.Error(deleted)
 	}
-	page, more, err := s.Audit(t.Context(), AuditFilter{}, 1, "", free)
+	page, more, err := s.Audit(t.Context(), AuditFilter{}, 1, "")
 	if err != nil || !more || len(page) != 1 || page[0].ID != rows[100].ID {
 		t.Error(page, more, err)
 	}
@@ -256,7 +250,7 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 		if err := s.AppendAudit(t.Context(), rows); err != nil {
 			t.Error(err)
 		}
-		if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, "", func(int) error { return nil }); err != nil || len(page) != 1 {
+		if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 {
 			t.Error(name, page, err)
 		}
 	}

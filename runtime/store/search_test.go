@@ -18,8 +18,6 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func unbounded(int) error { return nil }
-
 var searchBegan = time.Unix(1_800_000_000, 5)
 
 // numbered returns an id that was made a moment before searchBegan.
@@ -68,7 +66,7 @@ func ended(t *testing.T, s *Store, all []runtime.Execution) {
 
 func found(t *testing.T, s *Store, q ExecutionFilter) string {
 	t.Helper()
-	page, err := s.Executions(t.Context(), q, 10, "", unbounded)
+	page, err := s.Executions(t.Context(), q, 10, "")
 	var ids []string
 	for _, x := range page.Executions {
 		ids = append(ids, string(x.ID[len(numbered("")):]))
@@ -223,7 +221,7 @@ func TestAnOldDatabaseIsSearched(t *testing.T) {
 			t.Errorf("%q, not %q", got, name)
 		}
 	}
-	if page, err := s.Executions(t.Context(), ExecutionFilter{Outcomes: []runtime.Outcome{runtime.OutcomeLost}}, 1, "", unbounded); err != nil || page.Total != mendReads+10 {
+	if page, err := s.Executions(t.Context(), ExecutionFilter{Outcomes: []runtime.Outcome{runtime.OutcomeLost}}, 1, ""); err != nil || page.Total != mendReads+10 {
 		t.Error(page.Total, err)
 	}
 }
@@ -286,7 +284,7 @@ func TestExecutionsOfOlderServersAreSearched(t *testing.T) {
 			t.Errorf("%q, not %q", got, want)
 		}
 		// Executions beyond the page are counted.
-		if page, err := s.Executions(t.Context(), q, 10, "0", unbounded); err != nil || page.Total != len(strings.Fields(want)) {
+		if page, err := s.Executions(t.Context(), q, 10, "0"); err != nil || page.Total != len(strings.Fields(want)) {
 			t.Error(page.Total, err)
 		}
 	}
@@ -304,7 +302,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 		}
 		leave = append(leave, l)
 	}
-	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded); err != nil {
+	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 1, ""); err != nil {
 		t.Error("one that searches nothing:", err)
 	}
 	gone := errors.New("the caller left")
@@ -312,7 +310,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	search := func(ctx context.Context, tenant runtime.TenantID) <-chan error {
 		waiting, result := s.searching.Waiting(), make(chan error, 1)
 		go func() {
-			_, err := s.Executions(ctx, ExecutionFilter{Tenant: &tenant, Failed: new(true)}, 1, "", unbounded)
+			_, err := s.Executions(ctx, ExecutionFilter{Tenant: &tenant, Failed: new(true)}, 1, "")
 			result <- err
 		}()
 		wait.For(t, "the search waits", func() bool { return s.searching.Waiting() > waiting })
@@ -355,7 +353,7 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			q.NewestFirst = true
 			for b.Loop() {
-				if page, err := s.Executions(b.Context(), q, 100, "", unbounded); err != nil {
+				if page, err := s.Executions(b.Context(), q, 100, ""); err != nil {
 					b.Fatal(len(page.Executions), err)
 				}
 			}

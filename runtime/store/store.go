@@ -36,6 +36,8 @@ type Store struct {
 	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
 
 	searching *turns.Gate   // limits concurrent searches
+	listing   *turns.Gate   // limits concurrent reads of other pages
+	pageBytes int           // PageBytes, or less in tests
 	mend      sync.Once     // starts mending at the first Lead
 	mended    chan struct{} // closed when searches find all executions
 
@@ -108,7 +110,7 @@ func (r row) Scan(into ...any) error { return r(into...) }
 // start starts the writer of a newly opened store. Close waits for it.
 func (s *Store) start() *Store {
 	s.queue, s.closed = make(chan write), make(chan struct{})
-	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
+	s.searching, s.listing, s.pageBytes, s.mended = turns.NewGate(searchesAtOnce), turns.NewGate(listsAtOnce), PageBytes, make(chan struct{})
 	s.check, s.reads.note = probe.New(s.tryWrite), s.note
 	s.group.Go(s.writer)
 	return s
