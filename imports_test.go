@@ -125,23 +125,19 @@ var mayImport = map[string][]string{
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
 	"doors":      {"clients", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/share", "runtime/timing", "runtime/versions"},
-	"doors/jobe": {"clients", "doors", "graph/transport/response", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/turns"},
+	"doors/jobe": {"clients", "doors", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/turns"},
 	"doors/mcp":  {"clients", "doors", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/share"},
 
-	"graph":                    {"clients", "clients/smuggling", "clients/socket", "doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/response", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/share", "runtime/ticket", "runtime/versions"},
-	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity", "runtime/timing"},
-	"doors/poseidon":           {"clients", "clients/socket", "doors", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/share"},
-	"graph/feed":               {"runtime", "runtime/events"},
-	"graph/gate":               {"clients", "graph/presenter", "graph/transport", "runtime", "runtime/access", "runtime/identity"},
-	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
-	"graph/model":              {"graph/pagination", "runtime", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events"},
-	"graph/pagination":         {"runtime"},
-	"graph/presenter":          {"graph/transport", "graph/transport/response", "runtime"},
-	"graph/transport":          {"clients", "clients/socket", "graph/transport/response", "runtime", "runtime/access"},
-	"clients":                  {"clients/smuggling", "clients/socket", "runtime"},
-	"clients/smuggling":        {"runtime"},
-	"graph/transport/response": {"runtime"},
-	"clients/socket":           {},
+	"graph":             {"clients", "graph/download", "graph/feed", "graph/generated", "graph/model", "graph/transport", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/ticket", "runtime/versions"},
+	"graph/download":    {"runtime", "runtime/access", "runtime/engine", "runtime/identity", "runtime/timing"},
+	"doors/poseidon":    {"clients", "clients/socket", "doors", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/share"},
+	"graph/feed":        {"runtime", "runtime/events"},
+	"graph/generated":   {"graph/model", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
+	"graph/model":       {"runtime", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events"},
+	"graph/transport":   {"clients", "clients/socket", "runtime", "runtime/access"},
+	"clients":           {"clients/smuggling", "clients/socket", "runtime"},
+	"clients/smuggling": {"runtime"},
+	"clients/socket":    {},
 
 	"web": {},
 
@@ -149,13 +145,12 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "clients", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "runtime/timing", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
-	"server/accesslog": {"runtime/linefile"},
-	"server/metrics":   {"clients", "doors", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
-	"server/peering":   {"clients/socket"},
-	"server/private":   {"config", "local", "local/sandbox/cgroup", "local/uids", "runtime/backoff", "runtime/lockfile", "server"},
-	"server/secure":    {"clients/socket"},
-	"server/signin":    {"runtime", "runtime/access", "runtime/timing"},
+	"server":             {"agent/embedded", "client", "clients", "clients/socket", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/guard", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "runtime/timing", "runtime/versions", "server/connections", "server/metrics", "server/routes", "server/signin", "web"},
+	"server/metrics":     {"clients", "doors", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
+	"server/private":     {"config", "local", "local/sandbox/cgroup", "local/uids", "runtime/backoff", "runtime/lockfile", "server"},
+	"server/signin":      {"runtime", "runtime/access", "runtime/timing"},
+	"server/connections": {"clients/socket"},
+	"server/routes":      {"clients", "clients/smuggling", "doors", "graph/download", "graph/transport", "runtime", "runtime/access", "runtime/engine", "runtime/identity", "runtime/linefile"},
 
 	"client": {"runtime"},
 
@@ -173,7 +168,7 @@ var mayImport = map[string][]string{
 
 	"image": {"agent", "cli", "cli/output", "config", "runtime", "runtime/language", "runtime/similar"},
 
-	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/host", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/store", "server", "server/private", "server/secure"},
+	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/host", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/store", "server", "server/connections", "server/private"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},
@@ -256,7 +251,7 @@ var onlyIn = map[string][]string{
 	"github.com/vektah/gqlparser":            {"graph/...", "test/reference"},
 	"github.com/Khan/genqlient":              {"client"},
 	"github.com/go-jose/go-jose":             {"runtime/identity"},
-	"github.com/rs/cors":                     {"graph"},
+	"github.com/rs/cors":                     {"server/routes"},
 	"github.com/alecthomas/kong":             {".", "cli/...", "config/...", "test/..."},
 	"github.com/goccy/go-yaml":               {"cli/...", "config", "runtime/language", "test/e2e/languages", "test/e2e/scraping"},
 	"github.com/yuin/goldmark":               {"test/pages"},

@@ -128,15 +128,12 @@ func (b *Body) broken(err error, message string) error {
 	return runtime.Wrap(runtime.CodeInvalidInput, err, "%s", message)
 }
 
-// BoundUnread limits the time for a body that next doesn't read to restTime. net/http waits for
+// boundUnread limits the time for a body that a handler doesn't read to restTime. net/http waits for
 // such a body without a limit, before and after the response. A Body sets its own deadlines.
-func BoundUnread(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 { // -1: of unknown length
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) // writers without deadlines exist only in tests
-		}
-		next.ServeHTTP(w, r)
-	})
+func boundUnread(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 { // -1: of unknown length
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) // writers without deadlines exist only in tests
+	}
 }
 
 // Drain reads the rest of the body for at most restTime, so that the client gets the response that

@@ -34,7 +34,7 @@ func TestUnreadBodiesEndTheConnection(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			listener := make(pipes.Listener)
-			server := &http.Server{Handler: BoundUnread(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			server := &http.Server{Handler: new(Limiter).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusUnauthorized)
 			})), IdleTimeout: idle}
 			served := make(chan struct{})

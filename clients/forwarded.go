@@ -28,7 +28,8 @@ func clientOf(ctx context.Context) (client, bool) {
 	return of, ok
 }
 
-// Handler serves requests with next, each for the client that it comes from.
+// Handler serves requests with next, each for the client that it comes from. It sets their TLS state,
+// and limits the time for a body that next doesn't read.
 //
 // On a connection from a trusted proxy, the client is the last address in X-Forwarded-For that
 // isn't a trusted proxy's. The headers of other peers are ignored.
@@ -37,6 +38,9 @@ func clientOf(ctx context.Context) (client, bool) {
 // beyond the limit gets 429 without a body.
 func (p *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w, end := encrypted(w, r)
+		defer end()
+		boundUnread(w, r)
 		of, ok := socket.Of(r.Context()).(*conn)
 		if !ok {
 			next.ServeHTTP(w, r)

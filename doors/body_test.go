@@ -195,7 +195,7 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 			mux, all := http.NewServeMux(), clients.New(bounds)
 			Open(mux, Host{MaxBody: most, Peers: all}, anybody{}, new(Counts), &reader{})
 			listener := make(pipes.Listener)
-			server := &http.Server{Handler: clients.BoundUnread(mux), IdleTimeout: idle}
+			server := &http.Server{Handler: all.Handler(mux), IdleTimeout: idle}
 			served, sent := make(chan struct{}), make(chan struct{})
 			go func() { defer close(served); _ = server.Serve(listener) }()
 			client, conn := net.Pipe()

@@ -56,7 +56,7 @@ type Host struct {
 	Peers     *clients.Limiter // limits of callers; nil: none
 	Memory    *share.Memory    // for what a door keeps for its callers; nil: without a limit
 	Cluster   Cluster
-	Early     time.Duration // see response.Early
+	Early     time.Duration // see clients.Early
 	Logger    *zap.Logger
 
 	callers Callers
@@ -69,7 +69,7 @@ type Cluster interface {
 	ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error)
 }
 
-// Callers authenticates tokens, as gate.Admission does.
+// Callers authenticates tokens, as routes.Admission does.
 type Callers interface {
 	// Known returns the caller for a token in a request. An empty text is no token.
 	Known(r *http.Request, text string) (identity.Caller, error)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
@@ -62,13 +61,13 @@ func bounds(timeLimit *int, limits *generated.LimitsInput) batch.Bounds {
 }
 
 func (r query) Batches(ctx context.Context, runner, env *string, first *int, after *string, newestFirst *bool) (model.BatchConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.BatchConnection{}, err
 	}
 	filter := engine.BatchFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
 	found, total, err := r.guard.Batches(ctx, filter, page.First, runtime.BatchID(page.After))
-	return pagination.Loaded(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
+	return model.LoadedPage(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
 }
 
 func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
@@ -114,7 +113,7 @@ func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Exe
 
 // Cases returns a page of the cases. The cursor of a case is its index.
 func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, after *string) (model.BatchCaseConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.BatchCaseConnection{}, err
 	}
@@ -132,7 +131,7 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 	if err == nil {
 		found, more, err = withinMemory(ctx, found, more)
 	}
-	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, more, of.CaseCount), err
+	return model.PageOf(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, more, of.CaseCount), err
 }
 
 // BatchEvents sends a batch's events. BatchFinished is missing if reading fails before the end.

@@ -9,7 +9,6 @@ import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/files"
@@ -101,7 +100,7 @@ func (s *changeStream) Next(ctx context.Context) (transport.Message, error) {
 	if answered == nil {
 		return transport.Message{}, context.Cause(ctx)
 	}
-	return transport.Message{Payload: response.Append(nil, answered)}, nil
+	return transport.Message{Payload: transport.Encode(answered)}, nil
 }
 
 // Close implements transport.Stream.

@@ -37,7 +37,7 @@ func processorTime(t *testing.T) time.Duration {
 // Without limits, some of these took minutes, and others all memory. The baseline is the CPU time
 // for reading the longest allowed document.
 func TestCostlyDocumentsAreRefusedEarly(t *testing.T) {
-	url, logs := served(t, Options{})
+	url, logs := served(t, site{})
 	many := func(n int, format string) string {
 		var b strings.Builder
 		for i := range n {
@@ -118,7 +118,7 @@ func TestLongNamesAreFoundOutsideOfStrings(t *testing.T) {
 }
 
 func TestResponsesHaveFewErrors(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	got := ask(t, "POST", url, body("{ "+strings.Repeat("a b c d e f g h i j ", 90)+"}"), nil)
 	if len(got.Errors) != 21 || !strings.Contains(got.Errors[20].Message, "more errors") {
 		t.Errorf("%d errors", len(got.Errors))
@@ -127,7 +127,7 @@ func TestResponsesHaveFewErrors(t *testing.T) {
 
 // A body of 200 MB is refused before it is read, or at the limit if its length isn't announced.
 func TestHugeBodiesTakeNoMemory(t *testing.T) {
-	url, _ := served(t, Options{Settings: Settings{MaxBody: 1 << 20}})
+	url, _ := served(t, site{Settings: Settings{MaxBody: 1 << 20}})
 	for _, length := range []int64{200 << 20, -1} {
 		var before, after goruntime.MemStats
 		goruntime.ReadMemStats(&before)
@@ -164,7 +164,7 @@ func (spaces) Read(p []byte) (int, error) {
 
 func TestIntrospectionCanBeDisabled(t *testing.T) {
 	for _, off := range []bool{false, true} {
-		url, _ := served(t, Options{NoIntrospection: off})
+		url, _ := served(t, site{NoIntrospection: off})
 		got := ask(t, "POST", url, body("{ __schema { types { name } } }"), nil)
 		if hidden := len(got.Errors) > 0; hidden != off {
 			t.Errorf("off is %v: %v", off, got.Errors)
@@ -193,7 +193,7 @@ var toolsIntrospection = `query IntrospectionQuery { __schema { queryType { name
 		fragment TypeRef on __Type { kind name ` + strings.Repeat("ofType { kind name ", 9) + strings.Repeat("}", 9) + ` }`
 
 func TestIntrospectionOfToolsIsWithinTheBounds(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	first := ask(t, "POST", url, body(toolsIntrospection), nil)
 	again := ask(t, "POST", url, body(toolsIntrospection), nil)
 	if len(first.Errors) > 0 || len(first.Data) == 0 || !reflect.DeepEqual(first.Data, again.Data) {
@@ -204,7 +204,7 @@ func TestIntrospectionOfToolsIsWithinTheBounds(t *testing.T) {
 // TestIntrospectionHasAPrice checks that an operation can't read the schema many times, neither by
 // aliases nor by nesting.
 func TestIntrospectionHasAPrice(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	many := func(n int, of string) string {
 		text := "{"
 		for i := range n {
@@ -263,7 +263,7 @@ func TestIntrospectionIsCached(t *testing.T) {
 }
 
 func TestCrossSiteRequestsAreRefused(t *testing.T) {
-	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
+	url, _ := served(t, site{AllowedOrigins: []string{"https://admin.example.org"}})
 	get := func(site string) int {
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql?query={version}", nil)
 		if site != "" {

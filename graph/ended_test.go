@@ -39,7 +39,7 @@ func newBoundedHolder(t *testing.T, firstToken string, bounds clients.Bounds) ho
 	t.Helper()
 	fake := clustertest.NewFake()
 	known := clients.New(bounds)
-	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, Options: Options{Settings: transport.Settings{Peers: known}}})
+	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, site: site{Settings: transport.Settings{Peers: known}}})
 	h := holder{world: &world{bed: b, t: t, schema: schema()}, peers: known}
 	if firstToken == "" {
 		_, _, err := h.book.PutTenant(t.Context(), "physics", nil, nil)

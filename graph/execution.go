@@ -12,9 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -53,7 +51,7 @@ func withinMemory[T any](ctx context.Context, page []T, more bool) ([]T, bool, e
 
 func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
 	labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.ExecutionConnection{}, err
 	}
@@ -64,7 +62,7 @@ func (r query) Executions(ctx context.Context, runner, env *string, states []run
 		found.Executions, found.More, err = withinMemory(ctx, found.Executions, found.More)
 	}
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
-	return pagination.Of(found.Executions, key, found.More, found.Total), err
+	return model.PageOf(found.Executions, key, found.More, found.Total), err
 }
 
 func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error) {
@@ -277,7 +275,7 @@ func costOfPage(ctx context.Context) (c pageCost) {
 func (c pageCost) of(data []byte) int64 {
 	bytes := int64(len(data)) + chunkMemory + c.fields*fieldMemory + 3*c.names
 	if c.texts > 0 {
-		bytes += c.texts * (int64(len(data)) + 3*response.StringBytes(data))
+		bytes += c.texts * (int64(len(data)) + 3*transport.StringBytes(data))
 	}
 	return bytes + c.base64s*4*int64(base64.StdEncoding.EncodedLen(len(data)))
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/files"
@@ -17,7 +16,7 @@ import (
 const workspace = "/workspace"
 
 func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.FileConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.FileConnection{}, err
 	}
@@ -27,7 +26,7 @@ func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, rec
 	}
 	files, err := r.guard.Files(ctx, of.ID, *path, orZero(recursive))
 	key := func(file runtime.File) string { return file.Path }
-	return pagination.Cut(files, key, page), err
+	return model.CutPage(files, key, page), err
 }
 
 func (r runner) File(ctx context.Context, of *runtime.Runner, path string, followLinks *bool) (*runtime.File, error) {

@@ -15,9 +15,7 @@ import (
 	"github.com/rockpool/rockpool/graph/feed"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -28,7 +26,7 @@ import (
 // separately.
 type follower struct {
 	resolver  *resolver
-	presenter presenter.Presenter
+	presenter transport.Presenter
 	feeds     feed.Feeds
 }
 
@@ -144,7 +142,7 @@ func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
 	if answered == nil {
 		return transport.Message{}, context.Cause(ctx)
 	}
-	return transport.Message{Payload: response.Append(nil, answered), Cursor: item.Event.Cursor}, nil
+	return transport.Message{Payload: transport.Encode(answered), Cursor: item.Event.Cursor}, nil
 }
 
 // Close implements transport.Stream.
@@ -175,7 +173,7 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 }
 
 // quote returns a name as a JSON string.
-func quote(name string) string { return string(response.AppendString(nil, []byte(name))) }
+func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
 
 // twice returns the name of the data field that is selected more than once; "": none is. In JSON,
 // text takes up to six times the data.
@@ -237,7 +235,7 @@ func appendField(to []byte, name string, event events.Event) []byte {
 		}
 		return append(to, `"STDOUT"`...)
 	case "text":
-		return response.AppendString(to, event.Data)
+		return transport.AppendString(to, event.Data)
 	case "base64":
 		to = base64.StdEncoding.AppendEncode(append(to, '"'), event.Data)
 		return append(to, '"')

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/presenter"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -53,7 +53,7 @@ var output = events.Event{
 func encodedByExecutor(t *testing.T, query string, event events.Event) map[string]any {
 	t.Helper()
 	events := make(chan model.ExecutionEvent, 1)
-	exec := newExecutor(presenter.Presenter{}, generated.Config{Resolvers: followed{&resolver{}, events}})
+	exec := newExecutor(transport.Presenter{}, generated.Config{Resolvers: followed{&resolver{}, events}})
 	ctx := graphql.StartOperationTrace(t.Context())
 	op, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query})
 	if errs != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 // served starts a handler without an engine, for requests that don't reach one.
-func served(t *testing.T, options Options) (url string, logs *observer.ObservedLogs) {
+func served(t *testing.T, options site) (url string, logs *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	options.Logger = zap.New(core)
@@ -29,7 +29,7 @@ func served(t *testing.T, options Options) (url string, logs *observer.ObservedL
 		options.AllowedHosts = []string{"127.0.0.1", "localhost"}
 	}
 	options.Book = bedOptions{}.book(t, nil)
-	server := httptest.NewServer(Handler(nil, options))
+	server := httptest.NewServer(options.handler(nil))
 	t.Cleanup(server.Close)
 	return server.URL, logs
 }
@@ -84,7 +84,7 @@ func ask(t testing.TB, method, url, body string, header http.Header) answer {
 const versionQuery = `{"query": "{ version }"}`
 
 func TestOnlyAllowedHostsAreServed(t *testing.T) {
-	url, _ := served(t, Options{AllowedHosts: []string{"localhost", "::1", "pool.example.org"}})
+	url, _ := served(t, site{AllowedHosts: []string{"localhost", "::1", "pool.example.org"}})
 	for host, status := range map[string]int{
 		"localhost": 200, "LOCALHOST:8080": 200, "[::1]": 200, "[::1]:8080": 200, "pool.example.org:443": 200,
 		"127.0.0.1": 403, "evil.example.org": 403, "localhost.evil.example.org": 403, "pool.example.org.": 403,
@@ -97,7 +97,7 @@ func TestOnlyAllowedHostsAreServed(t *testing.T) {
 }
 
 func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
-	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
+	url, _ := served(t, site{AllowedOrigins: []string{"https://admin.example.org"}})
 	for origin, allowed := range map[string]bool{
 		"": true, url: true, "https://admin.example.org": true,
 		"null": false, "https://evil.example.org": false, "https://admin.example.org.evil.example.org": false,
@@ -125,7 +125,7 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 			t.Errorf("preflight of a client of a closed door: %d %v", got.Status, got.Header)
 		}
 	}
-	url, _ = served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}, Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts)})
+	url, _ = served(t, site{AllowedOrigins: []string{"https://admin.example.org"}, Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts)})
 	for method, headers := range map[string]string{"PUT": "content-type,x-api-key", "PATCH": "content-type,poseidon-token", "HEAD": "x-api-key"} {
 		preflight.Set("Access-Control-Request-Method", method)
 		preflight.Set("Access-Control-Request-Headers", headers)
@@ -146,7 +146,7 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 
 // All routes answer OPTIONS and wrong methods with those that they have.
 func TestMethods(t *testing.T) {
-	url, _ := served(t, Options{Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts), Metrics: http.NotFoundHandler()})
+	url, _ := served(t, site{Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts), Metrics: http.NotFoundHandler()})
 	for path, allowed := range map[string]string{
 		"/graphql": "GET, POST", "/": "GET, HEAD", "/health/live": "GET, HEAD", "/health/ready": "GET, HEAD", "/metrics": "GET, HEAD", "/mcp": "POST, DELETE",
 		"/files/x": "GET, HEAD", "/outputs/x": "GET, HEAD",
@@ -177,7 +177,7 @@ func TestMethods(t *testing.T) {
 
 // HTTP/1.0 doesn't require the header Host, and only programs leave it out.
 func TestRequestsWithoutAHost(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	for request, status := range map[string]int{
 		"GET /health/live HTTP/1.0\r\n\r\n":                                200,
 		"HEAD /graphql?query={version} HTTP/1.0\r\n\r\n":                   405,
@@ -206,7 +206,7 @@ func TestRequestsWithoutAHost(t *testing.T) {
 
 // A page of any site can send a form. The server must not accept it as an operation.
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json2"} {
 		want, code := 415, "INVALID_INPUT"
 		if strings.HasPrefix(kind, "multipart/form-data") { // it is accepted only with a header that no form has
@@ -222,7 +222,7 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 }
 
 func TestBodiesAreLimited(t *testing.T) {
-	url, _ := served(t, Options{Settings: Settings{MaxBody: 1000}})
+	url, _ := served(t, site{Settings: Settings{MaxBody: 1000}})
 	fits := versionQuery + strings.Repeat(" ", 1000-len(versionQuery))
 	if got := ask(t, "POST", url, fits, nil); got.Status != 200 {
 		t.Errorf("1000 bytes: %d %v", got.Status, got.Errors)
@@ -250,7 +250,7 @@ func TestBodiesAreLimited(t *testing.T) {
 }
 
 func TestWelcomeNamesTheAPI(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	response, err := http.Get(url + "/")
 	if err != nil {
 		t.Fatal(err)

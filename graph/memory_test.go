@@ -19,7 +19,7 @@ import (
 func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	const bytes = 300_000
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"zeros", "300000"}})
@@ -53,7 +53,7 @@ func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 func TestOperationsAreChargedForTheirLines(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"count", "3000", "0"}})
 	b.send(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state } }`, in{"id": id}, &struct{}{})
@@ -85,7 +85,7 @@ func TestOperationsAreChargedForTheirLines(t *testing.T) {
 func TestOperationsAreChargedForTheirRecords(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	runner := b.claim("e")
 	const started = 7

@@ -35,8 +35,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/timing"
-	"github.com/rockpool/rockpool/server/peering"
-	"github.com/rockpool/rockpool/server/secure"
+	"github.com/rockpool/rockpool/server/connections"
 )
 
 // A cluster is a runtime.Cluster that a server runs.
@@ -274,7 +273,7 @@ func (s *Server) Client() *client.Client {
 	}
 	c := client.New(s.URL()).WithToken(s.config.Token)
 	if s.secure != nil {
-		c = c.WithTLS(secure.Pin(s.config.TLS.Cert))
+		c = c.WithTLS(connections.Pin(s.config.TLS.Cert))
 	}
 	return c
 }
@@ -322,11 +321,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	// Any of the servers can lead, so each one forwards connections and receives forwarded ones.
 	if here, ok := s.cluster.(led); ok && s.peers != nil {
-		front = peering.Forward(front, maxForwarded(), func() peering.Leader {
+		front = connections.Forward(front, maxForwarded(), func() connections.Leader {
 			address, secret := here.Leader()
-			return peering.Leader{Address: address, Secret: secret}
+			return connections.Leader{Address: address, Secret: secret}
 		})
-		serve(peering.Receive(s.peers, here.Secret(), here.LockID))
+		serve(connections.Receive(s.peers, here.Secret(), here.LockID))
 	}
 	serve(front)
 	logCtx, endLog := context.WithCancel(parts)

@@ -22,8 +22,8 @@ import (
 // It also ends a head with more than maxFields fields: for many short fields, net/http uses 15
 // times the memory of their text.
 //
-// It gives net/http the beginning of such a head with a header field of its own, which [Refuse]
-// responds to. So the client gets this response in its turn, after those to earlier requests.
+// It gives net/http the beginning of such a head with a header field of its own, which [Check]
+// finds. So the client gets this response in its turn, after those to earlier requests.
 type Reader struct {
 	Refused func(why Reason) // required; called once
 
@@ -64,7 +64,7 @@ const (
 	off // the connection no longer speaks HTTP
 )
 
-// header is the field with which a Reader marks the head of a refused request, for Refuse.
+// header is the field with which a Reader marks the head of a refused request, for Check.
 const header = "Rockpool-Framing"
 
 // ending ends a refused head, with the reason.
@@ -73,29 +73,26 @@ const ending = header + ": %s\r\nConnection: close\r\n\r\n"
 // maxFields is the largest number of fields in a head.
 const maxFields = 100
 
-// Refuse responds to requests whose head a Reader has ended, by calling refuse. The connection ends
-// then. A request of HTTP/2, which no Reader follows, is refused only for too many fields.
-func Refuse(refuse func(w http.ResponseWriter, status int, err *runtime.Error), next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		why, refused := r.Header[header]
-		tooMany := refused && why[0] == string(Fields)
-		if r.ProtoMajor == 2 {
-			refused, tooMany = false, count(r.Header) > maxFields
-		}
-		if !refused && !tooMany {
-			next.ServeHTTP(w, r)
-			return
-		}
-		if refused {
-			w.Header().Set("Connection", "close")
-		}
-		if tooMany {
-			refuse(w, http.StatusRequestHeaderFieldsTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "a request has at most %d header fields", maxFields))
-			return
-		}
-		refuse(w, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
-			"a request has either Content-Length, which is one number, or Transfer-Encoding, which needs HTTP/1.1"))
-	})
+// Check returns the status and the error with which to refuse a request whose head a Reader has
+// ended; nil: the request is fine. The connection ends after the response. A request of HTTP/2, which
+// no Reader follows, is refused only for too many fields.
+func Check(w http.ResponseWriter, r *http.Request) (status int, refused *runtime.Error) {
+	why, ended := r.Header[header]
+	tooMany := ended && why[0] == string(Fields)
+	if r.ProtoMajor == 2 {
+		ended, tooMany = false, count(r.Header) > maxFields
+	}
+	if ended {
+		w.Header().Set("Connection", "close")
+	}
+	switch {
+	case tooMany:
+		return http.StatusRequestHeaderFieldsTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "a request has at most %d header fields", maxFields)
+	case ended:
+		return http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
+			"a request has either Content-Length, which is one number, or Transfer-Encoding, which needs HTTP/1.1")
+	}
+	return 0, nil
 }
 
 // count returns the number of a head's fields.

@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // A refusals counts refused requests.
@@ -55,11 +53,14 @@ func (c *conn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 func framed(t testing.TB) (address string, refused *refusals) {
 	t.Helper()
 	refused = &refusals{}
-	server := httptest.NewUnstartedServer(Refuse(func(w http.ResponseWriter, status int, _ *runtime.Error) { w.WriteHeader(status) },
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			n, err := io.Copy(io.Discard, r.Body)
-			_, _ = fmt.Fprintf(w, "%s %d %v", r.URL.Path, n, err)
-		})))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, err := Check(w, r); err != nil {
+			w.WriteHeader(status)
+			return
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		_, _ = fmt.Fprintf(w, "%s %d %v", r.URL.Path, n, err)
+	}))
 	server.Listener = listener{server.Listener, refused}
 	server.Start()
 	t.Cleanup(server.Close)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -43,7 +42,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // early returns the result of work. If that takes long, it answers itself.
 func (a *api) early(w http.ResponseWriter, r *http.Request, work func() (any, error)) (answer any, err error) {
-	begun := response.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() { answer, err = work() })
+	begun := clients.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() { answer, err = work() })
 	if !begun {
 		return answer, err
 	}

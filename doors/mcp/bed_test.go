@@ -16,7 +16,6 @@ import (
 
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/gate"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -27,6 +26,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server/routes"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -88,7 +88,7 @@ func newBedOf(t testing.TB, held int64, change func(d *Door)) *bed {
 	}
 	mux := http.NewServeMux()
 	host := doors.Host{Guard: guard.New(eng, book, log), Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
-	doors.Open(mux, host, &gate.Admission{Book: book}, b.counts, b.door)
+	doors.Open(mux, host, &routes.Admission{Book: book}, b.counts, b.door)
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())
 	life := doors.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}

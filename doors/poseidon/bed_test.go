@@ -22,7 +22,6 @@ import (
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/gate"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/clustertest"
@@ -32,6 +31,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server/routes"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -87,7 +87,7 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options).(*door)
 	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
-	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), opened)
+	doors.Open(mux, host, &routes.Admission{Book: book}, new(doors.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
 	var requests sync.WaitGroup // those of WebSockets end later than the server
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,6 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -134,7 +133,7 @@ func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err
 
 // answer writes a GraphQL response of a media type.
 func answer(w http.ResponseWriter, kind string, status int, r *graphql.Response) {
-	write(w, kind, status, response.Append(nil, r))
+	write(w, kind, status, Encode(r))
 }
 
 // write writes a whole response. Browsers must not guess its type, nor may anything cache it.
@@ -210,14 +209,14 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	if isMultipart(r) { // its body is still being read
 		work()
 	} else {
-		sent = response.Early(w, s.Early, func(header http.Header) { setHead(header, kind) }, work)
+		sent = clients.Early(w, s.Early, func(header http.Header) { setHead(header, kind) }, work)
 	}
 	setRetryAfter(w.Header(), answered.Errors)
-	body, status := response.Append(nil, answered), http.StatusOK
+	body, status := Encode(answered), http.StatusOK
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
 		status = statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
-		body = response.Append(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})
+		body = Encode(&graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})
 	}
 	if sent {
 		_, _ = w.Write(body) // a client that left needs no answer

@@ -14,7 +14,6 @@ import (
 
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/clients/socket"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -95,13 +94,13 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 	running.Go(func() {
 		defer l.put(parcel{kind: parcelComplete})
 		if refused != nil {
-			l.push(Message{Payload: response.Append(nil, refused)})
+			l.push(Message{Payload: Encode(refused)})
 			return
 		}
 		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
 		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || callerEnded(ctx) != nil) {
-			l.push(Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
+			l.push(Message{Payload: Encode(&graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})
 	if out.write(nil) != nil { // the headers
@@ -132,7 +131,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 			// The caller's token ended. The operation ends with that error, while the peer may
 			// still get it.
 			if cause := callerEnded(ctx); cause != nil {
-				last := response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
+				last := Encode(&graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
 				if out.parcel(parcel{kind: parcelNext, payload: last}) == nil {
 					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no answer
 				}

@@ -8,7 +8,6 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/clients/socket"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -110,7 +109,7 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 	ctx = graphql.StartOperationTrace(ctx)
 	op, refused := c.prepare(ctx, c.exec, params, c.header)
 	if refused != nil {
-		return parcel{kind: parcelError, payload: response.AppendErrors(nil, refused.Errors)}
+		return parcel{kind: parcelError, payload: appendErrors(nil, refused.Errors)}
 	}
 	if op.kind() == ast.Subscription {
 		if err := c.Settings.subscribe(ctx, h); err != nil {
@@ -130,7 +129,7 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 
 // failed returns the last message of a failed operation.
 func (c *connection) failed(ctx context.Context, err error) parcel {
-	return parcel{kind: parcelError, payload: response.AppendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
+	return parcel{kind: parcelError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
 }
 
 // forget frees the id of s. It reports false if s had no id any longer.

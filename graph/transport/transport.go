@@ -21,7 +21,6 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -92,7 +91,7 @@ const (
 
 // WithDefaults returns s with the defaults for zero values.
 func (s Settings) WithDefaults() Settings {
-	s.Early = cmp.Or(s.Early, response.DefaultEarly)
+	s.Early = cmp.Or(s.Early, clients.DefaultEarly)
 	s.MaxBody = cmp.Or(s.MaxBody, DefaultMaxBody)
 	s.MaxOperations = cmp.Or(s.MaxOperations, DefaultMaxOperations)
 	s.Budget = cmp.Or(s.Budget, DefaultBudget)
@@ -136,7 +135,7 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 		ctx = graphql.WithOperationContext(ctx, op.context)
 		stream, err := s.Source(ctx, op.context, after)
 		if err != nil {
-			return ctx, &once{Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
+			return ctx, &once{Message{Payload: Encode(&graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
 		}
 		if stream != nil {
 			return ctx, stream
@@ -159,7 +158,7 @@ func (r responses) Next(ctx context.Context) (Message, error) {
 	if answered == nil {
 		return Message{}, io.EOF
 	}
-	answer := response.Append(nil, answered)
+	answer := Encode(answered)
 	if r.kind == ast.Subscription {
 		return Message{Payload: answer}, r.h.holdBuffer(answer)
 	}
