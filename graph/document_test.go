@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 func body(query string) string {
@@ -111,8 +112,8 @@ func TestLongNamesAreFoundOutsideOfStrings(t *testing.T) {
 		`{ a(b: """ ` + long + ` \""" ` + long + ` """) }`: false, `{ a(b: """c""") ` + long + ` }`: true, `{ a(b: "\"` + long + `") }`: false,
 		`{ a(b: "") ` + long + ` }`: true, `"""`: false, `"`: false, `"\`: false, long[1:]: false,
 	} {
-		if hasLongName(text) != want {
-			t.Errorf("%.40s: %v", text, !want)
+		if err := checkTokens(text); (runtime.CodeOf(err) == runtime.CodeLimitExceeded) != want || err != nil && !want {
+			t.Errorf("%.40s: got %v, refused: want %t", text, err, want)
 		}
 	}
 }
@@ -295,8 +296,9 @@ func TestHalvesOfPairsAreRefused(t *testing.T) {
 		"{ a(x: \"\"\"\\ud800\"\"\") } # \\ud800":                         0,
 		`{ a(x: "\ud800`: 0, // the parser finds the error
 	} {
-		if got := halfPair(text); got != want {
-			t.Errorf("%s: %d, want %d", text, got, want)
+		err := checkTokens(text)
+		if line := fmt.Sprintf("in line %d,", want); (err != nil) != (want > 0) || err != nil && !strings.Contains(err.Error(), line) {
+			t.Errorf("%s: got %v, want an error that names line %d (0: none)", text, err, want)
 		}
 	}
 }

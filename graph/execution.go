@@ -200,44 +200,6 @@ func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string
 	return r.links.Output(p, of.ID), err
 }
 
-// ExecutionEvents sends an execution's events. ExecutionFinished is missing if reading fails before
-// the end. Transports use a follower instead, which is faster.
-func (r subscription) ExecutionEvents(ctx context.Context, id string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error) {
-	events, err := r.guard.Events(ctx, runtime.ExecutionID(id), orZero(after))
-	if err != nil {
-		return nil, err
-	}
-	if orZero(resizes) {
-		events.WithResizes()
-	}
-	out := make(chan model.ExecutionEvent)
-	err = r.guard.Go(ctx, func(ctx context.Context) {
-		defer close(out)
-		defer r.guard.CountSubscription(engine.WatchExecution)()
-		sendEvents(ctx, events, out)
-		_ = events.Close() // it was only read
-	})
-	if err != nil {
-		return nil, errors.Join(err, events.Close())
-	}
-	return out, nil
-}
-
-// sendEvents sends events until they end, can't be read, or ctx ends.
-func sendEvents(ctx context.Context, events *events.Reader, out chan<- model.ExecutionEvent) {
-	for {
-		event, err := events.Next(ctx)
-		if err != nil {
-			return
-		}
-		select {
-		case out <- model.NewExecutionEvent(event):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // The memory of a page of output, in bytes. It is measured: with six pages in each of four
 // concurrent operations, 98,304 chunks without text took 1365 each.
 const (

@@ -55,6 +55,26 @@ func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error
 	return orNull(r.links.File(p, *of)), nil
 }
 
+func (r runner) SearchFiles(ctx context.Context, of *runtime.Runner, path, name, containing *string, maxMatches *int) (runtime.FileSearch, error) {
+	return r.guard.SearchFiles(ctx, of.ID, files.Search{Path: orZero(path), Name: orZero(name), Text: orZero(containing), MaxMatches: maxMatches})
+}
+
+func (r fileSearch) Limit(_ context.Context, of *runtime.FileSearch) (*runtime.FileSearchLimit, error) {
+	return orNull(of.Limit), nil
+}
+
+func (r fileMatch) Line(_ context.Context, of *runtime.FileMatch) (*int, error) {
+	return orNull(of.Line), nil
+}
+
+func (r fileMatch) Text(_ context.Context, of *runtime.FileMatch) (*string, error) {
+	return orNull(of.Text), nil
+}
+
+func (r fileChange) Path(_ context.Context, of *runtime.FileChange) (*string, error) {
+	return orNull(of.Path), nil
+}
+
 // UploadFile writes a file while it arrives. The bits of a missing mode are 0.
 func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file transport.Upload, mode *string, protected *bool) (generated.UploadFilePayload, error) {
 	bits, err := uint32(0), error(nil)

@@ -41263,13 +41263,14 @@ func (ec *executionContext) marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockp
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx context.Context, v any) (runtime.AllocationID, error) {
-	res, err := model.UnmarshalAllocationID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.AllocationID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx context.Context, sel ast.SelectionSet, v runtime.AllocationID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalAllocationID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41279,13 +41280,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, v any) (runtime.BatchID, error) {
-	res, err := model.UnmarshalBatchID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.BatchID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, sel ast.SelectionSet, v runtime.BatchID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalBatchID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41295,13 +41297,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, v any) (runtime.EnvironmentID, error) {
-	res, err := model.UnmarshalEnvironmentID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EnvironmentID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, sel ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalEnvironmentID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41311,13 +41314,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, v any) (runtime.EvaluationID, error) {
-	res, err := model.UnmarshalEvaluationID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EvaluationID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, sel ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalEvaluationID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41327,13 +41331,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx context.Context, v any) (runtime.ExecutionID, error) {
-	res, err := model.UnmarshalExecutionID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.ExecutionID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx context.Context, sel ast.SelectionSet, v runtime.ExecutionID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalExecutionID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41343,13 +41348,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx context.Context, v any) (runtime.RunnerID, error) {
-	res, err := model.UnmarshalRunnerID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.RunnerID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx context.Context, sel ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalRunnerID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41375,13 +41381,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTicketID(ctx context.Context, v any) (runtime.TicketID, error) {
-	res, err := model.UnmarshalTicketID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.TicketID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTicketID(ctx context.Context, sel ast.SelectionSet, v runtime.TicketID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalTicketID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
