@@ -63,11 +63,11 @@ func (b *Body) Buffered() *bufio.Reader {
 func (b *Body) SetEnd(end time.Time) { b.end = end }
 
 // ReadAll reads the whole body, at most limit bytes, within MaxBodyTime. It takes memory from h as bytes
-// arrive; see [Hold.Read].
+// arrive; see [Reservation.Read].
 //
 // Errors: ErrTooLong, without reading if the announced length is over limit; QUOTA_EXCEEDED;
 // LIMIT_EXCEEDED for a late body; INVALID_INPUT for an incomplete one.
-func (b *Body) ReadAll(h *Hold, limit int64) ([]byte, error) {
+func (b *Body) ReadAll(h *Reservation, limit int64) ([]byte, error) {
 	if b.size > limit {
 		b.err = ErrTooLong // the rest would have to be read
 		return nil, b.err

@@ -131,7 +131,7 @@ func TestRefusedBodiesKeepHTTP2Connections(t *testing.T) {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.ProtoMajor, r.ContentLength = major, 10
 		b := NewBody(w, r, time.Minute)
-		if _, err := b.ReadAll(new(Hold), 1); err == nil {
+		if _, err := b.ReadAll(new(Reservation), 1); err == nil {
 			t.Error("it is read")
 		}
 		b.Drain()

@@ -58,7 +58,7 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 // Waiting bodies don't wait for a peer, and stop waiting when they are cancelled.
 func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Credential{})
+		h := New(Bounds{Bodies: 1 << 20}).Reserve(t.Context(), Credential{})
 		var running sync.WaitGroup
 		atOnce, most := 0, 0
 		for range 3 {
@@ -96,8 +96,8 @@ func TestGrantsHaveSeparateLimits(t *testing.T) {
 			t.Errorf("%d tokens are known", len(p.tokens))
 		}
 	})
-	hold := func(grant string) *Hold {
-		h := p.Hold(t.Context(), Credential{Token: "t", Grant: grant})
+	hold := func(grant string) *Reservation {
+		h := p.Reserve(t.Context(), Credential{Token: "t", Grant: grant})
 		t.Cleanup(h.Release)
 		return &h
 	}
@@ -117,7 +117,7 @@ func TestGrantsHaveSeparateLimits(t *testing.T) {
 	if hold("b").Grow(1) == nil || hold("").Grow(1) == nil {
 		t.Error("grants of one token have more memory than the token")
 	}
-	other := p.Hold(t.Context(), Credential{Token: "other"})
+	other := p.Reserve(t.Context(), Credential{Token: "other"})
 	t.Cleanup(other.Release)
 	if err := other.Grow(10); err != nil {
 		t.Error(err)
@@ -130,12 +130,12 @@ func TestGrantsOfATokenShareALimit(t *testing.T) {
 	p := New(Bounds{TokenOperations: 2, TokenSubscriptions: 1})
 	for _, count := range []struct {
 		most    int
-		take    func(*Hold) error
+		take    func(*Reservation) error
 		refused Bound
-	}{{32, (*Hold).Operate, GrantOperations}, {16, (*Hold).Subscribe, GrantSubscriptions}} {
-		var holds []*Hold
+	}{{32, (*Reservation).Operate, GrantOperations}, {16, (*Reservation).Subscribe, GrantSubscriptions}} {
+		var holds []*Reservation
 		take := func(token, grant string) error {
-			h := p.Hold(t.Context(), Credential{Token: token, Grant: grant})
+			h := p.Reserve(t.Context(), Credential{Token: token, Grant: grant})
 			holds = append(holds, &h)
 			return count.take(&h)
 		}
@@ -174,8 +174,8 @@ func TestRoomIsWhatGrowAccepts(t *testing.T) {
 	} {
 		p := New(Bounds{Bodies: test.all, TokenBodies: test.ofToken})
 		peer := &caller{bodies: budget{limit: test.ofPeer}}
-		hold := func() *Hold {
-			h := p.Hold(context.WithValue(t.Context(), clientKey{}, client{peer: peer}), Credential{Token: test.token})
+		hold := func() *Reservation {
+			h := p.Reserve(context.WithValue(t.Context(), clientKey{}, client{peer: peer}), Credential{Token: test.token})
 			t.Cleanup(h.Release)
 			return &h
 		}
@@ -192,7 +192,7 @@ func TestRoomIsWhatGrowAccepts(t *testing.T) {
 			t.Errorf("%+v: %d", test, room)
 		}
 	}
-	if room := new(Hold).Room(); room != math.MaxInt64 {
+	if room := new(Reservation).Room(); room != math.MaxInt64 {
 		t.Error(room)
 	}
 }

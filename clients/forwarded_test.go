@@ -108,7 +108,7 @@ func TestEachClientOfAProxyIsBounded(t *testing.T) {
 	defer other.Close()
 	by := func(client string) http.Header { return http.Header{"X-Forwarded-For": {client}} }
 	serve(p, one, by("198.51.100.7"), func(r *http.Request) {
-		first := p.Hold(r.Context(), Credential{})
+		first := p.Reserve(r.Context(), Credential{})
 		defer first.Release()
 		if err := first.Operate(); err != nil {
 			t.Fatal(err)
@@ -117,7 +117,7 @@ func TestEachClientOfAProxyIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		serve(p, other, by("198.51.100.7"), func(r *http.Request) {
-			second := p.Hold(r.Context(), Credential{})
+			second := p.Reserve(r.Context(), Credential{})
 			defer second.Release()
 			if err := second.Operate(); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 				t.Errorf("a second operation: %v", err)
@@ -127,7 +127,7 @@ func TestEachClientOfAProxyIsBounded(t *testing.T) {
 			}
 		})
 		serve(p, other, by("198.51.100.8"), func(r *http.Request) {
-			second := p.Hold(r.Context(), Credential{})
+			second := p.Reserve(r.Context(), Credential{})
 			defer second.Release()
 			if err := second.Operate(); err != nil {
 				t.Errorf("another client: %v", err)

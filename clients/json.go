@@ -167,7 +167,7 @@ func fieldAt(text []byte) string {
 
 // Expand takes the memory for the values of JSON texts that are decoded into maps and slices,
 // without the texts themselves. It returns the errors of Values, or QUOTA_EXCEEDED.
-func (h *Hold) Expand(texts ...[]byte) error {
+func (h *Reservation) Expand(texts ...[]byte) error {
 	all := 0
 	for _, text := range texts {
 		values, err := Values(text)

@@ -124,7 +124,7 @@ func TestOperationsAreChargedForTheirRecords(t *testing.T) {
 	if code, _ := b.send(`{ executions(newestFirst: true) { nodes { command } } }`, nil, nil); code != "QUOTA_EXCEEDED" {
 		t.Errorf("an execution without memory for it: got %v, want QUOTA_EXCEEDED", code)
 	}
-	hold := all.Hold(t.Context(), clients.Credential{})
+	hold := all.Reserve(t.Context(), clients.Credential{})
 	defer hold.Release()
 	if err := hold.Grow(1 << 20); err != nil {
 		t.Fatal(err)

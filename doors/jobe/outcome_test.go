@@ -264,7 +264,7 @@ func (b *beginning) Register(host doors.Host, routes *doors.Routes) {
 	by := doors.Authentication{Shown: func(*http.Request) string { return "" }}
 	routes.Handle("/", host.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		_, _, _, err := a.read(w, r)
-		doors.HoldOf(r).ReleaseMemory() // as start does
+		doors.ReservationOf(r).ReleaseMemory() // as start does
 		b.used = host.Peers.Usage()
 		return nil, err
 	})))
@@ -365,7 +365,7 @@ func TestFilesOfARunCount(t *testing.T) {
 	a.files.put("x", "12345678", make([]byte, 60))
 	s := spec{files: []namedFile{{"12345678", "one"}}}
 	bounded := clients.New(clients.Bounds{Bodies: 100})
-	hold := bounded.Hold(t.Context(), clients.Credential{})
+	hold := bounded.Reserve(t.Context(), clients.Credential{})
 	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 2 || bounded.Usage().BodyBytes != 60 {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
@@ -377,7 +377,7 @@ func TestFilesOfARunCount(t *testing.T) {
 // The output of a program takes memory of its caller.
 func TestOutputCounts(t *testing.T) {
 	bounded := clients.New(clients.Bounds{Bodies: 100})
-	hold := bounded.Hold(t.Context(), clients.Credential{})
+	hold := bounded.Reserve(t.Context(), clients.Credential{})
 	var p phase
 	for _, stream := range []runtime.Stream{runtime.Stdout, runtime.Stderr} {
 		if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Stream: stream, Data: []byte(strings.Repeat("x", 40))}}, &hold); err != nil {

@@ -406,7 +406,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		raw := []byte(strings.ReplaceAll(arguments, `"S"`, `"`+session.Session+`"`))
 		s := b.door.sessionOf(a)
-		result := s.call(s.ctx, &request{hold: new(clients.Hold)}, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
+		result := s.call(s.ctx, &request{hold: new(clients.Reservation)}, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
 		var got struct{ Error problem }
 		decodeContent(t, result, &got)
 		if result.IsError != (got.Error.Code != "") || got.Error.Code == runtime.CodeInternal {
@@ -434,7 +434,7 @@ func TestUnwantedProgressCostsNothing(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.door.sessionOf(a)
-	c := &call{session: s, request: &request{hold: new(clients.Hold)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}
+	c := &call{session: s, request: &request{hold: new(clients.Reservation)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}
 	shell := "lines 1000"
 	out, err := c.run(runtime.RunnerID(session.Session), engine.StartInput{Shell: &shell}, nil)
 	if err != nil || out.Stdout == "" || c.progress != (progress{}) {

@@ -31,7 +31,7 @@ type request struct {
 	calls sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
-	hold  *clients.Hold
+	hold  *clients.Reservation
 	taken int64 // bytes, including the free ones
 }
 

@@ -25,13 +25,13 @@ type input struct {
 	taken chan struct{}   // capacity 1: a hint that the program has read some
 
 	mu     sync.Mutex // guards the fields below
-	hold   *clients.Hold
+	hold   *clients.Reservation
 	blocks [][]byte // none is empty; all except the last were filled
 	failed error
 }
 
 // newInput returns an empty buffer. The caller sets ended and fail before the first Write.
-func newInput(hold *clients.Hold, stall time.Duration) *input {
+func newInput(hold *clients.Reservation, stall time.Duration) *input {
 	return &input{stall: stall, more: make(chan struct{}, 1), taken: make(chan struct{}, 1), hold: hold}
 }
 

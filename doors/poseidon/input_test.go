@@ -20,7 +20,7 @@ import (
 
 // unbounded returns an input without a memory limit, and how it failed.
 func unbounded(ended <-chan struct{}) (in *input, failed *error) {
-	in, failed = newInput(new(clients.Hold), inputStall), new(error)
+	in, failed = newInput(new(clients.Reservation), inputStall), new(error)
 	in.ended, in.fail = ended, func(err error) { *failed = err }
 	return in, failed
 }
@@ -91,7 +91,7 @@ func TestEndedConnectionStopsWrites(t *testing.T) {
 // Memory above FreeBody is charged by blocks, and freed.
 func TestMemoryOfInput(t *testing.T) {
 	all := clients.New(clients.Bounds{Bodies: 1 << 30, TokenBodies: 1 << 30})
-	hold := all.Hold(t.Context(), clients.Credential{Token: "one"})
+	hold := all.Reserve(t.Context(), clients.Credential{Token: "one"})
 	in := newInput(&hold, inputStall)
 	piece := make([]byte, inputBlock)
 	for _, size := range []int64{1, clients.FreeBody, clients.FreeBody + 1, maxInput} {
@@ -134,7 +134,7 @@ func TestStdinWhileMemoryIsShort(t *testing.T) {
 	if got := reads(t, ws); got != `{"type":"start"}` {
 		t.Fatalf("it begins with %s", got)
 	}
-	other := b.peers.Hold(t.Context(), clients.Credential{Token: b.tokenID})
+	other := b.peers.Reserve(t.Context(), clients.Credential{Token: b.tokenID})
 	defer other.Release()
 	if err := other.Grow(maxHeld); err != nil {
 		t.Fatal(err)

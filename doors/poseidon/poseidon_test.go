@@ -239,7 +239,7 @@ func TestBodiesTakeMemory(t *testing.T) {
 	b := newBed(t, Options{}).as("physics", access.Client)
 	patch := `{"copy":[{"path":"x","content":"` + strings.Repeat("AAAA", 100_000) + `"}]}`
 	b.expect(410, "PATCH", "/runners/unknown/files", patch, "message")
-	held := b.peers.Hold(t.Context(), clients.Credential{Token: b.tokenID})
+	held := b.peers.Reserve(t.Context(), clients.Credential{Token: b.tokenID})
 	defer held.Release()
 	if err := held.Grow(maxHeld - 100_000); err != nil { // another request's
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func TestOperations(t *testing.T) {
 	b := newBounded(t, Options{}, clients.Bounds{TokenOperations: 1}).as("one", access.Operator)
 	runner := b.claim()
 	wait.For(t, "no request is left", func() bool { return b.peers.Usage().Operations == 0 })
-	other := b.peers.Hold(t.Context(), clients.Credential{Token: b.tokenID})
+	other := b.peers.Reserve(t.Context(), clients.Credential{Token: b.tokenID})
 	if err := other.Operate(); err != nil {
 		t.Fatal(err)
 	}

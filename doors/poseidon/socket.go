@@ -52,7 +52,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	if !d.pending.has(runner.ID, id) {
 		return status{http.StatusNotFound, noneWaits}
 	}
-	if err := doors.HoldOf(r).Subscribe(); err != nil {
+	if err := doors.ReservationOf(r).Subscribe(); err != nil {
 		return err
 	}
 	done, err := d.Guard.AcquireSubscription(r.Context())
@@ -121,7 +121,7 @@ func (d *door) accept(w http.ResponseWriter, r *http.Request, start starter) {
 		return // Accept has sent the error
 	}
 	ws.SetReadLimit(-1) // input bounds the buffered bytes
-	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.HoldOf(r), d.inputStall), read: make(chan struct{})}).serve(r.Context(), start)
+	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.ReservationOf(r), d.inputStall), read: make(chan struct{})}).serve(r.Context(), start)
 }
 
 // A connection is one WebSocket and its execution.

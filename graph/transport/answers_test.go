@@ -116,7 +116,7 @@ func TestOperationsCountUntilTheirAnswerIsWritten(t *testing.T) {
 // charge it.
 func TestOperationsAreChargedForTheirFields(t *testing.T) {
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), clients.Credential{})}
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	fields := 0
 	settings := Settings{Fields: func(*graphql.OperationContext) int { return fields }}
 	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
@@ -167,7 +167,7 @@ func TestOperationsAreChargedForTheirFields(t *testing.T) {
 // difference.
 func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), clients.Credential{})}
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	ctx := h.charging(t.Context())
 	if err := Charge(ctx, 1<<20+freeBody); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 // A document takes the memory of its tokens on every transport, until the operation has ended.
 func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), clients.Credential{})}
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
 	body, _ := json.Marshal(map[string]string{"query": document})
 	const want = (1009 - freeTokens) * tokenBytes
@@ -218,7 +218,7 @@ func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 // answer.
 func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), clients.Credential{})}
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	if err := h.growWork(1 << 10); err != nil { // its fields
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	settings := Settings{}.WithDefaults()
 	h.charging(t.Context())
 	large := following(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })
-	if err := settings.pump(t.Context(), large, newOutbox().lane("", settings.Budget), h, false); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+	if err := settings.pump(t.Context(), large, newSendQueue().queue("", settings.Budget), h, false); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("more than there is: %v", err)
 	}
 }
@@ -249,7 +249,7 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 // answers would use up its memory.
 func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), clients.Credential{})}
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10
@@ -259,7 +259,7 @@ func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 		}
 		return Message{Payload: []byte("{}")}, Charge(ctx, 700<<10)
 	})
-	if err := settings.pump(ctx, stream, newOutbox().lane("", settings.Budget), h, false); err != nil {
+	if err := settings.pump(ctx, stream, newSendQueue().queue("", settings.Budget), h, false); err != nil {
 		t.Error(err)
 	}
 	h.release()

@@ -387,7 +387,7 @@ func TestDecodingTakesTheCountedMemory(t *testing.T) {
 	rate := goruntime.MemProfileRate
 	goruntime.MemProfileRate = 1 // each allocation is in the profile
 	defer func() { goruntime.MemProfileRate = rate }()
-	if _, err := (&hold{}).decodeParams(t.Context(), []byte(`{"query":"{ x }","variables":{"a":[{"a":"b"}]}}`)); err != nil { // fills the decoder's own caches
+	if _, err := (&reservation{}).decodeParams(t.Context(), []byte(`{"query":"{ x }","variables":{"a":[{"a":"b"}]}}`)); err != nil { // fills the decoder's own caches
 		t.Fatal(err)
 	}
 	for name, variables := range map[string]string{
@@ -405,7 +405,7 @@ func TestDecodingTakesTheCountedMemory(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		before := leftByDecoding()
-		params, err := (&hold{}).decodeParams(t.Context(), text)
+		params, err := (&reservation{}).decodeParams(t.Context(), text)
 		if err != nil {
 			t.Fatal(name, err)
 		}

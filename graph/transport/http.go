@@ -58,12 +58,41 @@ func wantsEvents(r *http.Request) bool {
 		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents
 }
 
+// GET serves queries in the address. It refuses mutations, because a browser sends a GET for any
+// page that has a link.
+type GET struct{ Settings }
+
+// Supports reports whether a request is for this transport.
+func (GET) Supports(r *http.Request) bool {
+	return r.Method == http.MethodGet && !isUpgrade(r)
+}
+
+// Do serves a request.
+func (t GET) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	t.serve(w, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, nil, h) })
+}
+
+// POST serves queries and mutations in a JSON body; see Multipart for files. It refuses other types
+// of body, since a form can send them to a server from any page, without the browser asking first.
+type POST struct{ Settings }
+
+// Supports reports whether a request is for this transport.
+func (POST) Supports(r *http.Request) bool {
+	return r.Method == http.MethodPost && !isUpgrade(r)
+}
+
+// Do serves a request.
+func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	body := clients.NewBody(w, r, t.Silence)
+	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
+}
+
 // isUpgrade reports whether a request asks for another protocol, as a WebSocket does.
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
 // readBody reads a body of at most MaxBody bytes. With an error it returns the status.
-func (s Settings) readBody(w http.ResponseWriter, body *clients.Body, h *hold) ([]byte, int, error) {
-	text, err := body.ReadAll(&h.Hold, s.MaxBody)
+func (s Settings) readBody(w http.ResponseWriter, body *clients.Body, h *reservation) ([]byte, int, error) {
+	text, err := body.ReadAll(&h.Reservation, s.MaxBody)
 	switch {
 	case err == nil:
 		return text, 0, nil
@@ -76,7 +105,7 @@ func (s Settings) readBody(w http.ResponseWriter, body *clients.Body, h *hold) (
 }
 
 // readParams reads an operation from a POST's body or a GET's address.
-func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *clients.Body, h *hold) (*graphql.RawParams, int, error) {
+func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
 	if r.Method == http.MethodGet {
 		params, err := addressParams(r, h)
 		return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
@@ -96,7 +125,7 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *clien
 }
 
 // addressParams reads an operation from an address. Its length is part of the request head's limit.
-func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
+func addressParams(r *http.Request, h *reservation) (*graphql.RawParams, error) {
 	values := r.URL.Query()
 	if !values.Has("query") {
 		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: add ?query={…}, or send a POST")
@@ -154,14 +183,14 @@ func setHead(header http.Header, kind string) {
 
 // serve serves a query or mutation. An operation that can't begin gets status 400, or 200 if the
 // client accepts only plain JSON: older clients take any other status for a broken server.
-func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func(h *hold) (*graphql.RawParams, int, error)) {
+func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func(h *reservation) (*graphql.RawParams, int, error)) {
 	ctx := r.Context()
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
 		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "the header Accept must allow %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
 		return
 	}
-	h := s.holdOf(ctx)
+	h := s.reserve(ctx)
 	defer h.release()
 	if err := h.Operate(); err != nil {
 		s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)

@@ -43,7 +43,7 @@ func isMultipart(r *http.Request) bool {
 // Do serves a request.
 func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := clients.NewBody(w, r, t.Silence)
-	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
+	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
 // afterwards reads the rest of a body before a response is written.
@@ -62,7 +62,7 @@ func (w afterwards) WriteHeader(status int) {
 }
 
 // read reads the parts before the files.
-func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Body, h *hold) (*graphql.RawParams, int, error) {
+func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
 	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 			"a multipart request needs the header %s: 1 (or %s), so that no other site's page can send it", PreflightHeaders[0], strings.Join(PreflightHeaders[1:], ", or "))
@@ -94,7 +94,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Bo
 }
 
 // field reads the next part, which must have this name and at most most bytes.
-func (t Multipart) field(w http.ResponseWriter, body *clients.Body, parts *multipart.Reader, h *hold, name string, most int64) ([]byte, int, error) {
+func (t Multipart) field(w http.ResponseWriter, body *clients.Body, parts *multipart.Reader, h *reservation, name string, most int64) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, http.StatusBadRequest, body.BrokenOff(err)

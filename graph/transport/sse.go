@@ -34,7 +34,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 		body.Drain() // otherwise its deadline would end the events
 	}
 	refusing := afterwards{w, body}
-	h := t.holdOf(r.Context())
+	h := t.reserve(r.Context())
 	defer h.release()
 	if err := h.Operate(); err != nil {
 		t.refuse(refusing, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
@@ -83,16 +83,16 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 
 // serve runs the operation in another goroutine. This one writes. So the operation can end while a
 // write waits for a peer that reads nothing.
-func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Response, out *events) {
+func (t SSE) serve(r *http.Request, op operation, h *reservation, refused *graphql.Response, out *events) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	box := newOutbox()
-	l := box.lane("", t.Budget)
+	box := newSendQueue()
+	l := box.queue("", t.Budget)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel() // before the wait
 	running.Go(func() {
-		defer l.put(parcel{kind: parcelComplete})
+		defer l.put(message{kind: messageComplete})
 		if refused != nil {
 			l.push(Message{Payload: Encode(refused)})
 			return
@@ -108,16 +108,16 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 	}
 	keepalive := time.NewTicker(t.Keepalive)
 	defer keepalive.Stop()
-	var parcels []parcel
+	var messages []message
 	for {
-		parcels = box.take(parcels[:0])
-		for _, p := range parcels {
-			if out.parcel(p) != nil || p.kind == parcelComplete {
+		messages = box.take(messages[:0])
+		for _, p := range messages {
+			if out.message(p) != nil || p.kind == messageComplete {
 				return
 			}
 		}
-		box.wrote(parcels)
-		if len(parcels) > 0 {
+		box.wrote(messages)
+		if len(messages) > 0 {
 			keepalive.Reset(t.Keepalive)
 			continue
 		}
@@ -132,8 +132,8 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 			// still get it.
 			if cause := callerEnded(ctx); cause != nil {
 				last := Encode(&graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
-				if out.parcel(parcel{kind: parcelNext, payload: last}) == nil {
-					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no answer
+				if out.message(message{kind: messageNext, payload: last}) == nil {
+					_ = out.message(message{kind: messageComplete}) // a peer that left needs no answer
 				}
 			}
 			return
@@ -150,13 +150,13 @@ type events struct {
 	scratch  []byte
 }
 
-// parcel writes a parcel as an event, with its cursor as id.
-func (e *events) parcel(p parcel) error {
+// message writes a message as an event, with its cursor as id.
+func (e *events) message(p message) error {
 	e.scratch = e.scratch[:0]
 	if p.cursor != "" {
 		e.scratch = append(append(append(e.scratch, "id: "...), strings.ReplaceAll(p.cursor, "\n", "")...), '\n')
 	}
-	if p.kind == parcelComplete {
+	if p.kind == messageComplete {
 		e.scratch = append(e.scratch, "event: complete\ndata: \n\n"...)
 		return e.write(e.scratch)
 	}

@@ -129,7 +129,7 @@ func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
 
 // open starts an operation. It returns its stream, and the context for the stream's Next. An error
 // of the source becomes the stream's only answer, as an error of a resolver does.
-func (s Settings) open(ctx context.Context, op operation, h *hold, after string) (context.Context, Stream) {
+func (s Settings) open(ctx context.Context, op operation, h *reservation, after string) (context.Context, Stream) {
 	ctx = h.charging(ctx)
 	if op.kind() == ast.Subscription && s.Source != nil {
 		ctx = graphql.WithOperationContext(ctx, op.context)
@@ -149,10 +149,10 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 type responses struct {
 	next graphql.ResponseHandler
 	kind ast.Operation
-	h    *hold
+	h    *reservation
 }
 
-// Next implements Stream. The memory of the answer is taken from the hold.
+// Next implements Stream. The memory of the answer is taken from the reservation.
 func (r responses) Next(ctx context.Context) (Message, error) {
 	answered := r.next(ctx)
 	if answered == nil {
@@ -182,13 +182,13 @@ func (o *once) Next(context.Context) (Message, error) {
 
 func (*once) Close() {}
 
-// pump moves a stream's answers to a lane. It returns nil at the stream's end, and the operation's
+// pump moves a stream's answers to a queue. It returns nil at the stream's end, and the operation's
 // error otherwise. It waits for room before it requests the next answer, so that streams of states
 // send the newest.
 //
 // once means that there is only one answer: pump then returns before the answer is written. For a
 // subscription it releases one answer's memory before it requests the next.
-func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, once bool) (err error) {
+func (s Settings) pump(ctx context.Context, stream Stream, queue *opQueue, h *reservation, once bool) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = s.Recover(ctx, panicked)
@@ -200,7 +200,7 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 		if cursor == "" {
 			patience = s.Patience // it couldn't resume
 		}
-		if err := lane.waitForRoom(ctx, patience); err != nil {
+		if err := queue.waitForRoom(ctx, patience); err != nil {
 			if errors.Is(err, errSlow) {
 				return slowConsumer(cursor)
 			}
@@ -222,7 +222,7 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 			}
 		}
 		cursor = message.Cursor
-		lane.push(message)
+		queue.push(message)
 		if once {
 			return nil
 		}

@@ -58,15 +58,15 @@ func (l *Log) Handler(next http.Handler) http.Handler {
 		began := time.Now()
 		// next may change these values.
 		method, path, agent, from := r.Method, r.URL.EscapedPath(), r.UserAgent(), clients.ClientAddress(r.Context())
-		counted, carried := &writer{ResponseWriter: w}, &operations{}
+		counted, carried := &clients.Recorder{ResponseWriter: w}, &operations{}
 		defer func() { // also if next panics to abort the response
-			status := counted.status
+			status := counted.Status
 			if status == 0 {
 				status = http.StatusOK
 			}
 			text, err := json.Marshal(line{
 				Time: began.UTC(), Client: from, Method: first(method, maxMethod), Path: first(path, maxPath), Operations: carried.list(), Protocol: r.Proto,
-				Status: status, Bytes: counted.bytes, Millis: float64(time.Since(began).Microseconds()) / 1e3, Agent: first(agent, maxAgent),
+				Status: status, Bytes: counted.Bytes, Millis: float64(time.Since(began).Microseconds()) / 1e3, Agent: first(agent, maxAgent),
 			})
 			if err == nil { // can't fail: a line has only simple values
 				l.add(ascii(text))
@@ -132,31 +132,3 @@ func ascii(text []byte) []byte {
 
 // first returns at most the first most bytes of a text.
 func first(text string, most int) string { return text[:min(len(text), most)] }
-
-// A writer records the status and size of a response.
-type writer struct {
-	http.ResponseWriter
-	status int // 0: none yet
-	bytes  int64
-}
-
-// Unwrap returns the underlying writer, for http.ResponseController.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (w *writer) WriteHeader(status int) {
-	if w.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (w *writer) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	n, err := w.ResponseWriter.Write(p)
-	w.bytes += int64(n)
-	return n, err
-}

@@ -27,10 +27,10 @@ const (
 	freeTokens = 128
 )
 
-// A hold is what one request or message has taken from the bounds. Use it in one goroutine at a
+// A reservation is what one request or message has taken from the bounds. Use it in one goroutine at a
 // time; resolvers take turns through charges. The zero value holds nothing, and has no bounds.
-type hold struct {
-	clients.Hold
+type reservation struct {
+	clients.Reservation
 	working int64    // bytes for the running operation
 	waiting int64    // bytes of a subscription's answer that isn't written yet
 	largest int64    // bytes of the buffer of a subscription's largest answer
@@ -38,9 +38,9 @@ type hold struct {
 	ended   func()   // gives back a subscription of the caller's quota; nil: there is none
 }
 
-// holdOf returns a hold for the peer of a request or WebSocket.
-func (s Settings) holdOf(ctx context.Context) *hold {
-	return &hold{Hold: s.Peers.Hold(ctx, credentialOf(access.FromContext(ctx)))}
+// reserve returns a reservation for the peer of a request or WebSocket.
+func (s Settings) reserve(ctx context.Context) *reservation {
+	return &reservation{Reservation: s.Peers.Reserve(ctx, credentialOf(access.FromContext(ctx)))}
 }
 
 // credentialOf returns a caller's credential.
@@ -53,7 +53,7 @@ func credentialOf(p access.Principal) clients.Credential {
 
 // subscribe counts an operation as a subscription from now on. It returns QUOTA_EXCEEDED if there
 // is no room.
-func (s Settings) subscribe(ctx context.Context, h *hold) error {
+func (s Settings) subscribe(ctx context.Context, h *reservation) error {
 	if err := h.Subscribe(); err != nil || s.Subscribing == nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s Settings) subscribe(ctx context.Context, h *hold) error {
 
 // execute charges the memory for an operation's fields before it starts. Resolvers charge memory
 // for what they read when they read it, so an operation that waits for output holds none for it.
-func (s Settings) execute(h *hold, op operation) error {
+func (s Settings) execute(h *reservation, op operation) error {
 	stats := extension.GetComplexityStats(graphql.WithOperationContext(context.Background(), op.context))
 	if stats == nil || s.Fields == nil || stats.Complexity <= freeFields {
 		return nil
@@ -73,7 +73,7 @@ func (s Settings) execute(h *hold, op operation) error {
 }
 
 // growWork takes n bytes of memory until there is an answer.
-func (h *hold) growWork(n int64) error {
+func (h *reservation) growWork(n int64) error {
 	err := h.Grow(n)
 	if err == nil {
 		h.working += max(n, 0)
@@ -83,7 +83,7 @@ func (h *hold) growWork(n int64) error {
 
 // answered replaces the operation's memory by the answer's, which is held until the answer is
 // written. It takes more only if the answer is larger.
-func (h *hold) answered(kind ast.Operation, answer []byte) error {
+func (h *reservation) answered(kind ast.Operation, answer []byte) error {
 	work := h.working
 	left := work - max(int64(len(answer))-freeBody, 0)
 	h.working = 0
@@ -97,7 +97,7 @@ func (h *hold) answered(kind ast.Operation, answer []byte) error {
 }
 
 // holdAnswer takes the memory of a subscription's answer above DefaultBudget, until releaseAnswer releases it.
-func (h *hold) holdAnswer(answer []byte) error {
+func (h *reservation) holdAnswer(answer []byte) error {
 	more := int64(len(answer) - DefaultBudget)
 	err := h.Grow(more)
 	if err == nil {
@@ -108,7 +108,7 @@ func (h *hold) holdAnswer(answer []byte) error {
 
 // holdBuffer takes the memory of the buffer in which gqlgen writes each answer, until the subscription
 // ends: twice the largest answer, above DefaultBudget.
-func (h *hold) holdBuffer(answer []byte) error {
+func (h *reservation) holdBuffer(answer []byte) error {
 	more := int64(2*len(answer)-DefaultBudget) - h.largest
 	err := h.Grow(more)
 	if err == nil {
@@ -119,7 +119,7 @@ func (h *hold) holdBuffer(answer []byte) error {
 
 // releaseAnswer gives back what a subscription's last answer took: the charges of its resolvers, and the
 // written answer.
-func (h *hold) releaseAnswer() {
+func (h *reservation) releaseAnswer() {
 	h.charges.mu.Lock()
 	defer h.charges.mu.Unlock()
 	charged := max(h.charges.bytes-freeBody, 0)
@@ -140,15 +140,15 @@ func withoutAnswer(kind ast.Operation, err error) error {
 // charges are what an operation's resolvers take. They are safe for concurrent use.
 type charges struct {
 	mu    sync.Mutex
-	h     *hold // nil: it was released
-	bytes int64 // including the free ones
+	h     *reservation // nil: it was released
+	bytes int64        // including the free ones
 }
 
 // A chargesKey is the key of *charges in an operation's context.
 type chargesKey struct{}
 
 // charging returns a context in which Charge takes memory for the operation.
-func (h *hold) charging(ctx context.Context) context.Context {
+func (h *reservation) charging(ctx context.Context) context.Context {
 	h.charges = &charges{h: h}
 	return context.WithValue(ctx, chargesKey{}, h.charges)
 }
@@ -174,7 +174,7 @@ func Charge(ctx context.Context, bytes int64) error {
 }
 
 // release gives everything back.
-func (h *hold) release() {
+func (h *reservation) release() {
 	if h.charges != nil {
 		h.charges.mu.Lock()
 		defer h.charges.mu.Unlock()
@@ -188,15 +188,15 @@ func (h *hold) release() {
 	h.working, h.waiting, h.largest = 0, 0, 0
 }
 
-// move returns another hold with everything that h has. h is empty afterwards.
-func (h *hold) move() *hold {
+// move returns another reservation with everything that h has. h is empty afterwards.
+func (h *reservation) move() *reservation {
 	moved := *h
-	*h = hold{}
+	*h = reservation{}
 	return &moved
 }
 
 // decodeParams decodes an operation, and charges its memory.
-func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParams, error) {
+func (h *reservation) decodeParams(ctx context.Context, text []byte) (*graphql.RawParams, error) {
 	if err := h.Expand(text); err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParam
 }
 
 // parse charges the memory for a document's tokens.
-func (h *hold) parse(document string) error {
+func (h *reservation) parse(document string) error {
 	return h.Grow(int64(Tokens(document)-freeTokens) * tokenBytes)
 }
 

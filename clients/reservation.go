@@ -31,9 +31,9 @@ const FreeBody = 16 << 10
 // ErrTooLong means that a body is longer than its limit.
 var ErrTooLong = errors.New("too long")
 
-// A Hold is what one request or message has taken from the bounds. Use it in one goroutine at a
+// A Reservation is what one request or message has taken from the bounds. Use it in one goroutine at a
 // time. The zero value holds nothing, and has no bounds.
-type Hold struct {
+type Reservation struct {
 	peers      *Limiter
 	peer       *caller
 	credential Credential
@@ -43,7 +43,7 @@ type Hold struct {
 	one        func(t *counters) *budget // operation or subscription; nil: neither yet
 }
 
-// operations and subscriptions are the kinds that a Hold can count as; see Hold.one.
+// operations and subscriptions are the kinds that a Reservation can count as; see Reservation.one.
 func operations(t *counters) *budget    { return &t.operations }
 func subscriptions(t *counters) *budget { return &t.subscriptions }
 
@@ -56,13 +56,13 @@ type Credential struct {
 	Grant string // the grant's id; "": none
 }
 
-// Hold returns a Hold for the peer of a request or WebSocket, whose context is ctx, and for its
+// Reserve returns a Reservation for the peer of a request or WebSocket, whose context is ctx, and for its
 // credential.
-func (p *Limiter) Hold(ctx context.Context, credential Credential) Hold {
+func (p *Limiter) Reserve(ctx context.Context, credential Credential) Reservation {
 	if p == nil {
-		return Hold{}
+		return Reservation{}
 	}
-	h := Hold{peers: p, credential: credential}
+	h := Reservation{peers: p, credential: credential}
 	if from, ok := clientOf(ctx); ok {
 		h.peer = from.peer
 	} else if of, ok := socket.Of(ctx).(*conn); ok {
@@ -74,7 +74,7 @@ func (p *Limiter) Hold(ctx context.Context, credential Credential) Hold {
 // Keep keeps the peer of a WebSocket, whose context is ctx, known until forget is called.
 // Operations may end later than their connection.
 func (p *Limiter) Keep(ctx context.Context) (forget func()) {
-	of := p.Hold(ctx, Credential{}).peer
+	of := p.Reserve(ctx, Credential{}).peer
 	if of == nil {
 		return func() {}
 	}
@@ -85,19 +85,19 @@ func (p *Limiter) Keep(ctx context.Context) (forget func()) {
 }
 
 // Operate counts an operation. It returns QUOTA_EXCEEDED if a bound is reached.
-func (h *Hold) Operate() error {
+func (h *Reservation) Operate() error {
 	return h.count(operations, PeerOperations, TokenOperations, GrantOperations)
 }
 
 // Subscribe counts it as a subscription from now on. It returns QUOTA_EXCEEDED if a bound is
 // reached.
-func (h *Hold) Subscribe() error {
+func (h *Reservation) Subscribe() error {
 	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions, GrantSubscriptions)
 }
 
 // count counts h as one of a kind with each of its counters, or with none if a bound is reached. If
 // h counted as another kind, it no longer does.
-func (h *Hold) count(kind func(t *counters) *budget, ofPeer, ofToken, ofGrants Bound) error {
+func (h *Reservation) count(kind func(t *counters) *budget, ofPeer, ofToken, ofGrants Bound) error {
 	if h.peers == nil {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (h *Hold) count(kind func(t *counters) *budget, ofPeer, ofToken, ofGrants B
 
 // counted returns the counters in which it counts: of the peer, of the credential, and of all grants
 // of its token; nil: none.
-func (h *Hold) counted() (of [3]*counters) {
+func (h *Reservation) counted() (of [3]*counters) {
 	if h.peer != nil {
 		of[0] = &h.peer.counters
 	}
@@ -141,7 +141,7 @@ func (h *Hold) counted() (of [3]*counters) {
 }
 
 // uncount ends what count counted.
-func (h *Hold) uncount() {
+func (h *Reservation) uncount() {
 	if h.one == nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (h *Hold) uncount() {
 }
 
 // Grow takes n more bytes of memory. It returns QUOTA_EXCEEDED if a bound is reached.
-func (h *Hold) Grow(n int64) error {
+func (h *Reservation) Grow(n int64) error {
 	if h.peers == nil || n <= 0 {
 		return nil
 	}
@@ -182,9 +182,9 @@ func (h *Hold) Grow(n int64) error {
 	return nil
 }
 
-// Room returns how many more bytes the Hold could take if nothing else held any. Grow always
+// Room returns how many more bytes the Reservation could take if nothing else held any. Grow always
 // refuses more.
-func (h *Hold) Room() int64 {
+func (h *Reservation) Room() int64 {
 	if h.peers == nil {
 		return math.MaxInt64
 	}
@@ -205,7 +205,7 @@ func (h *Hold) Room() int64 {
 }
 
 // Shrink gives n bytes of memory back.
-func (h *Hold) Shrink(n int64) {
+func (h *Reservation) Shrink(n int64) {
 	if h.peers == nil || n <= 0 {
 		return
 	}
@@ -221,7 +221,7 @@ func (h *Hold) Shrink(n int64) {
 // takes memory as bytes arrive, at most twice as much as has arrived: a body of which nothing
 // arrives holds none. It returns what has arrived, also with an error: ErrTooLong, QUOTA_EXCEEDED
 // for a bound of memory, or the error of from.
-func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
+func (h *Reservation) Read(from io.Reader, size, limit int64) ([]byte, error) {
 	most := limit
 	if size >= 0 {
 		most = min(size, limit)
@@ -257,10 +257,10 @@ func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
 }
 
 // ReleaseMemory gives the memory back. The operation still counts.
-func (h *Hold) ReleaseMemory() { h.Shrink(h.bytes) }
+func (h *Reservation) ReleaseMemory() { h.Shrink(h.bytes) }
 
 // Release gives everything back.
-func (h *Hold) Release() {
+func (h *Reservation) Release() {
 	h.uncount()
 	h.ReleaseMemory()
 	for _, of := range []**token{&h.token, &h.owner} {
@@ -273,7 +273,7 @@ func (h *Hold) Release() {
 
 // Turn calls do, which temporarily takes several times size bytes, when its turn comes. It returns
 // the error of do, or CLUSTER_UNAVAILABLE if ctx ends before.
-func (h *Hold) Turn(ctx context.Context, size int, do func() error) error {
+func (h *Reservation) Turn(ctx context.Context, size int, do func() error) error {
 	if h.peers == nil || size <= largeBody {
 		return do()
 	}
