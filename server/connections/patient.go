@@ -1,8 +1,9 @@
 // Package connections has the listeners that a server stacks. They disconnect peers that read nothing,
-// use TLS with certificates that can change at runtime, limit HTTP/2, and let several servers of one
-// cluster act as one: one of them leads, and the others forward each connection to the leader byte by
-// byte, so every request, stream and subscription is served as if it had arrived there
-// (docs/decisions/0044).
+// limit HTTP/2, and use TLS with certificates that can change at runtime.
+//
+// They also let several servers of one cluster act as one. One of them leads. The others forward each
+// connection to the leader byte by byte, so every request, stream and subscription is served as if it
+// had arrived there (docs/decisions/0044).
 package connections
 
 import (

@@ -1,6 +1,6 @@
-// Package routes serves all addresses of a server. It has the gate in front of them, which checks each
-// request's Host and Origin before its body is read, the admission that authenticates callers, the
-// access log, and the mux: the API, downloads, doors, metrics, probes and a short page.
+// Package routes serves all addresses of a server: the API, downloads, doors, metrics, probes and a
+// short page. The Gate in front of them checks each request's Host and Origin before its body is read.
+// The Admission authenticates callers. The Log is the access log.
 package routes
 
 import (
