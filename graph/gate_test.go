@@ -1,11 +1,9 @@
 package graph
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -83,19 +81,6 @@ func ask(t testing.TB, method, url, body string, header http.Header) answer {
 
 const versionQuery = `{"query": "{ version }"}`
 
-func TestOnlyAllowedHostsAreServed(t *testing.T) {
-	url, _ := served(t, site{AllowedHosts: []string{"localhost", "::1", "pool.example.org"}})
-	for host, status := range map[string]int{
-		"localhost": 200, "LOCALHOST:8080": 200, "[::1]": 200, "[::1]:8080": 200, "pool.example.org:443": 200,
-		"127.0.0.1": 403, "evil.example.org": 403, "localhost.evil.example.org": 403, "pool.example.org.": 403,
-	} {
-		got := ask(t, "POST", url, versionQuery, http.Header{"Host": {host}})
-		if got.Status != status || (status == 403 && got.code() != "FORBIDDEN") {
-			t.Errorf("%s: %d %v", host, got.Status, got.Errors)
-		}
-	}
-}
-
 func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	url, _ := served(t, site{AllowedOrigins: []string{"https://admin.example.org"}})
 	for origin, allowed := range map[string]bool{
@@ -144,66 +129,6 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	}
 }
 
-// All routes answer OPTIONS and wrong methods with those that they have.
-func TestMethods(t *testing.T) {
-	url, _ := served(t, site{Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts), Metrics: http.NotFoundHandler()})
-	for path, allowed := range map[string]string{
-		"/graphql": "GET, POST", "/": "GET, HEAD", "/health/live": "GET, HEAD", "/health/ready": "GET, HEAD", "/metrics": "GET, HEAD", "/mcp": "POST, DELETE",
-		"/files/x": "GET, HEAD", "/outputs/x": "GET, HEAD",
-		"/jobe/index.php/restapi/runs": "POST", "/jobe/index.php/restapi/languages": "GET, HEAD", "/jobe/index.php/restapi/files/12345678": "HEAD, PUT",
-		"/api/v1/health": "GET, HEAD", "/api/v1/version": "GET, HEAD", "/api/v1/runners": "POST", "/api/v1/runners/x": "DELETE", "/api/v1/runners/x/files": "GET, HEAD, PATCH",
-		"/api/v1/execution-environments/1": "DELETE, GET, HEAD, PUT",
-	} {
-		for method, want := range map[string]int{"OPTIONS": http.StatusNoContent, "LOCK": http.StatusMethodNotAllowed} {
-			header := allowed
-			if method == "OPTIONS" {
-				header += ", OPTIONS"
-			}
-			r, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = answer.Body.Close()
-			if answer.StatusCode != want || answer.Header.Get("Allow") != header {
-				t.Errorf("%s %s: %s, Allow: %s, want %d, %s", method, path, answer.Status, answer.Header.Get("Allow"), want, header)
-			}
-		}
-	}
-}
-
-// HTTP/1.0 doesn't require the header Host, and only programs leave it out.
-func TestRequestsWithoutAHost(t *testing.T) {
-	url, _ := served(t, site{})
-	for request, status := range map[string]int{
-		"GET /health/live HTTP/1.0\r\n\r\n":                                200,
-		"HEAD /graphql?query={version} HTTP/1.0\r\n\r\n":                   405,
-		"GET /graphql?query={version} HTTP/1.0\r\n\r\n":                    200,
-		"GET /health/live HTTP/1.0\r\nHost: evil.example.org\r\n\r\n":      403,
-		"GET /health/live HTTP/1.0\r\nOrigin: http://evil.example\r\n\r\n": 403,
-		"GET /health/live HTTP/1.0\r\nSec-Fetch-Site: same-origin\r\n\r\n": 403,
-		"GET /health/live HTTP/1.1\r\n\r\n":                                400,
-		"GET /health/live HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n":  403,
-	} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.WriteString(conn, request)
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.Close()
-		if answer.StatusCode != status {
-			t.Errorf("%q: %s, want %d", request, answer.Status, status)
-		}
-	}
-}
-
 // A page of any site can send a form. The server must not accept it as an operation.
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	url, _ := served(t, site{})
@@ -246,18 +171,5 @@ func TestBodiesAreLimited(t *testing.T) {
 		if response.StatusCode != status {
 			t.Errorf("%d bytes, chunked: %d", size, response.StatusCode)
 		}
-	}
-}
-
-func TestWelcomeNamesTheAPI(t *testing.T) {
-	url, _ := served(t, site{})
-	response, err := http.Get(url + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || !strings.Contains(string(text), "curl "+url+"/graphql") {
-		t.Errorf("%s %v", text, err)
 	}
 }
