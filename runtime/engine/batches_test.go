@@ -524,3 +524,45 @@ func TestRunsHaveAWorkingDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeCasesAreOnSeveralPages: a starting server reads all of them.
+func TestLargeCasesAreOnSeveralPages(t *testing.T) {
+	const cases = 5
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	of, large := BatchInput{}, slices.Repeat([]string{strings.Repeat("x", 125_000)}, 8) // 1 MB: two on a page
+	for range cases - 1 {
+		of.Cases = append(of.Cases, CaseInput{Args: append([]string{"0"}, large...)})
+	}
+	of.Cases = append(of.Cases, CaseInput{Args: []string{"600"}})
+	made, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep"}, WaitFor: ptr(patient)}, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := func() int {
+		state, _ := b.batches.get(made.ID).State()
+		return len(state.Executions)
+	}
+	wait.For(t, "the last case runs", func() bool { return begun() == cases })
+	read, pages := 0, 0
+	for ; read < cases; pages++ {
+		page, err := b.BatchCases(t.Context(), made, read, cases)
+		if err != nil || len(page) == 0 || page[0].Index != read || slices.ContainsFunc(page, func(c runtime.Case) bool { return c.Execution == nil }) {
+			t.Fatalf("the page from case %d: %d cases, %v", read, len(page), err)
+		}
+		read += len(page)
+	}
+	if pages != 2 {
+		t.Errorf("got %d pages, want 2", pages)
+	}
+	b.stop()
+	b.start(t)
+	wait.For(t, "the batch is known again", func() bool { return b.batches.get(made.ID) != nil })
+	if got := begun(); got != cases {
+		t.Errorf("after a restart %d executions are known, want %d", got, cases)
+	}
+	if _, err := b.CancelBatch(t.Context(), made.ID); err != nil {
+		t.Error(err)
+	}
+	b.awaitBatch(t, made.ID)
+}
