@@ -135,7 +135,7 @@ var mayImport = map[string][]string{
 	"graph/generated":   {"graph/model", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
 	"graph/model":       {"runtime", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events"},
 	"graph/transport":   {"clients", "clients/socket", "runtime", "runtime/access"},
-	"clients":           {"clients/smuggling", "clients/socket", "runtime"},
+	"clients":           {"clients/smuggling", "clients/socket", "runtime", "runtime/access"},
 	"clients/smuggling": {"runtime"},
 	"clients/socket":    {},
 

@@ -100,6 +100,27 @@ func (b *budget) acquire(n int64) bool {
 // release gives back n, which acquire has taken.
 func (b *budget) release(n int64) { b.used.Add(-n) }
 
+// acquire takes n of each budget, except of those that are nil. If one is full, it takes nothing and
+// returns its index; otherwise -1.
+func acquire(n int64, of ...*budget) (full int) {
+	for i, b := range of {
+		if b != nil && !b.acquire(n) {
+			release(n, of[:i]...)
+			return i
+		}
+	}
+	return -1
+}
+
+// release gives back n of each budget.
+func release(n int64, of ...*budget) {
+	for _, b := range of {
+		if b != nil {
+			b.release(n)
+		}
+	}
+}
+
 // A Limiter counts what each peer has, and limits it. A peer is an IPv4 address, or an IPv6 network of
 // 64 bits, which one machine can have entirely. All callers of a Unix socket are one peer. So are
 // all callers through one proxy that isn't trusted; see [Limiter.Handler]. A nil Limiter has no limits.
@@ -216,21 +237,14 @@ func (p *Limiter) releasePeer(of *caller) {
 
 // acquireConnection counts a connection of a peer, or what counts as one.
 func (p *Limiter) acquireConnection(of *caller) error {
-	switch {
-	case !of.connections.acquire(1):
-		return p.refuse(PeerConnections)
-	case !p.connections.acquire(1):
-		of.connections.release(1)
-		return p.refuse(Connections)
+	if full := acquire(1, &of.connections, &p.connections); full >= 0 {
+		return p.refuse([...]Bound{PeerConnections, Connections}[full])
 	}
 	return nil
 }
 
 // releaseConnection ends what acquireConnection has counted.
-func (p *Limiter) releaseConnection(of *caller) {
-	of.connections.release(1)
-	p.connections.release(1)
-}
+func (p *Limiter) releaseConnection(of *caller) { release(1, &of.connections, &p.connections) }
 
 // identity returns the address or network that identifies a peer; zero for a Unix socket.
 func identity(ip netip.Addr) netip.Addr {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // Decoding temporarily takes up to five times the text. So bodies above largeBody wait for their
@@ -54,6 +55,14 @@ func subscriptions(t *counters) *budget { return &t.subscriptions }
 type Credential struct {
 	Token string // the id of the token, or of the token that made the grant; "": none
 	Grant string // the grant's id; "": none
+}
+
+// CredentialOf returns the credential of a caller.
+func CredentialOf(p access.Principal) Credential {
+	if p.Grant != nil {
+		return Credential{Token: p.ID, Grant: p.Grant.ID}
+	}
+	return Credential{Token: p.ID}
 }
 
 // Reserve returns a Reservation for the peer of a request or WebSocket, whose context is ctx, and for its
@@ -104,54 +113,51 @@ func (h *Reservation) count(kind func(t *counters) *budget, ofPeer, ofToken, ofG
 	if h.token == nil {
 		h.token = h.peers.holdToken(h.credential)
 	}
-	if h.owner == nil {
-		h.owner = h.peers.holdToken(Credential{Token: h.credential.Token})
+	h.holdOwner()
+	if full := acquire(1, h.counted(kind)...); full >= 0 {
+		return h.peers.refuse([...]Bound{ofPeer, ofToken, ofGrants}[full])
 	}
-	refusals := [...]Bound{ofPeer, ofToken, ofGrants}
-	counted := h.counted()
-	for i, of := range counted {
-		if of == nil || kind(of).acquire(1) {
-			continue
-		}
-		// It counts with all counters or with none.
-		for _, taken := range counted[:i] {
-			if taken != nil {
-				kind(taken).release(1)
-			}
-		}
-		return h.peers.refuse(refusals[i])
-	}
-	kind(&h.peers.all).acquire(1) // this one has no bound
 	h.uncount()
 	h.one = kind
 	return nil
 }
 
-// counted returns the counters in which it counts: of the peer, of the credential, and of all grants
-// of its token; nil: none.
-func (h *Reservation) counted() (of [3]*counters) {
-	if h.peer != nil {
-		of[0] = &h.peer.counters
+// holdOwner finds the token whose memory the reservation takes.
+func (h *Reservation) holdOwner() {
+	if h.owner == nil {
+		h.owner = h.peers.holdToken(Credential{Token: h.credential.Token})
 	}
-	of[1] = &h.token.counters
+}
+
+// counted returns the budgets of a kind in which it counts: of the peer, of the credential, of all
+// grants of its token, and of all peers, which has no bound. nil means that there is none.
+func (h *Reservation) counted(kind func(t *counters) *budget) []*budget {
+	of := []*budget{nil, kind(&h.token.counters), nil, kind(&h.peers.all)}
+	if h.peer != nil {
+		of[0] = kind(&h.peer.counters)
+	}
 	if h.credential.Grant != "" {
-		of[2] = &h.owner.grants
+		of[2] = kind(&h.owner.grants)
 	}
 	return of
 }
 
 // uncount ends what count counted.
 func (h *Reservation) uncount() {
-	if h.one == nil {
-		return
+	if h.one != nil {
+		release(1, h.counted(h.one)...)
+		h.one = nil
 	}
-	h.one(&h.peers.all).release(1)
-	for _, of := range h.counted() {
-		if of != nil {
-			h.one(of).release(1)
-		}
+}
+
+// memory returns the budgets of memory: of the peer, of the token, and of all peers.
+func (h *Reservation) memory() []*budget {
+	h.holdOwner()
+	of := []*budget{nil, &h.owner.bodies, &h.peers.bodies}
+	if h.peer != nil {
+		of[0] = &h.peer.bodies
 	}
-	h.one = nil
+	return of
 }
 
 // Grow takes n more bytes of memory. It returns QUOTA_EXCEEDED if a bound is reached.
@@ -159,24 +165,8 @@ func (h *Reservation) Grow(n int64) error {
 	if h.peers == nil || n <= 0 {
 		return nil
 	}
-	if h.peer != nil && !h.peer.bodies.acquire(n) {
-		return h.peers.refuse(PeerBodies)
-	}
-	if h.owner == nil {
-		h.owner = h.peers.holdToken(Credential{Token: h.credential.Token})
-	}
-	if !h.owner.bodies.acquire(n) {
-		if h.peer != nil {
-			h.peer.bodies.release(n)
-		}
-		return h.peers.refuse(TokenBodies)
-	}
-	if !h.peers.bodies.acquire(n) {
-		h.owner.bodies.release(n)
-		if h.peer != nil {
-			h.peer.bodies.release(n)
-		}
-		return h.peers.refuse(Bodies)
+	if full := acquire(n, h.memory()...); full >= 0 {
+		return h.peers.refuse([...]Bound{PeerBodies, TokenBodies, Bodies}[full])
 	}
 	h.bytes += n
 	return nil
@@ -209,11 +199,7 @@ func (h *Reservation) Shrink(n int64) {
 	if h.peers == nil || n <= 0 {
 		return
 	}
-	h.peers.bodies.release(n)
-	h.owner.bodies.release(n)
-	if h.peer != nil {
-		h.peer.bodies.release(n)
-	}
+	release(n, h.memory()...)
 	h.bytes -= n
 }
 

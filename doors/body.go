@@ -17,12 +17,7 @@ type holdKey struct{}
 // holding returns a context with a Reservation: the resources that the request takes of its caller's
 // limits.
 func (h Host) holding(ctx context.Context) (context.Context, *clients.Reservation) {
-	p := access.FromContext(ctx)
-	shown := clients.Credential{Token: p.ID}
-	if p.Grant != nil {
-		shown.Grant = p.Grant.ID
-	}
-	hold := h.Peers.Reserve(ctx, shown)
+	hold := h.Peers.Reserve(ctx, clients.CredentialOf(access.FromContext(ctx)))
 	return context.WithValue(ctx, holdKey{}, &hold), &hold
 }
 

@@ -40,15 +40,7 @@ type reservation struct {
 
 // reserve returns a reservation for the peer of a request or WebSocket.
 func (s Settings) reserve(ctx context.Context) *reservation {
-	return &reservation{Reservation: s.Peers.Reserve(ctx, credentialOf(access.FromContext(ctx)))}
-}
-
-// credentialOf returns a caller's credential.
-func credentialOf(p access.Principal) clients.Credential {
-	if p.Grant != nil {
-		return clients.Credential{Token: p.ID, Grant: p.Grant.ID}
-	}
-	return clients.Credential{Token: p.ID}
+	return &reservation{Reservation: s.Peers.Reserve(ctx, clients.CredentialOf(access.FromContext(ctx)))}
 }
 
 // subscribe counts an operation as a subscription from now on. It returns QUOTA_EXCEEDED if there
