@@ -30,12 +30,12 @@ const (
 // time.
 type Body struct {
 	body    io.Reader
-	size    int64 // as announced; -1: unknown
+	size    int64 // as announced; -1 means unknown
 	control *http.ResponseController
 	header  http.Header
 	silence time.Duration
-	end     time.Time // of all reads; zero: none
-	set     time.Time // when the connection's deadline was last set; zero: it has none
+	end     time.Time // of all reads; the zero time means none
+	set     time.Time // when the connection's deadline was last set; zero if it has none
 	err     error     // of the last read
 	http1   bool
 	asks    bool // the peer sends nothing before the first read (Expect: 100-continue)
@@ -131,7 +131,7 @@ func (b *Body) broken(err error, message string) error {
 // boundUnread limits the time for a body that a handler doesn't read to restTime. net/http waits for
 // such a body without a limit, before and after the response. A Body sets its own deadlines.
 func boundUnread(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 { // -1: of unknown length
+	if r.ContentLength != 0 { // -1 means that the length is unknown
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) // writers without deadlines exist only in tests
 	}
 }

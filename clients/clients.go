@@ -80,7 +80,7 @@ func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded
 // A budget limits an amount that is held concurrently. It has no queue: what doesn't fit is
 // refused. It is safe for concurrent use, and never blocks.
 type budget struct {
-	limit int64 // 0: no limit
+	limit int64 // 0 means no limit
 	used  atomic.Int64
 }
 

@@ -14,8 +14,8 @@ import (
 // A client is the origin of a request: the peer of its connection, or the client that a trusted
 // proxy names.
 type client struct {
-	address   netip.Addr // zero: on a Unix socket
-	peer      *caller    // nil: it has no bounds
+	address   netip.Addr // zero on a Unix socket
+	peer      *caller    // nil if it has no bounds
 	encrypted bool       // by the report of a trusted proxy
 }
 

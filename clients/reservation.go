@@ -38,10 +38,10 @@ type Reservation struct {
 	peers      *Limiter
 	peer       *caller
 	credential Credential
-	token      *token // for its operation; nil: not taken yet
-	owner      *token // for its memory, and for all grants of the token; nil: not taken yet
+	token      *token // for its operation; nil before it is taken
+	owner      *token // for its memory, and for all grants of the token; nil before it is taken
 	bytes      int64
-	one        func(t *counters) *budget // operation or subscription; nil: neither yet
+	one        func(t *counters) *budget // operation or subscription; nil before either
 }
 
 // operations and subscriptions are the kinds that a Reservation can count as; see Reservation.one.
@@ -53,8 +53,8 @@ func subscriptions(t *counters) *budget { return &t.subscriptions }
 // that made it, since a platform gives a grant to each of its users. All grants of one token
 // together have 16 times as much. Their memory counts as the token's.
 type Credential struct {
-	Token string // the id of the token, or of the token that made the grant; "": none
-	Grant string // the grant's id; "": none
+	Token string // the id of the token, or of the token that made the grant, or ""
+	Grant string // the grant's id, or ""
 }
 
 // CredentialOf returns the credential of a caller.
@@ -187,7 +187,7 @@ func (h *Reservation) Room() int64 {
 	}
 	room := int64(math.MaxInt64)
 	for _, most := range bounds {
-		if most > 0 { // 0: no limit
+		if most > 0 { // 0 means no limit
 			room = min(room, most-h.bytes)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// batchInput returns the part of an input that makes it a batch; nil: it starts no batch.
+// batchInput returns the part of an input that makes it a batch; nil if it starts no batch.
 func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*engine.BatchInput, error) {
 	if cases == nil {
 		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": orZero(stopOnFailure), "freshRunners": orZero(freshRunners)})

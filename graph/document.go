@@ -104,7 +104,7 @@ func deferring(set ast.SelectionSet) bool {
 	})
 }
 
-// measure returns the message about the first limit that a document exceeds; "": it exceeds none.
+// measure returns the message about the first limit that a document exceeds, or "".
 func measure(doc *ast.QueryDocument) string {
 	if len(doc.Operations)+len(doc.Fragments) > maxDefinitions {
 		return fmt.Sprintf("the document has more than %d operations and fragments: split it", maxDefinitions)

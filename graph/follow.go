@@ -230,7 +230,7 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 // quote returns a name as a JSON string.
 func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
 
-// twice returns the name of the data field that is selected more than once; "": none is. In JSON,
+// twice returns the name of the data field that is selected more than once, or "". In JSON,
 // text takes up to six times the data.
 func (e *outputEncoder) twice() string {
 	seen := map[string]bool{}

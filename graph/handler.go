@@ -133,7 +133,7 @@ func (a *api) named(r *http.Request) context.Context {
 	return context.WithValue(r.Context(), callerKey{}, name)
 }
 
-// callerOf returns the name of the caller that ctx belongs to; "": there is none.
+// callerOf returns the name of the caller that ctx belongs to, or "".
 func callerOf(ctx context.Context) string {
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name

@@ -54,7 +54,7 @@ func bounds(c config.Bounds, maxBody, memory, files int64) clients.Bounds {
 // requests; see share.Memory. Go's garbage collector needs as much again.
 func keptMemory(memory int64) int64 { return max(min(memory/8, defaultBodyMemory), 16<<20) }
 
-// fileLimit returns the limit of open files of this process; 0: unknown.
+// fileLimit returns the limit of open files of this process; 0 means unknown.
 func fileLimit() int64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

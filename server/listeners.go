@@ -15,10 +15,10 @@ import (
 // listeners has the server's listeners, certificates and access log. Open sets them.
 type listeners struct {
 	listener net.Listener
-	peers    net.Listener              // for connections that other servers forward; nil: none
-	debug    net.Listener              // for profiles; nil: not served
-	secure   *connections.Certificates // nil: no TLS
-	access   *routes.Log               // nil: no access log
+	peers    net.Listener              // for connections that other servers forward, or nil
+	debug    net.Listener              // for profiles, or nil
+	secure   *connections.Certificates // nil means no TLS
+	access   *routes.Log               // nil means no access log
 }
 
 // close closes what Open has opened. Any field may be nil.

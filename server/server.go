@@ -77,14 +77,14 @@ type Server struct {
 	logger  *zap.Logger
 	store   *store.Store
 	cluster cluster
-	agents  *embedded.Files // agent files that Nomad fetches; nil: without Nomad
+	agents  *embedded.Files // agent files that Nomad fetches; nil without Nomad
 	listeners
 	callers
 
-	// Socket is a Unix socket to serve on, instead of the setting listen; "": none. Set it before Open.
+	// Socket is a Unix socket to serve on, instead of the setting listen, or "". Set it before Open.
 	Socket string
 
-	// Programs has the programs for local runners; nil: the embedded ones. Set it before Open.
+	// Programs has the programs for local runners; nil means the embedded ones. Set it before Open.
 	Programs *Programs
 
 	// First returns the environments that Open stores if this machine's cluster has none yet; nil:

@@ -31,7 +31,7 @@ func (s *Server) signIn() *signin.SignIn {
 	})
 }
 
-// auditLines returns the file to which the audit log is written in addition to the store; "": none.
+// auditLines returns the file to which the audit log is written in addition to the store, or "".
 func auditLines(setting string) string {
 	if setting == config.AccessLogOff {
 		return ""

@@ -74,7 +74,7 @@ const ending = header + ": %s\r\nConnection: close\r\n\r\n"
 const maxFields = 100
 
 // Check returns the status and the error with which to refuse a request whose head a Reader has
-// ended; nil: the request is fine. The connection ends after the response. A request of HTTP/2, which
+// ended, or nil. The connection ends after the response. A request of HTTP/2, which
 // no Reader follows, is refused only for too many fields.
 func Check(w http.ResponseWriter, r *http.Request) (status int, refused *runtime.Error) {
 	why, ended := r.Header[header]

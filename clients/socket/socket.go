@@ -107,7 +107,7 @@ type Conn struct {
 	last     bool         // nothing more is written; guarded by writing
 
 	mu  sync.Mutex // guards end, and the setting of write deadlines
-	end time.Time  // of all writes; zero: no end
+	end time.Time  // of all writes; the zero time means none
 }
 
 // WritePiece is the largest write with one deadline, in bytes.

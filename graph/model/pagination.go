@@ -59,7 +59,7 @@ func (c Connection[T]) PageInfo() PageInfo {
 // A Page is a client's request for a page.
 type Page struct {
 	First int    // 1 to MaxFirst
-	After string // a key; "": from the beginning
+	After string // a key; "" means from the beginning
 
 	Descending bool // the entries are sorted from the last key to the first
 }

@@ -89,7 +89,7 @@ func shortenPath(path ast.Path) ast.Path {
 	return out
 }
 
-// typed returns err with its code. gql is the GraphQL error in its chain; nil: there is none.
+// typed returns err with its code. gql is the GraphQL error in its chain, or nil.
 func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *runtime.Error {
 	var typed *runtime.Error
 	switch {
@@ -154,7 +154,7 @@ func extensions(err *runtime.Error) map[string]any {
 
 // fieldOf returns the name of the argument that an error's path leads to, as the API spells it:
 // "limits.outputBytes" for claimRunner.input.limits.outputBytes and for
-// variable.input.limits.outputBytes. "": the path leads to no argument.
+// variable.input.limits.outputBytes. It is "" if the path leads to no argument.
 func fieldOf(ctx context.Context, path ast.Path) string {
 	if len(path) > 0 && path[0] == ast.PathName("variable") {
 		path = path[1:]

@@ -34,8 +34,8 @@ type reservation struct {
 	working int64    // bytes for the running operation
 	waiting int64    // bytes of a subscription's answer that isn't written yet
 	largest int64    // bytes of the buffer of a subscription's largest answer
-	charges *charges // nil: resolvers can't charge
-	ended   func()   // gives back a subscription of the caller's quota; nil: there is none
+	charges *charges // nil if resolvers can't charge
+	ended   func()   // gives back a subscription of the caller's quota; nil if there is none
 }
 
 // reserve returns a reservation for the peer of a request or WebSocket.
@@ -132,7 +132,7 @@ func withoutAnswer(kind ast.Operation, err error) error {
 // charges are what an operation's resolvers take. They are safe for concurrent use.
 type charges struct {
 	mu    sync.Mutex
-	h     *reservation // nil: it was released
+	h     *reservation // nil if it was released
 	bytes int64        // including the free ones
 }
 

@@ -14,7 +14,7 @@ const startingPatience = 5 * time.Second
 
 // Starting says when a server has restored its state. A server responds earlier, for example while it
 // waits for its cluster.
-type Starting struct{ Over <-chan struct{} } // closed then; nil: it has
+type Starting struct{ Over <-chan struct{} } // closed then; nil if it has already
 
 // IsOver reports whether the start is over. It doesn't block.
 func (s Starting) IsOver() bool {

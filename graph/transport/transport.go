@@ -27,7 +27,7 @@ import (
 // A Message is one answer of an operation, ready to be sent.
 type Message struct {
 	Payload []byte // a GraphQL response as JSON; it is shared between watchers: don't change it
-	Cursor  string // resume after it; "": it can't be resumed
+	Cursor  string // resume after it; "" if it can't be resumed
 }
 
 // A Stream returns an operation's answers. Use it in one goroutine.
@@ -51,20 +51,20 @@ type Settings struct {
 	Recover func(ctx context.Context, panicked any) error
 	// Admit authenticates a WebSocket by the payload of connection_init. It returns the context in
 	// which the WebSocket acts, or a refusal. If that context ends with UNAUTHENTICATED, the
-	// WebSocket ends. Nil: all are served. For other transports, the request's context has the
+	// WebSocket ends. If it is nil, all are served. For other transports, the request's context has the
 	// caller.
 	Admit func(ctx context.Context, payload map[string]any) (acting context.Context, refusal string)
-	// Subscribing takes a subscription from the caller's quota until done is called. Nil: there is
+	// Subscribing takes a subscription from the caller's quota until done is called. If it is nil, there is
 	// no quota.
 	Subscribing func(ctx context.Context) (done func(), err error)
 	// Operation is called with each operation before it runs: its type ("query", "mutation" or
-	// "subscription") and its name; "": it has none. ctx has the values of its request's context.
-	// Nil: nothing is called.
+	// "subscription") and its name, or "". ctx has the values of its request's context.
+	// If it is nil, nothing is called.
 	Operation func(ctx context.Context, kind, name string)
-	// Peers limits what each peer, and all together, may use. Nil: only the limits of one request
+	// Peers limits what each peer, and all together, may use. If it is nil, only the limits of one request
 	// and one WebSocket apply.
 	Peers *clients.Limiter
-	// Fields returns how many fields an operation's answer may have. Nil: they aren't counted.
+	// Fields returns how many fields an operation's answer may have. If it is nil, they aren't counted.
 	Fields func(op *graphql.OperationContext) int
 
 	Early         time.Duration // after it, the head of an answer is sent before the answer is complete
@@ -230,7 +230,7 @@ func (s Settings) pump(ctx context.Context, stream Stream, queue *opQueue, h *re
 }
 
 // callerEnded returns why an operation ended, if it ended because its caller's token or grant did.
-// The operation's own error would be less clear. Nil: the caller's token or grant is valid.
+// The operation's own error would be less clear. It returns nil if the caller's token or grant is valid.
 func callerEnded(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

@@ -215,7 +215,7 @@ type clientMessage struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-// idOf returns the id in the beginning of a message; "": the beginning has none.
+// idOf returns the id in the beginning of a message, or "".
 func idOf(begun []byte) string {
 	tokens := json.NewDecoder(bytes.NewReader(begun[:min(len(begun), freeBody)]))
 	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
@@ -316,7 +316,7 @@ func (c *connection) keep(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	var asked time.Time // zero: no ping since the last read
+	var asked time.Time // the zero time means no ping since the last read
 	for {
 		quiet := c.conn.Quiet()
 		// The peer has sent something since the ping.

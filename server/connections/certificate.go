@@ -19,7 +19,7 @@ import (
 type Files struct {
 	Cert, Key  string
 	MinVersion uint16 // a constant of crypto/tls
-	ClientCA   string // "": clients need no certificate
+	ClientCA   string // if it is "", clients need no certificate
 	Optional   bool   // with ClientCA: a client may send no certificate
 }
 

@@ -52,8 +52,8 @@ type tlsConn struct {
 	begin     sync.Once
 	begun     *tls.Conn // see tls
 	report    sync.Once // for a failed handshake
-	preface   int       // number of matching bytes of clientPreface so far; -1: check done
-	wrong     error     // error of the first bytes; nil: they match so far
+	preface   int       // number of matching bytes of clientPreface so far; -1 after the check
+	wrong     error     // error of the first bytes; nil if they match so far
 }
 
 // tls returns the TLS connection. It uses the certificate at the time of the first call.

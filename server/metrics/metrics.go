@@ -24,10 +24,10 @@ import (
 type Sources struct {
 	Version string
 	Engine  func() engine.Stats
-	Local   func() local.Stats   // nil: runners are elsewhere
-	Nomad   func() nomad.Stats   // nil: the cluster isn't Nomad
-	Peers   func() clients.Usage // nil: callers have no limits
-	Doors   *doors.Counts        // nil: the server has no doors
+	Local   func() local.Stats   // nil if runners are elsewhere
+	Nomad   func() nomad.Stats   // nil if the cluster isn't Nomad
+	Peers   func() clients.Usage // nil if callers have no limits
+	Doors   *doors.Counts        // nil if the server has no doors
 	Logger  *zap.Logger
 }
 

@@ -18,9 +18,9 @@ import (
 type Admission struct {
 	Book *identity.Book
 	// Session returns the session in a request's cookie, if no page of another site can have sent
-	// it. Nil: there are no sessions.
+	// it. If it is nil, there are no sessions.
 	Session func(r *http.Request) (secret string, ok bool)
-	// Failed is called for each unknown credential. Nil: nothing is called.
+	// Failed is called for each unknown credential. If it is nil, nothing is called.
 	Failed func(address netip.Addr, err error)
 }
 
@@ -36,7 +36,7 @@ func (a *Admission) failed(ctx context.Context, err error) {
 const GrantParameter = "grant"
 
 // credential returns a request's credential: a token or a grant in the header Authorization, a grant in
-// the address, or a session's cookie. "": it has none.
+// the address, or a session's cookie. It is "" if it has none.
 func (a *Admission) credential(r *http.Request) (string, error) {
 	if text, err := explicitCredential(r); text != "" || err != nil {
 		return text, err
@@ -59,7 +59,7 @@ func explicitCredential(r *http.Request) (string, error) {
 	return "", nil
 }
 
-// session returns the session in a request's cookie; "": it has none.
+// session returns the session in a request's cookie, or "".
 func (a *Admission) session(r *http.Request) string {
 	if a.Session != nil {
 		if secret, ok := a.Session(r); ok {
@@ -88,7 +88,7 @@ func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
 	return a.Known(r, shown)
 }
 
-// Known returns the caller with this credential ("": none) of a request.
+// Known returns the caller with this credential ("" means none) of a request.
 func (a *Admission) Known(r *http.Request, shown string) (identity.Caller, error) {
 	caller, err := a.Book.Authenticate(shown)
 	if err != nil && shown != "" {

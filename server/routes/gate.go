@@ -24,8 +24,8 @@ type Gate struct {
 	Origins []string     // accepted origins in addition to the server's own, for example "https://admin.example.org"
 	Open    func() bool  // whether no token is required
 	Logger  *zap.Logger  // logs the first request that came through a proxy
-	Pages   Pages        // the dashboard; nil: there is none
-	SignIn  http.Handler // serves /auth/, where its provider redirects browsers, so it checks which page sent a request; nil: nothing is there
+	Pages   Pages        // the dashboard, or nil
+	SignIn  http.Handler // serves /auth/, where its provider redirects browsers, so it checks which page sent a request; or nil
 	Next    http.Handler // serves what passes
 
 	proxied sync.Once

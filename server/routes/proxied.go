@@ -29,7 +29,7 @@ func (g *Gate) checkProxied(r *http.Request) *runtime.Error {
 			"Create a token on the server's machine: rockpool token create admin --role ADMIN; docs/guides/proxies.md says more", sign)
 }
 
-// proxySign returns what shows that a proxy passed a request on; "": nothing.
+// proxySign returns what shows that a proxy passed a request on, or "".
 func proxySign(r *http.Request) string {
 	var headers []string
 	for name := range r.Header {

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// Options are what is served, and to whom. Any handler may be nil: then nothing is there.
+// Options are what is served, and to whom. Where a handler is nil, nothing is there.
 type Options struct {
 	Admission   *Admission         // authenticates callers of the API, the downloads and the metrics
 	API         http.Handler       // serves /graphql to authenticated callers
