@@ -2,7 +2,6 @@ package connections
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -31,14 +30,9 @@ const (
 // connections that this server must serve itself: without a reachable leader, or because it leads.
 // The caller must call Close.
 type Forwarder struct {
-	of     net.Listener
+	handoff
 	leader func() Leader
-	own    chan net.Conn // for this server
 	slots  chan struct{} // one for each forwarded connection
-	closed chan struct{} // closed by Close
-	close  sync.Once
-	failed chan struct{} // closed when of has failed; err is then set
-	err    error
 
 	mu        sync.Mutex // guards the fields below
 	kept      map[*kept]struct{}
@@ -58,63 +52,22 @@ func (p *pair) close() {
 // connections concurrently and closes further ones. It calls leader for each connection, and five
 // times a second.
 func Forward(of net.Listener, most int, leader func() Leader) *Forwarder {
-	p := &Forwarder{
-		of: of, leader: leader, own: make(chan net.Conn), slots: make(chan struct{}, most),
-		closed: make(chan struct{}), failed: make(chan struct{}), kept: map[*kept]struct{}{}, forwarded: map[*pair]Leader{},
-	}
-	go p.accept() // both goroutines end with the listener
+	p := &Forwarder{handoff: newHandoff(of), leader: leader, slots: make(chan struct{}, most), kept: map[*kept]struct{}{}, forwarded: map[*pair]Leader{}}
+	// Both goroutines end with the listener. Each connection has a goroutine, since forward blocks
+	// until the connection ends.
+	go p.accept(func(conn net.Conn) { go p.forward(conn) })
 	go p.check()
 	return p
 }
 
-// Accept implements net.Listener.
-func (p *Forwarder) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.own:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-p.failed:
-		return nil, p.err
-	}
-}
-
-// Addr implements net.Listener.
-func (p *Forwarder) Addr() net.Addr { return p.of.Addr() }
-
 // Close ends the listener immediately, and forwarded connections after a second.
 func (p *Forwarder) Close() (err error) {
-	p.close.Do(func() {
+	p.once.Do(func() {
 		close(p.closed)
 		err = p.of.Close()
 		time.AfterFunc(closeAfter, func() { p.closePairs(func(Leader) bool { return true }) })
 	})
 	return err
-}
-
-// accept accepts connections until the listener fails. Each one has a goroutine, since forward
-// blocks until the connection ends.
-func (p *Forwarder) accept() {
-	for {
-		conn, err := p.of.Accept()
-		if isTemporary(err) {
-			<-time.After(checkEvery)
-			continue
-		}
-		if err != nil {
-			p.err = err
-			close(p.failed)
-			return
-		}
-		go p.forward(conn)
-	}
-}
-
-// isTemporary reports whether an error doesn't mean that the listener is broken, for example without
-// a free descriptor. net/http checks it in the same way.
-func isTemporary(err error) bool {
-	var temporary interface{ Temporary() bool }
-	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
 // forward forwards a connection until either side ends it, or hands it to this server.
@@ -138,13 +91,7 @@ func (p *Forwarder) forward(conn net.Conn) {
 	p.mu.Lock()
 	p.kept[k] = struct{}{}
 	p.mu.Unlock()
-	select {
-	case p.own <- k:
-	case <-p.closed:
-		_ = k.Close()
-	case <-p.failed:
-		_ = k.Close()
-	}
+	p.hand(k)
 }
 
 // dial connects to the leader and sends the client's address.

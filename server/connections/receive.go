@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -31,15 +30,10 @@ const (
 // A Receiver is a listener for connections that other servers forward. The remote address of a
 // connection is the client's.
 type Receiver struct {
-	of       net.Listener
-	secret   string
-	report   func() string
-	received chan net.Conn
-	slots    chan struct{}
-	closed   chan struct{} // closed by Close
-	close    sync.Once
-	failed   chan struct{} // closed when of has failed; err is then set
-	err      error
+	handoff
+	secret string
+	report func() string
+	slots  chan struct{}
 }
 
 // Receive returns a listener for forwarded connections that begin with the secret. Servers that
@@ -47,49 +41,8 @@ type Receiver struct {
 // listener of open. The caller must close it last: as long as it accepts connections, other servers
 // know that this process runs.
 func Receive(of net.Listener, secret string, report func() string) *Receiver {
-	t := &Receiver{
-		of: of, secret: secret, report: report, received: make(chan net.Conn), slots: make(chan struct{}, maxGreetings),
-		closed: make(chan struct{}), failed: make(chan struct{}),
-	}
-	go t.accept() // ends with the listener
-	return t
-}
-
-// Accept implements net.Listener.
-func (t *Receiver) Accept() (net.Conn, error) {
-	select {
-	case conn := <-t.received:
-		return conn, nil
-	case <-t.closed:
-		return nil, net.ErrClosed
-	case <-t.failed:
-		return nil, t.err
-	}
-}
-
-// Addr implements net.Listener.
-func (t *Receiver) Addr() net.Addr { return t.of.Addr() }
-
-// Close ends Accept.
-func (t *Receiver) Close() error {
-	t.close.Do(func() { close(t.closed) })
-	return nil
-}
-
-// accept accepts connections until the listener fails. At most maxGreetings connections are
-// received concurrently.
-func (t *Receiver) accept() {
-	for {
-		conn, err := t.of.Accept()
-		if isTemporary(err) {
-			<-time.After(checkEvery)
-			continue
-		}
-		if err != nil {
-			t.err = err
-			close(t.failed)
-			return
-		}
+	t := &Receiver{handoff: newHandoff(of), secret: secret, report: report, slots: make(chan struct{}, maxGreetings)}
+	go t.accept(func(conn net.Conn) { // ends with the listener
 		select {
 		case t.slots <- struct{}{}:
 			go func() {
@@ -99,7 +52,14 @@ func (t *Receiver) accept() {
 		case <-time.After(greetWithin): // too many connections without a greeting
 			_ = conn.Close()
 		}
-	}
+	})
+	return t
+}
+
+// Close ends Accept.
+func (t *Receiver) Close() error {
+	t.once.Do(func() { close(t.closed) })
+	return nil
 }
 
 // receive reads a greeting and acts on it.
@@ -111,13 +71,7 @@ func (t *Receiver) receive(conn net.Conn) {
 	case client == nil:
 		t.watched(conn)
 	default:
-		select {
-		case t.received <- &forwarded{Conn: conn, client: client, rest: rest}:
-		case <-t.closed:
-			_ = conn.Close()
-		case <-t.failed:
-			_ = conn.Close()
-		}
+		t.hand(&forwarded{Conn: conn, client: client, rest: rest})
 	}
 }
 
