@@ -55,7 +55,7 @@ type (
 	// Each kind of cluster has its own numbers for server/metrics.
 	countedLocal interface{ Stats() local.Stats }
 	countedNomad interface{ Stats() nomad.Stats }
-	led          interface {
+	withLeader   interface {
 		Leader() (address, secret string)
 		Secret() string
 		LockID() string
@@ -320,7 +320,7 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	// Any of the servers can lead, so each one forwards connections and receives forwarded ones.
-	if here, ok := s.cluster.(led); ok && s.peers != nil {
+	if here, ok := s.cluster.(withLeader); ok && s.peers != nil {
 		front = connections.Forward(front, maxForwarded(), func() connections.Leader {
 			address, secret := here.Leader()
 			return connections.Leader{Address: address, Secret: secret}
