@@ -192,36 +192,21 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	h := s.reserve(ctx)
 	defer h.release()
-	if err := h.Operate(); err != nil {
-		s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
-		return
-	}
-	params, status, err := read(h)
-	if err != nil {
-		h.release() // the rest of a refused body is read for a while
-		s.refuse(w, r, status, err)
+	op, refused, ok := s.begin(w, r, exec, h, read)
+	if !ok {
 		return
 	}
 	failed := http.StatusOK
 	if kind == typeResponse {
 		failed = http.StatusBadRequest
 	}
-	op, refused := s.prepare(ctx, exec, params, r.Header)
+	if refused == nil && op.kind() == ast.Subscription {
+		refused = &graphql.Response{Errors: gqlerror.List{s.Present(ctx, runtime.Errorf(runtime.CodeInvalidInput,
+			"a subscription needs a WebSocket with the subprotocol %s, or a request that accepts %s", Subprotocol, typeEvents))}}
+	}
 	if refused != nil {
 		h.release()
 		answer(w, kind, failed, refused)
-		return
-	}
-	switch {
-	// GraphQL over HTTP requires status 405 for a mutation by GET.
-	case op.kind() == ast.Mutation && r.Method == http.MethodGet:
-		w.Header().Set("Allow", http.MethodPost)
-		s.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
-		return
-	case op.kind() == ast.Subscription:
-		err := s.Present(ctx, runtime.Errorf(runtime.CodeInvalidInput,
-			"a subscription needs a WebSocket with the subprotocol %s, or a request that accepts %s", Subprotocol, typeEvents))
-		answer(w, kind, failed, &graphql.Response{Errors: gqlerror.List{err}})
 		return
 	}
 	if err := s.execute(h, op); err != nil {
@@ -252,6 +237,29 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	write(w, kind, status, body)
+}
+
+// begin counts, reads and prepares an operation. If it isn't ok, it has responded. If refused isn't
+// nil, the client gets it instead of an operation.
+func (s Settings) begin(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, h *reservation, read func(h *reservation) (*graphql.RawParams, int, error)) (op operation, refused *graphql.Response, ok bool) {
+	if err := h.Operate(); err != nil {
+		s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
+		return op, nil, false
+	}
+	params, status, err := read(h)
+	if err != nil {
+		h.release() // the rest of a refused body is read for a while
+		s.refuse(w, r, status, err)
+		return op, nil, false
+	}
+	op, refused = s.prepare(r.Context(), exec, params, r.Header)
+	// GraphQL over HTTP requires status 405 for a mutation by GET.
+	if refused == nil && op.kind() == ast.Mutation && r.Method == http.MethodGet {
+		w.Header().Set("Allow", http.MethodPost)
+		s.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
+		return op, nil, false
+	}
+	return op, refused, true
 }
 
 // RetryAfter is the extension of an error with the seconds until a retry makes sense, as in the

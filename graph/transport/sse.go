@@ -14,7 +14,6 @@ import (
 
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/clients/socket"
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // SSE carries one operation of any kind as server-sent events: the distinct connections mode of
@@ -33,23 +32,10 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
 		body.Drain() // otherwise its deadline would end the events
 	}
-	refusing := afterwards{w, body}
 	h := t.reserve(r.Context())
 	defer h.release()
-	if err := h.Operate(); err != nil {
-		t.refuse(refusing, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
-		return
-	}
-	params, status, err := t.readParams(w, r, body, h)
-	if err != nil {
-		h.release() // the rest of a refused body is read for a while
-		t.refuse(refusing, r, status, err)
-		return
-	}
-	op, refused := t.prepare(r.Context(), exec, params, r.Header)
-	if refused == nil && op.kind() == ast.Mutation && r.Method == http.MethodGet {
-		w.Header().Set("Allow", http.MethodPost)
-		t.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
+	op, refused, ok := t.begin(afterwards{w, body}, r, exec, h, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
+	if !ok {
 		return
 	}
 	if refused == nil && op.kind() == ast.Subscription {
