@@ -129,8 +129,9 @@ func (h *Reservation) holdOwner() {
 	}
 }
 
-// counted returns the budgets of a kind in which it counts: of the peer, of the credential, of all
-// grants of its token, and of all peers, which has no bound. nil means that there is none.
+// counted returns the budgets of a kind in which it counts, or nil for those in which it doesn't. They
+// are those of the peer, of the credential, of all grants of its token, and of all peers. The last has
+// no bound.
 func (h *Reservation) counted(kind func(t *counters) *budget) []*budget {
 	of := []*budget{nil, kind(&h.token.counters), nil, kind(&h.peers.all)}
 	if h.peer != nil {

@@ -330,6 +330,54 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	}
 }
 
+// TestConcurrentListsWait, because nothing counts the memory of a page while it is read. A list that
+// waits ends with its caller.
+func TestConcurrentListsWait(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	var leave []func()
+	for range listsAtOnce {
+		l, err := s.listing.Pass("", "", 0).Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	if _, err := s.Executions(t.Context(), ExecutionFilter{Failed: new(true)}, 1, ""); err != nil {
+		t.Error("a search:", err)
+	}
+	gone := errors.New("the caller left")
+	lists := map[string]func(ctx context.Context) error{
+		"executions": func(ctx context.Context) error { _, err := s.Executions(ctx, ExecutionFilter{}, 1, ""); return err },
+		"cases": func(ctx context.Context) error {
+			_, _, err := s.BatchExecutions(ctx, runtime.Batch{ID: "b"}, 0, 1)
+			return err
+		},
+		"audit log": func(ctx context.Context) error { _, _, err := s.Audit(ctx, AuditFilter{}, 1, ""); return err },
+	}
+	results := map[string]chan error{}
+	for name, list := range lists {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended, waiting := make(chan error, 1), s.listing.Waiting()
+		go func() { ended <- list(ctx) }()
+		wait.For(t, name+" waits", func() bool { return s.listing.Waiting() > waiting })
+		cancel(gone)
+		if err := wait.Receive(t, ended, name); !errors.Is(err, gone) {
+			t.Errorf("%s without its caller: got %v, want %v", name, err, gone)
+		}
+		result := make(chan error, 1)
+		results[name] = result
+		go func() { result <- list(t.Context()) }()
+	}
+	for _, l := range leave {
+		l()
+	}
+	for name, ended := range results {
+		if err := wait.Receive(t, ended, name); err != nil {
+			t.Errorf("%s after others have ended: %v", name, err)
+		}
+	}
+}
+
 // BenchmarkSearch must take some ten milliseconds.
 func BenchmarkSearch(b *testing.B) {
 	const most = 100_000
