@@ -37,7 +37,7 @@ func (s *Server) handlers(streams context.Context, known *clients.Limiter, reque
 	people := s.signIn()
 	gate := &routes.Gate{
 		Hosts: s.config.AllowedHosts, Origins: s.config.AllowedOrigins, Open: s.book.Open, Logger: s.logger.Named("graph"),
-		Pages: web.New(), SignIn: people, Next: s.routes(known, people.Secret),
+		Pages: web.New().Serve, SignIn: people, Next: s.routes(known, people.Secret),
 	}
 	return known.Handler(s.access.Handler(requests.handler(streams, gate)))
 }

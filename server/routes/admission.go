@@ -31,9 +31,9 @@ func (a *Admission) failed(ctx context.Context, err error) {
 	}
 }
 
-// GrantParameter is the parameter of an address that may contain a grant, for clients that can't
+// grantParameter is the parameter of an address that may contain a grant, for clients that can't
 // send a header: links, images and EventSource.
-const GrantParameter = "grant"
+const grantParameter = "grant"
 
 // credential returns a request's credential: a token or a grant in the header Authorization, a grant in
 // the address, or a session's cookie. It is "" if it has none.
@@ -50,7 +50,7 @@ func explicitCredential(r *http.Request) (string, error) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		return bearer(header)
 	}
-	if grant := r.URL.Query().Get(GrantParameter); grant != "" {
+	if grant := r.URL.Query().Get(grantParameter); grant != "" {
 		if !identity.IsGrant(grant) {
 			return "", runtime.Errorf(runtime.CodeUnauthenticated, "the parameter grant accepts only a grant: send a token in the header Authorization")
 		}
@@ -157,7 +157,7 @@ func (a *Admission) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.Authenticate(r)
 		if err != nil {
-			Refuse(w, err)
+			refuse(w, err)
 			return
 		}
 		ctx, release := caller.Bind(r.Context())
@@ -177,8 +177,8 @@ func (a *Admission) For(op access.Operation, next http.Handler) http.Handler {
 	})
 }
 
-// Refuse responds to an unauthenticated request.
-func Refuse(w http.ResponseWriter, err error) {
+// refuse responds to an unauthenticated request.
+func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
 	transport.RefuseTyped(w, http.StatusUnauthorized, runtime.Errorf(runtime.CodeUnauthenticated, "%s", err.Error()))
 }

@@ -24,17 +24,16 @@ type Gate struct {
 	Origins []string     // accepted origins in addition to the server's own, for example "https://admin.example.org"
 	Open    func() bool  // whether no token is required
 	Logger  *zap.Logger  // logs the first request that came through a proxy
-	Pages   Pages        // the dashboard, or nil
-	SignIn  http.Handler // serves /auth/, where its provider redirects browsers, so it checks which page sent a request; or nil
 	Next    http.Handler // serves what passes
 
-	proxied sync.Once
-}
+	// Pages responds to requests for the dashboard. It returns false, and does nothing, for others. It
+	// may be nil.
+	Pages func(w http.ResponseWriter, r *http.Request) bool
+	// SignIn serves /auth/. Its provider redirects browsers there, so it checks itself which page sent a
+	// request. It may be nil.
+	SignIn http.Handler
 
-// Pages are the addresses of the dashboard.
-type Pages interface {
-	// Serve responds to requests for these addresses. It returns false, and does nothing, for others.
-	Serve(w http.ResponseWriter, r *http.Request) bool
+	proxied sync.Once
 }
 
 // ServeHTTP implements http.Handler.
@@ -48,7 +47,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		transport.RefuseTyped(w, http.StatusForbidden, err)
 		return
 	}
-	if g.Pages != nil && g.Pages.Serve(w, r) {
+	if g.Pages != nil && g.Pages(w, r) {
 		return
 	}
 	if here, is := nameless(r); is {
