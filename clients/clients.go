@@ -49,7 +49,7 @@ const (
 	GrantOperations
 	GrantSubscriptions
 	Bodies
-	Framing // a request with two lengths; see package framing
+	Framing // a request with two lengths; see package smuggling
 	Fields  // a request with too many header fields
 	bounds  // their number
 )

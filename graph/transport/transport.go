@@ -1,6 +1,6 @@
 // Package transport carries GraphQL operations over HTTP: POST, GET, multipart requests with files,
 // server-sent events in the distinct connections mode of GraphQL over SSE, and WebSockets with the
-// subprotocol graphql-transport-ws. Each is a graphql.Transport. Package peers limits what they use
+// subprotocol graphql-transport-ws. Each is a graphql.Transport. Package clients limits what they use
 // together.
 //
 // They guarantee: A peer can't make the server hold more than a fixed number of bytes, operations
